@@ -1,0 +1,82 @@
+"""Errors for operators, and the exit codes of every command.
+
+An error says what happened and to what, what was not changed, and what to do next. The command
+line prints it as text; no traceback reaches a screen.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Exit codes, the same for every command; scripts may rely on them."""
+
+    OK = 0
+    FINDINGS = 1
+    USAGE = 2
+    CONNECTION = 3
+    TIMEOUT = 4
+    REFUSED = 5
+    PARTIAL = 6
+    INTERRUPTED = 130
+
+
+class K2kError(Exception):
+    """Base of all errors that are shown to an operator.
+
+    Args:
+        what: what happened, and to which cluster, topic-partition or key.
+        unchanged: what was therefore not changed, when that is worth knowing.
+        mend: what to do next.
+    """
+
+    exit_code: ExitCode = ExitCode.FINDINGS
+
+    def __init__(self, what: str, *, unchanged: str = "", mend: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.unchanged = unchanged
+        self.mend = mend
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors travel from Spark's workers to the driver by pickle; keyword arguments must survive.
+        return (_rebuild, (type(self), self.what, self.unchanged, self.mend))
+
+    def __str__(self) -> str:
+        parts = [self.what, self.unchanged, self.mend]
+        return "\n".join(part for part in parts if part)
+
+
+def _rebuild(kind: type[K2kError], what: str, unchanged: str, mend: str) -> K2kError:
+    return kind(what, unchanged=unchanged, mend=mend)
+
+
+class ConfigError(K2kError):
+    """The configuration or the command line cannot be used as it is."""
+
+    exit_code = ExitCode.USAGE
+
+
+class ConnectionFailed(K2kError):
+    """A cluster did not answer, or refused the credentials."""
+
+    exit_code = ExitCode.CONNECTION
+
+
+class TimedOut(K2kError):
+    """Something that should have ended did not, within its bound."""
+
+    exit_code = ExitCode.TIMEOUT
+
+
+class Refused(K2kError):
+    """A precondition does not hold; nothing was changed."""
+
+    exit_code = ExitCode.REFUSED
+
+
+class PartlyApplied(K2kError):
+    """Some of the work was done and some was not; the message says which."""
+
+    exit_code = ExitCode.PARTIAL
