@@ -1,0 +1,101 @@
+"""The two clusters of a pipeline: client properties in Java names, and schema registries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from k2ktui.config.scalars import JavaText, Name
+
+Role = Literal["consumer", "producer", "admin"]
+Properties = Mapping[Name, JavaText]
+
+
+def yaml_name(field: str) -> str:
+    """Return the YAML key of a model field: camel case, without the unit ``_s`` for seconds."""
+    return to_camel(field.rstrip("_").removesuffix("_s"))
+
+
+class Section(BaseModel):
+    """Base of all sections: frozen, strict about keys, silent about values in errors."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=yaml_name,
+        validate_by_name=True,
+        validate_by_alias=True,
+        hide_input_in_errors=True,
+        # An error list reads best in the words of the file.
+        loc_by_alias=True,
+    )
+
+
+class KafkaClients(Section):
+    """Java client properties of one cluster, shared and per role; no repr shows them."""
+
+    common: Properties = Field(default={}, repr=False)
+    consumer: Properties = Field(default={}, repr=False)
+    producer: Properties = Field(default={}, repr=False)
+    admin: Properties = Field(default={}, repr=False)
+    topic_props_exclusion_list: tuple[Name, ...] = ()
+
+
+class Registry(Section):
+    """A Confluent-compatible schema registry: client properties and extra HTTP headers."""
+
+    config: Properties = Field(default={}, repr=False)
+    headers: Mapping[Name, Name] = Field(default={}, repr=False)
+    cache_size: int = Field(default=31, ge=1)
+
+
+class ClusterConfig(Section):
+    """One side of a pipeline. ``properties(role)`` is what a client of that role is made with."""
+
+    kafka: KafkaClients
+    registry: Registry = Registry()
+
+    @property
+    def common(self) -> Mapping[str, str]:
+        """Properties that every client of this cluster inherits."""
+        return self.kafka.common
+
+    @property
+    def consumer(self) -> Mapping[str, str]:
+        """Properties of consumers only."""
+        return self.kafka.consumer
+
+    @property
+    def producer(self) -> Mapping[str, str]:
+        """Properties of producers only."""
+        return self.kafka.producer
+
+    @property
+    def admin(self) -> Mapping[str, str]:
+        """Properties of admin clients only."""
+        return self.kafka.admin
+
+    @property
+    def topic_props_exclusion_list(self) -> tuple[str, ...]:
+        """Topic settings that are not copied when a topic is created on this cluster."""
+        return self.kafka.topic_props_exclusion_list
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The bootstrap list, from ``common`` or the first role that has one; "" when none has."""
+        sides = (self.common, self.admin, self.consumer, self.producer)
+        return next(
+            (side["bootstrap.servers"] for side in sides if "bootstrap.servers" in side), ""
+        )
+
+    def properties(self, role: Role) -> dict[str, str]:
+        """Return the Java properties of a ``consumer``, ``producer`` or ``admin`` client."""
+        own: dict[Role, Mapping[str, str]] = {
+            "consumer": self.consumer,
+            "producer": self.producer,
+            "admin": self.admin,
+        }
+        return {**self.common, **own[role]}

@@ -1,0 +1,334 @@
+"""The pipeline file as frozen, typed values with defaults; ``load`` makes them from YAML.
+
+Field names are the YAML keys in snake case; a field that ends in ``_s`` holds seconds. Where
+Lenses documents two defaults, or design decisions differ from them, docs/configuration.md says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
+
+from k2ktui.config.clusters import ClusterConfig, Properties, Section
+from k2ktui.config.replication import NamesOrPattern, Pattern, Replication
+from k2ktui.config.scalars import (
+    Duration,
+    FailOrIgnore,
+    JavaText,
+    Name,
+    Toggle,
+    duration_text,
+    parse_duration,
+    parse_toggle,
+)
+from k2ktui.config.start import StartPosition, StartSection, start_position
+from k2ktui.config.topics import (
+    KAFKA_INTERNAL_TOPICS,
+    GroupSelection,
+    TopicMapping,
+    TopicSelection,
+    compile_pattern,
+)
+
+ControlTopic = Literal["assignment", "commit", "metrics", "offset_mapping"]
+
+
+class TracingHeaders(Section):
+    """Which coordinates of the source record travel as record headers."""
+
+    partition: Toggle = False
+    offset: Toggle = False
+    topic: Toggle = False
+    pipeline: Toggle = False
+
+
+def _tracing(value: Any) -> Any:
+    if isinstance(value, (Mapping, TracingHeaders)):
+        return value
+    return dict.fromkeys(TracingHeaders.model_fields, parse_toggle(value))
+
+
+class Features(Section):
+    """Switches."""
+
+    exactly_once: Toggle = True
+    header_replication: Toggle = True
+    schema_mapping: Toggle = False
+    offset_mapping: Toggle = True
+    bidirectional_replication: Toggle = False
+    optimize_offset_commit_partition: Toggle = True
+    auto_create_control_topics: Toggle = False
+    auto_create_topics: Toggle = True
+    validate_control_topic_settings: Toggle = True
+    keep_record_creation_timestamp: Toggle = True
+    check_kafka_connection_on_startup: Toggle = True
+    apply_mappings_guard: Toggle = True
+    tracing_headers: Annotated[TracingHeaders, BeforeValidator(_tracing)] = TracingHeaders()
+
+
+class TracingHeaderNames(Section):
+    """Names of the tracing headers."""
+
+    partition: Name = "__k2k_partition"
+    offset: Name = "__k2k_offset"
+    topic: Name = "__k2k_topic"
+    pipeline: Name = "__k2k_pipeline"
+
+
+class Tracing(Section):
+    headers: TracingHeaderNames = TracingHeaderNames()
+
+
+class BidirectionalHeaders(Section):
+    bidirectional: Name = "__k2k_bidirectional"
+
+
+class Bidirectional(Section):
+    """Which identifier marks records of the opposite direction, and the header that holds it."""
+
+    mode: Literal["pipeline", "cluster"] = "cluster"
+    headers: BidirectionalHeaders = BidirectionalHeaders()
+
+    @property
+    def header(self) -> str:
+        return self.headers.bidirectional
+
+
+class ErrorHandling(Section):
+    on_commit_sync_timeout: FailOrIgnore = "fail"
+    on_control_message_deserialization_error: FailOrIgnore = "fail"
+    on_multiple_target_committed_offsets: FailOrIgnore = "fail"
+    on_active_consumer_group_commit: FailOrIgnore = "fail"
+
+
+class SchemaMappingRule(Section):
+    pattern: Pattern
+    key: Toggle = True
+    value: Toggle = True
+
+
+class SchemaMapping(Section):
+    supported_types: tuple[Literal["AVRO", "JSON", "PROTOBUF", "YANG"], ...] = (
+        "AVRO",
+        "JSON",
+        "PROTOBUF",
+        "YANG",
+    )
+    topics: tuple[SchemaMappingRule, ...] = ()
+
+
+class Configuration(Section):
+    """Waiting for control topics that were just created, and parallelism."""
+
+    auto_control_topic_creation_check_delay_s: Duration = 0.75
+    auto_control_topic_creation_max_attempts: int = Field(default=10, ge=1)
+    pipeline_parallelism: int = Field(default=1, ge=1)
+    partition_parallelism: int = Field(default=1, ge=1)
+
+
+class CommitCoordination(Section):
+    """The topic that holds replicated positions. ``group`` is the pipeline's name by default."""
+
+    topic: Name = "__k2k_consumer-offsets"
+    group: Name = ""
+    sync_timeout_s: Duration = Field(default=30.0, gt=0)
+    batch_size: int = Field(default=1000, ge=1)
+    batch_timeout_s: Duration = Field(default=2.0, gt=0)
+
+
+class AssignmentCoordination(Section):
+    topic: Name = "__k2k_assignment"
+    grace_window_s: Duration = 15.0
+    fencing_max_parallelism: int = Field(default=5, ge=1)
+
+
+class Coordination(Section):
+    commit: CommitCoordination = CommitCoordination()
+    assignment: AssignmentCoordination = AssignmentCoordination()
+
+
+class MetricPrefixes(Section):
+    """Put before metric names as they are, so they end in a dot."""
+
+    source_consumer: Name = "k2k.consumer.source."
+    target_consumer: Name = "k2k.consumer.control."
+    target_producer: Name = "k2k.producer."
+    assignment: Name = "k2k."
+    offset_mapping_app: Name = "k2k.offsetmapping."
+
+
+class MetricsTopic(Section):
+    topic: Name = "__k2k_metrics"
+
+
+class Metrics(Section):
+    prefix: MetricPrefixes = MetricPrefixes()
+    kafka: MetricsTopic = MetricsTopic()
+
+
+class TopicSettings(Section):
+    """How a topic is created; None means as on the source, or the broker's default."""
+
+    partitions: Annotated[int, Field(ge=1)] | None = None
+    replication: Annotated[int, Field(ge=1, le=32767)] | None = None
+    config: Properties = Field(default={})
+
+    def over(self, common: TopicSettings) -> TopicSettings:
+        """Return these settings with what they leave open taken from ``common``, key by key."""
+        return TopicSettings(
+            partitions=common.partitions if self.partitions is None else self.partitions,
+            replication=common.replication if self.replication is None else self.replication,
+            config={**common.config, **self.config},
+        )
+
+
+class TopicRule(Section):
+    pattern: Pattern
+    properties: TopicSettings = TopicSettings()
+
+
+class ReplicatedTopics(Section):
+    common: TopicSettings = TopicSettings()
+    rules: tuple[TopicRule, ...] = ()
+
+    def settings_for(self, topic: str) -> TopicSettings:
+        """Return the settings of a target topic: the first rule that matches, over ``common``."""
+        matching = (r.properties for r in self.rules if compile_pattern(r.pattern).fullmatch(topic))
+        return next(matching, TopicSettings()).over(self.common)
+
+
+class ControlTopics(Section):
+    common: TopicSettings = TopicSettings()
+    assignment: TopicSettings = TopicSettings()
+    commit: TopicSettings = TopicSettings()
+    metrics: TopicSettings = TopicSettings()
+    offset_mapping: TopicSettings = TopicSettings()
+
+
+class TopicCreation(Section):
+    replication: ReplicatedTopics = ReplicatedTopics()
+    control: ControlTopics = ControlTopics()
+
+    def control_for(self, topic: ControlTopic) -> TopicSettings:
+        """Return the settings of a control topic, its own over the common ones."""
+        own: TopicSettings = getattr(self.control, topic)
+        return own.over(self.control.common)
+
+
+class Groups(Section):
+    """Consumer groups whose offsets are translated."""
+
+    poll_interval_s: Duration = Field(default=5.0, gt=0)
+    consumer_groups: NamesOrPattern = ".*"
+    offset_guard_prefix: Name = Field(default="k2k_", min_length=1)
+
+
+def _retention_time(value: Any) -> float | None:
+    return None if value is None or value == "topic" else parse_duration(value)
+
+
+def _retention_text(seconds: float | None) -> str:
+    return "topic" if seconds is None else duration_text(seconds)
+
+
+class MappingRetention(Section):
+    """What is held hot of the mappings; ``time_s`` None follows the topic's own retention."""
+
+    time_s: Annotated[
+        float | None,
+        BeforeValidator(_retention_time),
+        PlainSerializer(_retention_text, return_type=str),
+    ] = None
+    count: int = Field(default=1000, ge=1)
+    schedule_s: Duration = Field(default=300.0, gt=0)
+
+
+class OffsetMapping(Section):
+    topic: Name = "__k2k_offset_mappings"
+    retention: MappingRetention = MappingRetention()
+
+
+class Spark(Section):
+    """Ours: where laps run. ``slots`` None means as many as the session has cores."""
+
+    master: Name = "local[*]"
+    config: Mapping[Name, JavaText] = Field(default={}, repr=False)
+    lap_s: Duration = Field(default=10.0, gt=0)
+    slots: Annotated[int, Field(ge=1)] | None = None
+
+
+class PipelineConfig(Section):
+    """One pipeline: a source, a target, what to replicate and how."""
+
+    name: Name = Field(min_length=1)
+    environment: Name = ""
+    read_only: Toggle = False
+    features: Features = Features()
+    tracing: Tracing = Tracing()
+    bidirectional: Bidirectional = Bidirectional()
+    error_handling: ErrorHandling = ErrorHandling()
+    schema_mapping: SchemaMapping = SchemaMapping()
+    configuration: Configuration = Configuration()
+    coordination: Coordination = Coordination()
+    metrics: Metrics = Metrics()
+    source: ClusterConfig
+    target: ClusterConfig
+    topic_creation: TopicCreation = TopicCreation()
+    replication: Replication = Replication()
+    groups: Groups = Groups()
+    offset_mapping: OffsetMapping = OffsetMapping()
+    spark: Spark = Spark()
+    on_source_data_loss: Literal["fail", "continue"] = "fail"
+    start_section: StartSection = Field(default=StartSection(), alias="start")
+
+    @model_validator(mode="after")
+    def _commit_group_is_set(self) -> Self:
+        commit = self.coordination.commit
+        if not commit.group:
+            named = commit.model_copy(update={"group": self.name})
+            # The model is frozen, and this is still its making.
+            self.__dict__["coordination"] = self.coordination.model_copy(update={"commit": named})
+        return self
+
+    @model_validator(mode="after")
+    def _start_is_clear(self) -> Self:
+        _ = self.start
+        return self
+
+    @cached_property
+    def control_topics(self) -> frozenset[str]:
+        """Names of the pipeline's own topics on the target."""
+        coordination = self.coordination
+        return frozenset(
+            {
+                coordination.commit.topic,
+                coordination.assignment.topic,
+                self.metrics.kafka.topic,
+                self.offset_mapping.topic,
+            }
+        )
+
+    @cached_property
+    def topics(self) -> TopicSelection:
+        """The source topics; a pattern never takes Kafka's or our own internal topics."""
+        pattern, names = self.replication.source.topic_choice
+        return TopicSelection(pattern, names, self.control_topics | KAFKA_INTERNAL_TOPICS)
+
+    @property
+    def topic_mapping(self) -> TopicMapping:
+        """What source topics are called on the target."""
+        return self.replication.sink.topic
+
+    @cached_property
+    def consumer_groups(self) -> GroupSelection:
+        """The groups whose offsets are translated."""
+        chosen = self.groups.consumer_groups
+        return GroupSelection(chosen) if isinstance(chosen, str) else GroupSelection(None, chosen)
+
+    @property
+    def start(self) -> StartPosition:
+        """Where partitions without a position begin."""
+        return start_position(self.start_section, self.source.consumer)

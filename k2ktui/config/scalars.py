@@ -1,0 +1,144 @@
+"""Scalar types of the pipeline file: toggles, durations, Java property values, instants.
+
+Each accepts the text of a YAML scalar as it was written (see ``Text``) as well as the plain
+Python value, so the models can be built from YAML and from code alike.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+
+_TRUE = frozenset({"enabled", "true", "yes", "on"})
+_FALSE = frozenset({"disabled", "false", "no", "off"})
+_DURATION = re.compile(r"^\s*(\d+)\s*([A-Za-z]+)\s*$")
+_UNITS: dict[str, float] = {
+    **dict.fromkeys(("ms", "milli", "millis", "millisecond", "milliseconds"), 0.001),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hour", "hours"), 3600.0),
+    **dict.fromkeys(("d", "day", "days"), 86400.0),
+}
+_SPOKEN = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
+
+
+class Text(str):
+    """A YAML scalar exactly as written, so that ``1.10`` and ``no`` stay names where names are due.
+
+    ``boolean`` is what YAML 1.1 makes of the unquoted text (``yes``, ``off``, ``true``), or None.
+    """
+
+    __slots__ = ("boolean",)
+    boolean: bool | None
+
+    def __new__(cls, text: str, boolean: bool | None = None) -> Text:
+        made = super().__new__(cls, text)
+        made.boolean = boolean
+        return made
+
+
+def parse_toggle(value: Any) -> bool:
+    """Read ``enabled`` or ``disabled`` (YAML booleans too); ValueError otherwise."""
+    if isinstance(value, bool):
+        return value
+    word = value.strip().lower() if isinstance(value, str) else None
+    if word in _TRUE:
+        return True
+    if word in _FALSE:
+        return False
+    raise ValueError("enabled or disabled")
+
+
+def toggle_text(value: bool) -> str:
+    """Write a toggle the way the pipeline file does."""
+    return "enabled" if value else "disabled"
+
+
+def parse_duration(value: Any) -> float:
+    """Read a duration such as ``5 seconds``, ``500ms`` or ``7 days`` into seconds.
+
+    A Python number is taken as seconds; text needs a unit. ValueError otherwise.
+    """
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    found = _DURATION.match(value) if isinstance(value, str) else None
+    scale = _UNITS.get(found[2].lower()) if found else None
+    if found is None or scale is None:
+        raise ValueError('a duration with its unit, such as "750 milliseconds" or "5 seconds"')
+    return int(found[1]) / 1000 if scale == 0.001 else int(found[1]) * scale
+
+
+def duration_text(seconds: float) -> str:
+    """Write seconds as the largest unit that holds them exactly, at least milliseconds."""
+    for size, word in _SPOKEN:
+        if seconds and seconds % size == 0:
+            return _counted(int(seconds // size), word)
+    return _counted(round(seconds * 1000), "millisecond") if seconds else "0 seconds"
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def java_text(value: Any) -> str:
+    """Write a property value as Java properties hold it: ``true``, ``1000``, ``a,b`` for a list."""
+    if isinstance(value, Text) and value.boolean is not None:
+        value = value.boolean
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (str, int, float)):
+        return str(value)
+    if isinstance(value, (list, tuple)):
+        return ",".join(java_text(item) for item in value)
+    raise ValueError("a text, number, boolean or list of these")
+
+
+def parse_text(value: Any) -> str:
+    """Take a YAML scalar as text, as it was written; ValueError for mappings and lists."""
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise ValueError("a text")
+    return str(value)
+
+
+def parse_instant(value: Any) -> int:
+    """Read an ISO-8601 instant (UTC unless it says otherwise) or epoch milliseconds, into those."""
+    text = str(value).strip()
+    if text.isdigit():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        wanted = 'an ISO-8601 instant such as "2025-03-01T12:00:00Z", or milliseconds since 1970'
+        raise ValueError(wanted) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
+
+
+Toggle = Annotated[
+    bool,
+    BeforeValidator(parse_toggle),
+    PlainSerializer(toggle_text, return_type=str),
+    WithJsonSchema({"enum": ["enabled", "disabled", True, False]}),
+]
+Duration = Annotated[
+    float,
+    BeforeValidator(parse_duration),
+    PlainSerializer(duration_text, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": r"^\s*\d+\s*[A-Za-z]+\s*$"}),
+]
+JavaText = Annotated[
+    str,
+    BeforeValidator(java_text),
+    WithJsonSchema({"type": ["string", "number", "boolean", "array"]}),
+]
+Name = Annotated[str, BeforeValidator(parse_text)]
+Instant = Annotated[
+    int,
+    BeforeValidator(parse_instant),
+    WithJsonSchema({"type": ["string", "integer"]}),
+]
+FailOrIgnore = Literal["fail", "ignore"]
