@@ -1,0 +1,7 @@
+"""Java, Apache Kafka's jars, one-node clusters and child processes that cannot be left behind.
+
+- :func:`k2ktui.runtime.java.find_java`, :func:`~k2ktui.runtime.java.spark_java_home`
+- :func:`k2ktui.runtime.artifacts.classpath`
+- :class:`k2ktui.runtime.node.KafkaNode`
+- :func:`k2ktui.runtime.reaper.spawn`
+"""

@@ -1,0 +1,182 @@
+"""Fetch Apache Kafka's jars (Maven artifacts) into the user's cache, once.
+
+:func:`classpath` resolves coordinates with jgo, downloads what is missing, and remembers the answer
+in the cache, so that later starts only check that the files are still there. It is safe to call
+from several processes and threads at once: the first does the work, the others wait for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from k2ktui.errors import ConnectionFailed
+from k2ktui.runtime.paths import cache_dir, locked, write_atomically
+
+KAFKA_VERSION = "4.3.1"
+SERVER = f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}"
+TOOLS = f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}"
+CONNECT_RUNTIME = f"org.apache.kafka:connect-runtime:{KAFKA_VERSION}"
+CONNECT_MIRROR = f"org.apache.kafka:connect-mirror:{KAFKA_VERSION}"
+# Writes to standard error, which the reaper sends to the process's log file.
+LOGGING = "org.slf4j:slf4j-simple:1.7.36"
+
+_DOWNLOADS_AT_ONCE = 6
+_TIMEOUT_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Progress of a long piece of work: ``done`` of ``total`` (0 when not known) of ``text``."""
+
+    text: str
+    done: int = 0
+    total: int = 0
+
+
+Progress = Callable[[Step], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Classpath:
+    """Jars that together hold some coordinates and all that these need at run time."""
+
+    coordinates: tuple[str, ...]
+    jars: tuple[Path, ...]
+
+    @property
+    def argument(self) -> str:
+        """The value of Java's ``-cp`` option."""
+        return os.pathsep.join(str(jar) for jar in self.jars)
+
+
+def classpath(*coordinates: str, progress: Progress | None = None) -> Classpath:
+    """Return the jars of ``coordinates`` (``group:artifact:version``), fetched when missing.
+
+    Args:
+        coordinates: what is wanted; dependencies are added. Order matters only to Java.
+        progress: called, from any thread, as things are looked up and downloaded.
+
+    Raises:
+        ConnectionFailed: a file cannot be fetched, or arrives damaged.
+    """
+    cache = cache_dir("maven")
+    memory = cache / "classpaths" / f"{_digest(coordinates)}.json"
+    known = _recall(memory, coordinates)
+    if known:
+        return known
+    with locked(cache / ".lock"):
+        known = _recall(memory, coordinates)  # another process may have done it meanwhile
+        if known:
+            return known
+        jars = _fetch(coordinates, cache / "repository", progress or (lambda step: None))
+        _remember(memory, coordinates, jars)
+        return Classpath(coordinates, jars)
+
+
+def _digest(coordinates: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(coordinates).encode()).hexdigest()[:16]
+
+
+def _recall(memory: Path, coordinates: tuple[str, ...]) -> Classpath | None:
+    try:
+        noted = json.loads(memory.read_bytes())
+        files = {Path(name): size for name, size in noted["jars"]}
+        if tuple(noted["coordinates"]) != coordinates:
+            return None
+        if any(jar.stat().st_size != size for jar, size in files.items()):
+            return None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # missing or spoilt: fetch again
+    return Classpath(coordinates, tuple(files))
+
+
+def _remember(memory: Path, coordinates: tuple[str, ...], jars: tuple[Path, ...]) -> None:
+    note = {
+        "coordinates": coordinates,
+        "jars": [(str(jar), jar.stat().st_size) for jar in jars],
+    }
+    write_atomically(memory, json.dumps(note, indent=1).encode())
+
+
+def _fetch(coordinates: tuple[str, ...], repository: Path, progress: Progress) -> tuple[Path, ...]:
+    # Deferred: it loads an HTTP stack that a warm start does not need.
+    import requests
+
+    logging.getLogger("jgo").setLevel(logging.ERROR)
+    progress(Step("Looking up Apache Kafka's parts"))
+    try:
+        artifacts = _resolve(coordinates, repository)
+        return _download_all(artifacts, progress)
+    except (requests.RequestException, RuntimeError, OSError) as error:
+        raise ConnectionFailed(
+            f"Apache Kafka's parts could not be fetched: {error}",
+            unchanged="Nothing was started; what did arrive is kept.",
+            mend="Check the network, or the proxy in HTTPS_PROXY, and run the command again.",
+        ) from error
+
+
+def _resolve(coordinates: tuple[str, ...], repository: Path) -> list[Any]:
+    from jgo.maven import MavenContext
+    from jgo.parse import Coordinate
+
+    context = MavenContext(resolver=_resolver(), repo_cache=repository, timeout=_TIMEOUT_SECONDS)
+    wanted = [
+        context.create_dependency(replace(Coordinate.parse(text), scope="compile"))
+        for text in coordinates
+    ]
+    asked, needed = context.resolver.resolve(wanted)
+    needed = [one for one in needed if one.scope in ("compile", "runtime")]
+    return [one.artifact for one in [*asked, *needed]]
+
+
+def _download_all(artifacts: list[Any], progress: Progress) -> tuple[Path, ...]:
+    total = len(artifacts)
+    jars: list[Path] = []
+    with ThreadPoolExecutor(_DOWNLOADS_AT_ONCE) as pool:
+        for jar in pool.map(lambda artifact: Path(artifact.resolve()), artifacts):
+            jars.append(jar)
+            progress(Step("Downloading Apache Kafka", len(jars), total))
+    return tuple(jars)
+
+
+def _resolver() -> Any:
+    from jgo.maven import PythonResolver
+
+    class Resolver(PythonResolver):  # type: ignore[misc]
+        """jgo writes in place and only warns of damage; here a file is whole or absent."""
+
+        def download(self, artifact: Any) -> Path:
+            for repository in artifact.context.remote_repos.values():
+                path = artifact.component.path_prefix.as_posix()
+                url = f"{repository}/{path}/{artifact.filename}"
+                target = Path(artifact.cached_path)
+                if _download(url, target):
+                    return target
+            raise RuntimeError(f"{artifact} is in none of the repositories")
+
+    return Resolver()
+
+
+def _download(url: str, target: Path) -> bool:
+    """Fetch ``url`` to ``target`` and verify it; False when there is no such file."""
+    from jgo.util import http
+
+    response = http.get(url, timeout=_TIMEOUT_SECONDS)
+    if response.status_code == 404:
+        return False
+    response.raise_for_status()
+    expected = http.get(f"{url}.sha1", timeout=_TIMEOUT_SECONDS)
+    if expected.status_code == 200:
+        found = hashlib.sha1(response.content, usedforsecurity=False).hexdigest()
+        if expected.text.split()[:1] != [found]:
+            raise RuntimeError(f"{target.name} arrived damaged (its checksum differs)")
+    write_atomically(target, response.content)
+    return True

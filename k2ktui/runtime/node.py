@@ -1,0 +1,319 @@
+"""A real Apache Kafka cluster of one node (KRaft, combined roles), for the demo and for tests.
+
+Example::
+
+    with KafkaNode("source", Path("data/source")) as node:
+        print(node.bootstrap, node.cluster_id)
+
+The node listens on loopback ports that it holds for its whole life, so :meth:`KafkaNode.restart`
+comes back at the same address with the same data. It cannot outlive this process (see
+:mod:`k2ktui.runtime.reaper`).
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from k2ktui.errors import Refused, TimedOut
+from k2ktui.runtime import artifacts, probe, reaper, storage
+from k2ktui.runtime.java import find_java
+from k2ktui.runtime.paths import write_atomically
+from k2ktui.runtime.ports import HeldPort
+
+CLIENT_LISTENER = "PLAINTEXT"
+_CONTROLLER_LISTENER = "CONTROLLER"
+_NODE_ID = 1
+_POLL_SECONDS = 0.05
+_ATTEMPTS = 3
+
+# What makes one small node start fast; every one can be overridden.
+DEFAULTS: Mapping[str, str] = {
+    "auto.create.topics.enable": "false",
+    "default.replication.factor": "1",
+    "min.insync.replicas": "1",
+    "offsets.topic.num.partitions": "5",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "5",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    # After a kill -9 the node must wait until its earlier registration lapses.
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+    "background.threads": "2",
+    "num.recovery.threads.per.data.dir": "1",
+    "log.cleaner.dedupe.buffer.size": str(16 << 20),
+}
+
+# Retention and compaction act within a second or two, instead of minutes.
+EAGER_CLEANING: Mapping[str, str] = {
+    "log.retention.check.interval.ms": "1000",
+    "log.cleaner.backoff.ms": "500",
+    "log.segment.delete.delay.ms": "1000",
+}
+
+_JVM_OPTIONS = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-Xshare:auto",
+    "-Djava.awt.headless=true",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+    "-Dorg.slf4j.simpleLogger.levelInBrackets=true",
+)
+
+
+class KafkaNode:
+    """One Apache Kafka node as a child process.
+
+    Args:
+        name: appears in messages and file names.
+        data_dir: everything the node keeps: ``logs/``, ``server.properties``, ``node.log``.
+            A directory used before is continued, with its ports when they are still free.
+        properties: broker properties over :data:`DEFAULTS`, for example :data:`EAGER_CLEANING` or
+            ``authorizer.class.name`` (``super.users`` is preset to the PLAINTEXT listener's user).
+        listeners: further listeners, name to security protocol, for example
+            ``{"SECURE": "SASL_SSL"}``; their keys go into ``properties``
+            (``listener.name.secure.…``), their address is :meth:`address`.
+        heap: Java heap, as for ``-Xmx``.
+        jvm: more Java options.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        data_dir: Path,
+        properties: Mapping[str, str] | None = None,
+        *,
+        listeners: Mapping[str, str] | None = None,
+        heap: str = "512m",
+        jvm: tuple[str, ...] = (),
+    ) -> None:
+        self.name = name
+        self.data_dir = data_dir.resolve()
+        self.log_path = self.data_dir / "node.log"
+        self._properties = dict(properties or {})
+        self._protocols = {CLIENT_LISTENER: "PLAINTEXT", _CONTROLLER_LISTENER: "PLAINTEXT"}
+        self._protocols.update(listeners or {})
+        self._heap = heap
+        self._jvm = jvm
+        self._ports: dict[str, HeldPort] = {}
+        self._process: reaper.Supervised | None = None
+        self._cluster_id: str | None = None
+        self._served = False
+        self._life = threading.RLock()
+
+    @property
+    def bootstrap(self) -> str:
+        """``host:port`` of the PLAINTEXT listener; the same for the node's whole life."""
+        return self.address(CLIENT_LISTENER)
+
+    def address(self, listener: str) -> str:
+        """Return ``host:port`` of a listener.
+
+        Raises:
+            KeyError: there is no such listener.
+        """
+        with self._life:
+            if not self._ports:
+                self._take_ports()
+            return self._ports[listener].address
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id; known once the node was started."""
+        if self._cluster_id is None:
+            raise Refused(f"The {self.name} cluster has no id yet: it was never started.")
+        return self._cluster_id
+
+    @property
+    def pid(self) -> int:
+        """Process id of the Java process; 0 while none runs."""
+        return self._process.pid if self._process and self.running else 0
+
+    @property
+    def running(self) -> bool:
+        """Whether the Java process exists (suspended or not)."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self, timeout: float = 60.0, *, progress: artifacts.Progress | None = None) -> Self:
+        """Start the node and return when it serves clients.
+
+        Args:
+            timeout: seconds, not counting the download of a first start.
+            progress: told about a download.
+
+        Raises:
+            ConnectionFailed: Apache Kafka's jars could not be fetched.
+            Refused: no fit Java, or the node ended; the message ends with its log's last lines.
+            TimedOut: it does not serve in time; it is stopped.
+        """
+        with self._life:
+            if self.running:
+                return self
+            jars = artifacts.classpath(artifacts.SERVER, artifacts.LOGGING, progress=progress)
+            for attempt in range(_ATTEMPTS):
+                self._launch(jars)
+                try:
+                    self._await_service(timeout)
+                except _PortTaken:
+                    if attempt + 1 == _ATTEMPTS or self._served:
+                        raise
+                    self._give_ports_back()
+                    continue
+                self._served = True
+                break
+            return self
+
+    def stop(self, timeout: float = 20.0) -> None:
+        """Shut down in order (SIGTERM), or by SIGKILL after ``timeout`` seconds."""
+        with self._life:
+            if self._process:
+                self._process.stop(timeout)
+
+    def kill(self) -> None:
+        """End the node by SIGKILL and wait until it is gone."""
+        with self._life:
+            if self._process:
+                self._process.kill()
+                self._process.wait(10.0)
+
+    def suspend(self) -> None:
+        """SIGSTOP: connections stay open, nothing is answered."""
+        if self._process:
+            self._process.suspend()
+
+    def resume(self) -> None:
+        """SIGCONT after :meth:`suspend`."""
+        if self._process:
+            self._process.resume()
+
+    def restart(self, timeout: float = 60.0) -> Self:
+        """Stop if need be, then start with the same addresses and data."""
+        with self._life:
+            self.stop()
+            return self.start(timeout)
+
+    def close(self) -> None:
+        """Stop, and give the ports back. The data stays."""
+        with self._life:
+            self.stop()
+            self._give_ports_back()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def tail(self, lines: int = 15) -> str:
+        """Return the last lines of the node's log."""
+        return "\n".join(_last_lines(self.log_path, lines))
+
+    def _take_ports(self) -> None:
+        noted = self._noted_ports()
+        self._ports = {name: HeldPort(noted.get(name, 0)) for name in self._protocols}
+
+    def _noted_ports(self) -> dict[str, int]:
+        try:
+            noted = json.loads((self.data_dir / "ports.json").read_bytes())
+            return {str(name): int(number) for name, number in noted.items()}
+        except (OSError, ValueError, AttributeError):
+            return {}
+
+    def _give_ports_back(self) -> None:
+        for port in self._ports.values():
+            port.close()
+        self._ports = {}
+
+    def _launch(self, jars: artifacts.Classpath) -> None:
+        java = find_java()
+        if not self._ports:
+            self._take_ports()
+        self._cluster_id = storage.format_storage(self.data_dir / "logs", _NODE_ID, java, jars)
+        config = self.data_dir / "server.properties"
+        write_atomically(config, storage.properties_text(self._settings()).encode(), mode=0o600)
+        numbers = {name: port.number for name, port in self._ports.items()}
+        write_atomically(self.data_dir / "ports.json", json.dumps(numbers).encode())
+        for port in self._ports.values():
+            port.lend()
+        options = [*_JVM_OPTIONS, f"-Xmx{self._heap}", *self._jvm, "-cp", jars.argument]
+        self._process = reaper.spawn(
+            [str(java.executable), *options, "kafka.Kafka", str(config)],
+            log_path=self.log_path,
+            cwd=self.data_dir,
+        )
+
+    def _settings(self) -> dict[str, str]:
+        urls = [f"{name}://{port.address}" for name, port in self._ports.items()]
+        clients = [url for url in urls if not url.startswith(f"{_CONTROLLER_LISTENER}:")]
+        return {
+            **DEFAULTS,
+            "super.users": "User:ANONYMOUS",
+            **self._properties,
+            "process.roles": "broker,controller",
+            "node.id": str(_NODE_ID),
+            "controller.quorum.voters": f"{_NODE_ID}@{self._ports[_CONTROLLER_LISTENER].address}",
+            "controller.listener.names": _CONTROLLER_LISTENER,
+            "inter.broker.listener.name": CLIENT_LISTENER,
+            "listeners": ",".join(urls),
+            "advertised.listeners": ",".join(clients),
+            "listener.security.protocol.map": ",".join(
+                f"{name}:{protocol}" for name, protocol in self._protocols.items()
+            ),
+            "log.dirs": str(self.data_dir / "logs"),
+        }
+
+    def _await_service(self, timeout: float) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + timeout
+        while not probe.answers(self.bootstrap):
+            code = self._process.poll()
+            if code is not None:
+                raise self._ended(code)
+            if time.monotonic() >= deadline:
+                self._process.stop(5.0)
+                raise TimedOut(
+                    f"The {self.name} cluster did not serve clients within {timeout:g} s.",
+                    unchanged=f"It was stopped. Its log {self.log_path} ends with:\n{self.tail()}",
+                    mend="A loaded machine needs longer; otherwise the log says what it waits for.",
+                )
+            time.sleep(_POLL_SECONDS)
+
+    def _ended(self, code: int) -> Refused:
+        tail = self.tail()
+        kind = _PortTaken if "Address already in use" in tail else Refused
+        return kind(
+            f"The {self.name} cluster ended while starting (exit {code}).",
+            unchanged=f"Its log {self.log_path} ends with:\n{tail}",
+            mend="If the log names damaged data, start over with --fresh.",
+        )
+
+
+class _PortTaken(Refused):
+    """Another program listens on a port that was free when it was chosen."""
+
+
+def _last_lines(path: Path, lines: int) -> list[str]:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - 16384))
+            return file.read().decode(errors="replace").splitlines()[-lines:]
+    except OSError:
+        return []

@@ -1,0 +1,116 @@
+"""Format the storage of a one-node cluster without starting Java each time.
+
+What `kafka-storage format` writes is a small properties file with two random ids and a bootstrap
+checkpoint that depends on the Kafka version alone. The checkpoint is made once with Kafka's own
+tool and kept in the cache; each node gets a copy and ids of its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import tempfile
+import uuid
+from pathlib import Path
+
+from k2ktui.errors import Refused
+from k2ktui.runtime.artifacts import KAFKA_VERSION, Classpath
+from k2ktui.runtime.java import Java
+from k2ktui.runtime.paths import cache_dir, locked, write_atomically
+
+_CHECKPOINT = "bootstrap.checkpoint"
+_META = "meta.properties"
+_FORMAT_SECONDS = 60.0
+
+
+def new_id() -> str:
+    """Return a random Kafka UUID: 16 bytes in URL-safe base64 without padding."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        if not text.startswith("-"):  # Kafka avoids these too: command lines misread them
+            return text
+
+
+def cluster_id(log_dir: Path) -> str | None:
+    """Return the cluster id that ``log_dir`` is formatted with, or None when it is not."""
+    try:
+        lines = (log_dir / _META).read_text().splitlines()
+    except FileNotFoundError:
+        return None
+    values = dict(line.split("=", 1) for line in lines if "=" in line and line[0] != "#")
+    return values.get("cluster.id")
+
+
+def format_storage(log_dir: Path, node_id: int, java: Java, jars: Classpath) -> str:
+    """Format ``log_dir`` unless it is formatted; return its cluster id.
+
+    Raises:
+        Refused: Kafka's storage tool failed (only when the cached checkpoint had to be made).
+    """
+    known = cluster_id(log_dir)
+    if known:
+        return known
+    checkpoint = _checkpoint(java, jars)
+    cluster = new_id()
+    write_atomically(log_dir / _CHECKPOINT, checkpoint)
+    meta = {
+        "version": "1",
+        "cluster.id": cluster,
+        "node.id": str(node_id),
+        "directory.id": new_id(),
+    }
+    # Last, because its presence is what marks the directory as formatted.
+    write_atomically(log_dir / _META, properties_text(meta).encode())
+    return cluster
+
+
+def properties_text(properties: dict[str, str]) -> str:
+    """Return ``properties`` as a Java properties file."""
+    return "".join(f"{key}={_escape(value)}\n" for key, value in properties.items())
+
+
+def _escape(value: str) -> str:
+    text = value.replace("\\", "\\\\").replace("\n", "\\n")
+    if text.startswith(" "):
+        text = "\\" + text
+    return "".join(char if ord(char) < 127 else f"\\u{ord(char):04x}" for char in text)
+
+
+def _checkpoint(java: Java, jars: Classpath) -> bytes:
+    kept = cache_dir("kafka", KAFKA_VERSION) / _CHECKPOINT
+    with locked(kept.with_name(".lock")):
+        if not kept.is_file():
+            write_atomically(kept, _make_checkpoint(java, jars))
+        return kept.read_bytes()
+
+
+def _make_checkpoint(java: Java, jars: Classpath) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="k2ktui-format-") as directory:
+        log_dir = Path(directory, "logs")
+        config = Path(directory, "server.properties")
+        # The ports are only checked for their form; nothing listens while formatting.
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "listeners": "PLAINTEXT://127.0.0.1:19092,CONTROLLER://127.0.0.1:19093",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": "1@127.0.0.1:19093",
+            "log.dirs": str(log_dir),
+        }
+        config.write_text(properties_text(settings))
+        command = [
+            str(java.executable),
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+UseSerialGC",
+            *("-cp", jars.argument),
+            *("kafka.tools.StorageTool", "format", "-t", new_id(), "-c", str(config)),
+        ]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_FORMAT_SECONDS, check=False
+        )
+        if done.returncode != 0:
+            raise Refused(
+                f"Kafka's storage tool failed: {(done.stderr or done.stdout).strip()}",
+                unchanged="No node was started.",
+            )
+        return (log_dir / _CHECKPOINT).read_bytes()

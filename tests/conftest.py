@@ -1,0 +1,42 @@
+"""Two real one-node Apache Kafka clusters, shared by all tests of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from k2ktui.runtime.node import EAGER_CLEANING, KafkaNode
+
+# Tests wait for these; the broker's own intervals are minutes.
+_TEST_PROPERTIES = {
+    **EAGER_CLEANING,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+}
+
+
+@pytest.fixture(scope="session")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaNode, KafkaNode]]:
+    """The source and the target, started at the same time."""
+    data = tmp_path_factory.mktemp("clusters")
+    nodes = tuple(KafkaNode(name, data / name, _TEST_PROPERTIES) for name in ("source", "target"))
+    try:
+        with ThreadPoolExecutor(len(nodes)) as pool:
+            list(pool.map(KafkaNode.start, nodes))
+        yield nodes[0], nodes[1]
+    finally:
+        for node in nodes:
+            node.close()
+
+
+@pytest.fixture
+def source(clusters: tuple[KafkaNode, KafkaNode]) -> KafkaNode:
+    """The source cluster, running whatever an earlier test did to it."""
+    return clusters[0].start()
+
+
+@pytest.fixture
+def target(clusters: tuple[KafkaNode, KafkaNode]) -> KafkaNode:
+    """The target cluster, running whatever an earlier test did to it."""
+    return clusters[1].start()

@@ -1,0 +1,305 @@
+"""Thin helpers over confluent-kafka for tests that run against real clusters."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    TIMESTAMP_LOG_APPEND_TIME,
+    Consumer,
+    KafkaError,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+from k2ktui.runtime.node import KafkaNode
+
+TIMEOUT = 30.0
+_counter = itertools.count()
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Out:
+    """A record to produce; ``partition`` None leaves the choice to the client."""
+
+    value: bytes | None = b""
+    key: bytes | None = None
+    partition: int | None = 0
+    headers: Headers = ()
+    timestamp: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Got:
+    """A record as a consumer sees it; ``timestamp`` in milliseconds since 1970."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = field(default=())
+    timestamp: int = 0
+    append_time: bool = False
+
+
+def unique_name(stem: str = "topic") -> str:
+    """Return a name that no other test uses, for topics, groups and transactional ids."""
+    return f"{stem}-{os.getpid()}-{next(_counter)}"
+
+
+def client(node: KafkaNode, **settings: object) -> dict[str, Any]:
+    """Return librdkafka properties for ``node``; in keyword names ``_`` stands for ``.``."""
+    base: dict[str, Any] = {"bootstrap.servers": node.bootstrap, "log_level": 3}
+    return base | {name.replace("_", "."): value for name, value in settings.items()}
+
+
+def admin(node: KafkaNode) -> AdminClient:
+    """Return an admin client of ``node``."""
+    return AdminClient(client(node))
+
+
+def create_topic(
+    node: KafkaNode,
+    name: str | None = None,
+    partitions: int = 1,
+    config: Mapping[str, str] | None = None,
+) -> str:
+    """Create a topic, wait until it has leaders, and return its name."""
+    name = name or unique_name()
+    topic = NewTopic(name, partitions, 1, config=dict(config or {}))
+    with_admin = admin(node)
+    with_admin.create_topics([topic])[name].result(TIMEOUT)
+
+    def ready() -> bool:
+        found = with_admin.list_topics(name, timeout=TIMEOUT).topics[name].partitions
+        return len(found) == partitions and all(p.leader >= 0 for p in found.values())
+
+    eventually(ready, f"topic {name} has leaders")
+    return name
+
+
+def eventually(condition: Callable[[], object], what: str, timeout: float = TIMEOUT) -> Any:
+    """Wait until ``condition`` returns something true, and return that."""
+    deadline = time.monotonic() + timeout
+    while True:
+        found = condition()
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"not within {timeout:g} s: {what}"
+        time.sleep(0.05)
+
+
+def produce(
+    node: KafkaNode,
+    topic: str,
+    records: Iterable[Out | bytes],
+    **settings: object,
+) -> list[int]:
+    """Produce in order and return the offsets, in the order of ``records``."""
+    producer = Producer(client(node, **settings))
+    return _send(producer, topic, records)
+
+
+def produce_transaction(
+    node: KafkaNode,
+    topic: str,
+    records: Iterable[Out | bytes],
+    *,
+    commit: bool = True,
+    transactional_id: str | None = None,
+    **settings: object,
+) -> list[int]:
+    """Produce in one transaction, committed or aborted; return the offsets as :func:`produce`."""
+    identity = {"transactional.id": transactional_id or unique_name("tx")}
+    producer = Producer(client(node, **settings) | identity)
+    producer.init_transactions(TIMEOUT)
+    producer.begin_transaction()
+    offsets = _send(producer, topic, records)
+    if commit:
+        producer.commit_transaction(TIMEOUT)
+    else:
+        producer.abort_transaction(TIMEOUT)
+    return offsets
+
+
+def open_transaction(
+    node: KafkaNode, topic: str, records: Iterable[Out | bytes], **settings: object
+) -> Producer:
+    """Produce in a transaction and leave it open; the caller ends it, or drops the producer."""
+    producer = Producer(client(node, **settings) | {"transactional.id": unique_name("tx")})
+    producer.init_transactions(TIMEOUT)
+    producer.begin_transaction()
+    _send(producer, topic, records)
+    return producer
+
+
+def _send(producer: Producer, topic: str, records: Iterable[Out | bytes]) -> list[int]:
+    offsets: dict[int, int] = {}
+    errors: list[KafkaError] = []
+
+    def landed(index: int) -> Callable[[KafkaError | None, Message], None]:
+        def report(error: KafkaError | None, message: Message) -> None:
+            if error:
+                errors.append(error)
+            else:
+                offsets[index] = message.offset() or 0
+
+        return report
+
+    for index, record in enumerate(records):
+        out = record if isinstance(record, Out) else Out(record)
+        _send_one(producer, topic, out, landed(index))
+    assert producer.flush(TIMEOUT) == 0, "records were not acknowledged in time"
+    assert not errors, errors[0]
+    return [offsets[index] for index in sorted(offsets)]
+
+
+def _send_one(producer: Producer, topic: str, out: Out, report: Callable[..., None]) -> None:
+    optional: dict[str, Any] = {}
+    if out.partition is not None:
+        optional["partition"] = out.partition
+    if out.timestamp is not None:
+        optional["timestamp"] = out.timestamp
+    while True:
+        try:
+            producer.produce(
+                topic,
+                value=out.value,
+                key=out.key,
+                headers=list(out.headers),
+                on_delivery=report,
+                **optional,
+            )
+        except BufferError:
+            producer.poll(0.1)
+        else:
+            producer.poll(0)
+            return
+
+
+def end_offsets(node: KafkaNode, topic: str, isolation: str = "read_uncommitted") -> dict[int, int]:
+    """Return each partition's end: high watermark, or last stable offset (``read_committed``)."""
+    return _bounds(node, topic, isolation)[1]
+
+
+def start_offsets(node: KafkaNode, topic: str) -> dict[int, int]:
+    """Return each partition's log start offset."""
+    return _bounds(node, topic, "read_uncommitted")[0]
+
+
+def _bounds(node: KafkaNode, topic: str, isolation: str) -> tuple[dict[int, int], dict[int, int]]:
+    from confluent_kafka import IsolationLevel
+
+    level = {
+        "read_committed": IsolationLevel.READ_COMMITTED,
+        "read_uncommitted": IsolationLevel.READ_UNCOMMITTED,
+    }[isolation]
+    with_admin = admin(node)
+    partitions = with_admin.list_topics(topic, timeout=TIMEOUT).topics[topic].partitions
+    found = []
+    for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):
+        asked = {TopicPartition(topic, number): spec for number in partitions}
+        futures = with_admin.list_offsets(asked, isolation_level=level)
+        found.append({tp.partition: f.result(TIMEOUT).offset for tp, f in futures.items()})
+    return found[0], found[1]
+
+
+def read_all(
+    node: KafkaNode,
+    topic: str,
+    isolation: str = "read_committed",
+    *,
+    timeout: float = TIMEOUT,
+) -> list[Got]:
+    """Read every partition from its start to the end that it has now.
+
+    Returns:
+        Records ordered by partition, then offset. With ``read_committed`` the end is the last
+        stable offset, so an open transaction does not make this wait.
+    """
+    ends = {number: end for number, end in end_offsets(node, topic, isolation).items() if end}
+    settings = client(
+        node,
+        group_id=unique_name("reader"),
+        isolation_level=isolation,
+        enable_auto_commit=False,
+        enable_partition_eof=True,
+        auto_offset_reset="error",
+        fetch_wait_max_ms=50,
+    )
+    consumer = Consumer(settings)
+    try:
+        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in ends])
+        return sorted(
+            _read_to(consumer, ends, timeout), key=lambda got: (got.partition, got.offset)
+        )
+    finally:
+        consumer.close()
+
+
+def _read_to(consumer: Consumer, ends: dict[int, int], timeout: float) -> list[Got]:
+    left = dict(ends)
+    records: list[Got] = []
+    deadline = time.monotonic() + timeout
+    while left:
+        assert time.monotonic() < deadline, f"not read within {timeout:g} s: partitions {left}"
+        message = consumer.poll(0.5)
+        if message is None:
+            continue
+        number, offset = message.partition() or 0, message.offset() or 0
+        error = message.error()
+        if error is None and offset < ends[number]:
+            records.append(_got(message))
+        elif error is not None and error.code() != KafkaError._PARTITION_EOF:
+            raise AssertionError(error)
+        if offset + (error is None) >= ends[number]:
+            left.pop(number, None)
+    return records
+
+
+def _got(message: Message) -> Got:
+    kind, timestamp = message.timestamp()
+    return Got(
+        partition=message.partition() or 0,
+        offset=message.offset() or 0,
+        key=message.key(),
+        value=message.value(),
+        headers=tuple(message.headers() or ()),
+        timestamp=timestamp,
+        append_time=kind == TIMESTAMP_LOG_APPEND_TIME,
+    )
+
+
+def commit_offsets(
+    node: KafkaNode, group: str, offsets: Mapping[tuple[str, int], int], metadata: str = ""
+) -> None:
+    """Commit ``offsets`` for an empty ``group``, as a stopped application would have left them."""
+    consumer = Consumer(client(node, group_id=group, enable_auto_commit=False))
+    try:
+        positions = [
+            TopicPartition(topic, number, offset, metadata or None)
+            for (topic, number), offset in offsets.items()
+        ]
+        consumer.commit(offsets=positions, asynchronous=False)
+    finally:
+        consumer.close()
+
+
+def committed(node: KafkaNode, group: str) -> dict[tuple[str, int], int]:
+    """Return the offsets that ``group`` committed."""
+    from confluent_kafka import ConsumerGroupTopicPartitions
+
+    asked = [ConsumerGroupTopicPartitions(group)]
+    answer = admin(node).list_consumer_group_offsets(asked)[group].result(TIMEOUT)
+    found = answer.topic_partitions or []
+    return {(tp.topic, tp.partition): tp.offset for tp in found if tp.offset >= 0}
