@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.alias_generators import to_camel
 
 from k2ktui.config.scalars import JavaText, Name
@@ -57,6 +57,14 @@ class ClusterConfig(Section):
 
     kafka: KafkaClients
     registry: Registry = Registry()
+
+    @field_validator("kafka")
+    @classmethod
+    def _has_an_address(cls, kafka: KafkaClients) -> KafkaClients:
+        sides = (kafka.common, kafka.admin, kafka.consumer, kafka.producer)
+        if not any(side.get("bootstrap.servers", "").strip() for side in sides):
+            raise ValueError("bootstrap.servers in common")
+        return kafka
 
     @property
     def common(self) -> Mapping[str, str]:

@@ -10,7 +10,14 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from k2ktui.config.clusters import ClusterConfig, Properties, Section
 from k2ktui.config.replication import NamesOrPattern, Pattern, Replication
@@ -282,7 +289,9 @@ class PipelineConfig(Section):
     offset_mapping: OffsetMapping = OffsetMapping()
     spark: Spark = Spark()
     on_source_data_loss: Literal["fail", "continue"] = "fail"
-    start_section: StartSection = Field(default=StartSection(), alias="start")
+    start_section: StartSection = Field(
+        default=StartSection(), alias="start", validate_default=True
+    )
 
     @model_validator(mode="after")
     def _commit_group_is_set(self) -> Self:
@@ -293,10 +302,19 @@ class PipelineConfig(Section):
             self.__dict__["coordination"] = self.coordination.model_copy(update={"commit": named})
         return self
 
-    @model_validator(mode="after")
-    def _start_is_clear(self) -> Self:
-        _ = self.start
-        return self
+    @field_validator("source")
+    @classmethod
+    def _source_creates_nothing(cls, source: ClusterConfig) -> ClusterConfig:
+        if source.topic_props_exclusion_list:
+            raise ValueError("topicPropsExclusionList under target.kafka; no topic is created here")
+        return source
+
+    @field_validator("start_section")
+    @classmethod
+    def _start_is_clear(cls, section: StartSection, info: ValidationInfo) -> StartSection:
+        source = info.data.get("source")
+        start_position(section, source.consumer if source else {})
+        return section
 
     @cached_property
     def control_topics(self) -> frozenset[str]:

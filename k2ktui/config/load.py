@@ -1,0 +1,102 @@
+"""Load a pipeline from layered YAML files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.config.problems import Mark, Path, Problem, refuse, spoken_path
+from k2ktui.config.spelling import Speller
+from k2ktui.config.templates import Templates
+from k2ktui.config.tree import Node, merge, read_tree
+from k2ktui.config.validate import validate
+from k2ktui.errors import ConfigError
+
+# Alternatives of one choice: laying one over another must not mix them.
+_WHOLE: frozenset[Path] = frozenset({("replication", "sink", "topic")})
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A pipeline and where each of its keys was written.
+
+    ``provenance`` maps key paths (``spoken_path``) to ``file:line``; what is not in it is a
+    default. ``secret_paths`` hold values that came from the environment or a file.
+    ``notes`` are for the operator, once.
+    """
+
+    config: PipelineConfig
+    files: tuple[str, ...]
+    provenance: Mapping[str, str]
+    notes: tuple[str, ...]
+    secret_paths: frozenset[Path]
+
+    def source_of(self, path: Path) -> str:
+        """Return ``file:line`` of a key, or ``default``."""
+        return self.provenance.get(spoken_path(path), "default")
+
+
+def load(
+    paths: Iterable[str | FilePath],
+    *,
+    env: Mapping[str, str] | None = None,
+    templates: bool = True,
+    need_replication: bool = True,
+) -> Loaded:
+    """Load the pipeline from ``paths``; later files are laid over earlier ones.
+
+    Args:
+        paths: YAML files; one text may name several, separated by commas.
+        env: what ``${env:…}`` sees; the process's environment by default.
+        templates: fill ``${…}``; otherwise such text stays as it is.
+        need_replication: refuse files without a ``replication`` section (those of Lenses' offset
+            mapping application); otherwise only a note says that nothing is selected.
+
+    Raises:
+        ConfigError: with every error of all files, each with its file and line.
+    """
+    files = _split(paths)
+    problems: list[Problem] = []
+    notes: list[str] = []
+    tree = _layered(files, notes, problems)
+    if templates:
+        tree = Templates(os.environ if env is None else env, problems).fill(tree)
+    if tree.at(("replication", "source", "topic")) is None:
+        _replication_missing(tree, need_replication, notes, problems)
+    config = validate(tree, problems)
+    if config is None or problems:
+        raise refuse(problems)
+    places = {spoken_path(path): str(node.mark) for path, node in tree.walk() if path}
+    secrets = frozenset(path for path, node in tree.walk() if node.secret)
+    return Loaded(config, tuple(files), places, tuple(notes), secrets)
+
+
+def _split(paths: Iterable[str | FilePath]) -> list[str]:
+    parts = [part.strip() for path in paths for part in str(path).split(",")]
+    files = [part for part in parts if part]
+    if not files:
+        raise ConfigError("no configuration file was given", mend="name one with -f FILE")
+    return files
+
+
+def _layered(files: list[str], notes: list[str], problems: list[Problem]) -> Node:
+    speller = Speller(notes, problems)
+    layers = [speller.spell(read_tree(file, problems)) for file in files]
+    tree = layers[0]
+    for layer in layers[1:]:
+        tree = merge(tree, layer, _WHOLE)
+    return tree
+
+
+def _replication_missing(
+    tree: Node, needed: bool, notes: list[str], problems: list[Problem]
+) -> None:
+    if needed:
+        owner = tree.nearest(("replication", "source"))
+        wanted = "missing; replication: [{source: {topic: …}}, {sink: …}] says what to replicate"
+        problems.append(Problem(owner.mark or Mark("", 0), "replication", wanted))
+    else:
+        notes.append("no replication section: no topic is selected, so there is nothing to start")

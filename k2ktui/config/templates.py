@@ -1,0 +1,122 @@
+"""``${env:string:NAME}`` and ``${file:/path}`` in values, filled in memory after layering."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from k2ktui.config.problems import Problem
+from k2ktui.config.scalars import Text, parse_toggle
+from k2ktui.config.tree import Node
+from k2ktui.text import safe_text
+
+_TEMPLATE = re.compile(r"\$(\$\{)|\$\{([^{}]*)\}")
+
+
+def _number(text: str) -> str:
+    return str(int(text))
+
+
+def _decimal(text: str) -> str:
+    float(text)
+    return text.strip()
+
+
+def _boolean(text: str) -> str:
+    return "true" if parse_toggle(text) else "false"
+
+
+# A mapper checks and shapes the text; ValueError says that it is not of that kind.
+MAPPERS: dict[str, Callable[[str], str]] = {
+    "string": str,
+    "trim": str.strip,
+    **dict.fromkeys(("int", "integer", "long", "short"), _number),
+    **dict.fromkeys(("double", "float", "decimal"), _decimal),
+    **dict.fromkeys(("boolean", "bool"), _boolean),
+}
+
+
+class _Unfilled(Exception):
+    """A template that cannot be filled; the text says why, without the value."""
+
+
+@dataclass(frozen=True)
+class Templates:
+    """Fills templates from ``env`` and from files; relative files count from the YAML file."""
+
+    env: Mapping[str, str]
+    problems: list[Problem]
+
+    def fill(self, node: Node) -> Node:
+        """Return the tree with every template replaced, and those values marked as secret."""
+        if isinstance(node.value, list):
+            return replace(node, value=[self.fill(item) for item in node.value])
+        if isinstance(node.value, dict):
+            entries = {key: self.fill(item) for key, item in node.value.items()}
+            return replace(node, value=entries)
+        if node.value is None or "${" not in node.value:
+            return node
+        return self._filled(node, node.value)
+
+    def _filled(self, node: Node, text: Text) -> Node:
+        templated = False
+
+        def look_up(found: re.Match[str]) -> str:
+            nonlocal templated
+            if found[1]:
+                return "${"
+            templated = True
+            try:
+                return self._value(found[2], node)
+            except _Unfilled as reason:
+                self.problems.append(Problem(node.mark, node.written, str(reason)))
+                return ""
+
+        filled = _TEMPLATE.sub(look_up, text)
+        return replace(node, value=Text(filled), secret=node.secret or templated)
+
+    def _value(self, body: str, node: Node) -> str:
+        loader, _, rest = body.partition(":")
+        mappers, name = _split(rest)
+        shown = safe_text("${" + body + "}")
+        if loader not in {"env", "file"} or not name:
+            raise _Unfilled(
+                f"{shown}: expected ${{env:string:NAME}} or ${{file:/path}}; "
+                "write $${ for a literal ${"
+            )
+        value = self._env(name) if loader == "env" else _file(name, node)
+        for mapper in mappers:
+            try:
+                value = MAPPERS[mapper](value)
+            except ValueError:
+                raise _Unfilled(f"{shown}: the value is no {mapper}") from None
+        return value
+
+    def _env(self, name: str) -> str:
+        if name not in self.env:
+            raise _Unfilled(f"the environment variable {safe_text(name)} is not set")
+        return self.env[name]
+
+
+def _split(rest: str) -> tuple[list[str], str]:
+    """Split ``string:trim:NAME`` into its mappers and the name, which may hold colons."""
+    mappers: list[str] = []
+    while True:
+        head, colon, tail = rest.partition(":")
+        words = head.split(",")
+        if not colon or not all(word in MAPPERS for word in words):
+            return mappers, rest
+        mappers += words
+        rest = tail
+
+
+def _file(name: str, node: Node) -> str:
+    path = Path(node.mark.file).parent / name
+    try:
+        return path.read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
+    except OSError as error:
+        raise _Unfilled(f"{safe_text(name)} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise _Unfilled(f"{safe_text(name)} is not a text in UTF-8") from None

@@ -1,0 +1,174 @@
+"""YAML files as trees whose nodes know where they were written; layering of such trees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path as FilePath
+from typing import Any
+
+import yaml
+
+from k2ktui.config.problems import Mark, Path, Problem, spoken_path
+from k2ktui.config.scalars import Text
+
+_DEPTH_LIMIT = 40
+_YAML = "tag:yaml.org,2002:"
+_BOOLEANS = yaml.SafeLoader.bool_values
+
+
+@dataclass(frozen=True)
+class Node:
+    """A value with its place: a scalar's text, None, a list, or a table of nodes.
+
+    ``written`` is the path as the file spells it; ``secret`` marks text that a template filled.
+    """
+
+    value: Text | list[Node] | dict[str, Node] | None
+    mark: Mark
+    written: str
+    secret: bool = False
+
+    @property
+    def table(self) -> dict[str, Node]:
+        """The entries, or none when this is no table."""
+        return self.value if isinstance(self.value, dict) else {}
+
+    def at(self, path: Path) -> Node | None:
+        """Return the node below, or None."""
+        node: Node | None = self
+        for step in path:
+            if node is None:
+                return None
+            if isinstance(node.value, list) and isinstance(step, int):
+                node = node.value[step] if step < len(node.value) else None
+            else:
+                node = node.table.get(str(step))
+        return node
+
+    def nearest(self, path: Path) -> Node:
+        """Return the node at ``path`` or its closest ancestor that is there."""
+        found = (self.at(path[:length]) for length in range(len(path), -1, -1))
+        return next((node for node in found if node is not None), self)
+
+    def walk(self, path: Path = ()) -> Iterator[tuple[Path, Node]]:
+        """Yield every node below with its path, this one first."""
+        yield path, self
+        if isinstance(self.value, list):
+            for index, item in enumerate(self.value):
+                yield from item.walk((*path, index))
+        for key, item in self.table.items():
+            yield from item.walk((*path, key))
+
+    def plain(self) -> Any:
+        """Return the tree as dicts, lists, ``Text`` and None; absent and null keys are the same."""
+        if isinstance(self.value, list):
+            return [item.plain() for item in self.value]
+        if isinstance(self.value, dict):
+            entries = ((key, item.plain()) for key, item in self.value.items())
+            return {key: value for key, value in entries if value is not None}
+        return self.value
+
+
+def merge(base: Node, over: Node, whole: frozenset[Path], path: Path = ()) -> Node:
+    """Return ``base`` with ``over`` laid on it.
+
+    Tables are merged key by key, everything else is replaced, and so are the tables at the paths
+    in ``whole``. An empty key over a table changes nothing.
+    """
+    if over.value is None and isinstance(base.value, dict):
+        return base
+    if path in whole or not (isinstance(base.value, dict) and isinstance(over.value, dict)):
+        return over
+    merged = dict(base.value)
+    for key, item in over.value.items():
+        below = merged.get(key)
+        merged[key] = merge(below, item, whole, (*path, key)) if below else item
+    return replace(over, value=merged)
+
+
+def read_tree(file: str, problems: list[Problem]) -> Node:
+    """Parse one YAML file; what is wrong with it is appended to ``problems``."""
+    top = Node({}, Mark(file, 1), "")
+    try:
+        content = FilePath(file).read_bytes()
+        composed = yaml.compose(content, Loader=yaml.SafeLoader)
+    except OSError as error:
+        problems.append(Problem(None, file, f"cannot be read: {error.strerror}"))
+        return top
+    except yaml.MarkedYAMLError as error:
+        # The error's own text quotes the line, which may hold a password.
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        problems.append(Problem(Mark(file, line), "", f"not valid YAML: {error.problem}"))
+        return top
+    except (yaml.YAMLError, UnicodeDecodeError):
+        problems.append(Problem(Mark(file, 1), "", "not valid YAML: not a text in UTF-8"))
+        return top
+    if composed is None:
+        return top
+    if not isinstance(composed, yaml.MappingNode):
+        problems.append(Problem(Mark(file, 1), "", "expected a mapping of sections"))
+        return top
+    return _Reader(file, problems).node(composed, ())
+
+
+@dataclass(frozen=True)
+class _Reader:
+    file: str
+    problems: list[Problem]
+
+    def node(self, raw: yaml.Node, path: Path, mark: Mark | None = None) -> Node:
+        mark = mark or self.mark(raw)
+        if not raw.tag.startswith(_YAML):
+            self.complain(raw, path, "YAML tags are not supported")
+        if len(path) > _DEPTH_LIMIT:
+            self.complain(raw, path[:4], "nested too deeply")
+            return Node(None, mark, "")
+        if isinstance(raw, yaml.MappingNode):
+            return Node(self.table(raw, path), mark, spoken_path(path))
+        if isinstance(raw, yaml.SequenceNode):
+            items = [self.node(item, (*path, index)) for index, item in enumerate(raw.value)]
+            return Node(items, mark, spoken_path(path))
+        return Node(_scalar(raw), mark, spoken_path(path))
+
+    def table(self, raw: yaml.MappingNode, path: Path) -> dict[str, Node]:
+        merged: dict[str, Node] = {}
+        own: dict[str, Node] = {}
+        for key, value in raw.value:
+            if key.tag == f"{_YAML}merge":
+                merged.update(self.merged(value, path))
+            elif not isinstance(key, yaml.ScalarNode):
+                self.complain(key, path, "a key must be a text")
+            elif key.value in own:
+                first = own[key.value].mark.line
+                self.complain(
+                    key, (*path, key.value), f"duplicate key, first given in line {first}"
+                )
+            else:
+                below = (*path, key.value)
+                own[key.value] = self.node(value, below, self.mark(key))
+        return {**merged, **own}
+
+    def merged(self, raw: yaml.Node, path: Path) -> dict[str, Node]:
+        """Entries of ``<<``: one table, or a list of tables of which the first wins."""
+        tables = raw.value if isinstance(raw, yaml.SequenceNode) else [raw]
+        entries: dict[str, Node] = {}
+        for table in reversed(tables):
+            if isinstance(table, yaml.MappingNode) and len(path) <= _DEPTH_LIMIT:
+                entries.update(self.table(table, path))
+            else:
+                self.complain(table, path, "<< needs a mapping")
+        return entries
+
+    def mark(self, raw: yaml.Node) -> Mark:
+        return Mark(self.file, raw.start_mark.line + 1)
+
+    def complain(self, raw: yaml.Node, path: Path, message: str) -> None:
+        self.problems.append(Problem(self.mark(raw), spoken_path(path), message))
+
+
+def _scalar(raw: yaml.Node) -> Text | None:
+    if raw.tag == f"{_YAML}null":
+        return None
+    boolean = _BOOLEANS.get(raw.value.lower()) if raw.tag == f"{_YAML}bool" else None
+    return Text(raw.value, boolean)

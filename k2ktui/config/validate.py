@@ -1,0 +1,120 @@
+"""From a tree to the typed model, with every error in the words and places of the file."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from typing import Any, get_args
+
+from pydantic import ValidationError
+
+from k2ktui.config.clusters import Section, yaml_name
+from k2ktui.config.model import PipelineConfig
+from k2ktui.config.problems import Path, Problem, shown_value, spoken_path
+from k2ktui.config.tree import Node
+
+# Pydantic's error types in the words of an operator; {…} is filled from the error's context.
+_EXPECTED = {
+    "int_parsing": "a whole number",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "greater_than": "more than {gt:g}",
+    "greater_than_equal": "at least {ge:g}",
+    "less_than_equal": "at most {le:g}",
+    "string_too_short": "a text that is not empty",
+    "literal_error": "{expected}",
+    "model_type": "a section with keys",
+    "mapping_type": "a mapping of properties",
+    "dict_type": "a mapping of properties",
+    "tuple_type": "a list",
+    "value_error": "{error}",
+}
+
+
+def validate(tree: Node, problems: list[Problem]) -> PipelineConfig | None:
+    """Make the model of ``tree``; on errors append them to ``problems`` and return None."""
+    try:
+        return PipelineConfig.model_validate(tree.plain(), by_alias=True, by_name=False)
+    except ValidationError as failure:
+        known = {(problem.mark, problem.path) for problem in problems}
+        for error in failure.errors(include_url=False, include_input=False):
+            problem = _problem(tree, error)
+            # A template that could not be filled leaves a value that nobody should complain of.
+            if (problem.mark, problem.path) not in known:
+                problems.append(problem)
+        return None
+
+
+def _problem(tree: Node, error: Any) -> Problem:
+    path: Path = tuple(step for step in error["loc"] if step != "[key]")
+    node = tree.at(path)
+    if error["type"] == "extra_forbidden" and node is not None:
+        return Problem(node.mark, node.written, f"unknown key; {_nearest(path)}")
+    if error["type"] == "missing" or node is None:
+        owner = tree.nearest(path)
+        return Problem(owner.mark, spoken_path(path), "missing; this key is required")
+    expected = _EXPECTED.get(error["type"], error["msg"]).format(**error.get("ctx", {}))
+    expected = expected.replace("'", "")
+    return Problem(node.mark, node.written, f"expected {expected}{_found(path, node)}")
+
+
+def _found(path: Path, node: Node) -> str:
+    if isinstance(node.value, dict):
+        # An error of a whole section explains itself.
+        return "" if _section_at(path) else ", found a mapping"
+    if isinstance(node.value, list):
+        return ", found a list"
+    if node.value is None:
+        return ", found nothing"
+    return f", found {shown_value(str(path[-1]), node.value, secret=node.secret)}"
+
+
+def _nearest(path: Path) -> str:
+    """Name the known key that an unknown one most likely means."""
+    key = str(path[-1])
+    section = _section_at(path[:-1]) or PipelineConfig
+    here = {
+        _yaml_key(section, field): spoken_path((*path[:-1], _yaml_key(section, field)))
+        for field in section.model_fields
+    }
+    elsewhere = {str(known[-1]): spoken_path(known) for known in known_paths()}
+    for candidates in (here, elsewhere):
+        by_lower = {name.lower(): where for name, where in candidates.items()}
+        close = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=0.75)
+        if close:
+            return f"did you mean {by_lower[close[0]]}?"
+    return f"known here are {', '.join(sorted(here))}"
+
+
+def known_paths(section: type[Section] = PipelineConfig, above: Path = ()) -> Iterator[Path]:
+    """Yield the path of every key of the model, sections before their keys."""
+    for name, field in section.model_fields.items():
+        path = (*above, _yaml_key(section, name))
+        yield path
+        below = _section_in(field.annotation)
+        if below is not None:
+            yield from known_paths(below, path)
+
+
+def _section_at(path: Path) -> type[Section] | None:
+    section: type[Section] = PipelineConfig
+    for step in path:
+        if isinstance(step, int):
+            continue
+        fields = {_yaml_key(section, name): field for name, field in section.model_fields.items()}
+        below = _section_in(fields[step].annotation) if step in fields else None
+        if below is None:
+            return None
+        section = below
+    return section
+
+
+def _section_in(annotation: Any) -> type[Section] | None:
+    """Return the section that a field holds, itself or as items of a list."""
+    inner = [annotation, *get_args(annotation)]
+    sections = (kind for kind in inner if isinstance(kind, type) and issubclass(kind, Section))
+    return next(sections, None)
+
+
+def _yaml_key(section: type[Section], field: str) -> str:
+    return section.model_fields[field].alias or yaml_name(field)
