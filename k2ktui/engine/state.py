@@ -1,0 +1,270 @@
+"""Records that the pipeline keeps on the target: positions, runs and mapping ranges.
+
+All are compact JSON with sorted keys, because people read them with console consumers. The schema
+is documented in ``docs/record-formats.md``; ``v`` is its version.
+
+- *Position* (commit topic, compacted): next source offset to copy of one source partition.
+- *Run* (commit topic, compacted): the term and the number of slots of the pipeline's latest run.
+- *Mapping* (mapping topic): where consecutive records of one source partition landed.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+VERSION = 1
+
+
+class MalformedRecord(ValueError):
+    """A record of a control topic that is not ours, damaged, or of a newer version."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SourcePartition:
+    """A partition of a topic on the source cluster."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class MappingRange:
+    """``count`` consecutive source records landed on consecutive target offsets."""
+
+    source: int
+    target: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Source offsets ``[first, end)`` that were lost before they could be copied."""
+
+    first: int
+    end: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Replicated position of one source partition.
+
+    Attributes:
+        offset: next source offset to copy.
+        start: source offset at which this pipeline began; offsets from here on have a mapping.
+        leader_epoch: source leader epoch of the last batch copied, -1 if unknown.
+        topic_id: source topic id (KIP-516) as hex text, empty if the broker has none.
+        term: number of the run that wrote it; a later run's position wins.
+        slot: slot that wrote it.
+        target_topic: where the records go.
+        target_partition: target partition, or None when records scatter over several.
+        target_topic_id: id of the target topic, as ``topic_id``.
+        at_ms: wall clock of the writer, epoch milliseconds.
+        gaps: lost ranges that an operator chose to pass over.
+    """
+
+    offset: int
+    start: int
+    leader_epoch: int
+    topic_id: str
+    term: int
+    slot: int
+    target_topic: str
+    target_partition: int | None
+    target_topic_id: str = ""
+    at_ms: int = 0
+    gaps: tuple[Gap, ...] = ()
+
+    def newer_than(self, other: Position | None) -> bool:
+        """Whether this is the later of two positions of one partition, wherever each was read."""
+        return other is None or (self.term, self.offset) >= (other.term, other.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of the driver: its term, and how many slots it may use."""
+
+    term: int
+    slots: int
+    name: str = ""
+    host: str = ""
+    started_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """The ranges that one transaction added for one source partition on one target partition."""
+
+    pipeline: str
+    source: SourcePartition
+    target_topic: str
+    target_partition: int
+    ranges: tuple[MappingRange, ...] = field(default=())
+
+
+def _dump(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, sort_keys=True).encode()
+
+
+def _load(raw: bytes | None, what: str) -> dict[str, Any]:
+    try:
+        value = json.loads(raw or b"")
+    except (ValueError, UnicodeDecodeError) as error:
+        raise MalformedRecord(f"{what} is not JSON") from error
+    if not isinstance(value, dict):
+        raise MalformedRecord(f"{what} is not a JSON object")
+    return value
+
+
+def position_key(group: str, source: SourcePartition) -> bytes:
+    """Compaction key of a position record; ``group`` is ``coordination.commit.group``."""
+    return _dump({"group": group, "topic": source.topic, "partition": source.partition})
+
+
+def position_value(position: Position) -> bytes:
+    """Value of a position record."""
+    value: dict[str, Any] = {
+        "v": VERSION,
+        "offset": position.offset,
+        "start": position.start,
+        "leaderEpoch": position.leader_epoch,
+        "topicId": position.topic_id,
+        "term": position.term,
+        "slot": position.slot,
+        "targetTopic": position.target_topic,
+        "targetPartition": position.target_partition,
+        "targetTopicId": position.target_topic_id,
+        "at": position.at_ms,
+    }
+    if position.gaps:
+        value["gaps"] = [[gap.first, gap.end, gap.reason] for gap in position.gaps]
+    return _dump(value)
+
+
+def run_key(group: str) -> bytes:
+    """Compaction key of the run record."""
+    return _dump({"group": group, "run": True})
+
+
+def run_value(run: Run) -> bytes:
+    """Value of the run record."""
+    return _dump(
+        {
+            "v": VERSION,
+            "term": run.term,
+            "slots": run.slots,
+            "name": run.name,
+            "host": run.host,
+            "startedAt": run.started_ms,
+        }
+    )
+
+
+def mapping_key(mapping: Mapping) -> bytes:
+    """Key of a mapping record."""
+    return _dump(
+        {
+            "pipeline": mapping.pipeline,
+            "topic": mapping.source.topic,
+            "partition": mapping.source.partition,
+        }
+    )
+
+
+def mapping_value(mapping: Mapping) -> bytes:
+    """Value of a mapping record."""
+    return _dump(
+        {
+            "v": VERSION,
+            "targetTopic": mapping.target_topic,
+            "targetPartition": mapping.target_partition,
+            "ranges": [[r.source, r.target, r.count] for r in mapping.ranges],
+        }
+    )
+
+
+def read_commit_record(
+    key: bytes | None, value: bytes | None
+) -> tuple[str, SourcePartition | None, Position | Run | None]:
+    """Decode a record of the commit topic.
+
+    Returns:
+        ``(group, source partition, position)`` for a position, ``(group, None, run)`` for a run;
+        a tombstone has None as its last element.
+
+    Raises:
+        MalformedRecord: the record is not one of ours, or of a newer version.
+    """
+    head = _load(key, "the key")
+    try:
+        group = str(head["group"])
+        if head.get("run"):
+            return group, None, None if value is None else _run(_load(value, "the value"))
+        source = SourcePartition(str(head["topic"]), int(head["partition"]))
+        return group, source, None if value is None else _position(_load(value, "the value"))
+    except (KeyError, TypeError, ValueError) as error:
+        raise MalformedRecord(f"missing or wrong field: {error}") from error
+
+
+def _check_version(value: dict[str, Any]) -> None:
+    if value["v"] != VERSION:
+        raise MalformedRecord(f"version {value['v']!r}, this program reads version {VERSION}")
+
+
+def _run(value: dict[str, Any]) -> Run:
+    _check_version(value)
+    return Run(
+        term=int(value["term"]),
+        slots=int(value["slots"]),
+        name=str(value.get("name", "")),
+        host=str(value.get("host", "")),
+        started_ms=int(value.get("startedAt", 0)),
+    )
+
+
+def _position(value: dict[str, Any]) -> Position:
+    _check_version(value)
+    target_partition = value["targetPartition"]
+    return Position(
+        offset=int(value["offset"]),
+        start=int(value["start"]),
+        leader_epoch=int(value["leaderEpoch"]),
+        topic_id=str(value["topicId"]),
+        term=int(value["term"]),
+        slot=int(value["slot"]),
+        target_topic=str(value["targetTopic"]),
+        target_partition=None if target_partition is None else int(target_partition),
+        target_topic_id=str(value.get("targetTopicId", "")),
+        at_ms=int(value.get("at", 0)),
+        gaps=tuple(Gap(int(g[0]), int(g[1]), str(g[2])) for g in value.get("gaps", ())),
+    )
+
+
+def read_mapping_record(key: bytes | None, value: bytes | None) -> Mapping:
+    """Decode a record of the mapping topic.
+
+    Raises:
+        MalformedRecord: the record is not one of ours, damaged, or of a newer version.
+    """
+    head, body = _load(key, "the key"), _load(value, "the value")
+    try:
+        _check_version(body)
+        ranges = tuple(MappingRange(int(s), int(t), int(n)) for s, t, n in body["ranges"])
+        if any(r.source < 0 or r.target < 0 or r.count < 1 for r in ranges):
+            raise MalformedRecord("a range with a negative offset or no records")
+        return Mapping(
+            pipeline=str(head["pipeline"]),
+            source=SourcePartition(str(head["topic"]), int(head["partition"])),
+            target_topic=str(body["targetTopic"]),
+            target_partition=int(body["targetPartition"]),
+            ranges=ranges,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, MalformedRecord):
+            raise
+        raise MalformedRecord(f"missing or wrong field: {error}") from error

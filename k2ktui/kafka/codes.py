@@ -1,0 +1,135 @@
+"""Kafka's protocol error codes, sorted into what a writer may do about them.
+
+The classes follow the Java client's exceptions (``RetriableException``, ``AbortableException``
+behaviour of KIP-890 and KIP-1050, ``ProducerFencedException``); names as in ``Errors.java``.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Code(IntEnum):
+    """The error codes this program treats by name."""
+
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    LEADER_NOT_AVAILABLE = 5
+    NOT_LEADER_OR_FOLLOWER = 6
+    REQUEST_TIMED_OUT = 7
+    MESSAGE_TOO_LARGE = 10
+    NETWORK_EXCEPTION = 13
+    COORDINATOR_LOAD_IN_PROGRESS = 14
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
+    INVALID_TOPIC = 17
+    RECORD_LIST_TOO_LARGE = 18
+    NOT_ENOUGH_REPLICAS = 19
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
+    TOPIC_AUTHORIZATION_FAILED = 29
+    GROUP_AUTHORIZATION_FAILED = 30
+    CLUSTER_AUTHORIZATION_FAILED = 31
+    INVALID_TIMESTAMP = 32
+    POLICY_VIOLATION = 44
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    DUPLICATE_SEQUENCE_NUMBER = 46
+    INVALID_PRODUCER_EPOCH = 47
+    INVALID_TXN_STATE = 48
+    INVALID_PRODUCER_ID_MAPPING = 49
+    INVALID_TRANSACTION_TIMEOUT = 50
+    CONCURRENT_TRANSACTIONS = 51
+    TRANSACTION_COORDINATOR_FENCED = 52
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+    OPERATION_NOT_ATTEMPTED = 55
+    KAFKA_STORAGE_ERROR = 56
+    UNKNOWN_PRODUCER_ID = 59
+    FETCH_SESSION_ID_NOT_FOUND = 70
+    INVALID_FETCH_SESSION_EPOCH = 71
+    FENCED_LEADER_EPOCH = 74
+    UNKNOWN_LEADER_EPOCH = 75
+    OFFSET_NOT_AVAILABLE = 78
+    INVALID_RECORD = 87
+    PRODUCER_FENCED = 90
+    UNKNOWN_TOPIC_ID = 100
+    INCONSISTENT_TOPIC_ID = 103
+    FETCH_SESSION_TOPIC_ID_ERROR = 106
+    TRANSACTION_ABORTABLE = 120
+
+
+FENCED = frozenset(
+    {
+        Code.INVALID_PRODUCER_EPOCH,
+        Code.PRODUCER_FENCED,
+        Code.TRANSACTION_COORDINATOR_FENCED,
+        Code.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+
+# The leader moved, is not elected or is not reachable: look it up again, send the same bytes again.
+LEADER_MOVED = frozenset(
+    {
+        Code.LEADER_NOT_AVAILABLE,
+        Code.NOT_LEADER_OR_FOLLOWER,
+        Code.KAFKA_STORAGE_ERROR,
+        Code.FENCED_LEADER_EPOCH,
+        Code.UNKNOWN_LEADER_EPOCH,
+        Code.OFFSET_NOT_AVAILABLE,
+        Code.NETWORK_EXCEPTION,
+        Code.REQUEST_TIMED_OUT,
+    }
+)
+
+# A produce that may be sent again with the same sequence number: the broker drops a repeat.
+PRODUCE_RETRIABLE = LEADER_MOVED | {
+    Code.CORRUPT_MESSAGE,
+    Code.NOT_ENOUGH_REPLICAS,
+    Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    Code.UNKNOWN_TOPIC_OR_PARTITION,
+    Code.UNKNOWN_TOPIC_ID,
+    Code.INCONSISTENT_TOPIC_ID,
+    Code.CONCURRENT_TRANSACTIONS,
+}
+
+# The batch was certainly not appended, and never will be: its partition stops.
+PRODUCE_REFUSED = frozenset(
+    {
+        Code.MESSAGE_TOO_LARGE,
+        Code.RECORD_LIST_TOO_LARGE,
+        Code.TOPIC_AUTHORIZATION_FAILED,
+        Code.INVALID_TOPIC,
+        Code.INVALID_TIMESTAMP,
+        Code.INVALID_RECORD,
+        Code.POLICY_VIOLATION,
+    }
+)
+
+COORDINATOR_MOVED = frozenset(
+    {Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR, Code.NETWORK_EXCEPTION}
+)
+
+COORDINATOR_RETRIABLE = COORDINATOR_MOVED | {
+    Code.COORDINATOR_LOAD_IN_PROGRESS,
+    Code.CONCURRENT_TRANSACTIONS,
+}
+
+TOPIC_GONE = frozenset(
+    {Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID, Code.INCONSISTENT_TOPIC_ID}
+)
+
+SESSION_LOST = frozenset(
+    {
+        Code.FETCH_SESSION_ID_NOT_FOUND,
+        Code.INVALID_FETCH_SESSION_EPOCH,
+        Code.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+
+
+def code_name(code: int) -> str:
+    """Return the name of an error code as brokers log it, such as ``PRODUCER_FENCED (90)``."""
+    try:
+        return f"{Code(code).name} ({code})"
+    except ValueError:
+        return f"error code {code}"

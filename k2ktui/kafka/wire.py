@@ -1,0 +1,265 @@
+"""Kafka's wire protocol by kafka-python's network layer: one cluster, requests and responses.
+
+Used for what client libraries hide: fetching and producing whole record batches, and moving a
+producer id and epoch from one process to another. Everything else uses confluent-kafka.
+
+A coroutine here runs on kafka-python's own loop (``NetworkSelector``), not on asyncio's.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka.errors import KafkaError, NodeNotReadyError
+from kafka.future import Future
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
+from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
+
+from k2ktui.errors import ConnectionFailed
+from k2ktui.kafka.codes import COORDINATOR_RETRIABLE, Code, code_name
+
+# A fetch response may hold one batch larger than what was asked for (KIP-74).
+_MAX_RESPONSE_BYTES = 1 << 30
+_SOCKET_BUFFER_BYTES = 4 << 20
+_TRANSACTION_KEY = 1
+
+_log = logging.getLogger(__name__)
+
+
+class NotSent(Exception):
+    """The request certainly did not reach the broker; it may be sent again."""
+
+
+class OutcomeUnknown(Exception):
+    """The connection was lost or the request timed out: the broker may have acted on it."""
+
+
+class CoordinatorError(Exception):
+    """The transaction coordinator refused, for a reason that waiting does not mend."""
+
+    def __init__(self, code: int, request: str) -> None:
+        super().__init__(code, request)
+        self.code = code
+        self.request = request
+
+    def __str__(self) -> str:
+        return f"{self.request}: {code_name(self.code)}"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLeader:
+    """Where a partition is led: broker id (-1 if none) and leader epoch (-1 if unknown)."""
+
+    node: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """What a broker says of a topic; ``error`` is a protocol error code, 0 if none."""
+
+    error: int
+    topic_id: str = ""
+    partitions: Mapping[int, PartitionLeader] = field(default_factory=dict)
+
+
+class Loop:
+    """The event loop that several wires of one process share."""
+
+    def __init__(self) -> None:
+        self.net = NetworkSelector(slow_task_threshold_secs=0)
+
+    def run(self, coroutine: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        """Drive the loop until the coroutine ends; return its value or raise its error."""
+        return self.net.run(coroutine)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """Start a coroutine; returns the library's task, for ``cancel``."""
+        return self.net.call_soon(coroutine)
+
+    async def sleep(self, seconds: float) -> None:
+        """Let others run for this many seconds."""
+        await self.net.sleep(seconds)
+
+    def close(self) -> None:
+        """Close the loop; wires on it must be closed first."""
+        self.net.close()
+
+
+class Signal:
+    """A flag that one coroutine waits for and callbacks set."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._net = loop.net
+        self._future: Any = Future()
+        self._set = False
+
+    def set(self) -> None:
+        """Wake the waiter, now or when it next waits."""
+        self._set = True
+        if not self._future.is_done:
+            self._future.success(None)
+
+    async def wait(self, timeout: float) -> None:
+        """Return when the flag is set, or after ``timeout`` seconds; clears the flag."""
+        if not self._set and timeout > 0:
+            self._future = future = Future()
+            timer = self._net.call_later(timeout, self.set)
+            await future
+            self._net.cancel(timer)
+        self._set = False
+
+
+class Wire:
+    """Connections to one cluster.
+
+    Args:
+        loop: the event loop shared with other wires.
+        options: keyword arguments of ``KafkaConnectionManager``, from ``k2ktui.kafka.properties``.
+        label: ``source`` or ``target``, for messages.
+    """
+
+    def __init__(self, loop: Loop, options: Mapping[str, Any], label: str) -> None:
+        self.loop = loop
+        self.label = label
+        self._coordinators: dict[str, int] = {}
+        settings = dict(options)
+        settings.setdefault("receive_message_max_bytes", _MAX_RESPONSE_BYTES)
+        settings["max_in_flight_requests_per_connection"] = 1000  # we count for ourselves
+        settings["socket_options"] = [(6, 1, 1), (1, 9, 1), (1, 8, _SOCKET_BUFFER_BYTES)]
+        self._manager = KafkaConnectionManager(loop.net, **settings)
+
+    async def open(self, timeout: float) -> None:
+        """Connect to a bootstrap broker.
+
+        Raises:
+            ConnectionFailed: nobody answered within ``timeout`` seconds, or the login was refused.
+        """
+        try:
+            await self._manager.bootstrap_async(timeout * 1000)
+        except KafkaError as error:
+            raise ConnectionFailed(
+                f"the {self.label} cluster did not answer within {timeout:g} s: {_reason(error)}",
+                mend=f"Check {self.label}.kafka.common bootstrap.servers, and the credentials.",
+            ) from None
+
+    def close(self) -> None:
+        """Drop all connections."""
+        self._manager.close()
+
+    def version_of(self, request: type) -> int:
+        """Return the highest version of a request that both sides know, -1 if none."""
+        data = self._manager.broker_version_data
+        try:
+            return int(data.api_version(request)) if data is not None else -1
+        except KafkaError:
+            return -1
+
+    async def send(self, request: Any, node: int | None = None, timeout: float = 30.0) -> Any:
+        """Send a request and return its response.
+
+        Raises:
+            NotSent: no connection to that broker now.
+            OutcomeUnknown: the connection was lost, or no answer within ``timeout`` seconds.
+        """
+        return await self.answer(self.post(request, node, timeout))
+
+    def post(self, request: Any, node: int | None = None, timeout: float = 30.0) -> Any:
+        """Send a request without waiting; await ``answer`` of what is returned."""
+        try:
+            return self._manager.send(request, node, timeout * 1000)
+        except KafkaError as error:
+            return Future().failure(error)
+
+    async def answer(self, future: Any) -> Any:
+        """Await a posted request; errors as for ``send``."""
+        try:
+            return await future
+        except NodeNotReadyError as error:
+            raise NotSent(f"no connection to the {self.label} broker yet") from error
+        except KafkaError as error:
+            raise OutcomeUnknown(f"{self.label} cluster: {_reason(error)}") from error
+
+    def drop(self, node: int) -> None:
+        """Close the connection to one broker; what was in flight fails as OutcomeUnknown."""
+        self._manager.close(node)
+
+    async def metadata(self, topics: Collection[str]) -> dict[str, TopicInfo]:
+        """Ask a broker about topics (never creating them), and learn where brokers are.
+
+        Raises:
+            NotSent, OutcomeUnknown: as for ``send``.
+        """
+        request = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in topics],
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+            max_version=12,
+        )
+        response = await self.send(request)
+        self._manager.cluster.update_metadata(response)
+        return {topic.name: _topic_info(topic) for topic in response.topics}
+
+    async def coordinator(self, transactional_id: str) -> int:
+        """Return the broker id of a transactional id's coordinator, looked up once.
+
+        Raises:
+            CoordinatorError: the principal may not use this transactional id.
+        """
+        known = self._coordinators.get(transactional_id)
+        if known is not None:
+            return known
+        for attempt in range(200):
+            request = FindCoordinatorRequest(
+                key=transactional_id,
+                key_type=_TRANSACTION_KEY,
+                coordinator_keys=[transactional_id],
+                max_version=3,
+            )
+            try:
+                response = await self.send(request)
+            except (NotSent, OutcomeUnknown):
+                await self._back_off(attempt)
+                continue
+            if response.error_code == Code.NONE:
+                self._coordinators[transactional_id] = response.node_id
+                return int(response.node_id)
+            if response.error_code not in COORDINATOR_RETRIABLE:
+                raise CoordinatorError(response.error_code, "FindCoordinator")
+            await self._back_off(attempt)
+        raise CoordinatorError(Code.COORDINATOR_NOT_AVAILABLE, "FindCoordinator")
+
+    def forget_coordinator(self, transactional_id: str) -> None:
+        """Look the coordinator up again the next time."""
+        self._coordinators.pop(transactional_id, None)
+
+    async def _back_off(self, attempt: int) -> None:
+        await self.loop.sleep(min(0.02 * 2 ** min(attempt, 5), 0.5))
+
+
+def _topic_info(topic: Any) -> TopicInfo:
+    topic_id = getattr(topic, "topic_id", None)
+    return TopicInfo(
+        error=topic.error_code,
+        topic_id=id_text(topic_id),
+        partitions={
+            p.partition_index: PartitionLeader(p.leader_id, getattr(p, "leader_epoch", -1))
+            for p in topic.partitions
+        },
+    )
+
+
+def id_text(topic_id: uuid.UUID | None) -> str:
+    """Return a topic id as hex text, empty for none or the zero id."""
+    return topic_id.hex if topic_id is not None and topic_id.int else ""
+
+
+def _reason(error: Exception) -> str:
+    text = str(error) or type(error).__name__
+    return text.splitlines()[0]

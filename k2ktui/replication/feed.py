@@ -1,0 +1,160 @@
+"""One source partition within a lap: what was fetched, what was handed on, what was committed."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+from k2ktui.engine.state import Gap, Mapping, MappingRange, Position, SourcePartition
+from k2ktui.replication.batch import AbortedTransactions, Batch, split
+from k2ktui.replication.tokens import Assignment, Fault, FaultKind
+from k2ktui.replication.writer import Outgoing, TargetPartition
+
+
+@dataclass(slots=True)
+class _Landed:
+    """Ranges landed on one target partition, merged as they come."""
+
+    ranges: list[list[int]] = field(default_factory=list)
+
+    def add(self, source: int, target: int, count: int) -> None:
+        if self.ranges:
+            last = self.ranges[-1]
+            if last[0] + last[2] == source and last[1] + last[2] == target:
+                last[2] += count
+                return
+        self.ranges.append([source, target, count])
+
+
+class Feed:
+    """State of one assignment.
+
+    Three offsets move through the source log: ``fetched`` (next to fetch), ``handed`` (everything
+    before it was given to the writer or needs no copying) and ``committed``.
+    """
+
+    def __init__(self, assignment: Assignment) -> None:
+        self.assignment = assignment
+        self.source: SourcePartition = assignment.source
+        position = assignment.position
+        self.fetched = self.handed = self.committed = position.offset
+        self.leader_epoch = self._handed_epoch = position.leader_epoch
+        self.check_epoch = position.leader_epoch >= 0
+        self.ready: deque[Batch] = deque()
+        self.ready_bytes = 0
+        self.fault: Fault | None = None
+        self.gaps: tuple[Gap, ...] = position.gaps
+        self._landed: dict[TargetPartition, _Landed] = {}
+        self._target_of: dict[int, TargetPartition] = {}
+
+    def receive(self, records: bytes, aborted: list[tuple[int, int]]) -> int:
+        """Take in the records of a fetch response.
+
+        Returns:
+            The number of bytes now waiting that were not before.
+        """
+        filter_ = AbortedTransactions(aborted)
+        before = self.ready_bytes
+        for batch in split(records):
+            after = batch.last_offset + 1
+            if after <= self.fetched:
+                # The batch that holds the position's predecessor comes along when compaction has
+                # removed the rest of it; its markers still count for the filter.
+                filter_.drops(batch)
+                continue
+            if batch.magic >= 2 and not batch.crc_ok():
+                self.stop(
+                    FaultKind.CORRUPT,
+                    f"the batch at offset {batch.base_offset} has a wrong checksum",
+                    "Check the source broker's disk and network; it must be repaired there.",
+                    batch.base_offset,
+                )
+                break
+            self.fetched = after
+            if batch.leader_epoch >= 0:
+                self.leader_epoch = batch.leader_epoch
+            if not filter_.drops(batch) and batch.count != 0:
+                self.ready.append(batch)
+                self.ready_bytes += len(batch.view)
+            elif not self.ready:
+                self.handed, self._handed_epoch = after, self.leader_epoch
+        return self.ready_bytes - before
+
+    def take(self) -> Batch:
+        """Remove the next batch to copy; the caller hands all of it to the writer."""
+        batch = self.ready.popleft()
+        self.ready_bytes -= len(batch.view)
+        self.handed = batch.last_offset + 1
+        if batch.leader_epoch >= 0:
+            self._handed_epoch = batch.leader_epoch
+        if not self.ready:
+            # What follows up to ``fetched`` are markers and aborted records: nothing to copy.
+            self.handed, self._handed_epoch = self.fetched, self.leader_epoch
+        return batch
+
+    def landed(self, outgoing: Outgoing, target: TargetPartition, base: int) -> None:
+        """Note where the records of an acknowledged batch landed."""
+        into = self._landed.setdefault(target, _Landed())
+        for source, index, count in outgoing.ranges:
+            into.add(source, base + index, count)
+
+    @property
+    def dirty(self) -> bool:
+        """Whether there is something to commit."""
+        return self.handed != self.committed or bool(self._landed)
+
+    @property
+    def done(self) -> bool:
+        """Whether the lap has nothing more to do for this partition."""
+        until = self.assignment.until
+        return self.fault is not None or (until is not None and self.committed >= until)
+
+    def position(self, term: int, slot: int, at_ms: int) -> Position:
+        """Return the position to commit now."""
+        return replace(
+            self.assignment.position,
+            offset=self.handed,
+            leader_epoch=self._handed_epoch,
+            term=term,
+            slot=slot,
+            at_ms=at_ms,
+            gaps=self.gaps,
+        )
+
+    def mappings(self, pipeline: str) -> list[Mapping]:
+        """Return the ranges landed since the last commit, one mapping a target partition."""
+        return [
+            Mapping(
+                pipeline,
+                self.source,
+                target[0],
+                target[1],
+                tuple(MappingRange(*r) for r in landed.ranges),
+            )
+            for target, landed in self._landed.items()
+        ]
+
+    def mark_committed(self) -> None:
+        """Forget what the last transaction covered."""
+        self.committed = self.handed
+        self._landed.clear()
+
+    def stop(self, kind: FaultKind, what: str, mend: str, offset: int = -1) -> None:
+        """Stop the partition; what was handed on before still goes through."""
+        if self.fault is None:
+            self.fault = Fault(self.source, kind, what, mend, offset)
+
+    def jump(self, offset: int, reason: str) -> None:
+        """Pass over lost offsets (``onSourceDataLoss: continue``) and record the gap."""
+        self.gaps = (*self.gaps, Gap(min(self.fetched, offset), max(self.fetched, offset), reason))
+        self.fetched = offset
+        self.check_epoch = False
+        self.leader_epoch = -1
+        if not self.ready:
+            self.handed, self._handed_epoch = offset, -1
+
+
+def now_ms() -> int:
+    """Wall clock in epoch milliseconds."""
+    return int(time.time() * 1000)

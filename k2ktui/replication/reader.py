@@ -1,0 +1,365 @@
+"""Fetch record batches from the source: one incremental fetch session a broker (KIP-227).
+
+Reads committed records only, by topic id where brokers know it (KIP-516), and asks the broker to
+compare leader epochs (KIP-320), so truncation, re-creation and unclean elections are seen here.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
+
+from k2ktui.kafka.codes import LEADER_MOVED, SESSION_LOST, TOPIC_GONE, Code, code_name
+from k2ktui.kafka.wire import NotSent, OutcomeUnknown, Signal, TopicInfo, Wire
+from k2ktui.replication.feed import Feed
+from k2ktui.replication.tokens import FaultKind
+
+_RESPONSE_BYTES = 16 << 20
+_PARTITION_BYTES = 2 << 20
+_BUFFER_BYTES = 48 << 20
+_WAIT_MS = 250
+_BACKOFF_S = 0.1
+_READ_COMMITTED = 1
+_FINAL_EPOCH = -1
+_EARLIEST, _LATEST = -2, -1
+
+_Key = tuple[str, int]
+
+
+@dataclass(slots=True, eq=False)
+class _Session:
+    """A fetch session with one broker: what the broker remembers of our last request."""
+
+    node: int
+    session_id: int = 0
+    epoch: int = 0
+    known: dict[_Key, tuple[int, int]] = field(default_factory=dict)
+    waiting: bool = False
+    not_before: float = 0.0
+
+    def reset(self) -> None:
+        self.session_id, self.epoch = 0, 0
+        self.known.clear()
+
+
+class Reader:
+    """Fetches for all feeds of one slot until ``close``.
+
+    Args:
+        wire: the source cluster.
+        feeds: the partitions of the slot.
+        signal: set whenever something was fetched.
+        continue_on_loss: pass over lost records (recording the gap) instead of stopping.
+    """
+
+    def __init__(
+        self, wire: Wire, feeds: Iterable[Feed], signal: Signal, *, continue_on_loss: bool
+    ) -> None:
+        self._wire = wire
+        self._signal = signal
+        self._continue = continue_on_loss
+        self._feeds: dict[_Key, Feed] = {(f.source.topic, f.source.partition): f for f in feeds}
+        self._ids = {f.source.topic: f.assignment.position.topic_id for f in self._feeds.values()}
+        self._names = {topic_id: name for name, topic_id in self._ids.items()}
+        self._leaders: dict[_Key, int] = {}
+        self._sessions: dict[int, _Session] = {}
+        self._stale = True
+        self._stale_since = 0.0
+        self._looking = False
+        self._closed = False
+        self._measuring: set[Feed] = set()
+        self._by_id = all(self._ids.values())
+
+    @property
+    def buffered(self) -> int:
+        """Bytes fetched and not yet handed on."""
+        return sum(feed.ready_bytes for feed in self._feeds.values())
+
+    def pump(self, until: float) -> None:
+        """Send the fetches that are due; their waits end by the monotonic time ``until``."""
+        now = monotonic()
+        if self._closed or now >= until:
+            return
+        if self._stale and not self._looking and now >= self._stale_since:
+            self._looking = True
+            self._wire.loop.spawn(self._look_up())
+        if self.buffered > _BUFFER_BYTES:
+            return
+        wanted: dict[int, list[_Key]] = defaultdict(list)
+        for key, node in self._leaders.items():
+            feed = self._feeds[key]
+            if feed.fault is None and feed.ready_bytes < _PARTITION_BYTES * 2:
+                wanted[node].append(key)
+        for node, keys in wanted.items():
+            session = self._sessions.setdefault(node, _Session(node))
+            if not session.waiting and now >= session.not_before:
+                self._fetch(session, keys, until - now)
+
+    def close(self) -> None:
+        """Fetch no more, and let the brokers forget the sessions."""
+        self._closed = True
+        for session in self._sessions.values():
+            if session.session_id and not session.waiting:
+                request = self._request(session.session_id, _FINAL_EPOCH, [], [], 0)
+                self._wire.post(request, session.node).add_errback(lambda _: None)
+
+    def _fetch(self, session: _Session, keys: list[_Key], remaining: float) -> None:
+        topics: dict[str, list[Any]] = defaultdict(list)
+        sent: dict[_Key, tuple[int, int]] = {}
+        for key in keys:
+            feed = self._feeds[key]
+            want = (feed.fetched, feed.leader_epoch if feed.check_epoch else -1)
+            if session.known.get(key) != want:
+                sent[key] = want
+                topics[key[0]].append(
+                    FetchRequest.FetchTopic.FetchPartition(
+                        partition=key[1],
+                        current_leader_epoch=-1,
+                        fetch_offset=want[0],
+                        last_fetched_epoch=want[1],
+                        log_start_offset=-1,
+                        partition_max_bytes=_PARTITION_BYTES,
+                    )
+                )
+        dropped = session.known.keys() - set(keys)
+        forgotten: dict[str, list[int]] = defaultdict(list)
+        for name, partition in dropped:
+            forgotten[name].append(partition)
+        wait_ms = max(1, min(_WAIT_MS, int(remaining * 1000)))
+        request = self._request(
+            session.session_id,
+            session.epoch,
+            [self._topic(FetchRequest.FetchTopic, n, partitions=p) for n, p in topics.items()],
+            [
+                self._topic(FetchRequest.ForgottenTopic, n, partitions=p)
+                for n, p in forgotten.items()
+                if session.session_id
+            ],
+            wait_ms,
+        )
+        for key in dropped:
+            del session.known[key]
+        session.known.update(sent)
+        session.waiting = True
+        posted = self._wire.post(request, session.node)
+        self._wire.loop.spawn(self._await_answer(session, posted))
+
+    def _topic(self, kind: Any, name: str, **fields: Any) -> Any:
+        topic_id = self._ids[name]
+        return kind(topic=name, topic_id=uuid.UUID(hex=topic_id) if topic_id else None, **fields)
+
+    def _request(
+        self, session_id: int, epoch: int, topics: list[Any], forgotten: list[Any], wait_ms: int
+    ) -> Any:
+        return FetchRequest(
+            replica_id=-1,
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            max_bytes=_RESPONSE_BYTES,
+            isolation_level=_READ_COMMITTED,
+            session_id=session_id,
+            session_epoch=epoch,
+            topics=topics,
+            forgotten_topics_data=forgotten,
+            rack_id="",
+            max_version=16 if self._by_id else 12,
+        )
+
+    async def _await_answer(self, session: _Session, posted: Any) -> None:
+        try:
+            response = await self._wire.answer(posted)
+            self._received(session, response)
+        except (NotSent, OutcomeUnknown):
+            session.reset()
+            session.not_before = monotonic() + _BACKOFF_S
+            self._look_up_later()
+        finally:
+            session.waiting = False
+            self._signal.set()
+
+    def _received(self, session: _Session, response: Any) -> None:
+        if self._closed:
+            return
+        if response.error_code != Code.NONE:
+            session.reset()
+            if response.error_code not in SESSION_LOST:
+                session.not_before = monotonic() + _BACKOFF_S
+            return
+        session.session_id = response.session_id
+        session.epoch = session.epoch % 0x7FFFFFFF + 1 if response.session_id else 0
+        if not response.session_id:
+            session.known.clear()
+        for topic in response.responses:
+            name = topic.topic or self._names.get(topic.topic_id.hex, "")
+            for part in topic.partitions:
+                feed = self._feeds.get((name, part.partition_index))
+                if feed is not None and feed.fault is None:
+                    self._partition(session, feed, part)
+
+    def _partition(self, session: _Session, feed: Feed, part: Any) -> None:
+        code, key = part.error_code, (feed.source.topic, feed.source.partition)
+        if code == Code.NONE:
+            diverging = getattr(part, "diverging_epoch", None)
+            if diverging is not None and diverging.epoch >= 0 and diverging.end_offset >= 0:
+                self._measure(session, feed, diverging.end_offset)
+            elif part.records:
+                aborted = [(a.producer_id, a.first_offset) for a in part.aborted_transactions or ()]
+                feed.receive(part.records, aborted)
+                feed.check_epoch = feed.leader_epoch >= 0
+        elif code == Code.OFFSET_OUT_OF_RANGE:
+            session.known.pop(key, None)
+            if feed.check_epoch:
+                # The broker answers so too when retention removed the last epoch we saw.
+                feed.check_epoch = False
+            else:
+                self._measure(session, feed, -1)
+        elif code in TOPIC_GONE:
+            session.known.pop(key, None)
+            self._look_up_later()
+        elif code == Code.TOPIC_AUTHORIZATION_FAILED:
+            _unauthorized(feed)
+        elif code in LEADER_MOVED:
+            session.known.pop(key, None)
+            self._leaders.pop(key, None)
+            self._look_up_later()
+        else:
+            feed.stop(
+                FaultKind.REFUSED,
+                f"the source broker refuses to read {feed.source} at {feed.fetched}: "
+                f"{code_name(code)}",
+                "See the source broker's log.",
+                feed.fetched,
+            )
+
+    def _measure(self, session: _Session, feed: Feed, diverged_at: int) -> None:
+        """Ask where the log begins and ends now, before deciding about lost records."""
+        if feed not in self._measuring:
+            self._measuring.add(feed)
+            self._wire.loop.spawn(self._measure_log(session, feed, diverged_at))
+
+    async def _measure_log(self, session: _Session, feed: Feed, diverged_at: int) -> None:
+        try:
+            start = await self._list_offset(session.node, feed, _EARLIEST)
+            end = await self._list_offset(session.node, feed, _LATEST)
+        except (NotSent, OutcomeUnknown):
+            return  # the next fetch finds the same and asks again
+        finally:
+            self._measuring.discard(feed)
+            session.known.pop((feed.source.topic, feed.source.partition), None)
+            self._signal.set()
+        if start >= 0 and end >= 0:
+            self._lost(feed, start, end, diverged_at)
+
+    async def _list_offset(self, node: int, feed: Feed, which: int) -> int:
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=_READ_COMMITTED,
+            topics=[
+                ListOffsetsRequest.ListOffsetsTopic(
+                    name=feed.source.topic,
+                    partitions=[
+                        ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
+                            partition_index=feed.source.partition,
+                            current_leader_epoch=-1,
+                            timestamp=which,
+                        )
+                    ],
+                )
+            ],
+            max_version=6,
+        )
+        response = await self._wire.send(request, node)
+        part = response.topics[0].partitions[0]
+        return int(part.offset) if part.error_code == Code.NONE else -1
+
+    def _lost(self, feed: Feed, start: int, end: int, diverged_at: int) -> None:
+        """The records at the position are gone: stop, or go on after them if told so."""
+        if diverged_at >= 0:
+            kind, to = FaultKind.DIVERGED, diverged_at
+            what = (
+                f"the source log of {feed.source} was rewritten from offset {to} on (unclean "
+                f"leader election): what was copied up to {feed.fetched} is no longer there"
+            )
+        elif start <= feed.fetched <= end:
+            return  # it was out of range for a moment only, as while a leader moves
+        else:
+            kind, to = FaultKind.TRUNCATED, start if feed.fetched < start else end
+            lost = f"{start - feed.fetched} offsets were deleted before they could be copied"
+            cut = "the log was cut below the position"
+            what = (
+                f"the source no longer holds {feed.source} at offset {feed.fetched}: its log start "
+                f"offset is {start}, its last stable offset {end}; "
+                f"{lost if feed.fetched < start else cut}"
+            )
+        if self._continue:
+            feed.jump(max(to, start), kind.value)
+            return
+        feed.stop(
+            kind,
+            what,
+            "Set onSourceDataLoss: continue to go on from what is left (the gap is recorded), or "
+            "restore the source.",
+            feed.fetched,
+        )
+
+    def _look_up_later(self) -> None:
+        if not self._stale:
+            self._stale, self._stale_since = True, monotonic() + _BACKOFF_S
+
+    async def _look_up(self) -> None:
+        try:
+            found = await self._wire.metadata(self._ids)
+        except (NotSent, OutcomeUnknown):
+            self._stale_since = monotonic() + _BACKOFF_S
+            return
+        finally:
+            self._looking = False
+            self._signal.set()
+        self._stale = False
+        for key, feed in self._feeds.items():
+            info = found.get(key[0])
+            if feed.fault is None and info is not None:
+                self._learn(key, feed, info)
+
+    def _learn(self, key: _Key, feed: Feed, info: TopicInfo) -> None:
+        topic_id = self._ids[key[0]]
+        if info.error == Code.TOPIC_AUTHORIZATION_FAILED:
+            _unauthorized(feed)
+        elif info.error in TOPIC_GONE or info.error == Code.INVALID_TOPIC:
+            _gone(feed)
+        elif topic_id and info.topic_id and info.topic_id != topic_id:
+            feed.stop(
+                FaultKind.RECREATED,
+                f"topic {feed.source.topic} was deleted and created again on the source: its "
+                f"offsets start over, and the position {feed.fetched} belongs to the old one",
+                "Clear this topic's positions to copy the new one from its start.",
+                feed.fetched,
+            )
+        elif key[1] in info.partitions and info.partitions[key[1]].node >= 0:
+            self._leaders[key] = info.partitions[key[1]].node
+        else:
+            self._look_up_later()
+
+
+def _unauthorized(feed: Feed) -> None:
+    feed.stop(
+        FaultKind.UNAUTHORIZED,
+        f"the source principal may not read {feed.source.topic}",
+        f"Grant it Describe and Read on topic {feed.source.topic}.",
+        feed.fetched,
+    )
+
+
+def _gone(feed: Feed) -> None:
+    feed.stop(
+        FaultKind.GONE,
+        f"topic {feed.source.topic} no longer exists on the source",
+        "Nothing is left to copy; take it out of the selection if it is not coming back.",
+        feed.fetched,
+    )

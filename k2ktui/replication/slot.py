@@ -1,0 +1,294 @@
+"""A slot: one task that copies its source partitions for one lap.
+
+Order within a transaction: records → acknowledgements → mapping ranges and positions →
+acknowledgements → commit. A slot never raises its own epoch and never retries a commit whose
+answer was lost; it ends, and the driver finds out from the target what happened.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from dataclasses import replace
+from time import monotonic
+from zlib import crc32
+
+from k2ktui.engine.state import (
+    Position,
+    SourcePartition,
+    mapping_key,
+    mapping_value,
+    position_key,
+    position_value,
+)
+from k2ktui.kafka.codes import FENCED, Code, code_name
+from k2ktui.kafka.transactions import add_partitions, end_transaction
+from k2ktui.kafka.wire import CoordinatorError, OutcomeUnknown, Signal, Wire
+from k2ktui.replication.crashpoints import crash_point
+from k2ktui.replication.feed import Feed, now_ms
+from k2ktui.replication.reader import Reader
+from k2ktui.replication.rebuild import CorruptBatch, RawRecord, build, record
+from k2ktui.replication.routes import route
+from k2ktui.replication.tokens import Fault, FaultKind, Outcome, SlotResult, Tally, Token
+from k2ktui.replication.writer import (
+    BatchRefused,
+    Fenced,
+    Outgoing,
+    SlotFailed,
+    TargetPartition,
+    Writer,
+)
+
+_LANE_BACKLOG = 3
+_STATE_LIMIT = 512 << 10
+
+
+class Slot:
+    """One lap of one slot, on connections that outlive it."""
+
+    def __init__(self, token: Token, source: Wire, target: Wire) -> None:
+        self._token = token
+        self._target = target
+        self._signal = Signal(target.loop)
+        self._feeds = [Feed(assignment) for assignment in token.assignments]
+        self._reader = Reader(
+            source, self._feeds, self._signal, continue_on_loss=token.continue_on_loss
+        )
+        self._writer = Writer(target, token.producer, self._signal, self._landed)
+        self._where: dict[Outgoing, TargetPartition] = {}
+        self._in_transaction: set[TargetPartition] = set()
+        self._began = 0.0
+        self._last_commit = 0.0
+        self._batches = 0
+        self._tally = Tally()
+        self._first_commit_at = 0.0
+
+    async def run(self) -> SlotResult:
+        """Copy until the lap ends, every ``until`` is reached, or something fails."""
+        cpu = time.process_time()
+        outcome, error, faults = Outcome.DONE, "", []
+        try:
+            await self._copy()
+        except Fenced as fenced:
+            outcome, error = Outcome.FENCED, str(fenced)
+        except CoordinatorError as refused:
+            outcome = Outcome.FENCED if refused.code in FENCED else Outcome.FAILED
+            error = str(refused)
+        except (SlotFailed, OutcomeUnknown) as failed:
+            outcome, error = Outcome.FAILED, str(failed)
+        except BatchRefused as refused:
+            outcome, error = Outcome.FAILED, f"a batch was refused: {code_name(refused.code)}"
+            if refused.outgoing.feed is not None:
+                faults.append(_refusal(refused, refused.outgoing.feed, self._where))
+        finally:
+            self._reader.close()
+        faults += [feed.fault for feed in self._feeds if feed.fault is not None]
+        return SlotResult(
+            slot=self._token.slot,
+            outcome=outcome,
+            positions=self._positions() if outcome is Outcome.DONE else {},
+            faults=tuple(faults),
+            tally=replace(
+                self._tally,
+                cpu_s=time.process_time() - cpu,
+                written_bytes=self._writer.sent_bytes,
+            ),
+            error=error,
+            first_commit_at=self._first_commit_at,
+        )
+
+    async def _copy(self) -> None:
+        started = monotonic()
+        end = started + self._token.pace.lap_s
+        self._last_commit = started
+        while True:
+            now = monotonic()
+            ending = now >= end or all(feed.done for feed in self._feeds)
+            self._reader.pump(end)
+            cutting = self._cutting(now, ending)
+            if not cutting and not ending:
+                await self._hand_on()
+            delay = await self._writer.pump()
+            if cutting and self._writer.idle:
+                await self._commit()
+                continue
+            if ending and not self._dirty() and self._writer.idle:
+                return
+            await self._signal.wait(min(delay, self._patience(now, end)))
+
+    def _patience(self, now: float, end: float) -> float:
+        """Seconds until the clock alone asks for something."""
+        pause = self._last_commit + self._idle_commit() - now
+        waits = [max(0.001, end - now), 1.0]
+        if self._dirty():
+            waits.append(max(0.001, pause))
+        return min(waits)
+
+    def _idle_commit(self) -> float:
+        """Shortest time between commits: each costs a position and a range per active partition."""
+        return min(0.1, self._token.pace.idle_commit_s + 0.0005 * len(self._in_transaction))
+
+    def _dirty(self) -> bool:
+        return any(feed.dirty for feed in self._feeds)
+
+    def _cutting(self, now: float, ending: bool) -> bool:
+        """Whether to hand on nothing more, so that the open transaction can be committed."""
+        if not self._dirty():
+            return False
+        pace = self._token.pace
+        if ending or self._batches >= pace.batch_size:
+            return True
+        if self._in_transaction and now - self._began >= pace.batch_timeout_s:
+            return True
+        caught_up = self._writer.idle and not any(feed.ready for feed in self._feeds)
+        return caught_up and now - self._last_commit >= self._idle_commit()
+
+    async def _hand_on(self) -> None:
+        """Give the writer what was fetched, as long as it keeps up."""
+        new: set[TargetPartition] = set()
+        for feed in self._feeds:
+            while feed.ready and self._batches < self._token.pace.batch_size:
+                rules = feed.assignment.route
+                lanes = range(rules.partitions) if rules.partition is None else (rules.partition,)
+                if any(self._writer.backlog((rules.topic, p)) >= _LANE_BACKLOG for p in lanes):
+                    break
+                try:
+                    routed = list(route(feed, self._token.ledger.pipeline))
+                except CorruptBatch as error:
+                    raise self._corrupt(feed, error) from error
+                self._batches += 1
+                for target, outgoing, rebuilt in routed:
+                    if target not in self._in_transaction:
+                        new.add(target)
+                    self._where[outgoing] = target
+                    self._writer.offer(target, outgoing)
+                    self._count(outgoing, rebuilt)
+        if new:
+            await self._join(new)
+
+    def _corrupt(self, feed: Feed, error: CorruptBatch) -> SlotFailed:
+        feed.stop(
+            FaultKind.CORRUPT,
+            f"{feed.source}: {error}",
+            "The source log is damaged there, or its format is unknown to this program.",
+            feed.handed,
+        )
+        return SlotFailed(str(error))
+
+    def _count(self, outgoing: Outgoing, rebuilt: bool) -> None:
+        tally = self._tally
+        self._tally = replace(
+            tally,
+            records=tally.records + outgoing.count,
+            batches=tally.batches + 1,
+            rebuilt=tally.rebuilt + rebuilt,
+        )
+
+    async def _join(self, targets: set[TargetPartition]) -> None:
+        """Bring target partitions into the transaction, which begins with the first of them."""
+        if not self._in_transaction:
+            self._began = monotonic()
+        if self._token.transactional:
+            refused = await add_partitions(self._target, self._token.producer, targets)
+            for target, code in refused.items():
+                raise self._not_joined(target, code)
+        self._in_transaction |= targets
+
+    def _not_joined(self, target: TargetPartition, code: int) -> Exception:
+        for outgoing, where in self._where.items():
+            if where == target and outgoing.feed is not None:
+                return BatchRefused(outgoing, code, "")
+        return SlotFailed(f"{target[0]}-{target[1]}: {code_name(code)}")
+
+    def _landed(self, outgoing: Outgoing, base: int) -> None:
+        target = self._where.pop(outgoing)
+        if outgoing.feed is not None:
+            outgoing.feed.landed(outgoing, target, base)
+
+    async def _commit(self) -> None:
+        """Write mapping ranges and positions behind the records, and commit."""
+        crash_point("before-state")
+        began = monotonic()
+        dirty = [feed for feed in self._feeds if feed.dirty]
+        state = self._state_records(dirty)
+        await self._join(set(state) - self._in_transaction)
+        for target, found in state.items():
+            for built in build(found, 0, _STATE_LIMIT):
+                outgoing = Outgoing(memoryview(built.data), built.count, ())
+                self._where[outgoing] = target
+                self._writer.offer(target, outgoing)
+        while not self._writer.idle:
+            delay = await self._writer.pump()
+            if not self._writer.idle:
+                await self._signal.wait(delay)
+        await self._writer.pump()  # raises what the last answers said
+        crash_point("before-commit")
+        if self._token.transactional:
+            await end_transaction(self._target, self._token.producer, commit=True)
+        crash_point("after-commit")
+        for feed in dirty:
+            feed.mark_committed()
+        self._in_transaction.clear()
+        self._batches = 0
+        now = monotonic()
+        self._last_commit = now
+        self._first_commit_at = self._first_commit_at or time.time()
+        self._tally = replace(
+            self._tally,
+            transactions=self._tally.transactions + 1,
+            commit_s=self._tally.commit_s + now - began,
+        )
+
+    def _state_records(self, dirty: list[Feed]) -> dict[TargetPartition, list[RawRecord]]:
+        ledger, at = self._token.ledger, now_ms()
+        state: dict[TargetPartition, list[RawRecord]] = defaultdict(list)
+
+        def put(target: TargetPartition, key: bytes, value: bytes) -> None:
+            state[target].append(record(len(state[target]), at, key, value))
+
+        for feed in dirty:
+            if ledger.mapping_topic:
+                for mapping in feed.mappings(ledger.group):
+                    key = mapping_key(mapping)
+                    where = (ledger.mapping_topic, crc32(key) % ledger.mapping_partitions)
+                    put(where, key, mapping_value(mapping))
+            position = feed.position(ledger.term, self._token.slot, at)
+            put(
+                (ledger.commit_topic, ledger.commit_partition),
+                position_key(ledger.group, feed.source),
+                position_value(position),
+            )
+        return state
+
+    def _positions(self) -> dict[SourcePartition, Position]:
+        return {
+            feed.source: replace(
+                feed.position(self._token.ledger.term, self._token.slot, 0), offset=feed.committed
+            )
+            for feed in self._feeds
+        }
+
+
+def _refusal(refused: BatchRefused, feed: Feed, where: dict[Outgoing, TargetPartition]) -> Fault:
+    outgoing, code = refused.outgoing, refused.code
+    topic, partition = where[outgoing]
+    first = outgoing.ranges[0][0]
+    source, target = feed.source, f"{topic}-{partition}"
+    kind, what, mend = FaultKind.REFUSED, f"{code_name(code)} {refused.detail}".strip(), ""
+    if code in (Code.MESSAGE_TOO_LARGE, Code.RECORD_LIST_TOO_LARGE):
+        kind = FaultKind.TOO_LARGE
+        what = f"{len(outgoing.data)} bytes are more than its max.message.bytes"
+        mend = f"Raise max.message.bytes of {topic} on the target."
+    elif code in (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID, Code.INVALID_TOPIC):
+        kind, what = FaultKind.TARGET_GONE, "it no longer exists"
+        mend = f"Restore {topic} on the target, or clear the positions of {source.topic}."
+    elif code == Code.TOPIC_AUTHORIZATION_FAILED:
+        kind, what = FaultKind.UNAUTHORIZED, "the target principal may not write there"
+        mend = f"Grant it Describe and Write on topic {topic} on the target."
+    return Fault(
+        source,
+        kind,
+        f"{target} on the target refused {source} at offset {first}: {what}",
+        mend or "See the target broker's log.",
+        first,
+    )

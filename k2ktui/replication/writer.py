@@ -1,0 +1,320 @@
+"""Produce record batches to target partitions: in order, several in flight, each exactly once.
+
+A *lane* is one target partition as one producer sees it: batches carry consecutive sequence
+numbers, at most five are in flight (what a broker remembers to recognise a repeat, KIP-98), and a
+batch that must be sent again goes with the number it had. Nothing overtakes it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from kafka.protocol.producer import ProduceRequest
+
+from k2ktui.kafka.codes import FENCED, LEADER_MOVED, PRODUCE_REFUSED, PRODUCE_RETRIABLE, code_name
+from k2ktui.kafka.transactions import Producer
+from k2ktui.kafka.wire import NotSent, OutcomeUnknown, PartitionLeader, Signal, Wire
+from k2ktui.replication.batch import next_sequence, stamp
+
+if TYPE_CHECKING:
+    from k2ktui.replication.feed import Feed
+
+_IN_FLIGHT = 5
+_REQUEST_BYTES = 4 << 20
+_DELIVERY_TIMEOUT_S = 90.0
+_RETRY_BACKOFF_S = 0.05
+_GONE_AFTER_S = 5.0
+
+TargetPartition = tuple[str, int]
+
+
+class Fenced(Exception):
+    """Another holder of this slot's transactional id has taken over."""
+
+
+class SlotFailed(Exception):
+    """This lap of the slot cannot go on; the driver raises the epoch and plans again."""
+
+
+class BatchRefused(Exception):
+    """The target refused a batch for good: its source partition stops."""
+
+    def __init__(self, outgoing: Outgoing, code: int, detail: str) -> None:
+        super().__init__(outgoing, code, detail)
+        self.outgoing = outgoing
+        self.code = code
+        self.detail = detail
+
+
+@dataclass(slots=True, eq=False)
+class Outgoing:
+    """One batch on its way to a lane.
+
+    ``ranges`` are (source offset, index in the batch, count); ``feed`` is None for state records.
+    """
+
+    data: memoryview
+    count: int
+    ranges: tuple[tuple[int, int, int], ...]
+    feed: Feed | None = None
+    sequence: int = -1
+    first_sent: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """One target partition: what waits, and what is in flight (oldest first)."""
+
+    target: TargetPartition
+    waiting: deque[Outgoing] = field(default_factory=deque)
+    flying: deque[Outgoing] = field(default_factory=deque)
+    sequence: int = 0
+    answered: int = 0
+    proven: bool = False
+    broken: int = 0
+    retry_at: float = 0.0
+    gone_since: float = 0.0
+
+    @property
+    def idle(self) -> bool:
+        return not self.waiting and not self.flying
+
+    def ready(self, now: float) -> bool:
+        """Whether its next batch may be sent.
+
+        Until the first batch of an epoch is acknowledged only one flies: a broker that knows
+        nothing of the producer yet accepts any sequence number, so a second could overtake.
+        """
+        limit = _IN_FLIGHT if self.proven else 1
+        return (
+            bool(self.waiting)
+            and not self.broken
+            and len(self.flying) < limit
+            and (now >= self.retry_at)
+        )
+
+
+class Writer:
+    """All lanes of one slot.
+
+    Args:
+        wire: the target cluster.
+        producer: the fencing token; without a transactional id the writes are only idempotent.
+        signal: set whenever an answer arrived.
+        on_written: called with a batch and the target offset of its first record.
+    """
+
+    def __init__(
+        self,
+        wire: Wire,
+        producer: Producer,
+        signal: Signal,
+        on_written: Callable[[Outgoing, int], None],
+    ) -> None:
+        self._wire = wire
+        self._producer = producer
+        self._signal = signal
+        self._on_written = on_written
+        self._lanes: dict[TargetPartition, Lane] = {}
+        self._leaders: dict[TargetPartition, PartitionLeader] = {}
+        self._busy: set[Lane] = set()
+        self._in_flight: dict[int, int] = defaultdict(int)
+        self._failure: Exception | None = None
+        self._stale = True
+        self.sent_bytes = 0
+
+    def offer(self, target: TargetPartition, outgoing: Outgoing) -> None:
+        """Queue a batch behind all others of its target partition."""
+        lane = self._lanes.get(target)
+        if lane is None:
+            lane = self._lanes[target] = Lane(target)
+            self._stale = self._stale or target not in self._leaders
+        lane.waiting.append(outgoing)
+        self._busy.add(lane)
+
+    def backlog(self, target: TargetPartition) -> int:
+        """Number of batches waiting for a target partition, not counting those in flight."""
+        lane = self._lanes.get(target)
+        return len(lane.waiting) if lane else 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether every batch offered was acknowledged."""
+        return not self._busy
+
+    async def pump(self) -> float:
+        """Send what may be sent.
+
+        Returns:
+            Seconds until something might be sent without an answer arriving first.
+
+        Raises:
+            Fenced, SlotFailed, BatchRefused: an answer said so.
+        """
+        self._raise_failure()
+        if self._stale:
+            await self._look_up_leaders()
+        now = monotonic()
+        batches: dict[int, list[tuple[Lane, Outgoing]]] = defaultdict(list)
+        sizes: dict[int, int] = defaultdict(int)
+        delay = 1.0
+        for lane in self._busy:
+            if lane.retry_at > now:
+                delay = min(delay, lane.retry_at - now)
+            node = self._leaders[lane.target].node if lane.target in self._leaders else -1
+            if not lane.ready(now) or self._in_flight[node] >= _IN_FLIGHT:
+                continue
+            if node < 0:
+                self._wait_for_leader(lane, now)
+                delay = min(delay, _RETRY_BACKOFF_S)
+                continue
+            size = len(lane.waiting[0].data)
+            if sizes[node] and sizes[node] + size > _REQUEST_BYTES:
+                self._post(node, batches.pop(node))
+                sizes[node] = 0
+                if self._in_flight[node] >= _IN_FLIGHT:
+                    continue
+            sizes[node] += size
+            batches[node].append((lane, self._take(lane, now)))
+        for node, items in batches.items():
+            self._post(node, items)
+        return delay
+
+    def _take(self, lane: Lane, now: float) -> Outgoing:
+        outgoing = lane.waiting.popleft()
+        if outgoing.sequence < 0:
+            outgoing.sequence = lane.sequence
+            outgoing.first_sent = now
+            lane.sequence = next_sequence(lane.sequence, outgoing.count)
+            stamp(
+                outgoing.data,
+                self._producer.producer_id,
+                self._producer.epoch,
+                outgoing.sequence,
+                transactional=self._producer.transactional_id is not None,
+            )
+        elif now - outgoing.first_sent > _DELIVERY_TIMEOUT_S:
+            raise SlotFailed(
+                f"a batch for {lane.target[0]}-{lane.target[1]} was not acknowledged within "
+                f"{_DELIVERY_TIMEOUT_S:g} s"
+            )
+        lane.flying.append(outgoing)
+        return outgoing
+
+    def _post(self, node: int, items: list[tuple[Lane, Outgoing]]) -> None:
+        by_topic: dict[str, list[Any]] = defaultdict(list)
+        for lane, outgoing in items:
+            by_topic[lane.target[0]].append(
+                ProduceRequest.TopicProduceData.PartitionProduceData(
+                    index=lane.target[1], records=bytes(outgoing.data)
+                )
+            )
+            self.sent_bytes += len(outgoing.data)
+        request = ProduceRequest(
+            transactional_id=self._producer.transactional_id,
+            acks=-1,
+            timeout_ms=30000,
+            topic_data=[
+                ProduceRequest.TopicProduceData(name=name, partition_data=parts)
+                for name, parts in by_topic.items()
+            ],
+            max_version=11,
+        )
+        self._in_flight[node] += 1
+        self._wire.loop.spawn(self._await_answer(node, items, self._wire.post(request, node)))
+
+    async def _await_answer(
+        self, node: int, items: list[tuple[Lane, Outgoing]], future: Any
+    ) -> None:
+        try:
+            response = await self._wire.answer(future)
+            answers = {
+                (topic.name, part.index): part
+                for topic in response.responses
+                for part in topic.partition_responses
+            }
+            for lane, outgoing in items:
+                self._answered(lane, outgoing, answers[lane.target])
+        except (NotSent, OutcomeUnknown):
+            for lane, _ in items:
+                self._again(lane)
+        except Exception as error:  # a bug or a malformed response must end the lap, not hang it
+            self._fail(error)
+        finally:
+            self._in_flight[node] -= 1
+            self._signal.set()
+
+    def _answered(self, lane: Lane, outgoing: Outgoing, answer: Any) -> None:
+        code = answer.error_code
+        if code == 0:
+            if lane.flying[0] is not outgoing:
+                raise SlotFailed(f"{lane.target} acknowledged out of order")
+            lane.flying.popleft()
+            lane.proven = True
+            lane.gone_since = 0.0
+            if lane.broken:
+                self._settle(lane)
+            if lane.idle:
+                self._busy.discard(lane)
+            self._on_written(outgoing, answer.base_offset)
+        elif code in FENCED:
+            raise Fenced(code_name(code))
+        elif code in PRODUCE_RETRIABLE or (lane.broken and code == 45):
+            self._again(lane, look_up=code in LEADER_MOVED or code in (3, 100, 103))
+        elif code in PRODUCE_REFUSED:
+            raise BatchRefused(outgoing, code, getattr(answer, "error_message", None) or "")
+        else:
+            raise SlotFailed(f"{lane.target[0]}-{lane.target[1]}: {code_name(code)}")
+
+    def _again(self, lane: Lane, *, look_up: bool = True) -> None:
+        """Count a failed flight; when none is left in the air, all that failed wait again."""
+        lane.broken += 1
+        self._stale = self._stale or look_up
+        self._settle(lane)
+
+    def _settle(self, lane: Lane) -> None:
+        if lane.broken < len(lane.flying):
+            return
+        lane.waiting.extendleft(reversed(lane.flying))
+        lane.flying.clear()
+        lane.broken = 0
+        lane.retry_at = monotonic() + _RETRY_BACKOFF_S
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = self._failure or error
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    async def _look_up_leaders(self) -> None:
+        topics = {lane.target[0] for lane in self._busy}
+        try:
+            found = await self._wire.metadata(topics)
+        except (NotSent, OutcomeUnknown):
+            await self._wire.loop.sleep(_RETRY_BACKOFF_S)
+            return
+        self._stale = False
+        for name in topics:
+            info = found.get(name)
+            for lane in self._busy:
+                if lane.target[0] == name:
+                    leader = info.partitions.get(lane.target[1]) if info else None
+                    self._leaders[lane.target] = leader or PartitionLeader(-1, -1)
+
+    def _wait_for_leader(self, lane: Lane, now: float) -> None:
+        """Look again soon; a partition that stays unknown is gone."""
+        lane.gone_since = lane.gone_since or now
+        lane.retry_at = now + _RETRY_BACKOFF_S
+        self._stale = True
+        if now - lane.gone_since > _GONE_AFTER_S:
+            raise BatchRefused(lane.waiting[0], 3, "no such topic-partition on the target")
+
+
+def total_bytes(items: Iterable[Outgoing]) -> int:
+    """Sum of the batches' sizes in bytes."""
+    return sum(len(item.data) for item in items)
