@@ -1,7 +1,8 @@
 """Fetch Apache Kafka's jars (Maven artifacts) into the user's cache, once.
 
 :func:`classpath` resolves coordinates with jgo, downloads what is missing, and remembers the answer
-in the cache, so that later starts only check that the files are still there. It is safe to call
+in the cache, so that later starts only check that the files are still there. What the demo needs is
+already resolved in :mod:`k2ktui.runtime.lock`, with checksums. It is safe to call
 from several processes and threads at once: the first does the work, the others wait for it.
 """
 
@@ -11,13 +12,14 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from k2ktui.errors import ConnectionFailed
+from k2ktui.runtime import lock
 from k2ktui.runtime.paths import cache_dir, locked, write_atomically
 
 KAFKA_VERSION = "4.3.1"
@@ -57,18 +59,23 @@ class Classpath:
         return os.pathsep.join(str(jar) for jar in self.jars)
 
 
-def classpath(*coordinates: str, progress: Progress | None = None) -> Classpath:
+def classpath(
+    *coordinates: str, progress: Progress | None = None, fresh: bool = False
+) -> Classpath:
     """Return the jars of ``coordinates`` (``group:artifact:version``), fetched when missing.
 
     Args:
         coordinates: what is wanted; dependencies are added. Order matters only to Java.
-        progress: called, from any thread, as things are looked up and downloaded.
+        progress: called as things are looked up and downloaded.
+        fresh: forget what was resolved before.
 
     Raises:
         ConnectionFailed: a file cannot be fetched, or arrives damaged.
     """
     cache = cache_dir("maven")
     memory = cache / "classpaths" / f"{_digest(coordinates)}.json"
+    if fresh:
+        memory.unlink(missing_ok=True)
     known = _recall(memory, coordinates)
     if known:
         return known
@@ -88,14 +95,24 @@ def _digest(coordinates: Sequence[str]) -> str:
 def _recall(memory: Path, coordinates: tuple[str, ...]) -> Classpath | None:
     try:
         noted = json.loads(memory.read_bytes())
-        files = {Path(name): size for name, size in noted["jars"]}
+        files = {Path(name): int(size) for name, size in noted["jars"]}
         if tuple(noted["coordinates"]) != coordinates:
-            return None
-        if any(jar.stat().st_size != size for jar, size in files.items()):
             return None
     except (OSError, ValueError, KeyError, TypeError):
         return None  # missing or spoilt: fetch again
-    return Classpath(coordinates, tuple(files))
+    spoilt = [jar for jar, size in files.items() if not _whole(jar, size)]
+    return None if spoilt else Classpath(coordinates, tuple(files))
+
+
+def _whole(jar: Path, size: int) -> bool:
+    """Whether the file is there in full; a part of one is removed, so that it is fetched again."""
+    try:
+        if jar.stat().st_size == size:
+            return True
+        jar.unlink()
+    except FileNotFoundError:
+        pass
+    return False
 
 
 def _remember(memory: Path, coordinates: tuple[str, ...], jars: tuple[Path, ...]) -> None:
@@ -127,12 +144,17 @@ def _resolve(coordinates: tuple[str, ...], repository: Path) -> list[Any]:
     from jgo.maven import MavenContext
     from jgo.parse import Coordinate
 
-    context = MavenContext(resolver=_resolver(), repo_cache=repository, timeout=_TIMEOUT_SECONDS)
-    wanted = [
-        context.create_dependency(replace(Coordinate.parse(text), scope="compile"))
-        for text in coordinates
-    ]
-    asked, needed = context.resolver.resolve(wanted)
+    locked_sums = lock.read(coordinates)
+    context = MavenContext(
+        resolver=_resolver(locked_sums), repo_cache=repository, timeout=_TIMEOUT_SECONDS
+    )
+
+    def dependency(text: str) -> Any:
+        return context.create_dependency(replace(Coordinate.parse(text), scope="compile"))
+
+    if locked_sums:
+        return [dependency(text).artifact for text in locked_sums]
+    asked, needed = context.resolver.resolve([dependency(text) for text in coordinates])
     needed = [one for one in needed if one.scope in ("compile", "runtime")]
     return [one.artifact for one in [*asked, *needed]]
 
@@ -147,25 +169,26 @@ def _download_all(artifacts: list[Any], progress: Progress) -> tuple[Path, ...]:
     return tuple(jars)
 
 
-def _resolver() -> Any:
+def _resolver(locked_sums: Mapping[str, str]) -> Any:
     from jgo.maven import PythonResolver
 
     class Resolver(PythonResolver):  # type: ignore[misc]
         """jgo writes in place and only warns of damage; here a file is whole or absent."""
 
         def download(self, artifact: Any) -> Path:
+            sha256 = locked_sums.get(f"{artifact.groupId}:{artifact.artifactId}:{artifact.version}")
             for repository in artifact.context.remote_repos.values():
                 path = artifact.component.path_prefix.as_posix()
                 url = f"{repository}/{path}/{artifact.filename}"
                 target = Path(artifact.cached_path)
-                if _download(url, target):
+                if _download(url, target, sha256):
                     return target
             raise RuntimeError(f"{artifact} is in none of the repositories")
 
     return Resolver()
 
 
-def _download(url: str, target: Path) -> bool:
+def _download(url: str, target: Path, sha256: str | None) -> bool:
     """Fetch ``url`` to ``target`` and verify it; False when there is no such file."""
     from jgo.util import http
 
@@ -173,10 +196,22 @@ def _download(url: str, target: Path) -> bool:
     if response.status_code == 404:
         return False
     response.raise_for_status()
-    expected = http.get(f"{url}.sha1", timeout=_TIMEOUT_SECONDS)
-    if expected.status_code == 200:
-        found = hashlib.sha1(response.content, usedforsecurity=False).hexdigest()
-        if expected.text.split()[:1] != [found]:
-            raise RuntimeError(f"{target.name} arrived damaged (its checksum differs)")
+    if not (_intact(response.content, sha256) if sha256 else _agrees(url, response.content)):
+        raise RuntimeError(f"{target.name} arrived damaged (its checksum differs)")
     write_atomically(target, response.content)
     return True
+
+
+def _intact(content: bytes, sha256: str) -> bool:
+    return hashlib.sha256(content).hexdigest() == sha256
+
+
+def _agrees(url: str, content: bytes) -> bool:
+    """Compare with the checksum that the repository publishes beside the file, if any."""
+    from jgo.util import http
+
+    published = http.get(f"{url}.sha1", timeout=_TIMEOUT_SECONDS)
+    if published.status_code != 200:
+        return True
+    found = hashlib.sha1(content, usedforsecurity=False).hexdigest()
+    return bool(published.text.split()[:1] == [found])

@@ -13,6 +13,8 @@ from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import (
     Got,
     Out,
+    commit_offsets,
+    committed,
     create_topic,
     end_offsets,
     eventually,
@@ -21,6 +23,7 @@ from tests.support.kafka import (
     produce_transaction,
     read_all,
     start_offsets,
+    unique_name,
 )
 
 
@@ -90,3 +93,9 @@ def test_node_that_cannot_start_says_why(tmp_path: Path) -> None:
     with pytest.raises(Refused, match=r"log\.retention\.hours"):
         node.start()
     node.close()
+
+
+def test_groups(source: KafkaNode) -> None:
+    topic, group = create_topic(source), unique_name("group")
+    commit_offsets(source, group, {(topic, 0): 5})
+    assert committed(source, group) == {(topic, 0): 5}

@@ -64,7 +64,7 @@ def client(node: KafkaNode, **settings: object) -> dict[str, Any]:
 
 
 def admin(node: KafkaNode) -> AdminClient:
-    """Return an admin client of ``node``."""
+    """Return an admin client of ``node``; keep it until its futures are done."""
     return AdminClient(client(node))
 
 
@@ -287,7 +287,7 @@ def commit_offsets(
     consumer = Consumer(client(node, group_id=group, enable_auto_commit=False))
     try:
         positions = [
-            TopicPartition(topic, number, offset, metadata or None)
+            TopicPartition(topic, number, offset, metadata)
             for (topic, number), offset in offsets.items()
         ]
         consumer.commit(offsets=positions, asynchronous=False)
@@ -300,6 +300,7 @@ def committed(node: KafkaNode, group: str) -> dict[tuple[str, int], int]:
     from confluent_kafka import ConsumerGroupTopicPartitions
 
     asked = [ConsumerGroupTopicPartitions(group)]
-    answer = admin(node).list_consumer_group_offsets(asked)[group].result(TIMEOUT)
+    with_admin = admin(node)
+    answer = with_admin.list_consumer_group_offsets(asked)[group].result(TIMEOUT)
     found = answer.topic_partitions or []
     return {(tp.topic, tp.partition): tp.offset for tp in found if tp.offset >= 0}

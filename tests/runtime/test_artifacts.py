@@ -1,0 +1,155 @@
+"""Kafka's jars are fetched once, whole, and remembered."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from k2ktui.errors import ConnectionFailed
+from k2ktui.runtime import artifacts, lock
+
+COORDINATE = "org.example:part:1.0"
+NEEDED = "org.example:needed:2.0"
+
+
+class Repository:
+    """A Maven repository on loopback: path → content, and a count of what was asked for."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.asked: list[str] = []
+        repository = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                repository.asked.append(self.path)
+                content = repository.files.get(self.path)
+                self.send_response(404 if content is None else 200)
+                self.end_headers()
+                self.wfile.write(content or b"")
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def add(self, coordinate: str, jar: bytes, needs: str = "") -> str:
+        group, artifact, version = coordinate.split(":")
+        stem = f"/{group.replace('.', '/')}/{artifact}/{version}/{artifact}-{version}"
+        self.files[f"{stem}.pom"] = _pom(coordinate, needs)
+        self.files[f"{stem}.jar"] = jar
+        digest = hashlib.sha1(jar).hexdigest()
+        self.files[f"{stem}.jar.sha1"] = f"{digest}  {artifact}.jar".encode()
+        return f"{stem}.jar"
+
+
+def _pom(coordinate: str, needs: str) -> bytes:
+    def fields(text: str) -> str:
+        names = ("groupId", "artifactId", "version")
+        return "".join(
+            f"<{name}>{value}</{name}>" for name, value in zip(names, text.split(":"), strict=True)
+        )
+
+    inner = f"<dependency>{fields(needs)}</dependency>" if needs else ""
+    return (
+        f"<project><modelVersion>4.0.0</modelVersion>{fields(coordinate)}"
+        f"<dependencies>{inner}</dependencies></project>"
+    ).encode()
+
+
+@pytest.fixture
+def repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Repository]:
+    """The only repository that is asked, and an empty cache."""
+    from jgo.maven import _core
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    made = Repository()
+    monkeypatch.setattr(_core, "DEFAULT_REMOTE_REPOS", {"test": made.url})
+    made.add(NEEDED, b"needed jar")
+    made.add(COORDINATE, b"part jar", NEEDED)
+    thread = threading.Thread(target=made.server.serve_forever, daemon=True)
+    thread.start()
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+def test_dependencies_are_fetched_once(repository: Repository) -> None:
+    steps: list[artifacts.Step] = []
+    found = artifacts.classpath(COORDINATE, progress=steps.append)
+    assert [jar.read_bytes() for jar in found.jars] == [b"part jar", b"needed jar"]
+    assert steps[-1] == artifacts.Step("Downloading Apache Kafka", 2, 2)
+    assert found.argument == f"{found.jars[0]}:{found.jars[1]}"
+
+    repository.asked.clear()
+    assert artifacts.classpath(COORDINATE) == found
+    assert repository.asked == []
+
+
+def test_missing_or_cut_jar_is_fetched_again(repository: Repository) -> None:
+    found = artifacts.classpath(COORDINATE)
+    found.jars[0].unlink()
+    assert artifacts.classpath(COORDINATE) == found
+    assert found.jars[0].read_bytes() == b"part jar"
+    found.jars[1].write_bytes(b"cut")
+    assert artifacts.classpath(COORDINATE).jars[1].read_bytes() == b"needed jar"
+
+
+def test_damaged_download_is_refused_and_not_kept(repository: Repository, tmp_path: Path) -> None:
+    path = repository.add(NEEDED, b"needed jar")
+    repository.files[path] = b"other bytes"
+    with pytest.raises(ConnectionFailed, match="damaged"):
+        artifacts.classpath(COORDINATE)
+    assert not list((tmp_path / "cache").rglob("needed*.jar"))
+    repository.add(NEEDED, b"needed jar")
+    assert len(artifacts.classpath(COORDINATE).jars) == 2
+
+
+def test_lock_saves_looking_up_and_pins_the_bytes(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sums = {
+        COORDINATE: hashlib.sha256(b"part jar").hexdigest(),
+        NEEDED: hashlib.sha256(b"another jar").hexdigest(),
+    }
+    monkeypatch.setattr(lock, "read", lambda coordinates: sums)
+    with pytest.raises(ConnectionFailed, match="damaged"):
+        artifacts.classpath(COORDINATE)
+    repository.add(NEEDED, b"another jar")
+    assert len(artifacts.classpath(COORDINATE).jars) == 2
+    assert not [path for path in repository.asked if path.endswith((".pom", ".sha1"))]
+
+
+def test_unknown_coordinate_is_an_operators_error(repository: Repository) -> None:
+    with pytest.raises(ConnectionFailed, match="absent") as raised:
+        artifacts.classpath("org.example:absent:1.0")
+    assert "HTTPS_PROXY" in raised.value.mend
+
+
+def test_threads_share_one_download(repository: Repository) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(artifacts.classpath, [COORDINATE] * 4))
+    assert len(set(found)) == 1
+    assert len([path for path in repository.asked if path.endswith(".jar")]) == 2
+
+
+def test_lock_covers_what_a_node_needs() -> None:
+    sums = lock.read((artifacts.SERVER, artifacts.LOGGING))
+    assert {artifacts.SERVER, artifacts.LOGGING} <= set(sums)
+    assert all(len(digest) == 64 for digest in sums.values())
+
+
+@pytest.mark.slow
+def test_lock_is_what_jgo_resolves(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    wanted = (artifacts.SERVER, artifacts.LOGGING)
+    locked = list(lock.read(wanted))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(lock, "read", lambda coordinates: {})
+    assert [lock.key(jar) for jar in artifacts.classpath(*wanted).jars] == locked

@@ -1,0 +1,40 @@
+"""Further listeners with TLS and SASL, and an authorizer, by properties alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AclOperation, AdminClient
+
+from tests.support.kafka import create_topic, eventually, unique_name
+from tests.support.secure import MECHANISMS, SecureNode, start_secure_node
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureNode]:
+    """A node with users ``reader`` and ``nobody``."""
+    directory = tmp_path_factory.mktemp("secure")
+    node = start_secure_node(directory, {"reader": unique_name("pw"), "nobody": unique_name("pw")})
+    yield node
+    node.node.close()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_rights_are_enforced(secure: SecureNode, mechanism: str) -> None:
+    topic = create_topic(secure.node)
+    secure.allow("reader", [AclOperation.DESCRIBE, AclOperation.READ], topic)
+
+    def topics(user: str) -> set[str]:
+        found = AdminClient(secure.client(user, mechanism)).list_topics(timeout=15)
+        return set(found.topics)
+
+    eventually(lambda: topic in topics("reader"), "the right has effect")
+    assert topic not in topics("nobody")
+
+
+def test_wrong_password_is_refused(secure: SecureNode) -> None:
+    settings = secure.client("reader") | {"sasl.password": "wrong"}
+    with pytest.raises(KafkaException):
+        AdminClient(settings).list_topics(timeout=2)

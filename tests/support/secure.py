@@ -1,0 +1,184 @@
+"""A cluster with TLS, SASL and an authorizer, for tests of least rights."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from k2ktui.runtime.node import KafkaNode
+from tests.support.kafka import TIMEOUT, admin
+
+LISTENER = "SECURE"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """A certificate authority made for one test; files are PEM."""
+
+    key: ec.EllipticCurvePrivateKey
+    certificate: x509.Certificate
+    directory: Path
+
+    @property
+    def ca_path(self) -> Path:
+        """The authority's certificate, for clients' trust."""
+        return self.directory / "ca.pem"
+
+    def issue(self, name: str) -> Path:
+        """Return a file with a new key and certificate for ``name``, valid on loopback."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        names = x509.SubjectAlternativeName(
+            [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+        )
+        signed = _certificate(name, key, self.certificate.subject, self.key, names)
+        path = self.directory / f"{name}.pem"
+        path.write_bytes(_pem(key) + _pem_of(signed))
+        return path
+
+
+def make_authority(directory: Path) -> Authority:
+    """Make an authority whose files go to ``directory``."""
+    directory.mkdir(parents=True, exist_ok=True)
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test-ca")])
+    constraint = x509.BasicConstraints(ca=True, path_length=None)
+    certificate = _certificate("test-ca", key, name, key, constraint)
+    authority = Authority(key, certificate, directory)
+    authority.ca_path.write_bytes(_pem_of(certificate))
+    return authority
+
+
+def _certificate(
+    name: str,
+    key: ec.EllipticCurvePrivateKey,
+    issuer: x509.Name,
+    signer: ec.EllipticCurvePrivateKey,
+    extension: x509.ExtensionType,
+) -> x509.Certificate:
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(days=2))
+        .add_extension(extension, critical=isinstance(extension, x509.BasicConstraints))
+        .sign(signer, hashes.SHA256())
+    )
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+
+
+def _pem_of(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+@dataclass(frozen=True, slots=True)
+class SecureNode:
+    """A node with an authorizer: its PLAINTEXT listener is the super user's, the other is not."""
+
+    node: KafkaNode
+    authority: Authority
+    passwords: dict[str, str]
+
+    @property
+    def bootstrap(self) -> str:
+        """``host:port`` of the SASL_SSL listener."""
+        return self.node.address(LISTENER)
+
+    def client(self, user: str, mechanism: str = "SCRAM-SHA-512") -> dict[str, Any]:
+        """Return librdkafka properties for ``user`` on the SASL_SSL listener."""
+        return {
+            "bootstrap.servers": self.bootstrap,
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": mechanism,
+            "sasl.username": user,
+            "sasl.password": self.passwords[user],
+            "ssl.ca.location": str(self.authority.ca_path),
+            "log_level": 0,
+        }
+
+    def allow(
+        self,
+        user: str,
+        operations: Iterable[AclOperation],
+        name: str,
+        kind: ResourceType = ResourceType.TOPIC,
+        pattern: ResourcePatternType = ResourcePatternType.LITERAL,
+    ) -> None:
+        """Grant ``operations`` on a resource to ``user``."""
+        bindings = [
+            AclBinding(kind, name, pattern, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
+            for operation in operations
+        ]
+        with_admin = admin(self.node)
+        for future in with_admin.create_acls(bindings).values():
+            future.result(TIMEOUT)
+
+
+def start_secure_node(directory: Path, passwords: dict[str, str]) -> SecureNode:
+    """Start a node with TLS, SASL (PLAIN and SCRAM) and Kafka's own authorizer.
+
+    Args:
+        directory: for its data and certificates.
+        passwords: user to password; the users have no rights until :meth:`SecureNode.allow`.
+    """
+    authority = make_authority(directory / "tls")
+    prefix = f"listener.name.{LISTENER.lower()}"
+    module = "org.apache.kafka.common.security"
+    users = " ".join(f'user_{user}="{password}"' for user, password in passwords.items())
+    properties = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        f"{prefix}.ssl.keystore.type": "PEM",
+        f"{prefix}.ssl.keystore.location": str(authority.issue("broker")),
+        f"{prefix}.sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        f"{prefix}.plain.sasl.jaas.config": f"{module}.plain.PlainLoginModule required {users};",
+    }
+    for mechanism in MECHANISMS[1:]:
+        key = f"{prefix}.{mechanism.lower()}.sasl.jaas.config"
+        properties[key] = f"{module}.scram.ScramLoginModule required;"
+    node = KafkaNode("secure", directory / "node", properties, listeners={LISTENER: "SASL_SSL"})
+    node.start()
+    _create_scram_users(node, passwords)
+    return SecureNode(node, authority, passwords)
+
+
+def _create_scram_users(node: KafkaNode, passwords: dict[str, str]) -> None:
+    with_admin = admin(node)
+    # One mechanism a request: a broker refuses a user who appears twice.
+    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+        info = ScramCredentialInfo(mechanism, 4096)
+        changes = [
+            UserScramCredentialUpsertion(user, info, password.encode())
+            for user, password in passwords.items()
+        ]
+        for future in with_admin.alter_user_scram_credentials(changes).values():
+            future.result(TIMEOUT)
