@@ -297,15 +297,17 @@ class Reader:
                 f"offset is {start}, its last stable offset {end}; "
                 f"{lost if feed.fetched < start else cut}"
             )
-        if self._continue:
-            feed.jump(max(to, start), kind.value)
+        to = max(to, start)
+        if self._continue and to >= feed.handed:
+            feed.jump(to, kind.value)
             return
+        # Going back needs a new term, which only the driver can begin: it gets the place to go to.
         feed.stop(
             kind,
             what,
             "Set onSourceDataLoss: continue to go on from what is left (the gap is recorded), or "
             "restore the source.",
-            feed.fetched,
+            to if self._continue else feed.fetched,
         )
 
     def _look_up_later(self) -> None:

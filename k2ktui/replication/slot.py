@@ -217,11 +217,7 @@ class Slot:
                 outgoing = Outgoing(memoryview(built.data), built.count, ())
                 self._where[outgoing] = target
                 self._writer.offer(target, outgoing)
-        while not self._writer.idle:
-            delay = await self._writer.pump()
-            if not self._writer.idle:
-                await self._signal.wait(delay)
-        await self._writer.pump()  # raises what the last answers said
+        await self._writer.drain()
         crash_point("before-commit")
         if self._token.transactional:
             await end_transaction(self._target, self._token.producer, commit=True)

@@ -184,6 +184,14 @@ class Writer:
             self._post(node, items)
         return delay
 
+    async def drain(self) -> None:
+        """Send everything offered and wait until it is acknowledged; errors as for ``pump``."""
+        while not self.idle:
+            delay = await self.pump()
+            if not self.idle:
+                await self._signal.wait(delay)
+        self._raise_failure()
+
     def _take(self, lane: Lane, now: float) -> Outgoing:
         outgoing = lane.waiting.popleft()
         if outgoing.sequence < 0:

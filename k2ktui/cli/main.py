@@ -1,0 +1,101 @@
+"""The command line: one module a verb, loaded when it is called, and one way to fail.
+
+Data goes to stdout, notes and errors to stderr; exit codes are in ``k2ktui.errors``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from typing import NoReturn
+
+import click
+
+from k2ktui import __version__
+from k2ktui.errors import ExitCode, K2kError
+
+_VERBS = {
+    "check": "Check clusters, rights, topics, Java and Spark before a start.",
+    "config": "Validate and show pipeline files.",
+    "demo": "Start two local clusters with traffic and a pipeline between them.",
+    "explain": "Show each topic's path, and why.",
+    "start": "Run a pipeline.",
+    "status": "Show positions, lag and coverage; needs no running job.",
+}
+
+
+class _Verbs(click.Group):
+    """Loads a verb's module only when that verb is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _VERBS:
+            return None
+        module = importlib.import_module(f"k2ktui.cli.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(_VERBS.items()))
+
+
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="k2ktui")
+def cli() -> None:
+    """Replicate one Kafka cluster to another, exactly once, and watch it."""
+
+
+def main() -> NoReturn:
+    """Run the command line and exit."""
+    try:
+        code = cli(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(ExitCode.USAGE)
+    except (click.Abort, KeyboardInterrupt):
+        _leave(ExitCode.INTERRUPTED)
+    except K2kError as error:
+        click.echo(_told(error), err=True)
+        _leave(error.exit_code)
+    except BrokenPipeError:
+        # Whoever read our output has gone; Python would complain once more while exiting.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _leave(ExitCode.OK)
+    except Exception as error:
+        click.echo(_crashed(error), err=True)
+        _leave(ExitCode.FINDINGS)
+    _leave(code if isinstance(code, int) else ExitCode.OK)
+
+
+def _leave(code: int) -> NoReturn:
+    sys.exit(int(code))
+
+
+def _told(error: K2kError) -> str:
+    lines = [f"k2ktui: {error.what}"]
+    lines += [f"  {text}" for text in (error.unchanged, error.mend) if text]
+    return "\n".join(lines)
+
+
+def _crashed(error: Exception) -> str:
+    """Keep the traceback (without local values, which may be secrets) in a file; name the file."""
+    from platformdirs import user_state_path
+
+    directory = user_state_path("k2ktui")
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = directory / "crash.txt"
+        path.write_text(
+            "".join(traceback.format_tb(error.__traceback__)) + type(error).__name__ + "\n"
+        )
+        where = f"Where it happened is in {path}."
+    except OSError:
+        where = "No report could be written."
+    return (
+        f"k2ktui: a fault in k2ktui itself ({type(error).__name__}).\n  {where} Please report it."
+    )

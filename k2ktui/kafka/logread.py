@@ -1,0 +1,103 @@
+"""Read a control topic from its beginning to its end, once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from time import monotonic
+
+from confluent_kafka import OFFSET_BEGINNING, IsolationLevel, KafkaError, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from k2ktui.errors import K2kError, TimedOut
+from k2ktui.kafka.clients import Cluster
+from k2ktui.text import safe_text
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRecord:
+    """A record of a control topic."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+def stable_ends(cluster: Cluster, topic: str, partitions: int) -> dict[int, int]:
+    """Return the last stable offset of each partition."""
+    found = cluster.offsets(
+        [(topic, p) for p in range(partitions)],
+        OffsetSpec.latest(),
+        IsolationLevel.READ_COMMITTED,
+    )
+    return {partition: offset for (_, partition), offset in found.items()}
+
+
+def read_committed(
+    cluster: Cluster, topic: str, partitions: int, timeout: float
+) -> Iterator[ControlRecord]:
+    """Yield the committed records of a topic, each partition in order, up to its current end.
+
+    Raises:
+        TimedOut: not everything arrived within ``timeout`` seconds.
+        K2kError: the broker refused.
+    """
+    remaining = {p: end for p, end in stable_ends(cluster, topic, partitions).items() if end > 0}
+    if not remaining:
+        return
+    consumer = cluster.consumer(
+        **{
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 50,
+        }
+    )
+    until = monotonic() + timeout
+    try:
+        consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in remaining])
+        while remaining:
+            if monotonic() > until:
+                raise TimedOut(
+                    f"reading {safe_text(topic)} on the {cluster.label} cluster took more than "
+                    f"{timeout:g} s",
+                    mend="Check the cluster's health, or raise coordination.commit.syncTimeout.",
+                )
+            for message in consumer.consume(1000, 0.2):
+                error = message.error()
+                partition, offset = message.partition() or 0, message.offset() or 0
+                if error is None:
+                    yield ControlRecord(partition, offset, message.key(), message.value())
+                    if offset + 1 >= remaining.get(partition, 0):
+                        remaining.pop(partition, None)
+                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+                    if offset >= remaining.get(partition, 0):
+                        remaining.pop(partition, None)
+                elif not error.retriable():
+                    raise K2kError(f"reading {safe_text(topic)}: {safe_text(error.str())}")
+    finally:
+        consumer.close()
+
+
+def await_stable(cluster: Cluster, topic: str, partitions: int, timeout: float) -> None:
+    """Wait until everything written to a topic so far is decided: committed or aborted.
+
+    Raises:
+        TimedOut: a transaction stayed open longer than ``timeout`` seconds.
+    """
+    where = [(topic, p) for p in range(partitions)]
+    written = cluster.offsets(where, OffsetSpec.latest())
+    until = monotonic() + timeout
+    while True:
+        stable = stable_ends(cluster, topic, partitions)
+        behind = [p for (_, p), end in written.items() if stable.get(p, 0) < end]
+        if not behind:
+            return
+        if monotonic() > until:
+            raise TimedOut(
+                f"a transaction on {safe_text(topic)}-{behind[0]} has stayed open for more than "
+                f"{timeout:g} s, so the positions there cannot be read",
+                unchanged="Nothing was written.",
+                mend="Find it with kafka-transactions.sh find-hanging, or raise "
+                "coordination.commit.syncTimeout.",
+            )

@@ -1,0 +1,368 @@
+"""The driver: gives slots their tokens lap after lap, and decides after every failure.
+
+Each slot runs its own Spark job a lap, so that a slot that failed resumes at once while the others
+go on, and the pauses between laps never fall together.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from time import monotonic
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.state import Gap, Position, SourcePartition
+from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
+from k2ktui.replication.fencing import Warden
+from k2ktui.replication.reports import (
+    Finished,
+    FirstRecord,
+    Note,
+    Progress,
+    Report,
+    Started,
+    Stopped,
+)
+from k2ktui.replication.spark import SparkRuntime
+from k2ktui.replication.survey import Survey, Surveyor
+from k2ktui.replication.tokens import (
+    Assignment,
+    Fault,
+    FaultKind,
+    Ledger,
+    Outcome,
+    Pace,
+    Route,
+    SlotResult,
+    Tally,
+    Token,
+)
+
+_TICK_S = 0.2
+_SURVEY_EVERY_S = 5.0
+_RETRY_FAULT_S = 30.0
+_BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+_MENDABLE = frozenset({FaultKind.UNAUTHORIZED, FaultKind.REFUSED, FaultKind.GONE})
+_LOST = frozenset({FaultKind.TRUNCATED, FaultKind.DIVERGED})
+
+
+@dataclass(slots=True, eq=False)
+class _Slot:
+    """What the driver knows of one slot."""
+
+    number: int
+    sources: list[SourcePartition] = field(default_factory=list)
+    running: Future[list[SlotResult]] | None = None
+    ended_at: float = 0.0
+    failures: int = 0
+    not_before: float = 0.0
+
+
+class Driver:
+    """Runs one pipeline until stopped, or until caught up.
+
+    Args:
+        config: the pipeline.
+        warden: issues the tokens.
+        spark: runs the laps; started by the caller.
+        surveyor: looks at both clusters.
+        report: called with every event, from the driver's thread.
+        mapping_partitions: partitions of the mapping topic, 0 without offset mapping.
+        until_caught_up: end when every partition has reached the end seen at the start.
+    """
+
+    def __init__(
+        self,
+        config: PipelineConfig,
+        warden: Warden,
+        spark: SparkRuntime,
+        surveyor: Surveyor,
+        report: Callable[[Report], None],
+        *,
+        mapping_partitions: int,
+        until_caught_up: bool = False,
+    ) -> None:
+        self._config = config
+        self._warden = warden
+        self._spark = spark
+        self._surveyor = surveyor
+        self._report = report
+        self._mapping_partitions = mapping_partitions
+        self._until_caught_up = until_caught_up
+        self._stopping = threading.Event()
+        self._began = monotonic()
+        self._positions: dict[SourcePartition, Position] = {}
+        self._faults: dict[SourcePartition, tuple[Fault, float]] = {}
+        self._limits: dict[SourcePartition, int] = {}
+        self._until: dict[SourcePartition, int] = {}
+        self._survey = Survey()
+        self._slots: list[_Slot] = []
+        self._lap = 0
+        self._lap_began = monotonic()
+        self._tally = Tally()
+        self._total = 0
+        self._pause = 0.0
+        self._first_seen = False
+
+    def stop(self) -> None:
+        """Ask the driver to end; safe from a signal handler or another thread."""
+        self._stopping.set()
+
+    def run(self, slots: int) -> Finished:
+        """Take over the pipeline and copy.
+
+        Raises:
+            Superseded: another driver took over.
+            K2kError: the pipeline could not begin; nothing was copied.
+        """
+        books = self._warden.take_over(slots)
+        self._positions = dict(books.positions)
+        if books.malformed:
+            self._report(
+                Note(f"{books.malformed} records of {self._warden.topic.name} are not k2ktui's")
+            )
+        self._slots = [_Slot(number) for number in range(slots)]
+        self._learn(self._surveyor.survey(self._positions))
+        if self._until_caught_up:
+            self._until = dict(self._survey.ends)
+        self._report(
+            Started(
+                self._config.name,
+                self._warden.run.term,
+                slots,
+                len(self._survey.routes),
+                monotonic() - self._began,
+            )
+        )
+        with ThreadPoolExecutor(1, thread_name_prefix="survey") as pool:
+            self._loop(pool)
+        return self._finish()
+
+    def _loop(self, pool: ThreadPoolExecutor) -> None:
+        looking: Future[Survey] | None = None
+        next_look = monotonic() + _SURVEY_EVERY_S
+        self._lap_began = monotonic()
+        while not self._stopping.is_set():
+            for slot in self._slots:
+                self._start_lap(slot)
+            running = [slot.running for slot in self._slots if slot.running is not None]
+            if self._until_caught_up and not running and self._all_reached():
+                return
+            if running:
+                wait(running, timeout=_TICK_S, return_when=FIRST_COMPLETED)
+            else:
+                self._stopping.wait(_TICK_S / 4)
+            for slot in self._slots:
+                if slot.running is not None and slot.running.done():
+                    self._end_lap(slot, slot.running)
+            if looking is None and monotonic() >= next_look:
+                looking = pool.submit(self._surveyor.survey, dict(self._positions))
+            if looking is not None and looking.done():
+                self._looked(looking)
+                looking, next_look = None, monotonic() + _SURVEY_EVERY_S
+            self._tell_progress()
+
+    def _looked(self, looking: Future[Survey]) -> None:
+        try:
+            self._learn(looking.result())
+        except (ConnectionFailed, TimedOut) as error:
+            self._report(Note(f"not looked for new topics: {error.what}"))
+
+    def _learn(self, survey: Survey) -> None:
+        """Take in what the clusters look like now: begin new partitions, notice changed ones."""
+        self._survey = survey
+        for fault in survey.faults:
+            self._stop_partition(fault)
+        begun = {s: p for s, p in survey.begin.items() if s not in self._positions}
+        if begun:
+            begun = {s: replace(p, term=self._warden.run.term) for s, p in begun.items()}
+            self._warden.write_positions(begun)
+            self._positions.update(begun)
+        known = {source for slot in self._slots for source in slot.sources}
+        for source in sorted(survey.routes.keys() - known):
+            min(self._slots, key=lambda slot: len(slot.sources)).sources.append(source)
+
+    def _start_lap(self, slot: _Slot) -> None:
+        now = monotonic()
+        if slot.running is not None or now < slot.not_before:
+            return
+        self._forgive(slot, now)
+        assignments = [a for source in slot.sources if (a := self._assignment(source)) is not None]
+        if not assignments:
+            return
+        token = self._token(slot, tuple(assignments))
+        if slot.ended_at:
+            self._pause = max(self._pause, monotonic() - slot.ended_at)
+        slot.running = self._spark.submit([token])
+
+    def _forgive(self, slot: _Slot, now: float) -> None:
+        """Try partitions again whose fault somebody may have mended in the meantime."""
+        for source in slot.sources:
+            fault = self._faults.get(source)
+            if fault and fault[0].kind in _MENDABLE and now >= fault[1] and not self._until:
+                del self._faults[source]
+
+    def _assignment(self, source: SourcePartition) -> Assignment | None:
+        position, route = self._positions.get(source), self._survey.routes.get(source)
+        if position is None or route is None or source in self._faults:
+            return None
+        until = self._until.get(source) if self._until_caught_up else None
+        if self._until_caught_up and (until is None or position.offset >= until):
+            return None
+        return Assignment(source, position, self._limited(source, route), until)
+
+    def _limited(self, source: SourcePartition, route: Route) -> Route:
+        limit = self._limits.get(source)
+        return route if limit is None else replace(route, batch_limit=limit)
+
+    def _token(self, slot: _Slot, assignments: tuple[Assignment, ...]) -> Token:
+        config, topic = self._config, self._warden.topic
+        mapping = config.offset_mapping.topic if self._mapping_partitions else ""
+        return Token(
+            slot=slot.number,
+            producer=self._warden.renew(slot.number),
+            transactional=config.features.exactly_once,
+            ledger=Ledger(
+                pipeline=config.name,
+                group=topic.group,
+                term=self._warden.run.term,
+                commit_topic=topic.name,
+                commit_partition=topic.partition(slot.number),
+                mapping_topic=mapping,
+                mapping_partitions=self._mapping_partitions,
+            ),
+            pace=Pace(
+                lap_s=config.spark.lap_s,
+                batch_timeout_s=config.coordination.commit.batch_timeout_s,
+                batch_size=config.coordination.commit.batch_size,
+            ),
+            assignments=assignments,
+            continue_on_loss=config.on_source_data_loss == "continue",
+        )
+
+    def _end_lap(self, slot: _Slot, future: Future[list[SlotResult]]) -> None:
+        slot.running, slot.ended_at = None, monotonic()
+        error = future.exception()
+        result = None if error else future.result()[0]
+        if result is not None:
+            self._tally = self._tally.plus(result.tally)
+            self._see_first(result)
+        if result is not None and result.outcome is Outcome.DONE:
+            self._positions.update(result.positions)
+            slot.failures = 0
+        else:
+            reason = str(error).splitlines()[0] if error else result.error if result else ""
+            self._recover(slot, reason)
+        for fault in result.faults if result else ():
+            self._judge(fault)
+
+    def _see_first(self, result: SlotResult) -> None:
+        if result.first_commit_at and not self._first_seen and result.tally.records:
+            self._first_seen = True
+            self._report(FirstRecord(monotonic() - self._began))
+
+    def _recover(self, slot: _Slot, reason: str) -> None:
+        """After a failed lap: fence what is left of it, and believe only the target."""
+        self._warden.renew(slot.number)
+        if not self._stopping.is_set():
+            self._report(Note(f"slot {slot.number}: {reason}; its positions are read again"))
+        books = self._warden.read()
+        for source in slot.sources:
+            if source in books.positions:
+                self._positions[source] = books.positions[source]
+        slot.not_before = monotonic() + _BACKOFF_S[min(slot.failures, len(_BACKOFF_S) - 1)]
+        slot.failures += 1
+
+    def _judge(self, fault: Fault) -> None:
+        """Mend what can be mended without an operator, stop the partition otherwise."""
+        source = fault.source
+        if fault.kind is FaultKind.TOO_LARGE and source not in self._limits:
+            self._limits[source] = self._survey.batch_limit(source)
+            return
+        if fault.kind in _LOST and self._config.on_source_data_loss == "continue":
+            self._pass_over(fault)
+            return
+        self._stop_partition(fault)
+
+    def _pass_over(self, fault: Fault) -> None:
+        """Go on behind lost records, or back where the log was cut; the gap is recorded."""
+        position = self._positions[fault.source]
+        first, end = sorted((position.offset, fault.offset))
+        self._warden.begin_term(len(self._slots))
+        moved = replace(
+            position,
+            offset=fault.offset,
+            leader_epoch=-1,
+            term=self._warden.run.term,
+            gaps=(*position.gaps, Gap(first, end, fault.kind.value)),
+        )
+        self._warden.write_positions({fault.source: moved})
+        self._positions[fault.source] = moved
+        self._report(Note(f"{fault.what}; went on at {fault.offset} (onSourceDataLoss: continue)"))
+
+    def _stop_partition(self, fault: Fault) -> None:
+        if fault.source not in self._faults:
+            self._report(Stopped(fault))
+        self._faults[fault.source] = (fault, monotonic() + _RETRY_FAULT_S)
+
+    def _all_reached(self) -> bool:
+        return all(
+            source in self._faults or self._positions[source].offset >= end
+            for source, end in self._until.items()
+        )
+
+    def _tell_progress(self) -> None:
+        now = monotonic()
+        if now - self._lap_began < self._config.spark.lap_s:
+            return
+        self._progress(now)
+
+    def _progress(self, now: float) -> None:
+        tally, self._lap = self._tally, self._lap + 1
+        self._total += tally.records
+        self._report(
+            Progress(
+                lap=self._lap,
+                seconds=now - self._lap_began,
+                records=tally.records,
+                written_bytes=tally.written_bytes,
+                rebuilt=tally.rebuilt,
+                transactions=tally.transactions,
+                commit_s=tally.commit_s,
+                cpu_s=tally.cpu_s,
+                pause_s=self._pause,
+                partitions=len(self._survey.routes),
+                stopped=len(self._faults),
+                lag_records=self._lag(),
+            )
+        )
+        self._tally, self._pause, self._lap_began = Tally(), 0.0, now
+
+    def _lag(self) -> int | None:
+        ends: Mapping[SourcePartition, int] = self._survey.ends
+        if not ends:
+            return None
+        return sum(
+            max(0, end - self._positions[source].offset)
+            for source, end in ends.items()
+            if source in self._positions
+        )
+
+    def _finish(self) -> Finished:
+        if any(slot.running is not None for slot in self._slots):
+            self._spark.cancel()
+        self._warden.close()
+        if self._tally.records:
+            self._progress(monotonic())
+        faults = tuple(fault for fault, _ in self._faults.values())
+        caught_up = self._until_caught_up and self._all_reached() and not faults
+        finished = Finished(caught_up, self._total, monotonic() - self._began, faults)
+        self._report(finished)
+        return finished
+
+
+def retriable(error: K2kError) -> bool:
+    """Whether trying the same again may help without anybody changing anything."""
+    return isinstance(error, (ConnectionFailed, TimedOut))

@@ -1,0 +1,281 @@
+"""The driver's side of exactly-once: fencing tokens, the run record and the positions.
+
+Protocol (docs/exactly-once.md): the driver alone raises producer epochs. A starting driver raises
+the driver's own transactional id first, so that the previous driver can no longer change the run
+record, then reads how many slots that driver could use, and raises those. Each unconditional raise
+is done twice, because a coordinator accepts the previous epoch as a repeat of the last raise
+(KIP-360).
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from zlib import crc32
+
+from k2ktui.engine.state import (
+    MalformedRecord,
+    Position,
+    Run,
+    SourcePartition,
+    position_key,
+    position_value,
+    read_commit_record,
+    run_key,
+    run_value,
+)
+from k2ktui.errors import K2kError, Refused, TimedOut
+from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.codes import FENCED, Code
+from k2ktui.kafka.logread import await_stable, read_committed
+from k2ktui.kafka.transactions import Producer, add_partitions, end_transaction, init_producer
+from k2ktui.kafka.wire import CoordinatorError, Loop, OutcomeUnknown, Signal, Wire
+from k2ktui.replication.feed import now_ms
+from k2ktui.replication.rebuild import build, record
+from k2ktui.replication.writer import BatchRefused, Fenced, Outgoing, SlotFailed, Writer
+
+_STATE_LIMIT = 512 << 10
+
+
+_DRIVER = -1
+
+
+def transactional_id(group: str, slot: int) -> str:
+    """Return the transactional id of a slot, or of the driver itself (slot -1)."""
+    return f"{group}.driver" if slot == _DRIVER else f"{group}.{slot}"
+
+
+class Superseded(Refused):
+    """Another driver of the same pipeline has started; this one must end."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitTopic:
+    """The commit topic, and how this pipeline uses it.
+
+    Attributes:
+        name: its name.
+        partitions: how many it has.
+        group: ``coordination.commit.group``: tells pipelines apart that share the topic.
+        shared: keep all positions of the pipeline in one partition, else one a slot.
+    """
+
+    name: str
+    partitions: int
+    group: str
+    shared: bool = True
+
+    def partition(self, slot: int) -> int:
+        """Return the partition that a slot writes its positions to."""
+        first = crc32(self.group.encode()) % self.partitions
+        return first if self.shared else (first + max(0, slot)) % self.partitions
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """What the commit topic says: the latest run, and the newest position of each partition."""
+
+    run: Run
+    positions: Mapping[SourcePartition, Position]
+    malformed: int = 0
+
+
+def read_books(target: Cluster, topic: CommitTopic, timeout: float) -> Books:
+    """Read a pipeline's state from the target; needs no running job and changes nothing.
+
+    Raises:
+        ConnectionFailed, TimedOut: the topic could not be read within ``timeout`` seconds.
+    """
+    run, malformed = Run(0, 0), 0
+    positions: dict[SourcePartition, Position] = {}
+    for entry in read_committed(target, topic.name, topic.partitions, timeout):
+        try:
+            group, source, state = read_commit_record(entry.key, entry.value)
+        except MalformedRecord:
+            malformed += 1
+            continue
+        if group != topic.group:
+            continue
+        if isinstance(state, Run):
+            run = replace(state, term=max(run.term, state.term), slots=max(run.slots, state.slots))
+        elif source is not None and state is None:
+            positions.pop(source, None)
+        elif source is not None and isinstance(state, Position):
+            newest = positions.get(source)
+            positions[source] = state if state.newer_than(newest) else newest or state
+    # The term must never fall behind one that was used, even if the run record was lost.
+    highest = max((p.term for p in positions.values()), default=0)
+    return Books(replace(run, term=max(run.term, highest)), positions, malformed)
+
+
+class Warden:
+    """Issues fencing tokens and writes the driver's own records.
+
+    Args:
+        target: the target cluster.
+        options: wire options of the target.
+        name: the pipeline's name, for messages and the run record.
+        topic: the commit topic.
+        transactional: whether exactly-once is on; without it nothing is fenced.
+        timeout_ms: transaction time-out of the slots.
+        sync_timeout: seconds to wait for open transactions and for reading the topic.
+    """
+
+    def __init__(
+        self,
+        target: Cluster,
+        options: Mapping[str, Any],
+        *,
+        name: str,
+        topic: CommitTopic,
+        transactional: bool,
+        timeout_ms: int,
+        sync_timeout: float,
+    ) -> None:
+        self._target = target
+        self._name = name
+        self.topic = topic
+        self._transactional = transactional
+        self._timeout_ms = timeout_ms
+        self._sync_timeout = sync_timeout
+        self._loop = Loop()
+        self._wire = Wire(self._loop, options, "target")
+        self._producers: dict[int, Producer] = {}
+        self.run = Run(0, 0)
+
+    def take_over(self, slots: int) -> Books:
+        """Fence every earlier driver of this pipeline, begin a new term, return the positions.
+
+        Raises:
+            ConnectionFailed, TimedOut, Refused: nothing was changed but epochs.
+        """
+        self._loop.run(lambda: self._wire.open(self._sync_timeout))
+        self._fence(_DRIVER)
+        used = self.read().run.slots
+        for slot in range(max(used, slots)):
+            self._fence(slot)
+        books = self.read()
+        self.run = books.run
+        self.begin_term(slots)
+        return books
+
+    def read(self) -> Books:
+        """Read the state once every transaction on the commit topic is decided."""
+        topic = self.topic
+        if self._transactional:
+            await_stable(self._target, topic.name, topic.partitions, self._sync_timeout)
+        return read_books(self._target, topic, self._sync_timeout)
+
+    def begin_term(self, slots: int) -> None:
+        """Start a new term: positions of it win over all earlier ones, even where they go back."""
+        self.run = Run(
+            self.run.term + 1,
+            max(slots, self.run.slots),
+            self._name,
+            socket.gethostname(),
+            now_ms(),
+        )
+        self._write([(run_key(self.topic.group), run_value(self.run))])
+
+    def renew(self, slot: int) -> Producer:
+        """Raise a slot's epoch on the condition that nobody else did, and return the token.
+
+        Only slots that ``take_over`` fenced have one: fencing a slot later, unconditionally, could
+        take it from a driver that took over from us.
+
+        Raises:
+            Superseded: somebody else did.
+        """
+        if not self._transactional:
+            return self._init(Producer(None))
+        self._producers[slot] = self._init(self._producers[slot])
+        return self._producers[slot]
+
+    def write_positions(self, changed: Mapping[SourcePartition, Position]) -> None:
+        """Write positions outside a lap, as of partitions that begin.
+
+        Raises:
+            Superseded: another driver has taken over; nothing was written.
+            TimedOut: the outcome is unknown.
+        """
+        group = self.topic.group
+        self._write([(position_key(group, s), position_value(p)) for s, p in changed.items()])
+
+    def _write(self, entries: Sequence[tuple[bytes, bytes | None]]) -> None:
+        if not entries:
+            return
+        at = now_ms()
+        records = [record(i, at, key, value) for i, (key, value) in enumerate(entries)]
+        producer = self.renew(_DRIVER)
+        where = (self.topic.name, self.topic.partition(_DRIVER))
+
+        async def transaction() -> None:
+            signal = Signal(self._loop)
+            writer = Writer(self._wire, producer, signal, lambda *_: None)
+            if self._transactional:
+                await add_partitions(self._wire, producer, [where])
+            for built in build(records, 0, _STATE_LIMIT):
+                writer.offer(where, Outgoing(memoryview(built.data), built.count, ()))
+            await writer.drain()
+            if self._transactional:
+                await end_transaction(self._wire, producer, commit=True)
+
+        try:
+            self._loop.run(transaction)
+        except (Fenced, CoordinatorError) as error:
+            raise self._refused(error) from None
+        except (OutcomeUnknown, SlotFailed, BatchRefused) as error:
+            raise TimedOut(
+                f"writing to {self.topic.name} on the target: {error}",
+                unchanged="Whether it was written is unknown.",
+                mend="Start again: the state is read from the target.",
+            ) from None
+
+    def close(self, *, fence: bool = True) -> None:
+        """Raise every slot's epoch, so that no task can write any more, and disconnect."""
+        if fence and self._transactional:
+            for slot in list(self._producers):
+                try:
+                    self.renew(slot)
+                except K2kError:
+                    break  # somebody else already has
+        self._wire.close()
+        self._loop.close()
+
+    def _fence(self, slot: int) -> None:
+        if not self._transactional:
+            return
+        unknown = Producer(transactional_id(self.topic.group, slot))
+        self._init(unknown)
+        self._producers[slot] = self._init(unknown)
+
+    def _init(self, producer: Producer) -> Producer:
+        try:
+            raised: Producer = self._loop.run(
+                lambda: init_producer(self._wire, producer, self._timeout_ms, self._sync_timeout)
+            )
+        except CoordinatorError as error:
+            raise self._refused(error) from None
+        return raised
+
+    def _refused(self, error: Exception) -> K2kError:
+        code = error.code if isinstance(error, CoordinatorError) else 0
+        if isinstance(error, Fenced) or code in FENCED:
+            return Superseded(
+                f"another k2ktui has started pipeline {self._name} and fenced this one",
+                unchanged="This one stopped writing at once; the other goes on from its positions.",
+                mend="Run a pipeline in one place only.",
+            )
+        if code == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            return Refused(
+                f"the target principal may not use transactional id {self.topic.group}.*",
+                unchanged="Nothing was written.",
+                mend="Grant it Describe and Write on transactional ids prefixed "
+                f"{self.topic.group}.",
+            )
+        return TimedOut(
+            f"the target's transaction coordinator refused: {error}",
+            mend="Check the target cluster's health, then start again.",
+        )

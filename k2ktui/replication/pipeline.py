@@ -1,0 +1,107 @@
+"""Put a pipeline together and run it: control topics, Spark, tokens, laps."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
+from k2ktui.kafka.control import ControlTopics, ensure_control_topics
+from k2ktui.kafka.properties import wire
+from k2ktui.replication.driver import Driver
+from k2ktui.replication.fencing import CommitTopic, Warden
+from k2ktui.replication.reports import Finished, Report
+from k2ktui.replication.spark import SparkRuntime, local_cores
+from k2ktui.replication.survey import Surveyor
+
+_TRANSACTION_TIMEOUT_MS = 60_000
+
+
+def commit_topic(config: PipelineConfig, partitions: int) -> CommitTopic:
+    """Return how this pipeline uses the commit topic."""
+    return CommitTopic(
+        config.coordination.commit.topic,
+        partitions,
+        config.commit_group,
+        config.features.optimize_offset_commit_partition,
+    )
+
+
+class Pipeline:
+    """One pipeline, ready to run once.
+
+    Args:
+        config: what to replicate.
+        report: called with every event, from the thread that runs.
+        until_caught_up: end when every partition has reached the end seen at the start.
+    """
+
+    def __init__(
+        self,
+        config: PipelineConfig,
+        report: Callable[[Report], None],
+        *,
+        until_caught_up: bool = False,
+    ) -> None:
+        self._config = config
+        self._report = report
+        self._until_caught_up = until_caught_up
+        self._driver: Driver | None = None
+        self._stop_early = threading.Event()
+        source, target = wire(config.source, "consumer"), wire(config.target, "producer")
+        self._spark = SparkRuntime(config.spark, f"k2ktui {config.name}", source, target)
+        self._target_options = target
+
+    def run(self) -> Finished:
+        """Run until stopped, or until caught up.
+
+        Raises:
+            K2kError: it could not begin, or another driver took over.
+        """
+        source, target = source_cluster(self._config), target_cluster(self._config)
+        with ThreadPoolExecutor(1) as pool:
+            starting = pool.submit(self._spark.start)
+            try:
+                control = ensure_control_topics(self._config, target)
+                starting.result()
+                self._driver = self._make_driver(source, target, control)
+                if self._stop_early.is_set():
+                    self._driver.stop()
+                return self._driver.run(self._slots())
+            finally:
+                starting.exception()
+                self._spark.stop()
+
+    def stop(self) -> None:
+        """End soon; safe from a signal handler."""
+        self._stop_early.set()
+        if self._driver is not None:
+            self._driver.stop()
+
+    def _slots(self) -> int:
+        settings = self._config.spark
+        return settings.slots or local_cores(settings.master) or self._spark.parallelism
+
+    def _make_driver(self, source: Cluster, target: Cluster, control: ControlTopics) -> Driver:
+        config = self._config
+        timeout = config.target.properties("producer").get("transaction.timeout.ms")
+        warden = Warden(
+            target,
+            self._target_options,
+            name=config.name,
+            topic=commit_topic(config, control.commit_partitions),
+            transactional=config.features.exactly_once,
+            timeout_ms=int(timeout or _TRANSACTION_TIMEOUT_MS),
+            sync_timeout=config.coordination.commit.sync_timeout_s,
+        )
+        return Driver(
+            config,
+            warden,
+            self._spark,
+            Surveyor(config, source, target),
+            self._report,
+            mapping_partitions=control.mapping_partitions,
+            until_caught_up=self._until_caught_up,
+        )

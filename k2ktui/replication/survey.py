@@ -1,0 +1,200 @@
+"""What both clusters look like now: which partitions to copy, where to, and from where on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from confluent_kafka import IsolationLevel
+from confluent_kafka.admin import OffsetSpec
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.errors import K2kError
+from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
+from k2ktui.replication.feed import now_ms
+from k2ktui.replication.routing import routes_for
+from k2ktui.replication.targets import TargetTopic, ensure_targets
+from k2ktui.replication.tokens import Fault, FaultKind, Route
+
+# Room for the batch header and each record's own overhead when a batch is built anew.
+_BATCH_OVERHEAD_BYTES = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The result of one look at both clusters.
+
+    Attributes:
+        routes: where each partition that can be copied goes.
+        begin: positions of partitions that have none yet (the term is the driver's to set).
+        ends: last stable offset of each source partition.
+        faults: partitions that must not be copied, and why.
+        limits: max.message.bytes of target topics.
+    """
+
+    routes: Mapping[SourcePartition, Route] = field(default_factory=dict)
+    begin: Mapping[SourcePartition, Position] = field(default_factory=dict)
+    ends: Mapping[SourcePartition, int] = field(default_factory=dict)
+    faults: tuple[Fault, ...] = ()
+    limits: Mapping[str, int] = field(default_factory=dict)
+
+    def batch_limit(self, source: SourcePartition) -> int:
+        """Largest batch, in bytes, that the partition's target topic takes."""
+        limit = self.limits.get(self.routes[source].topic, 1 << 20)
+        return max(1024, limit - _BATCH_OVERHEAD_BYTES)
+
+
+class Surveyor:
+    """Looks at both clusters; creates and grows target topics where the pipeline may."""
+
+    def __init__(self, config: PipelineConfig, source: Cluster, target: Cluster) -> None:
+        self._config = config
+        self._source = source
+        self._target = target
+
+    def survey(self, positions: Mapping[SourcePartition, Position]) -> Survey:
+        """Look once. ``positions`` are the known ones: partitions that have one do not begin.
+
+        Raises:
+            ConnectionFailed, TimedOut: a cluster did not answer.
+        """
+        replicated = {source.topic for source in positions}
+        topics, faults = self._topics(replicated)
+        targets, refused = ensure_targets(
+            self._config, self._source, self._target, topics, replicated
+        )
+        by_name = {topic.name: topic for topic in topics}
+        for name, error in refused.items():
+            faults += [_refused(s, error) for s in _partitions(by_name[name])]
+        routes: dict[SourcePartition, Route] = {}
+        ids: dict[SourcePartition, tuple[str, TargetTopic]] = {}
+        for topic in topics:
+            if topic.name in refused:
+                continue
+            found = targets[topic.name]
+            for number, route in enumerate(routes_for(self._config, topic, found)):
+                source = SourcePartition(topic.name, number)
+                routes[source], ids[source] = route, (topic.topic_id, found)
+        ends = self._ends(routes)
+        begin = self._begin(routes, ids, positions)
+        for source in [s for s in routes if s in positions]:
+            fault = _changed(source, positions[source], *ids[source])
+            if fault is not None:
+                faults.append(fault)
+                del routes[source]
+        limits = {t.name: t.max_message_bytes for t in targets.values()}
+        return Survey(routes, begin, ends, tuple(faults), limits)
+
+    def _topics(self, replicated: set[str]) -> tuple[list[TopicDescription], list[Fault]]:
+        chosen = {n for n in self._source.topic_names() if self._config.topics.matches(n)}
+        listed = set(self._config.topics.names)
+        found = self._source.describe(sorted(chosen | listed))
+        topics, faults = [], list[Fault]()
+        for name, topic in found.items():
+            if isinstance(topic, TopicDescription):
+                topics.append(topic)
+            elif name in listed:
+                faults.append(
+                    Fault(
+                        SourcePartition(name, 0),
+                        FaultKind.GONE,
+                        f"topic {name} is listed but cannot be described on the source: "
+                        f"{topic.str()}",
+                        "Create it, grant Describe and Read on it, or take it off the list.",
+                    )
+                )
+        return topics, faults
+
+    def _ends(self, routes: Mapping[SourcePartition, Route]) -> dict[SourcePartition, int]:
+        found = self._source.offsets(
+            [(s.topic, s.partition) for s in routes],
+            OffsetSpec.latest(),
+            IsolationLevel.READ_COMMITTED,
+        )
+        return {SourcePartition(*where): offset for where, offset in found.items()}
+
+    def _begin(
+        self,
+        routes: Mapping[SourcePartition, Route],
+        ids: Mapping[SourcePartition, tuple[str, TargetTopic]],
+        positions: Mapping[SourcePartition, Position],
+    ) -> dict[SourcePartition, Position]:
+        new = [source for source in routes if source not in positions]
+        offsets = self._start_offsets(new, first_start=not positions)
+        begin: dict[SourcePartition, Position] = {}
+        for source in new:
+            offset = offsets.get((source.topic, source.partition))
+            if offset is None:
+                continue  # its leader is moving; the next survey will know
+            topic_id, target = ids[source]
+            begin[source] = Position(
+                offset=offset,
+                start=offset,
+                leader_epoch=-1,
+                topic_id=topic_id,
+                term=0,
+                slot=-1,
+                target_topic=routes[source].topic,
+                target_partition=routes[source].partition,
+                target_topic_id=target.topic_id,
+                at_ms=now_ms(),
+            )
+        return begin
+
+    def _start_offsets(
+        self, new: list[SourcePartition], *, first_start: bool
+    ) -> dict[Partition, int]:
+        """Return where new partitions begin.
+
+        ``latest`` and a timestamp count for what exists when the pipeline first starts. What
+        appears later is copied from its beginning: else the records written between its creation
+        and its discovery would be skipped.
+        """
+        where = [(source.topic, source.partition) for source in new]
+        start = self._config.start
+        if not first_start or start.kind == "earliest":
+            return self._source.offsets(where, OffsetSpec.earliest())
+        latest = self._source.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        if start.kind == "latest":
+            return latest
+        stamped = self._source.offsets(where, OffsetSpec.for_timestamp(start.timestamp_ms or 0))
+        return {at: latest.get(at, -1) if o < 0 else o for at, o in stamped.items()}
+
+
+def _partitions(topic: TopicDescription) -> list[SourcePartition]:
+    return [SourcePartition(topic.name, number) for number in range(topic.partitions)]
+
+
+def _refused(source: SourcePartition, error: K2kError) -> Fault:
+    return Fault(source, FaultKind.REFUSED, error.what, error.mend)
+
+
+def _changed(
+    source: SourcePartition, position: Position, topic_id: str, target: TargetTopic
+) -> Fault | None:
+    """Return a fault if the position belongs to another incarnation of either topic."""
+    if position.topic_id and topic_id and position.topic_id != topic_id:
+        return Fault(
+            source,
+            FaultKind.RECREATED,
+            f"topic {source.topic} was deleted and created again on the source: its offsets start "
+            f"over, and the position {position.offset} belongs to the old one",
+            "Clear this topic's positions to copy the new one from its start.",
+            position.offset,
+        )
+    if (
+        position.target_topic == target.name
+        and position.target_topic_id
+        and target.topic_id
+        and position.target_topic_id != target.topic_id
+    ):
+        return Fault(
+            source,
+            FaultKind.TARGET_GONE,
+            f"topic {target.name} was deleted and created again on the target: the records up to "
+            f"offset {position.offset} of {source} were in the old one",
+            f"Clear the positions of {source.topic} to copy it again from its start.",
+            position.offset,
+        )
+    return None

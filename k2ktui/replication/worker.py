@@ -1,0 +1,69 @@
+"""What a Spark task runs: one slot's lap, on connections that the worker process keeps."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from k2ktui.errors import ConnectionFailed
+from k2ktui.kafka.wire import Loop, NotSent, OutcomeUnknown, Wire
+from k2ktui.replication.slot import Slot
+from k2ktui.replication.tokens import Outcome, SlotResult, Token
+
+_CONNECT_TIMEOUT_S = 15.0
+
+
+class _Connections:
+    """One loop with a wire to each cluster."""
+
+    def __init__(self, source: Mapping[str, Any], target: Mapping[str, Any]) -> None:
+        self.loop = Loop()
+        self.source = Wire(self.loop, source, "source")
+        self.target = Wire(self.loop, target, "target")
+
+    async def open(self) -> None:
+        await self.source.open(_CONNECT_TIMEOUT_S)
+        await self.target.open(_CONNECT_TIMEOUT_S)
+
+    def close(self) -> None:
+        self.source.close()
+        self.target.close()
+        self.loop.close()
+
+
+# A worker process runs one task at a time, so what a lap opened serves the next one.
+_kept: dict[str, _Connections] = {}
+
+
+def run_slot(token: Token, source: Mapping[str, Any], target: Mapping[str, Any]) -> SlotResult:
+    """Run one lap of one slot; never raises, the result says how it ended.
+
+    ``source`` and ``target`` are wire options of ``k2ktui.kafka.properties``.
+    """
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    key = sha256(pickle.dumps((sorted(source.items(), key=str), sorted(target.items(), key=str))))
+    name = key.hexdigest()
+    try:
+        connections = _kept.get(name)
+        if connections is None:
+            connections = _Connections(source, target)
+            connections.loop.run(connections.open)
+            _kept[name] = connections
+        result: SlotResult = connections.loop.run(
+            Slot(token, connections.source, connections.target).run
+        )
+    except (ConnectionFailed, NotSent, OutcomeUnknown) as error:
+        result = SlotResult(token.slot, Outcome.FAILED, {}, error=str(error))
+    except Exception as error:  # the driver must learn of it; Spark would only print a traceback
+        result = SlotResult(
+            token.slot, Outcome.FAILED, {}, error=f"{type(error).__name__}: {error}"
+        )
+    if result.outcome is not Outcome.DONE:
+        # After a failure nobody knows what is still on its way through these sockets.
+        kept = _kept.pop(name, None)
+        if kept is not None:
+            kept.close()
+    return result
