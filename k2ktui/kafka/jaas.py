@@ -1,0 +1,79 @@
+"""Java login lines: ``sasl.jaas.config`` of one client."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+_FLAGS = frozenset({"required", "requisite", "sufficient", "optional"})
+_TOKEN = re.compile(
+    r"""(?P<skip>\s+|//[^\n]*|/\*.*?\*/)
+      | "(?P<double>(?:[^"\\]|\\.)*)"
+      | '(?P<single>(?:[^'\\]|\\.)*)'
+      | (?P<sign>[=;{}])
+      | (?P<word>[^\s=;{}"']+)""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPE = re.compile(r"\\([0-7]{1,3}|.)", re.DOTALL)
+_CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v"}
+
+
+@dataclass(frozen=True)
+class JaasEntry:
+    """A login module's class name without its package, and its options (no repr: secrets)."""
+
+    module: str
+    options: Mapping[str, str] = field(repr=False)
+
+
+def parse_jaas(text: str) -> JaasEntry:
+    """Parse ``package.Module required name="value" …;``.
+
+    Raises:
+        ValueError: what is expected; it never quotes the text.
+    """
+    tokens = _tokens(text)
+    shape = 'a line like: package.LoginModule required username="…" password="…";'
+    if any(sign in "{}" for quoted, sign in tokens if not quoted):
+        raise ValueError(f"{shape} (not a whole JAAS file)")
+    if tokens.count((False, ";")) != 1 or tokens[-1] != (False, ";"):
+        raise ValueError(f"{shape} with one ';', at its end")
+    if len(tokens) < 3 or tokens[1][1].lower() not in _FLAGS:
+        raise ValueError(shape)
+    return JaasEntry(tokens[0][1].rpartition(".")[2], _options(tokens[2:-1], shape))
+
+
+def _options(tokens: list[tuple[bool, str]], shape: str) -> dict[str, str]:
+    options: dict[str, str] = {}
+    for start in range(0, len(tokens), 3):
+        triple = tokens[start : start + 3]
+        if len(triple) < 3 or triple[1] != (False, "=") or triple[2] == (False, "="):
+            raise ValueError(shape)
+        options[triple[0][1]] = triple[2][1]
+    return options
+
+
+def _tokens(text: str) -> list[tuple[bool, str]]:
+    """Split into (quoted, text); ValueError where a quote is not closed."""
+    tokens: list[tuple[bool, str]] = []
+    position = 0
+    while position < len(text):
+        found = _TOKEN.match(text, position)
+        if found is None:
+            raise ValueError("quotes that are closed")
+        position = found.end()
+        quoted = found["double"] if found["double"] is not None else found["single"]
+        if quoted is not None:
+            tokens.append((True, _ESCAPE.sub(_unescaped, quoted)))
+        elif found["skip"] is None:
+            tokens.append((False, found["sign"] or found["word"]))
+    return tokens
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    # The rules of java.io.StreamTokenizer, which Kafka reads these lines with.
+    letter = found[1]
+    if letter[0] in "01234567":
+        return chr(int(letter, 8) & 0xFF)
+    return _CONTROLS.get(letter, letter)

@@ -1,0 +1,94 @@
+"""OAUTHBEARER by the client credentials grant, for the wire layer.
+
+confluent-kafka has this built in (``sasl.oauthbearer.method=oidc``); kafka-python asks a provider.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
+from k2ktui.errors import ConnectionFailed
+from k2ktui.text import safe_text
+
+_TIMEOUT_S = 10.0
+_REFRESH_AT = 0.8  # of a token's life, as the Java client does
+_LIFE_S = 300.0  # of a token that does not say how long it lives
+
+
+@dataclass(frozen=True)
+class OauthClient:
+    """Who asks for tokens, and where. ``trust`` is PEM, "" for the system's certificates."""
+
+    endpoint: str
+    client_id: str
+    secret: str = field(repr=False)
+    scope: str = ""
+    extensions: Mapping[str, str] = field(default_factory=dict)
+    trust: str = ""
+
+
+class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
+    """Fetches tokens and keeps each until most of its life is over."""
+
+    def __init__(self, client: OauthClient) -> None:
+        super().__init__()
+        self._client = client
+        self._lock = threading.Lock()
+        self._token = ""
+        self._refresh_at = 0.0
+
+    def token(self) -> str:
+        """Return a valid token, from the endpoint when the last one is old.
+
+        Raises:
+            ConnectionFailed: the endpoint does not answer, or refuses the client.
+        """
+        with self._lock:
+            if time.monotonic() >= self._refresh_at:
+                self._token, life = self._fetch()
+                self._refresh_at = time.monotonic() + life * _REFRESH_AT
+            return self._token
+
+    def extensions(self) -> dict[str, str]:
+        """Return the SASL extensions to send with the token."""
+        return dict(self._client.extensions)
+
+    def _fetch(self) -> tuple[str, float]:
+        client = self._client
+        form = {"grant_type": "client_credentials", "scope": client.scope}
+        body = urllib.parse.urlencode({name: text for name, text in form.items() if text})
+        login = base64.b64encode(f"{client.client_id}:{client.secret}".encode()).decode()
+        # The scheme was checked when the endpoint was configured.
+        request = urllib.request.Request(  # noqa: S310
+            client.endpoint,
+            data=body.encode(),
+            headers={"Authorization": f"Basic {login}", "Accept": "application/json"},
+        )
+        context = ssl.create_default_context(cadata=client.trust or None)
+        try:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=context) as reply:  # noqa: S310
+                answer = json.load(reply)
+            return str(answer["access_token"]), float(answer.get("expires_in", _LIFE_S))
+        except urllib.error.HTTPError as error:
+            raise self._failed(f"it answered {error.code}") from None
+        except (OSError, ssl.SSLError) as error:
+            raise self._failed(str(getattr(error, "reason", "") or error)) from None
+        except (ValueError, KeyError, TypeError):
+            raise self._failed("its answer holds no access_token") from None
+
+    def _failed(self, reason: str) -> ConnectionFailed:
+        return ConnectionFailed(
+            f"no token from {safe_text(self._client.endpoint)}: {safe_text(reason)}",
+            mend="check sasl.oauthbearer.token.endpoint.url, the client id, its secret and scope",
+        )

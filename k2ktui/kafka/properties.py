@@ -1,0 +1,225 @@
+"""Java client properties for both client libraries.
+
+``librdkafka`` makes the settings of a confluent-kafka client, ``wire`` those of kafka-python's
+connection manager, ``check_clients`` reports every property of a pipeline that cannot be used,
+with its place in the files. What becomes of each property stands in ``property_table``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from k2ktui.config.clusters import ClusterConfig, Role
+from k2ktui.config.load import Loaded
+from k2ktui.config.problems import spoken_path
+from k2ktui.errors import ConfigError
+from k2ktui.kafka.property_table import ALL, JAVA_FOR_LIBRDKAFKA, RULES, Rule
+from k2ktui.kafka.security import Unusable, for_librdkafka, for_wire, resolve
+from k2ktui.text import safe_text
+
+ROLES: tuple[Role, ...] = ("consumer", "producer", "admin")
+_BOOTSTRAP = "bootstrap.servers"
+_CLIENT_ID = "k2ktui"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What an operator should know of a property: it is refused, or it has no effect.
+
+    ``section`` is where it stands: ``common`` or a role.
+    """
+
+    section: str
+    key: str
+    message: str
+    refused: bool
+
+    def __str__(self) -> str:
+        return f'{self.section}."{safe_text(self.key)}": {self.message}'
+
+
+def librdkafka(cluster: ClusterConfig, role: Role) -> dict[str, Any]:
+    """Return the settings of a confluent-kafka client of this role. They hold secrets.
+
+    Raises:
+        ConfigError: with every property that cannot be used.
+    """
+    properties, security = _usable(cluster, role)
+    settings: dict[str, Any] = {"client.id": _CLIENT_ID}
+    for key, text in properties.items():
+        rule = RULES[role].get(key)
+        if rule and rule.librdkafka:
+            settings[rule.librdkafka] = _value(rule, text)
+    return {**settings, **for_librdkafka(security)}
+
+
+def wire(cluster: ClusterConfig, role: Role) -> dict[str, Any]:
+    """Return keyword arguments for ``kafka.net.manager.KafkaConnectionManager``.
+
+    They hold secrets and cannot be pickled: call this in the process that connects.
+
+    Raises:
+        ConfigError: with every property that cannot be used.
+    """
+    properties, security = _usable(cluster, role)
+    settings: dict[str, Any] = {"client_id": _CLIENT_ID}
+    for key, text in properties.items():
+        rule = RULES[role].get(key)
+        if rule and rule.wire:
+            value = _value(rule, text)
+            settings[rule.wire] = int(value) if rule.bounds else value
+    return {**settings, **for_wire(security)}
+
+
+def portable(cluster: ClusterConfig) -> ClusterConfig:
+    """Return the cluster with every trust and key store inlined as PEM properties.
+
+    The result can be pickled and used on a machine that has none of the files. It holds
+    unencrypted keys.
+
+    Raises:
+        ConfigError: with every property that cannot be used.
+    """
+    sections: dict[str, Any] = {role: _inlined(cluster, role) for role in ROLES}
+    clients = cluster.kafka.model_copy(update={"common": {}, **sections})
+    return cluster.model_copy(update={"kafka": clients})
+
+
+def describe_ignored(cluster: ClusterConfig) -> list[str]:
+    """Return a line for each property that is accepted and has no effect, with the reason."""
+    return [str(finding) for finding in findings(cluster) if not finding.refused]
+
+
+def findings(cluster: ClusterConfig) -> list[Finding]:
+    """Return everything worth saying about the client properties of one cluster."""
+    found: dict[Finding, None] = {}
+    for role in ROLES:
+        # A side may lack a role altogether: the source has no producer.
+        if role == "producer" and not cluster.producer:
+            continue
+        found |= dict.fromkeys(_findings(cluster, role))
+    return list(found)
+
+
+def check_clients(loaded: Loaded) -> list[str]:
+    """Check the client properties of both clusters of a pipeline.
+
+    Returns:
+        Notes on properties without effect, each with its file and line.
+
+    Raises:
+        ConfigError: with every property that cannot be used, each with its file and line.
+    """
+    sides = {"source": loaded.config.source, "target": loaded.config.target}
+    found = [(side, finding) for side, cluster in sides.items() for finding in findings(cluster)]
+    refused = [_placed(loaded, side, finding) for side, finding in found if finding.refused]
+    if refused:
+        raise _error("the Kafka client properties cannot be used", refused)
+    return [_placed(loaded, side, finding) for side, finding in found]
+
+
+def _placed(loaded: Loaded, side: str, finding: Finding) -> str:
+    path = (side, "kafka", finding.section, finding.key)
+    place = loaded.source_of(path)
+    where = "" if place == "default" else f"{place}: "
+    return f"{where}{spoken_path(path)}: {finding.message}"
+
+
+def _error(what: str, lines: list[str]) -> ConfigError:
+    return ConfigError(
+        "\n".join([f"{what}:", *(f"  {line}" for line in lines)]),
+        mend="properties have the names of Kafka's Java clients; see docs/configuration.md",
+    )
+
+
+def _usable(cluster: ClusterConfig, role: Role) -> tuple[dict[str, str], Any]:
+    refused = [str(finding) for finding in _findings(cluster, role) if finding.refused]
+    if refused:
+        raise _error(f"the {role}'s client properties cannot be used", refused)
+    properties = cluster.properties(role)
+    return properties, resolve(properties, [])
+
+
+def _findings(cluster: ClusterConfig, role: Role) -> Iterator[Finding]:
+    properties = cluster.properties(role)
+    for key, text in properties.items():
+        section = _section(cluster, role, key)
+        verdict = _verdict(key, text, role if section != "common" else None)
+        if verdict is not None:
+            kind, message = verdict
+            yield Finding(section, key, message, kind == "refused")
+    if not properties.get(_BOOTSTRAP, "").strip():
+        yield Finding("common", _BOOTSTRAP, f"missing; the {role} needs it", True)
+    problems: list[Unusable] = []
+    resolve(properties, problems)
+    for problem in problems:
+        yield Finding(_section(cluster, role, problem.key), problem.key, str(problem), True)
+
+
+def _section(cluster: ClusterConfig, role: Role, key: str) -> str:
+    own = {**cluster.properties(role)}.keys() - cluster.common.keys()
+    sections: Mapping[Role, Mapping[str, str]] = {
+        "consumer": cluster.consumer,
+        "producer": cluster.producer,
+        "admin": cluster.admin,
+    }
+    return role if key in own or key in sections[role] else "common"
+
+
+def _verdict(
+    key: str, text: str, role: Role | None
+) -> tuple[Literal["refused", "ignored"], str] | None:
+    rule = (RULES[role] if role else ALL).get(key)
+    if rule is None and key in ALL:
+        return "ignored", f"Java's {role} has no such property"
+    if rule is None:
+        return "refused", f"unknown property; {_nearest(key)}"
+    value = text.strip().lower()
+    if not value or any(value.endswith(harmless) for harmless in rule.harmless if harmless):
+        return None
+    if rule.refused:
+        return "refused", rule.refused
+    if rule.ignored:
+        return "ignored", f"has no effect: {rule.ignored}"
+    if rule.bounds and not value.removeprefix("-").isdigit():
+        return "refused", "expected a whole number"
+    return None
+
+
+def _nearest(key: str) -> str:
+    java = JAVA_FOR_LIBRDKAFKA.get(key)
+    if java:
+        return f"that is librdkafka's name; write {java}"
+    close = difflib.get_close_matches(key.lower(), ALL, n=1, cutoff=0.7)
+    return f"did you mean {close[0]}?" if close else "no Kafka client has one like it"
+
+
+def _value(rule: Rule, text: str) -> str:
+    value = rule.values.get(text.strip(), text.strip())
+    if rule.bounds:
+        low, high = rule.bounds
+        value = str(min(max(int(value) // rule.divide, low), high))
+    return value
+
+
+def _inlined(cluster: ClusterConfig, role: Role) -> dict[str, str]:
+    properties = cluster.properties(role)
+    if not properties.get(_BOOTSTRAP, "").strip():
+        return properties
+    properties, security = _usable(cluster, role)
+    if security.tls is None:
+        return properties
+    kept = {key: text for key, text in properties.items() if not _is_store(key)}
+    if security.tls.trust:
+        kept["ssl.truststore.certificates"] = security.tls.trust
+    if security.tls.identity is not None:
+        kept["ssl.keystore.certificate.chain"] = security.tls.identity.certificates
+        kept["ssl.keystore.key"] = security.tls.identity.key
+    return kept
+
+
+def _is_store(key: str) -> bool:
+    return key.startswith(("ssl.keystore.", "ssl.truststore.", "ssl.key."))

@@ -1,0 +1,273 @@
+"""What becomes of each Java client property: data, read by ``properties`` and nothing else.
+
+The names are those of Kafka 4.3's ConsumerConfig, ProducerConfig and AdminClientConfig.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+_INT_MAX = 2_147_483_647
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One property's fate.
+
+    Attributes:
+        librdkafka: its name there, or "" if it has none.
+        wire: its name among the keyword arguments of kafka-python's connection manager, or "".
+        bounds: least and greatest number librdkafka takes; the value is brought into them.
+        divide: the number is divided by this (bytes to kilobytes).
+        values: values that librdkafka spells in another way.
+        ignored: why it has no effect, if it has none; "" when nobody needs to be told.
+        harmless: values (endings, lower case) that may be ignored silently.
+        refused: what to do instead, when a value other than a harmless one cannot be honoured.
+        security: it is read by ``security``.
+    """
+
+    librdkafka: str = ""
+    wire: str = ""
+    bounds: tuple[int, int] | None = None
+    divide: int = 1
+    values: Mapping[str, str] = field(default_factory=dict)
+    ignored: str = ""
+    harmless: tuple[str, ...] = ()
+    refused: str = ""
+    security: bool = False
+
+
+def _ms(librdkafka: str, wire: str = "", *, low: int = 0, high: int = _INT_MAX) -> Rule:
+    return Rule(librdkafka, wire, bounds=(low, high))
+
+
+_OTHERWISE = "k2ktui does this in its own way"
+_NO_COUNTERPART = "the client library has no such setting"
+_NO_GROUP = "k2ktui reads without a consumer group"
+_BROKER_SIDE = "it matters in brokers only"
+_OPENSSL = "OpenSSL's own defaults are used"
+_NO_JAVA = "a Java class cannot be loaded here; remove it"
+_KERBEROS = "Kerberos is not supported"
+_BYTES = "records are copied as bytes"
+
+_ANY: dict[str, Rule] = {
+    "bootstrap.servers": Rule("bootstrap.servers", "bootstrap_servers"),
+    "client.dns.lookup": Rule(
+        "client.dns.lookup", "client_dns_lookup", values={"default": "use_all_dns_ips"}
+    ),
+    "client.id": Rule("client.id", "client_id"),
+    "config.providers": Rule(
+        refused="use ${env:string:NAME} or ${file:/path} in the pipeline file"
+    ),
+    "connections.max.idle.ms": _ms("connections.max.idle.ms", "connections_max_idle_ms"),
+    "enable.metrics.push": Rule("enable.metrics.push"),
+    "metadata.max.age.ms": _ms("metadata.max.age.ms", "metadata_max_age_ms", low=1, high=86400000),
+    "metadata.recovery.rebootstrap.trigger.ms": _ms("metadata.recovery.rebootstrap.trigger.ms"),
+    "metadata.recovery.strategy": Rule("metadata.recovery.strategy"),
+    "metric.reporters": Rule(ignored=_OTHERWISE),
+    "metrics.num.samples": Rule(ignored=_OTHERWISE),
+    "metrics.recording.level": Rule(ignored=_OTHERWISE),
+    "metrics.sample.window.ms": Rule(ignored=_OTHERWISE),
+    "receive.buffer.bytes": _ms("socket.receive.buffer.bytes", high=100_000_000),
+    "reconnect.backoff.max.ms": _ms(
+        "reconnect.backoff.max.ms", "reconnect_backoff_max_ms", high=3_600_000
+    ),
+    "reconnect.backoff.ms": _ms("reconnect.backoff.ms", "reconnect_backoff_ms", high=3_600_000),
+    "request.timeout.ms": _ms("socket.timeout.ms", "request_timeout_ms", low=10, high=300_000),
+    "retry.backoff.max.ms": _ms("retry.backoff.max.ms", low=1, high=300_000),
+    "retry.backoff.ms": _ms("retry.backoff.ms", low=1, high=300_000),
+    "send.buffer.bytes": _ms("socket.send.buffer.bytes", high=100_000_000),
+    "socket.connection.setup.timeout.max.ms": Rule(
+        wire="socket_connection_setup_timeout_max_ms", bounds=(1000, _INT_MAX)
+    ),
+    "socket.connection.setup.timeout.ms": _ms(
+        "socket.connection.setup.timeout.ms", "socket_connection_setup_timeout_ms", low=1000
+    ),
+    "default.api.timeout.ms": Rule(ignored=_NO_COUNTERPART),
+}
+
+_CONSUMER: dict[str, Rule] = {
+    "allow.auto.create.topics": Rule("allow.auto.create.topics"),
+    "auto.commit.interval.ms": _ms("auto.commit.interval.ms", high=86_400_000),
+    "auto.offset.reset": Rule("auto.offset.reset", values={"none": "error"}),
+    "check.crcs": Rule("check.crcs"),
+    "client.rack": Rule("client.rack"),
+    "enable.auto.commit": Rule("enable.auto.commit"),
+    "exclude.internal.topics": Rule(ignored="a pattern never matches Kafka's internal topics"),
+    # librdkafka wants fetch.max.bytes >= message.max.bytes, whose default is 1000000.
+    "fetch.max.bytes": _ms("fetch.max.bytes", low=1_000_000, high=_INT_MAX - 512),
+    "fetch.max.wait.ms": _ms("fetch.wait.max.ms", high=300_000),
+    "fetch.min.bytes": _ms("fetch.min.bytes", low=1, high=100_000_000),
+    "group.id": Rule("group.id"),
+    "group.instance.id": Rule("group.instance.id"),
+    "group.protocol": Rule(ignored=_NO_GROUP, harmless=("classic", "consumer")),
+    "group.remote.assignor": Rule(ignored=_NO_GROUP),
+    "heartbeat.interval.ms": _ms("heartbeat.interval.ms", low=1, high=3_600_000),
+    "interceptor.classes": Rule(refused=_NO_JAVA),
+    "isolation.level": Rule("isolation.level"),
+    "key.deserializer": Rule(ignored=_BYTES, harmless=("bytearraydeserializer",)),
+    "max.partition.fetch.bytes": _ms("max.partition.fetch.bytes", low=1, high=1_000_000_000),
+    "max.poll.interval.ms": _ms("max.poll.interval.ms", low=1, high=86_400_000),
+    "max.poll.records": Rule(ignored=_NO_COUNTERPART),
+    "partition.assignment.strategy": Rule(ignored=_NO_GROUP),
+    "session.timeout.ms": _ms("session.timeout.ms", low=1, high=3_600_000),
+    "share.acknowledgement.mode": Rule(ignored=_NO_GROUP),
+    "share.acquire.mode": Rule(ignored=_NO_GROUP),
+    "value.deserializer": Rule(ignored=_BYTES, harmless=("bytearraydeserializer",)),
+}
+
+_PRODUCER: dict[str, Rule] = {
+    "acks": Rule("acks"),
+    "batch.size": _ms("batch.size", low=1),
+    "buffer.memory": Rule("queue.buffering.max.kbytes", bounds=(1, _INT_MAX), divide=1024),
+    "compression.gzip.level": Rule(ignored=_NO_COUNTERPART),
+    "compression.lz4.level": Rule(ignored=_NO_COUNTERPART),
+    "compression.type": Rule("compression.type"),
+    "compression.zstd.level": Rule(ignored=_NO_COUNTERPART),
+    "delivery.timeout.ms": _ms("delivery.timeout.ms"),
+    "enable.idempotence": Rule("enable.idempotence"),
+    "interceptor.classes": Rule(refused=_NO_JAVA),
+    "key.serializer": Rule(ignored=_BYTES, harmless=("bytearrayserializer",)),
+    "linger.ms": _ms("linger.ms", high=900_000),
+    "max.block.ms": Rule(ignored=_NO_COUNTERPART),
+    "max.in.flight.requests.per.connection": _ms(
+        "max.in.flight.requests.per.connection", low=1, high=1_000_000
+    ),
+    "max.request.size": _ms("message.max.bytes", low=1000, high=1_000_000_000),
+    "metadata.max.idle.ms": Rule(ignored=_NO_COUNTERPART),
+    "partitioner.adaptive.partitioning.enable": Rule(ignored=_OTHERWISE),
+    "partitioner.availability.timeout.ms": Rule(ignored=_OTHERWISE),
+    "partitioner.class": Rule(ignored="replication.sink.partition decides", harmless=("",)),
+    "partitioner.ignore.keys": Rule(ignored="replication.sink.partition decides"),
+    "retries": _ms("retries"),
+    "transaction.timeout.ms": _ms("transaction.timeout.ms", low=1000),
+    "transaction.two.phase.commit.enable": Rule(ignored=_NO_COUNTERPART, harmless=("false",)),
+    "transactional.id": Rule(ignored="k2ktui names its transactions after the pipeline"),
+    "value.serializer": Rule(ignored=_BYTES, harmless=("bytearrayserializer",)),
+}
+
+_ADMIN: dict[str, Rule] = {
+    "retries": Rule(ignored=_NO_COUNTERPART),
+    "bootstrap.controllers": Rule(refused="use bootstrap.servers, with the brokers' addresses"),
+}
+
+_SECURITY_NAMES = """
+sasl.jaas.config sasl.mechanism sasl.oauthbearer.client.credentials.client.id
+sasl.oauthbearer.client.credentials.client.secret sasl.oauthbearer.scope
+sasl.oauthbearer.token.endpoint.url security.protocol ssl.endpoint.identification.algorithm
+ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location
+ssl.keystore.password ssl.keystore.type ssl.truststore.certificates ssl.truststore.location
+ssl.truststore.password ssl.truststore.type
+"""
+
+_ASSERTION = "only client credentials are supported, not assertions (JWT bearer)"
+_LOGIN_HANDLERS = ("oauthbearerlogincallbackhandler",)
+
+_SECURITY: dict[str, Rule] = {
+    **dict.fromkeys(_SECURITY_NAMES.split(), Rule(security=True)),
+    "sasl.client.callback.handler.class": Rule(refused=_NO_JAVA),
+    "sasl.login.callback.handler.class": Rule(refused=_NO_JAVA, harmless=_LOGIN_HANDLERS),
+    "sasl.login.class": Rule(refused=_NO_JAVA),
+    "sasl.oauthbearer.jwt.retriever.class": Rule(
+        refused=_NO_JAVA, harmless=("defaultjwtretriever", "clientcredentialsjwtretriever")
+    ),
+    "sasl.oauthbearer.jwt.validator.class": Rule(ignored=_BROKER_SIDE),
+    "sasl.oauthbearer.header.urlencode": Rule(ignored=_NO_COUNTERPART, harmless=("false",)),
+    "security.providers": Rule(ignored=_OPENSSL),
+    "ssl.cipher.suites": Rule(ignored=_OPENSSL + "; Java's names of ciphers are not OpenSSL's"),
+    "ssl.enabled.protocols": Rule(ignored=_OPENSSL + " (TLS 1.2 and 1.3)"),
+    "ssl.engine.factory.class": Rule(refused=_NO_JAVA, harmless=("defaultsslenginefactory",)),
+    "ssl.keymanager.algorithm": Rule(ignored=_OPENSSL),
+    "ssl.protocol": Rule(ignored=_OPENSSL + " (TLS 1.2 and 1.3)"),
+    "ssl.provider": Rule(ignored=_OPENSSL),
+    "ssl.secure.random.implementation": Rule(ignored=_OPENSSL),
+    "ssl.trustmanager.algorithm": Rule(ignored=_OPENSSL),
+    **dict.fromkeys(
+        (
+            "sasl.kerberos.kinit.cmd",
+            "sasl.kerberos.min.time.before.relogin",
+            "sasl.kerberos.service.name",
+            "sasl.kerberos.ticket.renew.jitter",
+            "sasl.kerberos.ticket.renew.window.factor",
+        ),
+        Rule(ignored=_KERBEROS),
+    ),
+    **dict.fromkeys(
+        (
+            "sasl.login.connect.timeout.ms",
+            "sasl.login.read.timeout.ms",
+            "sasl.login.refresh.buffer.seconds",
+            "sasl.login.refresh.min.period.seconds",
+            "sasl.login.refresh.window.factor",
+            "sasl.login.refresh.window.jitter",
+            "sasl.login.retry.backoff.max.ms",
+            "sasl.login.retry.backoff.ms",
+        ),
+        Rule(ignored=_NO_COUNTERPART),
+    ),
+    **dict.fromkeys(
+        (
+            "sasl.oauthbearer.clock.skew.seconds",
+            "sasl.oauthbearer.expected.audience",
+            "sasl.oauthbearer.expected.issuer",
+            "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+            "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+            "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+            "sasl.oauthbearer.jwks.endpoint.url",
+            "sasl.oauthbearer.scope.claim.name",
+            "sasl.oauthbearer.sub.claim.name",
+        ),
+        Rule(ignored=_BROKER_SIDE),
+    ),
+    **dict.fromkeys(
+        (
+            "sasl.oauthbearer.assertion.algorithm",
+            "sasl.oauthbearer.assertion.claim.aud",
+            "sasl.oauthbearer.assertion.claim.exp.seconds",
+            "sasl.oauthbearer.assertion.claim.iss",
+            "sasl.oauthbearer.assertion.claim.jti.include",
+            "sasl.oauthbearer.assertion.claim.nbf.seconds",
+            "sasl.oauthbearer.assertion.claim.sub",
+            "sasl.oauthbearer.assertion.file",
+            "sasl.oauthbearer.assertion.private.key.file",
+            "sasl.oauthbearer.assertion.private.key.passphrase",
+            "sasl.oauthbearer.assertion.template.file",
+        ),
+        Rule(refused=_ASSERTION),
+    ),
+}
+
+_SHARED = {**_ANY, **_SECURITY}
+
+#: Rules of the properties that a Java client of each role knows.
+RULES: Final[dict[str, dict[str, Rule]]] = {
+    "consumer": {**_SHARED, **_CONSUMER},
+    "producer": {**_SHARED, **_PRODUCER},
+    "admin": {**_SHARED, **_ADMIN},
+}
+
+#: Rules of every property of any role.
+ALL: Final[dict[str, Rule]] = {**_ADMIN, **_PRODUCER, **_CONSUMER, **_SHARED}
+
+#: librdkafka's own names that people write instead of Java's.
+JAVA_FOR_LIBRDKAFKA: Final[dict[str, str]] = {
+    "sasl.username": "sasl.jaas.config",
+    "sasl.password": "sasl.jaas.config",
+    "sasl.mechanisms": "sasl.mechanism",
+    "sasl.oauthbearer.client.id": "sasl.oauthbearer.client.credentials.client.id",
+    "sasl.oauthbearer.client.secret": "sasl.oauthbearer.client.credentials.client.secret",
+    "metadata.broker.list": "bootstrap.servers",
+    "ssl.ca.location": "ssl.truststore.location",
+    "ssl.ca.pem": "ssl.truststore.certificates",
+    "ssl.certificate.location": "ssl.keystore.location",
+    "ssl.certificate.pem": "ssl.keystore.certificate.chain",
+    "ssl.key.location": "ssl.keystore.location",
+    "ssl.key.pem": "ssl.keystore.key",
+    "message.max.bytes": "max.request.size",
+    "socket.timeout.ms": "request.timeout.ms",
+    "fetch.wait.max.ms": "fetch.max.wait.ms",
+    "queue.buffering.max.ms": "linger.ms",
+    "compression.codec": "compression.type",
+}

@@ -1,0 +1,252 @@
+"""How a client proves who it is and whom it trusts: Java properties resolved, then handed out.
+
+``resolve`` reads and checks everything once; ``for_librdkafka`` and ``for_wire`` only spell it.
+"""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from k2ktui.kafka.jaas import JaasEntry, parse_jaas
+from k2ktui.kafka.oauth import OauthClient, TokenProvider
+from k2ktui.kafka.stores import Identity, StoreError, read_identity, read_trust
+from k2ktui.text import safe_text
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_JAAS = "sasl.jaas.config"
+_MECHANISM = "sasl.mechanism"
+_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+_VERIFY = "ssl.endpoint.identification.algorithm"
+_CLIENT_ID = "sasl.oauthbearer.client.credentials.client.id"
+_CLIENT_SECRET = "sasl.oauthbearer.client.credentials.client.secret"  # noqa: S105
+_SCOPE = "sasl.oauthbearer.scope"
+
+# Login modules that may stand in the JAAS line of each mechanism.
+_MODULES: dict[str, str] = {
+    "PLAIN": "PlainLoginModule",
+    "SCRAM-SHA-256": "ScramLoginModule",
+    "SCRAM-SHA-512": "ScramLoginModule",
+    "OAUTHBEARER": "OAuthBearerLoginModule",
+}
+
+
+class Unusable(ValueError):
+    """A property cannot be used: its name and the reason, without any secret."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(reason)
+        self.key = key
+
+
+@dataclass(frozen=True)
+class Tls:
+    """Trusted certificates as PEM ("" for the system's), our own, and whether names must match."""
+
+    trust: str
+    identity: Identity | None
+    verify_name: bool
+
+
+@dataclass(frozen=True)
+class Login:
+    """A SASL login; ``oauth`` is set for OAUTHBEARER, the others use name and password."""
+
+    mechanism: str
+    username: str = ""
+    password: str = field(default="", repr=False)
+    oauth: OauthClient | None = None
+
+
+@dataclass(frozen=True)
+class Security:
+    """What ``resolve`` found; ``tls`` and ``login`` are None where the protocol has none."""
+
+    protocol: str
+    tls: Tls | None
+    login: Login | None
+
+
+def resolve(properties: Mapping[str, str], problems: list[Unusable]) -> Security:
+    """Read protocol, stores and login from Java properties; append what is wrong to ``problems``.
+
+    Files are read here: in the process that makes the client.
+    """
+    protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
+    if protocol not in PROTOCOLS:
+        problems.append(Unusable("security.protocol", f"expected one of {', '.join(PROTOCOLS)}"))
+        return Security("PLAINTEXT", None, None)
+    tls = _tls(properties, problems) if protocol.endswith("SSL") else None
+    login = _attempt(lambda: _login(properties), problems) if "SASL" in protocol else None
+    return Security(protocol, tls, login)
+
+
+def _attempt(read: Callable[[], Any], problems: list[Unusable]) -> Any:
+    try:
+        return read()
+    except StoreError as error:
+        problems.append(Unusable(error.key, str(error)))
+    except Unusable as error:
+        problems.append(error)
+    return None
+
+
+def _tls(properties: Mapping[str, str], problems: list[Unusable]) -> Tls:
+    verify = properties.get(_VERIFY, "https").strip().lower()
+    if verify not in {"https", ""}:
+        problems.append(Unusable(_VERIFY, 'expected https, or "" for no check of the name'))
+    trust = _attempt(lambda: read_trust(properties), problems)
+    identity = _attempt(lambda: read_identity(properties), problems)
+    return Tls(trust or "", identity, verify != "")
+
+
+def _login(properties: Mapping[str, str]) -> Login:
+    mechanism = properties.get(_MECHANISM, "GSSAPI").strip().upper()
+    if mechanism not in _MODULES:
+        known = ", ".join(_MODULES)
+        reason = f"expected one of {known}; {safe_text(mechanism, 40)} is not supported"
+        raise Unusable(_MECHANISM, reason)
+    line = properties.get(_JAAS, "").strip()
+    entry = _entry(line, mechanism) if line else None
+    if mechanism == "OAUTHBEARER":
+        options = entry.options if entry else {}
+        return Login(mechanism, oauth=_oauth(properties, options))
+    if entry is None:
+        raise Unusable(_JAAS, f"missing; {mechanism} needs it, with username and password")
+    if entry.options.get("tokenauth", "false").lower() == "true":
+        raise Unusable(_JAAS, "delegation tokens (tokenauth) are not supported")
+    missing = [name for name in ("username", "password") if not entry.options.get(name)]
+    if missing:
+        raise Unusable(_JAAS, f"no {' and no '.join(missing)} in it")
+    return Login(mechanism, entry.options["username"], entry.options["password"])
+
+
+def _entry(line: str, mechanism: str) -> JaasEntry:
+    try:
+        entry = parse_jaas(line)
+    except ValueError as error:
+        raise Unusable(_JAAS, f"expected {error}") from None
+    if entry.module != _MODULES[mechanism]:
+        reason = f"expected {_MODULES[mechanism]}, because {_MECHANISM} is {mechanism}"
+        raise Unusable(_JAAS, reason)
+    return entry
+
+
+def _oauth(properties: Mapping[str, str], options: Mapping[str, str]) -> OauthClient:
+    if any(name.startswith("unsecured") for name in options):
+        raise Unusable(_JAAS, "unsecured tokens are not supported, only client credentials")
+    endpoint = properties.get(_ENDPOINT, "").strip()
+    if urlsplit(endpoint).scheme not in {"http", "https"}:
+        raise Unusable(_ENDPOINT, "expected the http(s) URL that issues tokens")
+    client_id = properties.get(_CLIENT_ID) or options.get("clientId")
+    secret = properties.get(_CLIENT_SECRET) or options.get("clientSecret")
+    if not client_id or not secret:
+        raise Unusable(_JAAS, f"no clientId and clientSecret in it (nor {_CLIENT_ID} and …secret)")
+    return OauthClient(
+        endpoint=endpoint,
+        client_id=client_id,
+        secret=secret,
+        scope=properties.get(_SCOPE) or options.get("scope", ""),
+        extensions={
+            name.removeprefix("extension_"): text
+            for name, text in options.items()
+            if name.startswith("extension_")
+        },
+        # As in Java, the endpoint's trust store stands in the login line, not beside it.
+        trust=read_trust(options),
+    )
+
+
+def for_librdkafka(security: Security) -> dict[str, Any]:
+    """Spell ``security`` as librdkafka's properties; key material stays in memory."""
+    settings: dict[str, Any] = {"security.protocol": security.protocol}
+    if security.tls is not None:
+        settings |= _tls_for_librdkafka(security.tls)
+    if security.login is not None:
+        settings["sasl.mechanism"] = security.login.mechanism
+        oauth = security.login.oauth
+        settings |= _oauth_for_librdkafka(oauth) if oauth else _password(security.login)
+    return settings
+
+
+def _password(login: Login) -> dict[str, Any]:
+    return {"sasl.username": login.username, "sasl.password": login.password}
+
+
+def _tls_for_librdkafka(tls: Tls) -> dict[str, Any]:
+    settings = {_VERIFY: "https" if tls.verify_name else "none"}
+    if tls.trust:
+        settings["ssl.ca.pem"] = tls.trust
+    if tls.identity is not None:
+        settings["ssl.certificate.pem"] = tls.identity.certificates
+        settings["ssl.key.pem"] = tls.identity.key
+    return settings
+
+
+def _oauth_for_librdkafka(oauth: OauthClient) -> dict[str, Any]:
+    extensions = ",".join(f"{name}={text}" for name, text in oauth.extensions.items())
+    settings = {
+        "sasl.oauthbearer.method": "oidc",
+        _ENDPOINT: oauth.endpoint,
+        "sasl.oauthbearer.client.id": oauth.client_id,
+        "sasl.oauthbearer.client.secret": oauth.secret,
+        _SCOPE: oauth.scope,
+        "sasl.oauthbearer.extensions": extensions,
+        "https.ca.pem": oauth.trust,
+    }
+    return {name: text for name, text in settings.items() if text}
+
+
+def for_wire(security: Security) -> dict[str, Any]:
+    """Spell ``security`` as keyword arguments of kafka-python's connection manager.
+
+    The values cannot be pickled: call this in the process that connects.
+    """
+    settings: dict[str, Any] = {"security_protocol": security.protocol}
+    if security.tls is not None:
+        settings["ssl_context"] = ssl_context(security.tls)
+        settings["ssl_check_hostname"] = security.tls.verify_name
+    login = security.login
+    if login is not None:
+        settings["sasl_mechanism"] = login.mechanism
+        if login.oauth:
+            settings["sasl_oauth_token_provider"] = TokenProvider(login.oauth)
+        else:
+            settings["sasl_plain_username"] = _wire_username(login)
+            settings["sasl_plain_password"] = login.password
+    return settings
+
+
+def _wire_username(login: Login) -> str:
+    # kafka-python does not escape what RFC 5802 wants escaped in a SCRAM name.
+    if login.mechanism.startswith("SCRAM"):
+        return login.username.replace("=", "=3D").replace(",", "=2C")
+    return login.username
+
+
+def ssl_context(tls: Tls) -> ssl.SSLContext:
+    """Make the context of a TLS client, version 1.2 or newer."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = tls.verify_name
+    if tls.trust:
+        context.load_verify_locations(cadata=tls.trust)
+    else:
+        context.load_default_certs()
+    if tls.identity is not None:
+        _load_identity(context, tls.identity)
+    return context
+
+
+def _load_identity(context: ssl.SSLContext, identity: Identity) -> None:
+    # Python's ssl reads these from files only: private ones, gone once they are read.
+    with tempfile.TemporaryDirectory(prefix="k2ktui-") as directory:
+        pem = Path(directory, "identity.pem")
+        pem.touch(mode=0o600)
+        pem.write_text(identity.certificates + identity.key)
+        context.load_cert_chain(pem)

@@ -1,0 +1,209 @@
+"""Java key stores and trust stores as PEM text, in memory.
+
+PEM (inline or a file) and PKCS#12 are read; the kind is told by the content, as a wrong or
+missing ``ssl.*store.type`` is common. JKS is refused with the command that converts it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.serialization import pkcs12
+
+from k2ktui.text import safe_text
+
+_PEM = re.compile(r"-+BEGIN ([A-Z0-9 ]+?)-+\s*(.*?)\s*-+END \1-+", re.DOTALL)
+_JAVA_STORES = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A client certificate chain, own certificate first, and its unencrypted key, both PEM."""
+
+    certificates: str
+    key: str = field(repr=False)
+
+
+class StoreError(ValueError):
+    """A store cannot be used; ``key`` is the property to mend, the text holds no secret."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(reason)
+        self.key = key
+
+
+def read_trust(properties: Mapping[str, str]) -> str:
+    """Return the trusted certificates as PEM, "" when the system's are to be used.
+
+    Raises:
+        StoreError: unreadable, wrong password, JKS, no certificate in it.
+    """
+    inline = properties.get("ssl.truststore.certificates", "").strip()
+    if inline:
+        return _certificates("ssl.truststore.certificates", inline)
+    key = "ssl.truststore.location"
+    location = properties.get(key, "").strip()
+    if not location:
+        return ""
+    content = _content(key, location)
+    text = _as_pem(content)
+    if text is not None:
+        return _certificates(key, text)
+    password = properties.get("ssl.truststore.password")
+    store = _pkcs12(key, location, content, password)
+    found = [*([store.cert] if store.cert else []), *store.additional_certs]
+    if not found:
+        raise StoreError(key, f"{safe_text(location)} holds no certificate")
+    return "".join(_pem(item.certificate) for item in found)
+
+
+def read_identity(properties: Mapping[str, str]) -> Identity | None:
+    """Return the client's certificate chain and key, or None when no key store is set.
+
+    Raises:
+        StoreError: unreadable, wrong password, JKS, no key in it, key of another certificate.
+    """
+    key_password = properties.get("ssl.key.password")
+    inline = properties.get("ssl.keystore.key", "").strip()
+    if inline:
+        chain = properties.get("ssl.keystore.certificate.chain", "")
+        certificates = _certificates("ssl.keystore.certificate.chain", chain)
+        return _matched("ssl.keystore.key", certificates, _key(inline, key_password, inline=True))
+    key = "ssl.keystore.location"
+    location = properties.get(key, "").strip()
+    if not location:
+        return None
+    content = _content(key, location)
+    text = _as_pem(content)
+    if text is not None:
+        certificates = _certificates(key, text)
+        return _matched(key, certificates, _key(text, key_password, inline=False))
+    return _from_pkcs12(key, location, content, properties.get("ssl.keystore.password"))
+
+
+def _from_pkcs12(key: str, location: str, content: bytes, password: str | None) -> Identity:
+    store = _pkcs12(key, location, content, password)
+    if store.key is None or store.cert is None:
+        raise StoreError(key, f"{safe_text(location)} holds no private key with its certificate")
+    chain = [store.cert.certificate, *_chain(store)]
+    return Identity("".join(map(_pem, chain)), _unencrypted(store.key))
+
+
+def _chain(store: pkcs12.PKCS12KeyAndCertificates) -> list[x509.Certificate]:
+    """Return the issuers in order, as TLS wants them; a PKCS#12 bag has none."""
+    pool = {item.certificate.subject: item.certificate for item in store.additional_certs}
+    chain: list[x509.Certificate] = []
+    current = store.cert.certificate if store.cert else None
+    while current is not None and current.issuer != current.subject:
+        current = pool.pop(current.issuer, None)
+        if current is not None:
+            chain.append(current)
+    return chain
+
+
+def _content(key: str, location: str) -> bytes:
+    try:
+        return Path(location).read_bytes()
+    except OSError as error:
+        reason = f"{safe_text(location)} cannot be read: {error.strerror}"
+        raise StoreError(key, reason) from None
+
+
+def _as_pem(content: bytes) -> str | None:
+    return content.decode("latin-1") if b"-----BEGIN " in content else None
+
+
+def _pkcs12(
+    key: str, location: str, content: bytes, password: str | None
+) -> pkcs12.PKCS12KeyAndCertificates:
+    name = safe_text(location)
+    if content.startswith(_JAVA_STORES):
+        raise StoreError(
+            key,
+            f"{name} is a Java key store (JKS), which only Java reads; convert it with: "
+            f"keytool -importkeystore -srckeystore {name} "
+            f"-destkeystore {Path(name).stem}.p12 -deststoretype PKCS12",
+        )
+    secret = password.encode() if password else None
+    try:
+        return pkcs12.load_pkcs12(content, secret)
+    except ValueError:
+        owner = "ssl.truststore.password" if "trust" in key else "ssl.keystore.password"
+        raise StoreError(key, f"{name} is no PEM or PKCS#12 store, or {owner} is wrong") from None
+
+
+def _blocks(text: str, kind: str) -> list[str]:
+    """Return the PEM blocks whose label ends in ``kind``, as a strict parser wants them.
+
+    Folded YAML and Java's one-line spelling turn line ends into blanks or a literal ``\\n``.
+    """
+    found = _PEM.finditer(text.replace("\\n", "\n"))
+    return [
+        _block(label, body) for label, body in (m.groups() for m in found) if label.endswith(kind)
+    ]
+
+
+def _block(label: str, body: str) -> str:
+    if ":" not in body:
+        flat = "".join(body.split())
+        body = "\n".join(flat[at : at + 64] for at in range(0, len(flat), 64))
+    return f"-----BEGIN {label}-----\n{body}\n-----END {label}-----\n"
+
+
+def _certificates(key: str, text: str) -> str:
+    blocks = _blocks(text, "CERTIFICATE")
+    if not blocks:
+        raise StoreError(key, "no PEM certificate in it (-----BEGIN CERTIFICATE-----)")
+    try:
+        for block in blocks:
+            base64.b64decode("".join(block.splitlines()[1:-1]), validate=True)
+            x509.load_pem_x509_certificate(block.encode())
+    except (ValueError, binascii.Error):
+        raise StoreError(key, "a PEM certificate in it is damaged") from None
+    return "".join(blocks)
+
+
+def _key(text: str, password: str | None, *, inline: bool) -> str:
+    key = "ssl.keystore.key" if inline else "ssl.keystore.location"
+    blocks = _blocks(text, "PRIVATE KEY")
+    if not blocks:
+        raise StoreError(key, "no PEM private key in it (-----BEGIN PRIVATE KEY-----)")
+    encrypted = "ENCRYPTED" in blocks[0]
+    if encrypted and not password:
+        raise StoreError("ssl.key.password", "missing; the private key is encrypted")
+    secret = password.encode() if encrypted and password else None
+    try:
+        loaded = serialization.load_pem_private_key(blocks[0].encode(), secret)
+    except (ValueError, TypeError):
+        reason = "the private key is damaged, or ssl.key.password is wrong"
+        raise StoreError(key, reason) from None
+    return _unencrypted(loaded)
+
+
+def _unencrypted(key: object) -> str:
+    private: bytes = key.private_bytes(  # type: ignore[attr-defined]
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return private.decode()
+
+
+def _matched(key: str, certificates: str, private: str) -> Identity:
+    encoding = (serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    owner = x509.load_pem_x509_certificate(certificates.encode()).public_key()
+    loaded = serialization.load_pem_private_key(private.encode(), None).public_key()
+    if owner.public_bytes(*encoding) != loaded.public_bytes(*encoding):
+        raise StoreError(key, "the private key does not belong to the first certificate")
+    return Identity(certificates, private)
+
+
+def _pem(certificate: x509.Certificate) -> str:
+    return certificate.public_bytes(serialization.Encoding.PEM).decode()
