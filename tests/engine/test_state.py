@@ -1,0 +1,106 @@
+"""State records: what is written is read back, and nothing foreign is taken for ours."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k2ktui.engine.state import (
+    Gap,
+    MalformedRecord,
+    Mapping,
+    MappingRange,
+    Position,
+    Run,
+    SourcePartition,
+    mapping_key,
+    mapping_value,
+    position_key,
+    position_value,
+    read_commit_record,
+    read_mapping_record,
+    run_key,
+    run_value,
+)
+
+offsets = st.integers(0, 2**62)
+names = st.text(min_size=1, max_size=249)
+sources = st.builds(SourcePartition, names, st.integers(0, 10_000))
+gaps = st.builds(Gap, offsets, offsets, names)
+positions = st.builds(
+    Position,
+    offset=offsets,
+    start=offsets,
+    leader_epoch=st.integers(-1, 2**31 - 1),
+    topic_id=st.text("0123456789abcdef", max_size=32),
+    term=st.integers(0, 2**40),
+    slot=st.integers(-1, 1000),
+    target_topic=names,
+    target_partition=st.none() | st.integers(0, 10_000),
+    target_topic_id=st.text("0123456789abcdef", max_size=32),
+    at_ms=offsets,
+    gaps=st.lists(gaps, max_size=3).map(tuple),
+)
+ranges = st.builds(MappingRange, offsets, offsets, st.integers(1, 2**31))
+mappings = st.builds(
+    Mapping, names, sources, names, st.integers(0, 10_000), st.lists(ranges, max_size=5).map(tuple)
+)
+
+
+@given(names, sources, positions)
+def test_positions_survive(group: str, source: SourcePartition, position: Position) -> None:
+    read = read_commit_record(position_key(group, source), position_value(position))
+    assert read == (group, source, position)
+
+
+@given(mappings)
+def test_mappings_survive(mapping: Mapping) -> None:
+    assert read_mapping_record(mapping_key(mapping), mapping_value(mapping)) == mapping
+
+
+def test_runs_survive_and_tombstones_are_told_apart() -> None:
+    run = Run(7, 4, "orders", "bastion", 1_700_000_000_000)
+    assert read_commit_record(run_key("g"), run_value(run)) == ("g", None, run)
+    assert read_commit_record(run_key("g"), None) == ("g", None, None)
+    source = SourcePartition("t", 0)
+    assert read_commit_record(position_key("g", source), None) == ("g", source, None)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (None, None),
+        (b"", b""),
+        (b"\xff\xfe", b"{}"),
+        (b"[]", b"{}"),
+        (b"{}", b"{}"),
+        (b'{"group":"g","topic":"t","partition":"x"}', b"{}"),
+        (b'{"group":"g","topic":"t","partition":0}', b"nonsense"),
+        (b'{"group":"g","topic":"t","partition":0}', b'{"v":2,"offset":1}'),
+        (b'{"group":"g","topic":"t","partition":0}', b'{"v":1}'),
+    ],
+)
+def test_foreign_commit_records_are_malformed(key: bytes | None, value: bytes | None) -> None:
+    with pytest.raises(MalformedRecord):
+        read_commit_record(key, value)
+
+
+@pytest.mark.parametrize(
+    "ranges", [[[0, 0, 0]], [[-1, 0, 1]], [[0, -1, 1]], [[0, 1]], "x", None, [[0, 0, 1, 2]]]
+)
+def test_damaged_ranges_are_malformed(ranges: object) -> None:
+    value = json.dumps({"v": 1, "targetTopic": "t", "targetPartition": 0, "ranges": ranges})
+    with pytest.raises(MalformedRecord):
+        read_mapping_record(b'{"pipeline":"p","topic":"t","partition":0}', value.encode())
+
+
+@given(positions, positions)
+def test_a_later_term_wins_even_where_it_goes_back(a: Position, b: Position) -> None:
+    assert a.newer_than(None)
+    if a.term != b.term:
+        assert a.newer_than(b) == (a.term > b.term)
+    else:
+        assert a.newer_than(b) == (a.offset >= b.offset)

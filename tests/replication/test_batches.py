@@ -1,0 +1,214 @@
+"""Batches as bytes, against kafka-python's own record classes as an independent oracle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kafka.partitioner.default import murmur2 as reference_murmur2
+from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from kafka.record.legacy_records import LegacyRecordBatchBuilder
+
+from k2ktui.engine.partitioner import murmur2
+from k2ktui.engine.state import MappingRange
+from k2ktui.replication.batch import (
+    APPEND_TIME,
+    DELETE_HORIZON,
+    AbortedTransactions,
+    Batch,
+    Defect,
+    defect,
+    next_sequence,
+    split,
+    stamp,
+)
+from k2ktui.replication.rebuild import CorruptBatch, build, read_varint, records, runs, varint
+
+blobs = st.none() | st.binary(max_size=40)
+headers = st.lists(st.tuples(st.text(max_size=8), blobs), max_size=3)
+deltas = st.lists(st.integers(1, 5), min_size=1, max_size=30)
+codecs = st.sampled_from([0, 1, 2, 3, 4])
+
+
+def make(
+    offsets: list[int], codec: int = 0, *, key: bytes | None = b"k", producer: int = -1, **kw: Any
+) -> bytearray:
+    """Build a batch with kafka-python, with real offsets in it."""
+    builder = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=codec,
+        is_transactional=kw.get("transactional", False),
+        producer_id=producer,
+        producer_epoch=0 if producer >= 0 else -1,
+        base_sequence=0 if producer >= 0 else -1,
+        batch_size=1 << 30,
+    )
+    first = offsets[0]
+    for offset in offsets:
+        value = kw.get("value", lambda o: b"v%d" % o)(offset)
+        builder.append(offset - first, 1000 + offset, key, value, kw.get("headers", []))
+    data = builder.build()
+    data[0:8] = first.to_bytes(8, "big")
+    return data
+
+
+def one(data: bytes | bytearray) -> Batch:
+    (batch,) = split(data)
+    return batch
+
+
+def seen(data: bytes | bytearray | memoryview) -> list[tuple[Any, ...]]:
+    """What kafka-python reads from a batch."""
+    return [
+        (r.offset, r.timestamp, r.key, r.value, r.headers) for r in DefaultRecordBatch(bytes(data))
+    ]
+
+
+@settings(max_examples=200)
+@given(deltas, codecs, blobs, headers, st.integers(0, 60))
+def test_rebuilding_keeps_every_record_and_maps_it(
+    gaps: list[int], codec: int, key: bytes | None, found: list[Any], position: int
+) -> None:
+    offsets, at = [], 100
+    for gap in gaps:
+        offsets.append(at)
+        at += gap
+    original = make(offsets, codec, key=key, headers=found)
+    kept = [r for r in seen(original) if r[0] >= 100 + position]
+    built = list(build(records(one(original), 100 + position), codec, 300))
+    landed: list[tuple[Any, ...]] = []
+    for part in built:
+        again = seen(part.data)
+        assert [r[0] for r in again] == list(range(part.count))
+        back = {m.target + i: m.source + i for m in part.ranges for i in range(m.count)}
+        landed += [(back[r[0]], *r[1:]) for r in again]
+        assert DefaultRecordBatch(bytes(part.data)).validate_crc()
+    assert landed == kept
+
+
+@given(deltas, codecs)
+def test_a_stamped_batch_is_the_same_records_by_another_producer(
+    gaps: list[int], codec: int
+) -> None:
+    original = make(list(range(50, 50 + len(gaps))), codec, producer=9)
+    before = seen(original)
+    batch = one(original)
+    stamp(batch.view, 4711, 3, 17, transactional=True)
+    after = DefaultRecordBatch(bytes(batch.view))
+    assert after.validate_crc()
+    assert (after.producer_id, after.producer_epoch, after.base_sequence) == (4711, 3, 17)
+    assert (
+        (after.is_transactional
+        and after.base_offset == 0
+        and after.compression_type == codec)
+        or (after.compression_type == 0)
+    )
+    assert [r[1:] for r in seen(batch.view)] == [r[1:] for r in before]
+    stamp(batch.view, 1, 0, 0, transactional=False)
+    assert not DefaultRecordBatch(bytes(batch.view)).is_transactional
+
+
+def test_the_delete_horizon_of_a_compacted_source_is_not_carried_over() -> None:
+    data = make([5, 6])
+    data[22] |= DELETE_HORIZON
+    batch = one(data)
+    stamp(batch.view, 1, 0, 0, transactional=False)
+    assert not one(bytes(batch.view)).attributes & DELETE_HORIZON
+    assert [r[1] for r in seen(batch.view)] == [1005, 1006]
+
+
+def test_what_cannot_go_as_it_is() -> None:
+    assert defect(one(make([10, 11, 12])), 10) is None
+    assert defect(one(make([10, 12])), 10) is Defect.HOLE
+    assert defect(one(make([10, 11])), 11) is Defect.TRIMMED
+    stamped = make([10, 11])
+    stamped[22] |= APPEND_TIME
+    assert defect(one(stamped), 10) is Defect.APPEND_TIME
+    assert {r.timestamp for r in records(one(stamped))} == {1011}
+
+
+@pytest.mark.parametrize("codec", [0, 1, 3])
+def test_an_old_message_format_is_read(codec: int) -> None:
+    if codec == 3:
+        codec = 0
+    builder = LegacyRecordBatchBuilder(magic=1, compression_type=codec, batch_size=1 << 20)
+    for offset in range(3):
+        builder.append(offset, 1_000 + offset, b"k", None if offset == 1 else b"v%d" % offset)
+    found = [r for batch in split(builder.build()) for r in records(batch)]
+    assert [(r.offset, r.timestamp) for r in found] == [(0, 1000), (1, 1001), (2, 1002)]
+    (built,) = build(found, 0, 1 << 20)
+    assert [r[3] for r in seen(built.data)] == [b"v0", None, b"v2"]
+
+
+def test_damage_is_an_error_and_not_other_records() -> None:
+    data = make([1, 2, 3])
+    broken = bytearray(data)
+    broken[-3] ^= 0xFF
+    assert not one(broken).crc_ok()
+    cut = one(data)
+    short = Batch(cut.view[:-4], cut.base_offset, cut.last_offset, -1, 2, 0, 0, 0, -1, cut.count)
+    with pytest.raises(CorruptBatch):
+        records(short)
+
+
+def test_a_truncated_last_batch_is_left_for_the_next_fetch() -> None:
+    both = bytes(make([1])) + bytes(make([2]))
+    assert [b.base_offset for b in split(both)] == [1, 2]
+    assert [b.base_offset for b in split(both[:-1])] == [1]
+    assert list(split(both[:20])) == []
+
+
+@given(st.integers(-(2**62), 2**62))
+def test_varints(value: int) -> None:
+    assert read_varint(varint(value), 0) == (value, len(varint(value)))
+
+
+@given(st.binary(max_size=64))
+def test_murmur2_is_javas(data: bytes) -> None:
+    assert murmur2(data) == reference_murmur2(data) & 0xFFFFFFFF
+
+
+@given(deltas)
+def test_runs_cover_each_offset_once(gaps: list[int]) -> None:
+    offsets, at = [], 0
+    for gap in gaps:
+        at += gap
+        offsets.append(at)
+    found = list(runs(offsets, 7))
+    assert [m.source + i for m in found for i in range(m.count)] == offsets
+    assert [m.target + i for m in found for i in range(m.count)] == [
+        7 + i for i in range(len(offsets))
+    ]
+    assert all(isinstance(m, MappingRange) for m in found)
+
+
+def marker(offset: int, producer: int, *, abort: bool) -> bytes:
+    control = (0 if abort else 1).to_bytes(2, "big")
+    data = make([offset], key=b"\x00\x00" + control, producer=producer, transactional=True)
+    data[22] |= 0x20
+    return bytes(data)
+
+
+def test_aborted_transactions_are_left_out_and_later_ones_of_the_producer_are_not() -> None:
+    def txn(offset: int, producer: int) -> bytes:
+        return bytes(make([offset], producer=producer, transactional=True))
+
+    log = [
+        txn(0, 1),
+        txn(1, 2),
+        marker(2, 1, abort=True),
+        txn(3, 1),
+        marker(4, 2, abort=False),
+        bytes(make([5])),
+        marker(6, 1, abort=False),
+    ]
+    aborted = AbortedTransactions([(1, 0)])
+    kept = [b.base_offset for b in split(b"".join(log)) if not aborted.drops(b)]
+    assert kept == [1, 3, 5]
+
+
+def test_sequence_numbers_wrap_as_the_broker_expects() -> None:
+    assert next_sequence(2**31 - 1, 1) == 0
+    assert next_sequence(2**31 - 2, 3) == 1
