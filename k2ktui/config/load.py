@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.config.problems import Mark, Path, Problem, refuse, spoken_path
+from k2ktui.config.problems import Mark, Path, Problem, refuse
 from k2ktui.config.spelling import Speller
 from k2ktui.config.templates import Templates
 from k2ktui.config.tree import Node, merge, read_tree
@@ -23,20 +23,25 @@ _WHOLE: frozenset[Path] = frozenset({("replication", "sink", "topic")})
 class Loaded:
     """A pipeline and where each of its keys was written.
 
-    ``provenance`` maps key paths (``spoken_path``) to ``file:line``; what is not in it is a
+    ``provenance`` maps the paths of values to ``file:line``; what is not below one of them is a
     default. ``secret_paths`` hold values that came from the environment or a file.
     ``notes`` are for the operator, once.
     """
 
     config: PipelineConfig
     files: tuple[str, ...]
-    provenance: Mapping[str, str]
+    provenance: Mapping[Path, str]
     notes: tuple[str, ...]
     secret_paths: frozenset[Path]
 
     def source_of(self, path: Path) -> str:
-        """Return ``file:line`` of a key, or ``default``."""
-        return self.provenance.get(spoken_path(path), "default")
+        """Return ``file:line`` of a key, or ``default``.
+
+        A key inside a value that the file writes in short (``tracingHeaders: enabled``) has the
+        place of that value.
+        """
+        above = (path[:length] for length in range(len(path), 0, -1))
+        return next((self.provenance[p] for p in above if p in self.provenance), "default")
 
 
 def load(
@@ -69,9 +74,27 @@ def load(
     config = validate(tree, problems)
     if config is None or problems:
         raise refuse(problems)
-    places = {spoken_path(path): str(node.mark) for path, node in tree.walk() if path}
-    secrets = frozenset(path for path, node in tree.walk() if node.secret)
-    return Loaded(config, tuple(files), places, tuple(notes), secrets)
+    return Loaded(
+        config=config,
+        files=tuple(files),
+        provenance={path: str(node.mark) for path, node in tree.walk() if _is_value(path, node)},
+        notes=tuple(notes),
+        secret_paths=frozenset(_shown_at(path) for path, node in tree.walk() if node.secret),
+    )
+
+
+def _is_value(path: Path, node: Node) -> bool:
+    if isinstance(node.value, list):
+        return not any(item.table for item in node.value)
+    return node.value is not None and (path in _WHOLE or not isinstance(node.value, dict))
+
+
+def _shown_at(path: Path) -> Path:
+    """Return where the value at ``path`` shows up in the model, which joins some lists to texts."""
+    for whole in _WHOLE:
+        if path[: len(whole)] == whole:
+            return whole
+    return path[:-1] if isinstance(path[-1], int) else path
 
 
 def _split(paths: Iterable[str | FilePath]) -> list[str]:

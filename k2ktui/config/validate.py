@@ -54,7 +54,8 @@ def _problem(tree: Node, error: Any) -> Problem:
         owner = tree.nearest(path)
         return Problem(owner.mark, spoken_path(path), "missing; this key is required")
     expected = _EXPECTED.get(error["type"], error["msg"]).format(**error.get("ctx", {}))
-    expected = expected.replace("'", "")
+    if error["type"] == "literal_error":
+        expected = expected.replace("'", "")
     return Problem(node.mark, node.written, f"expected {expected}{_found(path, node)}")
 
 

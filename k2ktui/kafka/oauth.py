@@ -48,6 +48,10 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
         self._token = ""
         self._refresh_at = 0.0
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # Elsewhere it starts without a token, and with a lock of its own.
+        return TokenProvider, (self._client,)
+
     def token(self) -> str:
         """Return a valid token, from the endpoint when the last one is old.
 

@@ -42,7 +42,9 @@ class Finding:
 
 
 def librdkafka(cluster: ClusterConfig, role: Role) -> dict[str, Any]:
-    """Return the settings of a confluent-kafka client of this role. They hold secrets.
+    """Return the settings of a confluent-kafka client of this role.
+
+    They are plain texts that hold secrets and key material; no file is needed where they are used.
 
     Raises:
         ConfigError: with every property that cannot be used.
@@ -59,7 +61,8 @@ def librdkafka(cluster: ClusterConfig, role: Role) -> dict[str, Any]:
 def wire(cluster: ClusterConfig, role: Role) -> dict[str, Any]:
     """Return keyword arguments for ``kafka.net.manager.KafkaConnectionManager``.
 
-    They hold secrets and cannot be pickled: call this in the process that connects.
+    They hold secrets and key material, and can be pickled: a machine that gets them needs none of
+    the files they came from.
 
     Raises:
         ConfigError: with every property that cannot be used.
@@ -72,20 +75,6 @@ def wire(cluster: ClusterConfig, role: Role) -> dict[str, Any]:
             value = _value(rule, text)
             settings[rule.wire] = int(value) if rule.bounds else value
     return {**settings, **for_wire(security)}
-
-
-def portable(cluster: ClusterConfig) -> ClusterConfig:
-    """Return the cluster with every trust and key store inlined as PEM properties.
-
-    The result can be pickled and used on a machine that has none of the files. It holds
-    unencrypted keys.
-
-    Raises:
-        ConfigError: with every property that cannot be used.
-    """
-    sections: dict[str, Any] = {role: _inlined(cluster, role) for role in ROLES}
-    clients = cluster.kafka.model_copy(update={"common": {}, **sections})
-    return cluster.model_copy(update={"kafka": clients})
 
 
 def describe_ignored(cluster: ClusterConfig) -> list[str]:
@@ -203,23 +192,3 @@ def _value(rule: Rule, text: str) -> str:
         low, high = rule.bounds
         value = str(min(max(int(value) // rule.divide, low), high))
     return value
-
-
-def _inlined(cluster: ClusterConfig, role: Role) -> dict[str, str]:
-    properties = cluster.properties(role)
-    if not properties.get(_BOOTSTRAP, "").strip():
-        return properties
-    properties, security = _usable(cluster, role)
-    if security.tls is None:
-        return properties
-    kept = {key: text for key, text in properties.items() if not _is_store(key)}
-    if security.tls.trust:
-        kept["ssl.truststore.certificates"] = security.tls.trust
-    if security.tls.identity is not None:
-        kept["ssl.keystore.certificate.chain"] = security.tls.identity.certificates
-        kept["ssl.keystore.key"] = security.tls.identity.key
-    return kept
-
-
-def _is_store(key: str) -> bool:
-    return key.startswith(("ssl.keystore.", "ssl.truststore.", "ssl.key."))

@@ -75,7 +75,7 @@ class Security:
 def resolve(properties: Mapping[str, str], problems: list[Unusable]) -> Security:
     """Read protocol, stores and login from Java properties; append what is wrong to ``problems``.
 
-    Files are read here: in the process that makes the client.
+    Files are read here and nowhere else.
     """
     protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
     if protocol not in PROTOCOLS:
@@ -205,7 +205,7 @@ def _oauth_for_librdkafka(oauth: OauthClient) -> dict[str, Any]:
 def for_wire(security: Security) -> dict[str, Any]:
     """Spell ``security`` as keyword arguments of kafka-python's connection manager.
 
-    The values cannot be pickled: call this in the process that connects.
+    They can be pickled, keys included, so that a Spark task needs none of the driver's files.
     """
     settings: dict[str, Any] = {"security_protocol": security.protocol}
     if security.tls is not None:
@@ -229,9 +229,19 @@ def _wire_username(login: Login) -> str:
     return login.username
 
 
+class _PortableContext(ssl.SSLContext):
+    """A context that is made anew from what it was made of, where it is unpickled."""
+
+    tls: Tls
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return ssl_context, (self.tls,)
+
+
 def ssl_context(tls: Tls) -> ssl.SSLContext:
-    """Make the context of a TLS client, version 1.2 or newer."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    """Make the context of a TLS client, version 1.2 or newer; it can be pickled."""
+    context = _PortableContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.tls = tls
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = tls.verify_name
     if tls.trust:

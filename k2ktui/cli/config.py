@@ -1,0 +1,75 @@
+"""``k2ktui config``: validate and show pipeline files."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from k2ktui.cli.options import file_option, json_option
+from k2ktui.config.load import Loaded, load
+from k2ktui.config.show import json_schema, to_json, to_yaml
+from k2ktui.errors import ConfigError, ExitCode
+from k2ktui.text import safe_text
+
+
+@click.group()
+def command() -> None:
+    """Validate and show pipeline files."""
+
+
+@command.command()
+@file_option
+@json_option
+def validate(files: tuple[str, ...], as_json: bool) -> int:
+    """Report every error of the files, with its place; exit code 2 if there is one."""
+    try:
+        loaded, notes = _checked(files)
+    except ConfigError as error:
+        if not as_json:
+            raise
+        errors = [line.strip() for line in error.what.splitlines()[1:]] or [error.what]
+        click.echo(json.dumps({"ok": False, "errors": errors}, indent=2))
+        return ExitCode.USAGE
+    if as_json:
+        shown = {"ok": True, "pipeline": loaded.config.name, "notes": notes}
+        click.echo(json.dumps(shown, indent=2))
+        return ExitCode.OK
+    _tell(notes)
+    click.echo(f"OK: pipeline {safe_text(loaded.config.name)}")
+    return ExitCode.OK
+
+
+@command.command()
+@file_option
+@json_option
+@click.option("--sources", is_flag=True, help="Beside each key, the file and line that set it.")
+def show(files: tuple[str, ...], as_json: bool, sources: bool) -> int:
+    """Print the effective configuration with defaults; secrets are redacted."""
+    loaded = load(files, need_replication=False)
+    if as_json:
+        click.echo(to_json(loaded, with_sources=sources))
+        return ExitCode.OK
+    _tell(list(loaded.notes))
+    click.echo(to_yaml(loaded, with_sources=sources), nl=False)
+    return ExitCode.OK
+
+
+@command.command()
+def schema() -> int:
+    """Print the JSON schema of a pipeline file, for editors."""
+    click.echo(json.dumps(json_schema(), indent=2))
+    return ExitCode.OK
+
+
+def _checked(files: tuple[str, ...]) -> tuple[Loaded, list[str]]:
+    # Only this verb's own work needs the client libraries.
+    from k2ktui.kafka.properties import check_clients
+
+    loaded = load(files, need_replication=False)
+    return loaded, [*loaded.notes, *check_clients(loaded)]
+
+
+def _tell(notes: list[str]) -> None:
+    for note in notes:
+        click.echo(f"note: {note}", err=True)

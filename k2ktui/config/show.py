@@ -1,0 +1,132 @@
+"""Show the effective pipeline: defaults filled in, secrets redacted, sources beside the keys."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import yaml
+
+from k2ktui.config.load import Loaded
+from k2ktui.config.model import PipelineConfig
+from k2ktui.config.problems import REDACTED, Path, is_secret_key, without_userinfo
+
+_PLAIN = re.compile(r"([A-Za-z_][A-Za-z0-9_.*/-]*|[0-9]+ [a-z]+)")
+_RESERVED = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
+_COMMENT_COLUMN = 60
+
+# Sections whose keys are properties of others, where a name alone can tell a secret.
+_PROPERTY_TABLES = frozenset({"common", "consumer", "producer", "admin", "config", "headers"})
+
+
+def effective(loaded: Loaded) -> dict[str, Any]:
+    """Return the whole effective configuration in the keys of the file, secrets redacted."""
+    plain = loaded.config.model_dump(by_alias=True, mode="json")
+    shown: dict[str, Any] = _redacted(plain, (), loaded.secret_paths)
+    # What was settled from two places, in the one that is ours.
+    shown["start"]["from"] = loaded.config.start.kind
+    replication = shown["replication"]
+    shown["replication"] = [{key: replication[key]} for key in ("source", "sink")]
+    return shown
+
+
+def sources(loaded: Loaded) -> dict[str, str]:
+    """Return the place of every key in ``effective``: ``file:line`` or ``default``."""
+    shown = effective(loaded)
+    return {".".join(map(str, path)): loaded.source_of(_in_model(path)) for path in _leaves(shown)}
+
+
+def to_yaml(loaded: Loaded, *, with_sources: bool = False) -> str:
+    """Return ``effective`` as YAML; with sources each key carries its place as a comment."""
+
+    def comment(path: Path) -> str:
+        return loaded.source_of(_in_model(path))
+
+    lines = _lines(effective(loaded), (), comment if with_sources else None)
+    return "\n".join(lines) + "\n"
+
+
+def to_json(loaded: Loaded, *, with_sources: bool = False) -> str:
+    """Return ``{"config": …, "notes": […]}`` and, when wanted, ``"sources"`` as JSON."""
+    shown: dict[str, Any] = {"config": effective(loaded), "notes": list(loaded.notes)}
+    if with_sources:
+        shown["sources"] = sources(loaded)
+    return json.dumps(shown, indent=2)
+
+
+def json_schema() -> dict[str, Any]:
+    """Return a JSON schema of the pipeline file, for editors."""
+    schema = PipelineConfig.model_json_schema(by_alias=True, mode="validation")
+    schema["properties"]["replication"] = {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {
+                "source": {"$ref": "#/$defs/ReplicationSource"},
+                "sink": {"$ref": "#/$defs/ReplicationSink"},
+            },
+            "additionalProperties": False,
+        },
+    }
+    schema["properties"]["license"] = {"description": "accepted and ignored"}
+    return schema
+
+
+def _redacted(value: Any, path: Path, secrets: frozenset[Path]) -> Any:
+    if path in secrets:
+        return REDACTED
+    if isinstance(value, dict):
+        known = {key: item for key, item in value.items() if item is not None}
+        return {key: _redacted(item, (*path, key), secrets) for key, item in known.items()}
+    if isinstance(value, list):
+        return [_redacted(item, (*path, index), secrets) for index, item in enumerate(value)]
+    if isinstance(value, str):
+        in_properties = len(path) > 1 and path[-2] in _PROPERTY_TABLES
+        return (
+            REDACTED if in_properties and is_secret_key(str(path[-1])) else without_userinfo(value)
+        )
+    return value
+
+
+def _in_model(path: Path) -> Path:
+    """Drop the list level that the file has in ``replication`` and the model has not."""
+    inside = path[:1] == ("replication",) and len(path) > 1
+    return (path[0], *path[2:]) if inside else path
+
+
+def _leaves(value: Any, path: Path = ()) -> Iterator[Path]:
+    pairs = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in pairs:
+        if isinstance(item, (dict, list)) and item:
+            yield from _leaves(item, (*path, key))
+        else:
+            yield (*path, key)
+
+
+def _lines(value: Any, path: Path, comment: Callable[[Path], str] | None) -> Iterator[str]:
+    indent = "  " * len(path)
+    is_list = isinstance(value, list)
+    for key, item in enumerate(value) if is_list else value.items():
+        below = (*path, key)
+        head = f"{indent}-" if is_list else f"{indent}{_scalar(key)}:"
+        if not isinstance(item, (dict, list)) or not item:
+            line = f"{head} {_scalar(item)}"
+            yield f"{line.ljust(_COMMENT_COLUMN)} # {comment(below)}" if comment else line
+            continue
+        lines = _lines(item, below, comment)
+        # The first line of a list's item stands beside its dash.
+        yield f"{head} {next(lines).lstrip()}" if is_list else head
+        yield from lines
+
+
+def _scalar(value: Any) -> str:
+    """Write a scalar so that YAML reads the same text, number or empty collection again."""
+    if not isinstance(value, str):
+        return json.dumps(value)
+    if _PLAIN.fullmatch(value) and value.lower() not in _RESERVED:
+        return value
+    quoted: str = yaml.safe_dump(value, default_style='"', width=math.inf)
+    return quoted.rstrip("\n")
