@@ -162,10 +162,13 @@ def _resolve(coordinates: tuple[str, ...], repository: Path) -> list[Any]:
 def _download_all(artifacts: list[Any], progress: Progress) -> tuple[Path, ...]:
     total = len(artifacts)
     jars: list[Path] = []
-    with ThreadPoolExecutor(_DOWNLOADS_AT_ONCE) as pool:
+    pool = ThreadPoolExecutor(_DOWNLOADS_AT_ONCE)
+    try:
         for jar in pool.map(lambda artifact: Path(artifact.resolve()), artifacts):
             jars.append(jar)
             progress(Step("Downloading Apache Kafka", len(jars), total))
+    finally:
+        pool.shutdown(cancel_futures=True)  # an interrupted start does not fetch the rest
     return tuple(jars)
 
 

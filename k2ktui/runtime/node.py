@@ -58,6 +58,7 @@ DEFAULTS: Mapping[str, str] = {
 
 # Retention and compaction act within a second or two, instead of minutes.
 EAGER_CLEANING: Mapping[str, str] = {
+    "log.initial.task.delay.ms": "500",
     "log.retention.check.interval.ms": "1000",
     "log.cleaner.backoff.ms": "500",
     "log.segment.delete.delay.ms": "1000",

@@ -1,0 +1,29 @@
+"""``k2ktui demo``: two local clusters, traffic, and a pipeline between them."""
+
+from __future__ import annotations
+
+import click
+
+from k2ktui.demo.app import DemoOptions, run
+
+
+@click.command(help="Start two local clusters with traffic and a pipeline between them.")
+@click.option("--fresh", is_flag=True, help="Forget what an earlier demo kept.")
+@click.option("--keep", is_flag=True, help="Keep the data; the next demo continues it.")
+@click.option("--headless", is_flag=True, help="Show the plain live table.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0),
+    help="End by itself so long after the first figures.",
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0, max=100),
+    default=1.0,
+    show_default=True,
+    help="Multiply the traffic, about 600 records/s.",
+)
+def command(fresh: bool, keep: bool, headless: bool, seconds: float | None, rate: float) -> int:
+    """Run it, and return the exit code."""
+    options = DemoOptions(fresh=fresh, keep=keep, headless=headless, seconds=seconds, rate=rate)
+    return run(options)

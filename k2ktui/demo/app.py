@@ -1,0 +1,184 @@
+"""Run the demo: clusters, the past, live traffic, the pipeline, the live table; then end it all."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from k2ktui.demo import pipeline, seed, topics, wiring
+from k2ktui.demo.groups import Groups, commit_past
+from k2ktui.demo.screen import Screen
+from k2ktui.demo.signals import Ended, ending_signals
+from k2ktui.demo.status import StatusSource
+from k2ktui.demo.table import Rates, summarise
+from k2ktui.demo.traffic import Traffic
+from k2ktui.errors import ExitCode, K2kError, Refused
+from k2ktui.runtime import artifacts
+from k2ktui.runtime.node import EAGER_CLEANING, KafkaNode
+from k2ktui.runtime.paths import state_dir
+from k2ktui.runtime.reaper import Supervised
+
+_REFRESH_SECONDS = 1.0
+_HEAP = "384m"
+_PIPELINE_STOP_SECONDS = 7.0
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """How to run the demo.
+
+    Attributes:
+        fresh: forget what an earlier demo kept.
+        keep: leave the clusters' data when the demo ends; the next demo continues it.
+        headless: show the plain live table. (The only view there is until the console exists.)
+        seconds: end by itself so long after the first table; None to run until interrupted.
+        directory: where everything is kept; the user's state directory by default.
+        rate: multiplies the traffic.
+    """
+
+    fresh: bool = False
+    keep: bool = False
+    headless: bool = True
+    seconds: float | None = None
+    directory: Path | None = None
+    rate: float = 1.0
+
+
+def run(options: DemoOptions) -> ExitCode:
+    """Run the demo until it is interrupted (or for ``options.seconds``); leave nothing running.
+
+    Raises:
+        Refused: another demo runs, or no Java is fit.
+        ConnectionFailed: something could not be downloaded, or a cluster refused.
+        TimedOut: a cluster did not start in time.
+        K2kError: the pipeline ended by itself.
+    """
+    home = options.directory or state_dir("demo")
+    screen = Screen()
+    with ending_signals(), _alone(home):
+        data = home / "data"
+        if options.fresh:
+            shutil.rmtree(data, ignore_errors=True)
+        code = ExitCode.OK
+        try:
+            with contextlib.ExitStack() as stack:
+                _run(options, data, screen, stack)
+        except Ended as ended:
+            screen.say(f"Ended by {ended}.")
+            code = ExitCode.INTERRUPTED if ended.number == Ended.INTERRUPT else ExitCode.OK
+        # After an error the data stays, because the logs are in it.
+        _leave(data, options.keep, screen)
+        return code
+
+
+def _run(options: DemoOptions, data: Path, screen: Screen, stack: contextlib.ExitStack) -> None:
+    source, target = _start_clusters(data, screen, stack)
+    addresses = (source.bootstrap, target.bootstrap)
+    config = data / "pipeline.yaml"
+    screen.show_yaml(pipeline.write_yaml(config, *addresses), config)
+    with screen.busy("Creating topics") as step:
+        if topics.create_missing(*addresses):
+            seed.write_past(*addresses, say=lambda text: step(artifacts.Step(text)))
+            commit_past(source.bootstrap)
+        else:
+            screen.say("Continuing the data of an earlier demo (--fresh starts over).")
+    with _stopping("Ending the pipeline", screen):
+        child = pipeline.start(config, data / "pipeline.log")
+        stack.callback(child.stop, _PIPELINE_STOP_SECONDS)
+        _start_life(addresses, options.rate, stack)
+        _watch(child, wiring.pipeline_status(config), screen, options.seconds)
+
+
+def _start_clusters(
+    data: Path, screen: Screen, stack: contextlib.ExitStack
+) -> tuple[KafkaNode, KafkaNode]:
+    nodes = [
+        KafkaNode(name, data / name, EAGER_CLEANING, heap=_HEAP) for name in ("source", "target")
+    ]
+    with screen.busy("Looking for Java and Apache Kafka") as step:
+        artifacts.classpath(artifacts.SERVER, artifacts.LOGGING, progress=step)
+        step(artifacts.Step(f"Starting two clusters (Apache Kafka {artifacts.KAFKA_VERSION})"))
+        stack.callback(_each, nodes, KafkaNode.close)
+        _each(nodes, KafkaNode.start)
+    for node in nodes:
+        screen.say(f"{node.name}: {node.bootstrap}  cluster {node.cluster_id}")
+    return nodes[0], nodes[1]
+
+
+def _each(nodes: list[KafkaNode], work: Callable[[KafkaNode], object]) -> None:
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        list(pool.map(work, nodes))
+
+
+def _start_life(addresses: tuple[str, str], rate: float, stack: contextlib.ExitStack) -> None:
+    traffic = Traffic(addresses[0], factor=rate)
+    groups = Groups(*addresses)
+    for part in (groups, traffic):
+        stack.callback(part.stop)
+        part.start()
+
+
+def _watch(child: Supervised, status: StatusSource, screen: Screen, seconds: float | None) -> None:
+    rates = Rates()
+    deadline: float | None = None
+    with screen.live() as show:
+        while deadline is None or time.monotonic() < deadline:
+            if child.poll() is not None:
+                raise _pipeline_ended(child)
+            try:
+                lines = summarise(status.snapshot(), rates)
+            except K2kError as error:
+                show([], error.what)  # a cluster that was stopped on purpose comes back
+            else:
+                show(lines, f"The pipeline's log: {child.log_path}. Ctrl-C ends everything.")
+                if deadline is None and seconds is not None and lines:
+                    deadline = time.monotonic() + seconds
+            time.sleep(_REFRESH_SECONDS)
+
+
+def _pipeline_ended(child: Supervised) -> K2kError:
+    try:
+        tail = "\n".join(child.log_path.read_text(errors="replace").splitlines()[-10:])
+    except OSError:
+        tail = ""
+    return K2kError(
+        f"The pipeline ended by itself (exit {child.poll()}). Its log ends with:\n{tail}",
+        unchanged="The clusters were stopped too; their data and logs stay.",
+        mend="k2ktui demo --fresh starts over.",
+    )
+
+
+@contextlib.contextmanager
+def _stopping(text: str, screen: Screen) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        screen.say(text + " and the clusters …")
+
+
+@contextlib.contextmanager
+def _alone(home: Path) -> Iterator[None]:
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "lock").open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise Refused(
+                f"Another demo runs with {home}.",
+                unchanged="Nothing was started.",
+                mend="End that one first.",
+            ) from None
+        yield
+
+
+def _leave(data: Path, keep: bool, screen: Screen) -> None:
+    if keep:
+        screen.say(f"The data is kept in {data}; the next k2ktui demo continues it.")
+    else:
+        shutil.rmtree(data, ignore_errors=True)

@@ -1,0 +1,133 @@
+"""The demo's consumer groups: every state that a failover has to handle."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from k2ktui.demo import clients, seed
+from k2ktui.demo.topics import by_name
+
+Side = Literal["source", "target"]
+
+_RETRY_SECONDS = 2.0
+_POLL_SECONDS = 0.5
+_COMMIT_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class LiveGroup:
+    """A group with a member: which cluster, which topics, and how fast (records/s; 0: at will)."""
+
+    name: str
+    side: Side
+    topics: tuple[str, ...]
+    rate: float = 0.0
+
+
+LIVE: tuple[LiveGroup, ...] = (
+    LiveGroup("fulfilment", "source", ("orders", "payments")),
+    LiveGroup("recommender", "source", ("clicks",), rate=60),
+    LiveGroup("billing", "source", ("payments",)),
+    # The same group on the target: somebody has already moved an instance over.
+    LiveGroup("billing", "target", ("payments",)),
+)
+
+STOPPED = "legacy-report"
+CAUGHT_UP = "archive"
+
+
+def commit_past(source: str) -> None:
+    """Commit what two groups without members left on the source.
+
+    ``legacy-report`` stopped long ago: early in ``orders``, and in ``sessions`` at an offset that
+    retention has deleted since. ``archive`` is caught up with ``invoices``.
+
+    Raises:
+        ConnectionFailed: the cluster refused.
+    """
+    starts, _ = seed.bounds(source, by_name("sessions"))
+    stopped = {("orders", 0): 250, ("orders", 1): 19, ("sessions", 0): starts[0] // 2}
+    _, ends = seed.bounds(source, by_name("invoices"))
+    caught_up = {("invoices", number): end for number, end in enumerate(ends)}
+    for group, offsets in ((STOPPED, stopped), (CAUGHT_UP, caught_up)):
+        try:
+            _commit(source, group, offsets)
+        except KafkaException as error:
+            raise clients.failed(error, f"commit offsets of {group}") from None
+
+
+def _commit(bootstrap: str, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+    consumer = clients.consumer(bootstrap, group)
+    try:
+        wanted = [TopicPartition(topic, number, at) for (topic, number), at in offsets.items()]
+        consumer.commit(offsets=wanted, asynchronous=False)
+    finally:
+        consumer.close()
+
+
+class Groups:
+    """The live groups' members, a thread each.
+
+    Args:
+        source: bootstrap address of the source cluster.
+        target: bootstrap address of the target cluster.
+    """
+
+    def __init__(self, source: str, target: str) -> None:
+        self._addresses = {"source": source, "target": target}
+        self._end = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Let the members join."""
+        for group in LIVE:
+            name = f"{group.name}@{group.side}"
+            thread = threading.Thread(
+                target=self._persistently, args=(group,), name=name, daemon=True
+            )
+            self._threads.append(thread)
+            thread.start()
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """Let the members commit and leave."""
+        self._end.set()
+        deadline = time.monotonic() + timeout
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _persistently(self, group: LiveGroup) -> None:
+        while not self._end.is_set():
+            try:
+                self._consume(group)
+            except KafkaException:
+                self._end.wait(_RETRY_SECONDS)  # a broker that was stopped on purpose
+
+    def _consume(self, group: LiveGroup) -> None:
+        consumer = clients.consumer(self._addresses[group.side], group.name)
+        try:
+            consumer.subscribe(list(group.topics))
+            self._work(consumer, group)
+        finally:
+            consumer.close()
+
+    def _work(self, consumer: Consumer, group: LiveGroup) -> None:
+        most = max(1, round(group.rate * _POLL_SECONDS)) if group.rate else 2_000
+        commit_at = time.monotonic() + _COMMIT_SECONDS
+        unsaved = False
+        while not self._end.is_set():
+            found = consumer.consume(most, timeout=_POLL_SECONDS)
+            unsaved = unsaved or any(message.error() is None for message in found)
+            if unsaved and time.monotonic() >= commit_at:
+                consumer.commit(asynchronous=False)
+                commit_at = time.monotonic() + _COMMIT_SECONDS
+                unsaved = False
+            if group.rate:
+                self._end.wait(_POLL_SECONDS)
+        if unsaved:
+            consumer.commit(asynchronous=False)

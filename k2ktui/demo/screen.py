@@ -1,0 +1,123 @@
+"""What the demo prints: progress, the pipeline's file, and the live table.
+
+On a terminal with Rich; elsewhere as plain lines. A terminal that goes away does not disturb the
+demo's orderly end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+from rich.syntax import Syntax
+
+from k2ktui.demo.table import TopicLine, plain, render
+from k2ktui.runtime.artifacts import Step
+
+Show = Callable[[Sequence[TopicLine], str], None]
+_PLAIN_SECONDS = 5.0
+
+
+class Screen:
+    """The demo's output. ``console`` is Rich's, standard output by default."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(highlight=False)
+        self._begun = time.monotonic()
+
+    def say(self, text: str) -> None:
+        """Print a line with the seconds since the start."""
+        seconds = time.monotonic() - self._begun
+        with _if_it_is_there():
+            self._console.print(f"{seconds:5.1f} s  {text}", markup=False)
+
+    def show_yaml(self, text: str, path: Path) -> None:
+        """Print the pipeline's file."""
+        self.say(f"The pipeline, {path}:")
+        with _if_it_is_there():
+            if self._console.is_terminal:
+                self._console.print(Syntax(text, "yaml", background_color="default"))
+            else:
+                self._console.print(text, markup=False)
+
+    @contextlib.contextmanager
+    def busy(self, text: str) -> Iterator[Callable[[Step], None]]:
+        """Show progress while a block runs; it is given a function to report steps with."""
+        if not self._console.is_terminal:
+            yield self._plain_steps(text)
+            return
+        progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            console=self._console,
+            transient=True,
+        )
+        bar = progress.add_task(text, total=None)
+
+        def report(step: Step) -> None:
+            total = step.total or None
+            progress.update(bar, description=step.text, completed=step.done, total=total)
+
+        with _live(progress):
+            yield report
+
+    def _plain_steps(self, text: str) -> Callable[[Step], None]:
+        said = [text]
+        self.say(text)
+
+        def report(step: Step) -> None:
+            if step.text != said[-1]:
+                said.append(step.text)
+                self.say(step.text)
+
+        return report
+
+    @contextlib.contextmanager
+    def live(self) -> Iterator[Show]:
+        """Show the live table while a block runs; it is given a function to update it with."""
+        if not self._console.is_terminal:
+            yield self._plain_table()
+            return
+        table = Live(console=self._console, auto_refresh=False)
+
+        def show(lines: Sequence[TopicLine], note: str) -> None:
+            with _if_it_is_there():
+                table.update(render(lines, note), refresh=True)
+
+        with _live(table):
+            yield show
+
+    def _plain_table(self) -> Show:
+        last = [0.0]
+
+        def show(lines: Sequence[TopicLine], note: str) -> None:
+            if time.monotonic() - last[0] >= _PLAIN_SECONDS:
+                last[0] = time.monotonic()
+                self.say(plain(lines) if lines else note)
+
+        return show
+
+
+@contextlib.contextmanager
+def _live(display: Progress | Live) -> Iterator[None]:
+    with _if_it_is_there():
+        display.start()
+    try:
+        yield
+    finally:
+        with _if_it_is_there():
+            display.stop()
+
+
+@contextlib.contextmanager
+def _if_it_is_there() -> Iterator[None]:
+    # A closed terminal makes every write fail; the end of the demo must not depend on one.
+    with contextlib.suppress(OSError, ValueError):
+        yield

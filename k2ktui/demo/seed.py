@@ -1,0 +1,137 @@
+"""What happened before the demo starts: records on both sides, and groups that committed."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from k2ktui.demo import clients, records
+from k2ktui.demo.clients import Delivery
+from k2ktui.demo.records import Record
+from k2ktui.demo.topics import TOPICS, DemoTopic, by_name
+from k2ktui.errors import TimedOut
+
+_TRANSACTION_RECORDS = 100
+_ABORT_EVERY = 5
+_AT_ONCE = 3
+_RETENTION_SECONDS = 30.0
+_POLL_SECONDS = 0.1
+
+
+def write_past(source: str, target: str, say: Callable[[str], None] = lambda text: None) -> None:
+    """Write the records that exist before the pipeline starts.
+
+    Args:
+        source: bootstrap address of the source cluster.
+        target: bootstrap address of the target cluster.
+        say: told what is being written.
+
+    Raises:
+        ConnectionFailed: a cluster refused.
+        TimedOut: the source's retention deleted nothing.
+    """
+
+    def write_one(topic: DemoTopic) -> None:
+        chance = random.Random(topic.name)  # noqa: S311 - content, not secrets
+        say(f"Writing the past of {topic.name}: {topic.why}")
+        try:
+            _write_source(source, topic, chance)
+            _write_prior(target, topic, chance)
+        except KafkaException as error:
+            raise clients.failed(error, f"write to {topic.name}") from None
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        list(pool.map(write_one, TOPICS))
+    say("Waiting until retention has deleted the head of sessions")
+    _await_retention(source, by_name("sessions"))
+
+
+def _write_source(bootstrap: str, topic: DemoTopic, chance: random.Random) -> None:
+    delivery = Delivery()
+    if not topic.transactional:
+        producer = clients.producer(bootstrap, compression_type=topic.compression)
+        for number in range(topic.seeded):
+            write(producer, topic, number, chance, delivery)
+        clients.flush(producer, delivery, topic.name)
+        return
+    producer = clients.producer(
+        bootstrap,
+        compression_type=topic.compression,
+        transactional_id=f"demo-past-{topic.name}",
+    )
+    for count, first in enumerate(range(0, topic.seeded, _TRANSACTION_RECORDS)):
+        producer.begin_transaction()
+        for number in range(first, min(topic.seeded, first + _TRANSACTION_RECORDS)):
+            write(producer, topic, number, chance, delivery)
+        if count % _ABORT_EVERY == 1:
+            # Flushed first, so that the aborted records really are in the log.
+            clients.flush(producer, delivery, topic.name)
+            producer.abort_transaction(clients.TIMEOUT_SECONDS)
+        else:
+            producer.commit_transaction(clients.TIMEOUT_SECONDS)
+
+
+def _write_prior(bootstrap: str, topic: DemoTopic, chance: random.Random) -> None:
+    if not topic.prior:
+        return
+    producer = clients.producer(bootstrap)
+    delivery = Delivery()
+    for partition, count in enumerate(topic.prior):
+        for number in range(count):
+            record = records.native(chance, number)
+            _send(producer, topic.name, record, partition, delivery)
+    clients.flush(producer, delivery, f"{topic.name} on the target")
+
+
+def write(
+    producer: Producer, topic: DemoTopic, number: int, chance: random.Random, delivery: Delivery
+) -> None:
+    """Produce the topic's record ``number``; waits for room."""
+    record = topic.make(chance, number)
+    _send(producer, topic.name, record, topic.partition_for(record, number), delivery)
+
+
+def _send(
+    producer: Producer, topic: str, record: Record, partition: int, delivery: Delivery
+) -> None:
+    while True:
+        try:
+            producer.produce(
+                topic,
+                value=record.value,
+                key=record.key,
+                headers=list(record.headers),
+                partition=partition,
+                on_delivery=delivery,
+            )
+        except BufferError:
+            producer.poll(_POLL_SECONDS)
+        else:
+            producer.poll(0)
+            return
+
+
+def bounds(bootstrap: str, topic: DemoTopic) -> tuple[list[int], list[int]]:
+    """Return log start offsets and last stable offsets of a topic, a partition each."""
+    admin = clients.admin(bootstrap)
+    found = []
+    for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):
+        asked = {TopicPartition(topic.name, n): spec for n in range(topic.partitions)}
+        futures = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
+        offsets = {tp.partition: future.result().offset for tp, future in futures.items()}
+        found.append([offsets[number] for number in range(topic.partitions)])
+    return found[0], found[1]
+
+
+def _await_retention(bootstrap: str, topic: DemoTopic) -> None:
+    # A pipeline that began in the head while it is being deleted would report a loss of data.
+    deadline = time.monotonic() + _RETENTION_SECONDS
+    while not all(bounds(bootstrap, topic)[0]):
+        if time.monotonic() >= deadline:
+            raise TimedOut(f"Retention did not delete the head of {topic.name} in time.")
+        time.sleep(_POLL_SECONDS)

@@ -1,0 +1,155 @@
+"""The demo's live table: a line a topic, with position, lag and rate."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from rich.table import Table
+from rich.text import Text
+
+from k2ktui.demo.status import PartitionStatus
+from k2ktui.text import safe_text
+
+_RATE_WINDOW_SECONDS = 5.0
+_UNKNOWN = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLine:
+    """What the table shows of a topic.
+
+    Attributes:
+        states: distinct states of its partitions.
+        paths: distinct paths (``verbatim``, ``record``).
+        position: replicated positions, summed over the partitions; None when none is known.
+        end: source end offsets, summed.
+        lag_records: summed; ``lag_seconds`` is that of the slowest partition.
+        mapped: records with a mapping, summed.
+        rate: mapped records a second over the last seconds; None until it can be told.
+        example: a partition whose position and target end show the divergence.
+    """
+
+    topic: str
+    partitions: int
+    states: tuple[str, ...]
+    paths: tuple[str, ...]
+    position: int | None
+    end: int | None
+    lag_records: int | None
+    lag_seconds: float | None
+    mapped: int | None
+    rate: float | None
+    example: tuple[int, int, int] | None
+
+
+class Rates:
+    """Turns growing counts into records a second, over a sliding window."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seen: dict[str, deque[tuple[float, int]]] = {}
+
+    def take(self, name: str, count: int | None) -> float | None:
+        """Note ``count`` of ``name`` as of now and return its rate; None until there are two."""
+        if count is None:
+            return None
+        now = self._clock()
+        seen = self._seen.setdefault(name, deque())
+        seen.append((now, count))
+        while len(seen) > 2 and now - seen[1][0] >= _RATE_WINDOW_SECONDS:
+            seen.popleft()
+        first_at, first = seen[0]
+        return (count - first) / (now - first_at) if now > first_at else None
+
+
+def summarise(partitions: Iterable[PartitionStatus], rates: Rates) -> list[TopicLine]:
+    """Return a line a topic, in alphabetical order; call it once for each snapshot."""
+    topics: dict[str, list[PartitionStatus]] = {}
+    for status in partitions:
+        topics.setdefault(status.topic, []).append(status)
+    return [_line(topic, topics[topic], rates) for topic in sorted(topics)]
+
+
+def _line(topic: str, found: Sequence[PartitionStatus], rates: Rates) -> TopicLine:
+    mapped = _total(p.mapped_records for p in found)
+    seconds = [p.lag_seconds for p in found if p.lag_seconds is not None]
+    return TopicLine(
+        topic=topic,
+        partitions=len(found),
+        states=tuple(sorted({p.state for p in found})),
+        paths=tuple(sorted({p.path for p in found})),
+        position=_total(p.position for p in found),
+        end=_total(p.source_end for p in found),
+        lag_records=_total(p.lag_records for p in found),
+        lag_seconds=max(seconds, default=None),
+        mapped=mapped,
+        rate=rates.take(topic, mapped),
+        example=_example(found),
+    )
+
+
+def _total(numbers: Iterable[int | None]) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known else None
+
+
+def _example(found: Sequence[PartitionStatus]) -> tuple[int, int, int] | None:
+    for status in found:
+        if status.position is not None and status.target_end is not None:
+            return status.partition, status.position, status.target_end
+    return None
+
+
+def render(lines: Sequence[TopicLine], note: str = "") -> Table:
+    """Return the table; ``note`` is printed below it."""
+    table = Table(
+        title="source → target, exactly once",
+        caption=Text(safe_text(note)) if note else None,
+        title_justify="left",
+        caption_justify="left",
+        expand=False,
+    )
+    table.add_column("topic", no_wrap=True)
+    for heading in ("parts", "position", "source end", "lag", "lag s", "records/s"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("offsets differ", no_wrap=True)
+    table.add_column("state", no_wrap=True)
+    for line in lines:
+        table.add_row(*_cells(line))
+    return table
+
+
+def _cells(line: TopicLine) -> list[Text]:
+    example = _UNKNOWN
+    if line.example:
+        example = "p{} {:,} → {:,}".format(*line.example)
+    texts = (
+        safe_text(line.topic, 30),
+        str(line.partitions),
+        _number(line.position),
+        _number(line.end),
+        _number(line.lag_records),
+        _number(line.lag_seconds, ".1f"),
+        _number(line.rate, ",.0f"),
+        example,
+        safe_text(f"{'/'.join(line.states)} {'/'.join(line.paths)}", 40),
+    )
+    return [Text(text) for text in texts]  # Text: names are never read as markup
+
+
+def _number(value: float | None, form: str = ",") -> str:
+    return _UNKNOWN if value is None else format(value, form)
+
+
+def plain(lines: Sequence[TopicLine]) -> str:
+    """Return one line of text, for output that is no terminal."""
+    parts = [
+        f"{safe_text(line.topic)} position {_number(line.position)}"
+        f" lag {_number(line.lag_records)} ({_number(line.lag_seconds, '.1f')} s)"
+        f" {_number(line.rate, ',.0f')} records/s"
+        for line in lines
+    ]
+    return "; ".join(parts) or "no partition is known yet"

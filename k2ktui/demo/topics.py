@@ -1,0 +1,156 @@
+"""The demo's topics: each is there for one reason why offsets differ between clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import NewTopic
+
+from k2ktui.demo import clients, records
+from k2ktui.demo.records import Maker, Record
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class DemoTopic:
+    """A source topic.
+
+    Attributes:
+        why: what it shows, in a few words.
+        make: content of its records.
+        seeded: records written before the pipeline starts.
+        rate: records a second while the demo runs.
+        transactional: written in transactions, some of which abort.
+        compression: codec of its producer.
+        prior: records that the target's topic of the same name already holds, a partition.
+        config: topic configuration.
+    """
+
+    name: str
+    partitions: int
+    why: str
+    make: Maker
+    seeded: int
+    rate: float
+    transactional: bool = False
+    compression: str = "lz4"
+    prior: tuple[int, ...] = ()
+    config: Mapping[str, str] = field(default_factory=dict)
+
+    def partition_for(self, record: Record, number: int) -> int:
+        """Return where record ``number`` goes; -1 leaves the choice to the key's hash."""
+        # The client would send keyless records to one partition for as long as it can.
+        return number % self.partitions if record.key is None else -1
+
+
+# Bounds what a demo that runs for days leaves on the disk.
+_BOUNDED = {"segment.bytes": str(16 * MIB), "retention.bytes": str(48 * MIB)}
+
+TOPICS: tuple[DemoTopic, ...] = (
+    DemoTopic(
+        "orders",
+        4,
+        "the target's topic has records of its own",
+        records.order,
+        seeded=8_000,
+        rate=200,
+        prior=(1_200, 37, 0, 5),
+        config=_BOUNDED,
+    ),
+    DemoTopic(
+        "payments",
+        3,
+        "transactions, some aborted; their markers take offsets",
+        records.payment,
+        seeded=3_000,
+        rate=80,
+        transactional=True,
+        compression="zstd",
+        prior=(64, 0, 210),
+        config=_BOUNDED,
+    ),
+    DemoTopic(
+        "clicks",
+        4,
+        "no keys, empty values and null values",
+        records.click,
+        seeded=12_000,
+        rate=300,
+        compression="snappy",
+        config=_BOUNDED,
+    ),
+    DemoTopic(
+        "customers",
+        2,
+        "compacted with tombstones: holes between offsets",
+        records.customer,
+        # More than one segment of the smallest size that Kafka allows, so that the cleaner runs.
+        seeded=8_000,
+        rate=20,
+        compression="none",
+        config={
+            "cleanup.policy": "compact",
+            "segment.bytes": str(MIB),
+            "segment.ms": "15000",
+            "min.cleanable.dirty.ratio": "0.01",
+            "delete.retention.ms": "60000",
+        },
+    ),
+    DemoTopic(
+        "sessions",
+        2,
+        "its head was deleted by retention",
+        records.session,
+        seeded=6_000,
+        rate=10,
+        compression="none",
+        config={"segment.bytes": str(MIB), "retention.bytes": str(MIB)},
+    ),
+    DemoTopic(
+        "invoices",
+        2,
+        "quiet: nothing is written any more",
+        records.invoice,
+        seeded=500,
+        rate=0,
+        transactional=True,
+        compression="gzip",
+    ),
+)
+
+
+def by_name(name: str) -> DemoTopic:
+    """Return the demo's topic of that name."""
+    return next(topic for topic in TOPICS if topic.name == name)
+
+
+def create_missing(source: str, target: str) -> bool:
+    """Create the demo's topics on both clusters (bootstrap addresses).
+
+    On the target only those that hold prior data; the pipeline creates the others.
+
+    Returns:
+        False when the source has them already: the data of an earlier demo is continued.
+
+    Raises:
+        ConnectionFailed: a cluster refused.
+    """
+    existing = clients.admin(source).list_topics(timeout=clients.TIMEOUT_SECONDS).topics
+    if any(topic.name in existing for topic in TOPICS):
+        return False
+    _create(source, TOPICS)
+    _create(target, tuple(topic for topic in TOPICS if topic.prior))
+    return True
+
+
+def _create(bootstrap: str, topics: tuple[DemoTopic, ...]) -> None:
+    admin = clients.admin(bootstrap)
+    wanted = [NewTopic(t.name, t.partitions, 1, config=dict(t.config)) for t in topics]
+    for name, future in admin.create_topics(wanted).items():
+        try:
+            future.result(clients.TIMEOUT_SECONDS)
+        except KafkaException as error:
+            raise clients.failed(error, f"create the topic {name}") from None
