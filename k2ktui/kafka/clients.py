@@ -46,12 +46,16 @@ _REFUSED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic as its cluster describes it; ``topic_id`` is hex text, empty if it has none."""
+    """A topic as its cluster describes it; ``topic_id`` is hex text, empty if it has none.
+
+    ``leaderless`` counts the partitions that nobody leads now.
+    """
 
     name: str
     topic_id: str
     partitions: int
     replication: int
+    leaderless: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +157,7 @@ class Cluster:
             try:
                 found[name] = _description(future.result(REQUEST_TIMEOUT_S))
             except KafkaException as error:
-                if error.args[0].code() in _UNREACHABLE:
+                if error.args[0].code() in _UNREACHABLE | {_LOCAL_TIMED_OUT}:
                     raise self._translate("describing topics", error) from None
                 found[name] = error.args[0]
         return found
@@ -244,6 +248,7 @@ def _description(found: Any) -> TopicDescription:
         topic_id=_hex(topic_id),
         partitions=len(found.partitions),
         replication=min((len(p.replicas) for p in found.partitions), default=0),
+        leaderless=sum(p.leader is None for p in found.partitions),
     )
 
 

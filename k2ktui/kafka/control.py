@@ -1,0 +1,301 @@
+"""The pipeline's own topics on the target: positions, mapping ranges and metrics.
+
+| topic | cleanup.policy | default partitions | default retention |
+|---|---|---|---|
+| ``coordination.commit.topic`` | compact | 1, or one a slot (6) | the last record of each key |
+| ``offsetMapping.topic`` | delete | 6 | 7 days |
+| ``metrics.kafka.topic`` | delete | 3 | 30 days |
+
+One commit partition is enough for one pipeline: its positions are few, and one partition is read
+to its end in one go at every start. With ``optimizeOffsetCommitPartition: disabled`` each slot
+writes to its own, so that a transaction which one slot leaves open delays no other's positions.
+The assignment topic of Lenses K2K is not used: the driver issues fencing tokens instead.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError
+
+from k2ktui.config.model import ControlTopic, PipelineConfig, TopicSettings
+from k2ktui.errors import ConfigError, K2kError, Refused
+from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.kafka.topics import (
+    Settings,
+    TopicSpec,
+    alter_command,
+    await_topics,
+    create_command,
+    create_topics,
+    not_ready,
+    topic_settings,
+)
+from k2ktui.text import safe_text
+
+_DAY_MS = 86_400_000
+_SLOT_PARTITIONS = 6
+_POLICY = "cleanup.policy"
+
+_DEFAULTS: Mapping[ControlTopic, TopicSettings] = {
+    # Small segments: only closed ones are compacted, and every start reads what is left.
+    "commit": TopicSettings(
+        partitions=1, config={_POLICY: "compact", "segment.bytes": str(50 << 20)}
+    ),
+    "offset_mapping": TopicSettings(
+        partitions=6, config={_POLICY: "delete", "retention.ms": str(7 * _DAY_MS)}
+    ),
+    "metrics": TopicSettings(
+        partitions=3, config={_POLICY: "delete", "retention.ms": str(30 * _DAY_MS)}
+    ),
+}
+_SECTION: Mapping[ControlTopic, str] = {
+    "commit": "topicCreation.control.commit",
+    "offset_mapping": "topicCreation.control.offsetMapping",
+    "metrics": "topicCreation.control.metrics",
+}
+_HOLDS: Mapping[ControlTopic, str] = {
+    "commit": "replicated positions",
+    "offset_mapping": "offset mappings",
+    "metrics": "metrics",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ControlTopics:
+    """The control topics as they are; 0 partitions when the pipeline does not need the topic."""
+
+    commit_partitions: int
+    mapping_partitions: int = 0
+    metrics_partitions: int = 0
+    created: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ControlFinding:
+    """One control topic that the pipeline needs, as it is on the target.
+
+    Attributes:
+        role: what it is for.
+        spec: how it would be created.
+        partitions: 0 while it is missing.
+        problem: what is wrong with it and how to mend that; None for a missing topic too.
+    """
+
+    role: ControlTopic
+    spec: TopicSpec
+    partitions: int
+    problem: K2kError | None = None
+
+
+def ensure_control_topics(
+    config: PipelineConfig, target: Cluster, env: Mapping[str, str] = os.environ
+) -> ControlTopics:
+    """Create the control topics that are missing, if the pipeline may, and check the others.
+
+    Args:
+        config: the pipeline.
+        target: its target cluster.
+        env: where ``OTEL_METRICS_EXPORTER`` says whether metrics go to their topic.
+
+    Raises:
+        Refused: a topic is missing and may not be created, or is not fit; every such topic is
+            named with its mend, and none was created.
+        ConfigError: two of them have the same name.
+        ConnectionFailed, TimedOut: the target did not answer, or the topics have no leaders in
+            time.
+    """
+    findings = inspect_control_topics(config, target, env)
+    allowed = config.features.auto_create_control_topics
+    problems = [
+        found.problem or missing_control_topic(config, found)
+        for found in findings
+        if found.problem or not (found.partitions or allowed)
+    ]
+    if problems:
+        raise _all_in_one(problems)
+    missing = [found.spec for found in findings if not found.partitions]
+    counts = {found.role: found.partitions for found in findings}
+    made = _create(config, target, missing)
+    for found in findings:
+        if not found.partitions:
+            counts[found.role] = made[found.spec.name].partitions
+    return ControlTopics(
+        commit_partitions=counts["commit"],
+        mapping_partitions=counts.get("offset_mapping", 0),
+        metrics_partitions=counts.get("metrics", 0),
+        created=tuple(spec.name for spec in missing),
+    )
+
+
+def inspect_control_topics(
+    config: PipelineConfig, target: Cluster, env: Mapping[str, str] = os.environ
+) -> list[ControlFinding]:
+    """Look at the control topics that the pipeline needs; nothing is changed.
+
+    Raises:
+        ConfigError, ConnectionFailed, TimedOut: as for :func:`ensure_control_topics`.
+    """
+    specs = control_specs(config, env)
+    described = target.describe([spec.name for spec in specs.values()])
+    present = [name for name, topic in described.items() if isinstance(topic, TopicDescription)]
+    settings = topic_settings(target, present) if _validated(config) else {}
+    return [
+        _inspect(config, role, spec, described[spec.name], settings.get(spec.name, {}))
+        for role, spec in specs.items()
+    ]
+
+
+def control_specs(
+    config: PipelineConfig, env: Mapping[str, str] = os.environ
+) -> dict[ControlTopic, TopicSpec]:
+    """Return how each control topic that the pipeline needs is to be created.
+
+    Raises:
+        ConfigError: two of them have the same name.
+    """
+    names: dict[ControlTopic, str] = {"commit": config.coordination.commit.topic}
+    if config.features.offset_mapping:
+        names["offset_mapping"] = config.offset_mapping.topic
+    if "kafka" in [part.strip() for part in env.get("OTEL_METRICS_EXPORTER", "").split(",")]:
+        names["metrics"] = config.metrics.kafka.topic
+    if len(set(names.values())) < len(names):
+        raise ConfigError(
+            "coordination.commit.topic, offsetMapping.topic and metrics.kafka.topic must be "
+            f"different topics, found {', '.join(map(safe_text, names.values()))}",
+            unchanged="Nothing was created.",
+            mend="Give each its own name; only commit and assignment may share one.",
+        )
+    return {role: _spec(config, role, name) for role, name in names.items()}
+
+
+def _spec(config: PipelineConfig, role: ControlTopic, name: str) -> TopicSpec:
+    wanted = config.topic_creation.control_for(role).over(_DEFAULTS[role])
+    partitions = wanted.partitions
+    one_a_slot = role == "commit" and not config.features.optimize_offset_commit_partition
+    if one_a_slot and config.topic_creation.control_for(role).partitions is None:
+        partitions = config.spark.slots or _SLOT_PARTITIONS
+    return TopicSpec(name, partitions, wanted.replication, wanted.config)
+
+
+def missing_control_topic(config: PipelineConfig, found: ControlFinding) -> K2kError:
+    """Return the error for a missing topic that must not be created by this program."""
+    return Refused(
+        f"topic {safe_text(found.spec.name)} for {_HOLDS[found.role]} does not exist on the target "
+        "cluster, and features.autoCreateControlTopics is disabled",
+        mend="Set features.autoCreateControlTopics: enabled, or create it: "
+        + create_command(config.target, found.spec),
+    )
+
+
+def _validated(config: PipelineConfig) -> bool:
+    return config.features.validate_control_topic_settings
+
+
+def _inspect(
+    config: PipelineConfig,
+    role: ControlTopic,
+    spec: TopicSpec,
+    topic: TopicDescription | KafkaError,
+    settings: Settings | K2kError,
+) -> ControlFinding:
+    if isinstance(topic, KafkaError):
+        missing = topic.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+        problem = None if missing else _undescribed(role, spec, topic)
+        if missing and _validated(config) and config.features.auto_create_control_topics:
+            problem = _wrong_policy(config, role, spec, spec.config.get(_POLICY, ""), made=False)
+        return ControlFinding(role, spec, 0, problem)
+    if not _validated(config):
+        return ControlFinding(role, spec, topic.partitions)
+    if isinstance(settings, K2kError):
+        return ControlFinding(role, spec, topic.partitions, _unread(role, spec, settings))
+    entry = settings.get(_POLICY)
+    wrong = _wrong_policy(config, role, spec, entry.value if entry else "", made=True)
+    return ControlFinding(role, spec, topic.partitions, wrong or _wrong_count(config, role, topic))
+
+
+def _wrong_policy(
+    config: PipelineConfig, role: ControlTopic, spec: TopicSpec, policy: str, *, made: bool
+) -> K2kError | None:
+    policies = {part.strip() for part in policy.split(",")}
+    wanted = "compact" if role == "commit" else "delete"
+    if policies == {"compact"} if role == "commit" else "compact" not in policies:
+        return None
+    loss = (
+        "records of quiet partitions would expire"
+        if role == "commit"
+        else "compaction would drop all but the newest record of each key"
+    )
+    setting = f'{_SECTION[role]}.config "{_POLICY}": {wanted}'
+    name = safe_text(spec.name)
+    return Refused(
+        f"topic {name} for {_HOLDS[role]} {'has' if made else 'would get'} {_POLICY} "
+        f"{safe_text(policy)}; it needs {wanted}: {loss}",
+        unchanged="Its settings were not changed." if made else "It was not created.",
+        mend=f"Run: {alter_command(config.target, spec.name, _POLICY, wanted)}"
+        if made
+        else f"Set {setting} in the configuration.",
+    )
+
+
+def _wrong_count(
+    config: PipelineConfig, role: ControlTopic, topic: TopicDescription
+) -> K2kError | None:
+    wanted = config.topic_creation.control_for(role).partitions
+    if wanted is None or wanted == topic.partitions:
+        return None
+    return Refused(
+        f"topic {safe_text(topic.name)} for {_HOLDS[role]} has {topic.partitions} partitions; "
+        f"{_SECTION[role]} says {wanted}",
+        unchanged="It was not changed: other pipelines may use it.",
+        mend=f"Set {_SECTION[role]}.partitions: {topic.partitions}, or name another topic.",
+    )
+
+
+def _undescribed(role: ControlTopic, spec: TopicSpec, error: KafkaError) -> K2kError:
+    return Refused(
+        f"topic {safe_text(spec.name)} for {_HOLDS[role]} cannot be described on the target "
+        f"cluster: {safe_text(error.str())}",
+        mend="Grant the target principal Describe, Read and Write on it.",
+    )
+
+
+def _unread(role: ControlTopic, spec: TopicSpec, error: K2kError) -> K2kError:
+    return Refused(
+        f"the settings of topic {safe_text(spec.name)} for {_HOLDS[role]} cannot be checked: "
+        f"{error.what}",
+        mend="Grant the target principal DescribeConfigs on it, or, if its cleanup.policy is "
+        "known to be right, set features.validateControlTopicSettings: disabled.",
+    )
+
+
+def _create(
+    config: PipelineConfig, target: Cluster, specs: list[TopicSpec]
+) -> dict[str, TopicDescription]:
+    errors = [error for error in create_topics(target, specs).values() if error]
+    if errors:
+        raise _all_in_one(errors)
+    waiting = config.configuration
+    ready = await_topics(
+        target,
+        {spec.name: 1 for spec in specs},
+        attempts=waiting.auto_control_topic_creation_max_attempts,
+        delay_s=waiting.auto_control_topic_creation_check_delay_s,
+    )
+    late = {spec.name for spec in specs} - ready.keys()
+    if late:
+        raise not_ready(target, late)
+    return ready
+
+
+def _all_in_one(problems: list[K2kError]) -> K2kError:
+    if len(problems) == 1:
+        return problems[0]
+    kept = dict.fromkeys(problem.unchanged for problem in problems if problem.unchanged)
+    return Refused(
+        "\n".join(problem.what for problem in problems),
+        unchanged="\n".join(kept),
+        mend="\n".join(problem.mend for problem in problems),
+    )

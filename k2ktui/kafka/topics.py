@@ -1,0 +1,284 @@
+"""Make, grow and await topics, and read their settings, one verdict a topic.
+
+What fails for one topic is that topic's error and no other's: the callers stop only that one.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import ConfigResource, NewPartitions, NewTopic, ResourceType
+
+from k2ktui.config.clusters import ClusterConfig
+from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
+from k2ktui.kafka.clients import (
+    REQUEST_TIMEOUT_S,
+    Cluster,
+    ConfigEntry,
+    TopicDescription,
+    reason,
+)
+from k2ktui.text import safe_text
+
+T = TypeVar("T")
+Settings = Mapping[str, ConfigEntry]
+
+# The library's own time-out comes first, so that its error is the one that is seen.
+_PATIENCE_S = REQUEST_TIMEOUT_S + 5
+_BROKER_DEFAULT = -1
+_UNAUTHORIZED = frozenset(
+    {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """A topic to create; ``partitions`` or ``replication`` None is the broker's default."""
+
+    name: str
+    partitions: int | None = None
+    replication: int | None = None
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+def create_topics(cluster: Cluster, specs: Collection[TopicSpec]) -> dict[str, K2kError | None]:
+    """Create topics; one that came to exist in between counts as created.
+
+    Returns:
+        None for a topic that exists now, otherwise why it does not.
+
+    Raises:
+        ConnectionFailed, TimedOut: the cluster did not answer.
+    """
+    if not specs:
+        return {}
+    wanted = [
+        NewTopic(
+            spec.name,
+            num_partitions=spec.partitions or _BROKER_DEFAULT,
+            replication_factor=spec.replication or _BROKER_DEFAULT,
+            config=dict(spec.config),
+        )
+        for spec in specs
+    ]
+    futures = cluster.ask(
+        "creating topics",
+        lambda: cluster.admin.create_topics(wanted, request_timeout=REQUEST_TIMEOUT_S),
+    )
+    by_name = {spec.name: spec for spec in specs}
+    return {
+        name: _failure(future, lambda error, n=name: _not_created(cluster, by_name[n], error))  # type: ignore[misc]
+        for name, future in futures.items()
+    }
+
+
+def grow_topics(cluster: Cluster, counts: Mapping[str, int]) -> dict[str, K2kError | None]:
+    """Raise topics to a number of partitions; results and errors as for :func:`create_topics`."""
+    if not counts:
+        return {}
+    wanted = [NewPartitions(name, count) for name, count in counts.items()]
+    futures = cluster.ask(
+        "adding partitions",
+        lambda: cluster.admin.create_partitions(wanted, request_timeout=REQUEST_TIMEOUT_S),
+    )
+    return {
+        name: _failure(future, lambda error, n=name: _not_grown(cluster, n, counts[n], error))  # type: ignore[misc]
+        for name, future in futures.items()
+    }
+
+
+def await_topics(
+    cluster: Cluster, counts: Mapping[str, int], *, attempts: int, delay_s: float
+) -> dict[str, TopicDescription]:
+    """Wait until each topic has so many partitions, all with leaders.
+
+    Args:
+        counts: the least number of partitions of each topic.
+        attempts: how often to look.
+        delay_s: seconds between two looks.
+
+    Returns:
+        The topics that are ready; :func:`not_ready` makes the error for the others.
+    """
+    waiting, found = dict(counts), dict[str, TopicDescription]()
+    for attempt in range(attempts):
+        if attempt and waiting:
+            time.sleep(delay_s)
+        for name, topic in cluster.describe(waiting).items():
+            if isinstance(topic, TopicDescription) and _serves(topic, counts[name]):
+                found[name] = topic
+                del waiting[name]
+    return found
+
+
+def not_ready(cluster: Cluster, names: Collection[str]) -> TimedOut:
+    """Return the error for topics that were made or grown and do not serve yet."""
+    return TimedOut(
+        f"created or grown on the {cluster.label} cluster, but without leaders yet: "
+        + ", ".join(safe_text(name) for name in sorted(names)),
+        unchanged="No record was written to them.",
+        mend="Look at the controller's log; go on when kafka-topics.sh --describe shows leaders.",
+    )
+
+
+def broker_count(cluster: Cluster) -> int:
+    """Return how many brokers the cluster has now.
+
+    Raises:
+        ConnectionFailed, TimedOut: the cluster did not answer.
+    """
+    what = "counting brokers"
+    future = cluster.ask(
+        what, lambda: cluster.admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S)
+    )
+    return len(cluster.ask(what, lambda: future.result(_PATIENCE_S)).nodes)
+
+
+def topic_settings(
+    cluster: Cluster, names: Collection[str]
+) -> dict[str, dict[str, ConfigEntry] | K2kError]:
+    """Read the settings of topics; one that may not be read maps to its error.
+
+    Raises:
+        ConnectionFailed, TimedOut: the cluster did not answer.
+    """
+    if not names:
+        return {}
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+    futures = cluster.ask(
+        "reading topic settings",
+        lambda: cluster.admin.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S),
+    )
+    found: dict[str, dict[str, ConfigEntry] | K2kError] = {}
+    for resource, future in futures.items():
+        try:
+            entries = cluster.ask("reading topic settings", lambda f=future: f.result(_PATIENCE_S))  # type: ignore[misc]
+        except (ConnectionFailed, TimedOut):
+            raise
+        except K2kError as error:
+            found[resource.name] = error
+        else:
+            found[resource.name] = {
+                name: ConfigEntry(entry.value or "", entry.is_default or entry.source != 1)
+                for name, entry in entries.items()
+            }
+    return found
+
+
+def create_command(config: ClusterConfig, spec: TopicSpec) -> str:
+    """Return the kafka-topics.sh command that creates a topic on a cluster."""
+    words = [*_topics_command(config), "--create", "--topic", spec.name]
+    if spec.partitions:
+        words += ["--partitions", str(spec.partitions)]
+    if spec.replication:
+        words += ["--replication-factor", str(spec.replication)]
+    for name, value in sorted(spec.config.items()):
+        words += ["--config", f"{name}={value}"]
+    return _line(words)
+
+
+def grow_command(config: ClusterConfig, name: str, partitions: int) -> str:
+    """Return the kafka-topics.sh command that raises a topic to so many partitions."""
+    return _line(
+        [*_topics_command(config), "--alter", "--topic", name, "--partitions", str(partitions)]
+    )
+
+
+def alter_command(config: ClusterConfig, name: str, setting: str, value: str) -> str:
+    """Return the kafka-configs.sh command that changes a setting of a topic."""
+    where = ["--bootstrap-server", config.bootstrap_servers, *_credentials(config)]
+    what = ["--entity-type", "topics", "--entity-name", name]
+    return _line(
+        ["kafka-configs.sh", *where, *what, "--alter", "--add-config", f"{setting}={value}"]
+    )
+
+
+def _topics_command(config: ClusterConfig) -> list[str]:
+    servers = config.properties("admin").get("bootstrap.servers", config.bootstrap_servers)
+    return ["kafka-topics.sh", "--bootstrap-server", servers, *_credentials(config)]
+
+
+def _credentials(config: ClusterConfig) -> list[str]:
+    protocol = config.properties("admin").get("security.protocol", "PLAINTEXT").upper()
+    return [] if protocol == "PLAINTEXT" else ["--command-config", "client.properties"]
+
+
+def _line(words: list[str]) -> str:
+    return " ".join(shlex.quote(safe_text(word)) for word in words)
+
+
+def _serves(topic: TopicDescription, partitions: int) -> bool:
+    return topic.partitions >= partitions and not topic.leaderless
+
+
+def _failure(
+    future: Future[T], explain: Callable[[KafkaException], K2kError | None]
+) -> K2kError | None:
+    try:
+        future.result(_PATIENCE_S)
+    except KafkaException as error:
+        return explain(error)
+    return None
+
+
+def _not_created(cluster: Cluster, spec: TopicSpec, error: KafkaException) -> K2kError | None:
+    code = error.args[0].code()
+    if code == KafkaError.TOPIC_ALREADY_EXISTS:
+        return None
+    _raise_if_silent(cluster, "creating topics", error)
+    if code in _UNAUTHORIZED:
+        mend = "Grant the target principal Create on the topic (or the cluster), or create it: "
+    else:
+        mend = _CREATE_MENDS.get(code, "Mend that, or create the topic: ")
+    return Refused(
+        f"topic {safe_text(spec.name)} could not be created on the {cluster.label} cluster: "
+        f"{reason(error)}",
+        unchanged="The topic does not exist; nothing was written.",
+        mend=mend + create_command(cluster.config, spec),
+    )
+
+
+_CREATE_MENDS = {
+    KafkaError.INVALID_REPLICATION_FACTOR: (
+        "Set topicCreation's replication to at most the number of brokers there, or create it: "
+    ),
+    KafkaError.INVALID_CONFIG: (
+        "Name the setting in target.kafka.topicPropsExclusionList, override it in topicCreation, "
+        "or create the topic: "
+    ),
+    KafkaError.POLICY_VIOLATION: (
+        "The cluster's create.topic.policy decides; override what it asks for in topicCreation, "
+        "or create the topic: "
+    ),
+}
+
+
+def _not_grown(cluster: Cluster, name: str, count: int, error: KafkaException) -> K2kError | None:
+    _raise_if_silent(cluster, "adding partitions", error)
+    return Refused(
+        f"topic {safe_text(name)} could not be grown to {count} partitions on the "
+        f"{cluster.label} cluster: {reason(error)}",
+        unchanged="It has the partitions it had.",
+        mend="Grant the target principal Alter on the topic, or grow it: "
+        + grow_command(cluster.config, name, count),
+    )
+
+
+def _raise_if_silent(cluster: Cluster, what: str, error: KafkaException) -> None:
+    """Raise when no broker answered: that is no verdict on one topic."""
+
+    def again() -> None:
+        raise error
+
+    try:
+        cluster.ask(what, again)
+    except (ConnectionFailed, TimedOut):
+        raise
+    except K2kError:
+        return

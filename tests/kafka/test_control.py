@@ -1,0 +1,198 @@
+"""Control topics: created when allowed, otherwise checked, with the mend in the error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.errors import ConfigError, Refused
+from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.control import ControlTopics, ensure_control_topics
+from k2ktui.runtime.node import KafkaNode
+from tests.support.kafka import create_topic, eventually, unique_name
+
+NO_METRICS: dict[str, str] = {}
+
+
+@pytest.fixture
+def names() -> dict[str, str]:
+    return {role: unique_name(f"__k2k_{role}") for role in ("commit", "mapping", "metrics")}
+
+
+def pipeline(target: KafkaNode, names: dict[str, str], **sections: Any) -> PipelineConfig:
+    """A pipeline that only its target matters of; ``sections`` are laid over."""
+    there = {"kafka": {"common": {"bootstrap.servers": target.bootstrap}}}
+    return PipelineConfig.model_validate(
+        {
+            "name": "p",
+            "source": there,
+            "target": there,
+            "coordination": {"commit": {"topic": names["commit"]}},
+            "offsetMapping": {"topic": names["mapping"]},
+            "metrics": {"kafka": {"topic": names["metrics"]}},
+            "features": {"autoCreateControlTopics": "enabled"},
+        }
+        | sections
+    )
+
+
+def ensure(config: PipelineConfig, env: dict[str, str] = NO_METRICS) -> ControlTopics:
+    return ensure_control_topics(config, Cluster(config.target, "target"), env)
+
+
+def settings(config: PipelineConfig, name: str) -> dict[str, str]:
+    found = Cluster(config.target, "target").topic_configs([name])[name]
+    return {key: entry.value for key, entry in found.items() if not entry.is_default}
+
+
+def exists(config: PipelineConfig, name: str) -> bool:
+    return name in Cluster(config.target, "target").topic_names()
+
+
+def test_missing_topics_are_created(target: KafkaNode, names: dict[str, str]) -> None:
+    config = pipeline(target, names)
+    made = ensure(config)
+
+    assert (made.commit_partitions, made.mapping_partitions, made.metrics_partitions) == (1, 6, 0)
+    assert set(made.created) == {names["commit"], names["mapping"]}
+    assert settings(config, names["commit"])["cleanup.policy"] == "compact"
+    assert settings(config, names["mapping"])["retention.ms"] == "604800000"
+    assert not exists(config, names["metrics"])
+
+
+def test_present_topics_are_taken_as_they_are(target: KafkaNode, names: dict[str, str]) -> None:
+    create_topic(target, names["commit"], 3, {"cleanup.policy": "compact"})
+    create_topic(target, names["mapping"], 2)
+
+    found = ensure(pipeline(target, names, features={}))
+
+    assert found == ControlTopics(commit_partitions=3, mapping_partitions=2)
+
+
+def test_metrics_only_with_the_kafka_exporter(target: KafkaNode, names: dict[str, str]) -> None:
+    config = pipeline(
+        target, names, features={"autoCreateControlTopics": True, "offsetMapping": "disabled"}
+    )
+    made = ensure(config, {"OTEL_METRICS_EXPORTER": "prometheus, kafka"})
+
+    assert (made.mapping_partitions, made.metrics_partitions) == (0, 3)
+    assert settings(config, names["metrics"])["retention.ms"] == "2592000000"
+    assert not exists(config, names["mapping"])
+
+
+def test_settings_of_the_file_are_used(target: KafkaNode, names: dict[str, str]) -> None:
+    control = {
+        "common": {"partitions": 3, "replication": 1, "config": {"min.insync.replicas": 1}},
+        "offsetMapping": {"partitions": 2, "config": {"retention.ms": 3_600_000}},
+    }
+    config = pipeline(target, names, topicCreation={"control": control})
+    made = ensure(config)
+
+    assert (made.commit_partitions, made.mapping_partitions) == (3, 2)
+    assert settings(config, names["mapping"]) == {
+        "cleanup.policy": "delete",
+        "retention.ms": "3600000",
+        "min.insync.replicas": "1",
+    }
+
+
+def test_one_commit_partition_a_slot(target: KafkaNode, names: dict[str, str]) -> None:
+    features = {"autoCreateControlTopics": True, "optimizeOffsetCommitPartition": "disabled"}
+    config = pipeline(target, names, features=features, spark={"slots": 4})
+
+    assert ensure(config).commit_partitions == 4
+
+
+def test_missing_without_leave_names_both_mends(target: KafkaNode, names: dict[str, str]) -> None:
+    config = pipeline(target, names, features={})
+
+    with pytest.raises(Refused) as refused:
+        ensure(config)
+
+    text = str(refused.value)
+    assert names["commit"] in text and names["mapping"] in text
+    assert "features.autoCreateControlTopics: enabled" in text
+    create = f"--bootstrap-server {target.bootstrap} --create --topic {names['mapping']}"
+    assert f"kafka-topics.sh {create} --partitions 6 --config cleanup.policy=delete" in text
+    assert not exists(config, names["commit"])
+
+
+@pytest.mark.parametrize(
+    ("role", "policy", "wanted"),
+    [
+        ("commit", "delete", "compact"),
+        ("commit", "compact,delete", "compact"),
+        ("mapping", "compact", "delete"),
+        ("mapping", "compact,delete", "delete"),
+    ],
+)
+def test_wrong_policy(
+    target: KafkaNode, names: dict[str, str], role: str, policy: str, wanted: str
+) -> None:
+    create_topic(target, names[role], config={"cleanup.policy": policy})
+    config = pipeline(target, names)
+
+    with pytest.raises(Refused) as refused:
+        ensure(config)
+
+    assert f"--entity-name {names[role]} --alter" in refused.value.mend
+    assert f"cleanup.policy={wanted}" in refused.value.mend
+    other = names["mapping" if role == "commit" else "commit"]
+    assert not exists(config, other), "nothing may be created while another topic is wrong"
+
+    unchecked = {"autoCreateControlTopics": True, "validateControlTopicSettings": "disabled"}
+    assert ensure(pipeline(target, names, features=unchecked)).commit_partitions == 1
+
+
+def test_wrong_policy_is_refused_before_creation(target: KafkaNode, names: dict[str, str]) -> None:
+    control = {"common": {"config": {"cleanup.policy": "compact"}}}
+    config = pipeline(target, names, topicCreation={"control": control})
+
+    with pytest.raises(Refused, match="would get") as refused:
+        ensure(config)
+
+    assert "topicCreation.control.offsetMapping.config" in refused.value.mend
+    assert not exists(config, names["mapping"])
+
+
+def test_wrong_partition_count(target: KafkaNode, names: dict[str, str]) -> None:
+    create_topic(target, names["mapping"], partitions=2)
+    control = {"offsetMapping": {"partitions": 5}}
+
+    with pytest.raises(Refused, match="has 2 partitions") as refused:
+        ensure(pipeline(target, names, topicCreation={"control": control}))
+
+    assert "topicCreation.control.offsetMapping.partitions: 2" in refused.value.mend
+
+
+def test_one_name_for_two_topics(target: KafkaNode, names: dict[str, str]) -> None:
+    names["mapping"] = names["commit"]
+    config = pipeline(target, names)
+
+    with pytest.raises(ConfigError, match="must be different topics"):
+        ensure(config)
+
+    assert not exists(config, names["commit"])
+
+
+def test_replication_that_the_cluster_cannot_give(target: KafkaNode, names: dict[str, str]) -> None:
+    config = pipeline(target, names, topicCreation={"control": {"common": {"replication": 3}}})
+
+    with pytest.raises(Refused) as refused:
+        ensure(config)
+
+    assert names["commit"] in refused.value.what
+    assert "number of brokers" in refused.value.mend
+
+
+def test_created_by_another_in_between(target: KafkaNode, names: dict[str, str]) -> None:
+    """Two pipelines that share control topics start at the same time: both may create them."""
+    from k2ktui.kafka.topics import TopicSpec, create_topics
+
+    create_topic(target, names["commit"])
+    cluster = Cluster(pipeline(target, names).target, "target")
+
+    assert create_topics(cluster, [TopicSpec(names["commit"])]) == {names["commit"]: None}
+    eventually(lambda: exists(pipeline(target, names), names["commit"]), "it is listed")
