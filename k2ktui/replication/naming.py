@@ -1,0 +1,93 @@
+"""What a source topic is called on the target, and what is never copied."""
+
+from __future__ import annotations
+
+import re
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.config.topics import KAFKA_INTERNAL_TOPICS
+from k2ktui.errors import ConfigError, K2kError, Refused
+from k2ktui.text import safe_text
+
+# Newer brokers keep more state in topics than the configuration's selection knows of.
+_INTERNAL = KAFKA_INTERNAL_TOPICS | {
+    "__cluster_metadata",
+    "__remote_log_metadata",
+    "__share_group_state",
+}
+# As the broker checks it (Topic.java); such a name can reach us only through the configuration.
+_LEGAL = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
+
+
+def check_supported(config: PipelineConfig) -> None:
+    """Refuse a pipeline that needs what this program does not do.
+
+    Raises:
+        ConfigError: naming the switch, and what ignoring it would silently break.
+    """
+    if config.features.schema_mapping:
+        raise ConfigError(
+            "features.schemaMapping is enabled, and k2ktui does not rewrite schema ids: consumers "
+            "on the target would read records with the ids of the source's registry",
+            unchanged="Nothing was copied.",
+            mend="Set features.schemaMapping: disabled where both sides share one registry (or "
+            "the ids are the same); otherwise these topics need another tool.",
+        )
+    if config.features.bidirectional_replication:
+        raise ConfigError(
+            "features.bidirectionalReplication is enabled, and k2ktui does not filter records by "
+            "that header: they would travel in circles between the clusters, for ever",
+            unchanged="Nothing was copied.",
+            mend="Set features.bidirectionalReplication: disabled, and keep the topics of the two "
+            "directions apart (replication.sink.topic prefix or suffix).",
+        )
+
+
+def target_name(config: PipelineConfig, topic: str) -> str:
+    """Return the target topic of a source topic.
+
+    Raises:
+        Refused: it must not be copied, no static mapping covers it, or its target must not be
+            written to.
+    """
+    forbidden = _forbidden(config, topic)
+    if forbidden:
+        raise _refuse(topic, f"it is {forbidden}", "Take it out of replication.source.topic.")
+    name = config.topic_mapping.target_for(topic)
+    if name is None:
+        raise _refuse(
+            topic,
+            "no pattern of replication.sink.topic.staticMapping matches it",
+            "Add a pattern that does (for example '.*' last), or select fewer topics.",
+        )
+    forbidden = _forbidden(config, name)
+    if forbidden:
+        raise _refuse(
+            topic,
+            f"its target {safe_text(name)} is {forbidden}",
+            "Change replication.sink.topic.",
+        )
+    if not _LEGAL.fullmatch(name):
+        raise _refuse(
+            topic,
+            f"its target {safe_text(name, 80)!r} is no legal topic name "
+            "(1 to 249 letters, digits, '.', '_' and '-')",
+            "Change replication.sink.topic.",
+        )
+    return name
+
+
+def _forbidden(config: PipelineConfig, topic: str) -> str:
+    if topic in _INTERNAL:
+        return "an internal topic of Kafka"
+    if topic in config.control_topics:
+        return "a control topic of this pipeline"
+    return ""
+
+
+def _refuse(topic: str, why: str, mend: str) -> K2kError:
+    return Refused(
+        f"topic {safe_text(topic)} is not copied: {why}",
+        unchanged="Nothing of it was written.",
+        mend=mend,
+    )

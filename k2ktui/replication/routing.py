@@ -1,0 +1,169 @@
+"""The route of every source partition, and why it is what it is.
+
+Records travel as whole batches (verbatim) unless the records themselves or their partition change:
+
+| setting | path |
+|---|---|
+| none of those below | verbatim |
+| ``replication.sink.partition: producer`` | record: the key decides the partition |
+| ``features.headerReplication: disabled`` | record: headers are dropped |
+| ``features.tracingHeaders`` | record: headers are added |
+| ``features.keepRecordCreationTimestamp: disabled`` | record: new timestamps; verbatim where the \
+target stamps LogAppendTime itself |
+
+Several source topics on one target (static mapping) stay verbatim: Kafka keeps the order of each
+source partition in the target partition that they share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.errors import K2kError
+from k2ktui.kafka.clients import TopicDescription
+from k2ktui.replication.naming import target_name
+from k2ktui.replication.targets import TargetPlan, TargetTopic
+from k2ktui.replication.tokens import HeaderRules, Path, Route
+
+APPEND_TIME = "LogAppendTime"
+_COORDINATES = ("topic", "partition", "offset", "pipeline")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A path and its reason, in an operator's words."""
+
+    path: Path
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """How one source topic is copied; ``path`` None means not at all, ``reason`` says why."""
+
+    topic: str
+    target: str
+    path: Path | None
+    reason: str
+
+
+def routes_for(config: PipelineConfig, topic: TopicDescription, target: TargetTopic) -> list[Route]:
+    """Return the route of each partition of a source topic, in order.
+
+    With ``partition: source`` the list ends where the target's partitions do: those behind have
+    no place, and ``target.short`` says why.
+    """
+    by_key = config.replication.sink.partition == "producer"
+    choice = choose_path(config, target.timestamp_type)
+    verbatim = choice.path is Path.VERBATIM
+    return [
+        Route(
+            path=choice.path,
+            topic=target.name,
+            partition=None if by_key else number,
+            partitions=target.partitions,
+            headers=HeaderRules() if verbatim else header_rules(config),
+            now_timestamps=not verbatim and not config.features.keep_record_creation_timestamp,
+        )
+        for number in range(topic.partitions)
+        if by_key or number < target.partitions
+    ]
+
+
+def header_rules(config: PipelineConfig) -> HeaderRules:
+    """Return what happens to record headers."""
+    wanted, names = config.features.tracing_headers, config.tracing.headers
+    return HeaderRules(
+        drop=not config.features.header_replication,
+        added=tuple((what, getattr(names, what)) for what in _COORDINATES if getattr(wanted, what)),
+    )
+
+
+def choose_path(
+    config: PipelineConfig, timestamp_type: str = "", others: Collection[str] = ()
+) -> Choice:
+    """Choose the path of a topic.
+
+    Args:
+        config: the pipeline.
+        timestamp_type: the target topic's message.timestamp.type, empty if unknown.
+        others: further source topics with the same target; they change the reason only.
+    """
+    why = _record_reasons(config, timestamp_type)
+    if why:
+        return Choice(Path.RECORD, "; ".join(why))
+    reason = "records and partitions stay as they are"
+    if others:
+        reason += (
+            f"; shares its target with {len(others)} other source "
+            f"topic{'s' if len(others) > 1 else ''}, and each keeps its order in the same partition"
+        )
+    if timestamp_type == APPEND_TIME:
+        reason += f"; the target replaces timestamps ({APPEND_TIME})"
+    return Choice(Path.VERBATIM, reason)
+
+
+def _record_reasons(config: PipelineConfig, timestamp_type: str) -> list[str]:
+    features, rules = config.features, header_rules(config)
+    why: list[str] = []
+    if config.replication.sink.partition == "producer":
+        why.append("partition: producer chooses the partition by key")
+    if rules.drop:
+        why.append("headerReplication: disabled drops headers")
+    if rules.added:
+        added = ", ".join(what for what, _ in rules.added)
+        why.append(f"tracingHeaders adds headers ({added})")
+    if not features.keep_record_creation_timestamp and timestamp_type != APPEND_TIME:
+        why.append("keepRecordCreationTimestamp: disabled stamps the time of copying")
+    return why
+
+
+def explain(
+    config: PipelineConfig,
+    topics: Iterable[TopicDescription],
+    plans: Iterable[TargetPlan],
+    refused: Mapping[str, K2kError],
+    timestamp_types: Mapping[str, str],
+) -> list[Explanation]:
+    """Explain each source topic, by name in order.
+
+    Args:
+        config: the pipeline.
+        topics: the source topics that are selected.
+        plans: what is to be done for their targets.
+        refused: source topics that are not copied.
+        timestamp_types: message.timestamp.type of the target topics that exist.
+    """
+    by_source = {topic.name: plan for plan in plans for topic in plan.sources}
+    rows = []
+    for topic in sorted(topics, key=lambda topic: topic.name):
+        error, plan = refused.get(topic.name), by_source.get(topic.name)
+        if error is not None or plan is None:
+            what = error.what if error else "not selected"
+            rows.append(Explanation(topic.name, _target_or_blank(config, topic.name), None, what))
+            continue
+        others = [other.name for other in plan.sources if other != topic]
+        choice = choose_path(config, timestamp_types.get(plan.name, ""), others)
+        reason = "; ".join([choice.reason, *_plan_words(plan, topic)])
+        rows.append(Explanation(topic.name, plan.name, choice.path, reason))
+    return rows
+
+
+def _plan_words(plan: TargetPlan, topic: TopicDescription) -> list[str]:
+    words = list(plan.notes)
+    if plan.create is not None:
+        words.insert(0, f"the target will be created with {plan.partitions} partitions")
+    if plan.grow_to:
+        words.append(f"the target will be grown to {plan.grow_to} partitions")
+    if topic.name in plan.short:
+        words.append(plan.short[topic.name].what)
+    return words
+
+
+def _target_or_blank(config: PipelineConfig, topic: str) -> str:
+    try:
+        return target_name(config, topic)
+    except K2kError:
+        return ""

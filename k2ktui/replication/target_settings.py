@@ -1,0 +1,131 @@
+"""How a target topic is created: the source topic's settings, less what belongs to its brokers.
+
+Copied is what was set on the source topic itself, and overridden by ``topicCreation.replication``.
+Not copied, unless set there: what ``target.kafka.topicPropsExclusionList`` names, and
+
+- what MirrorMaker 2 leaves out by default: ``follower.`` and ``leader.replication.throttled.
+  replicas`` (broker ids), ``min.insync.replicas`` and ``unclean.leader.election.enable`` (how the
+  target's operators trade safety for availability, with another number of brokers),
+  ``message.timestamp.type`` (LogAppendTime would replace the records' timestamps) and the limits
+  on timestamps (``message.timestamp.*.max.ms``: records that are old by now would be refused);
+- tiered storage (``remote.*``, ``local.retention.*``), which the target may not have;
+- settings that only one vendor's brokers know (``confluent.*``, ``redpanda.*``).
+
+One setting is copied although the source has it from its brokers: a ``max.message.bytes`` above
+Kafka's own default, because records of that size could not be written otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from k2ktui.config.model import PipelineConfig, TopicSettings
+from k2ktui.errors import K2kError
+from k2ktui.kafka.clients import TopicDescription
+from k2ktui.kafka.topics import Settings, TopicSpec
+from k2ktui.text import safe_text
+
+DEFAULT_MAX_MESSAGE_BYTES = 1048588
+MAX_MESSAGE_BYTES = "max.message.bytes"
+TIMESTAMP_TYPE = "message.timestamp.type"
+
+_EXCLUDED = frozenset(
+    {
+        "follower.replication.throttled.replicas",
+        "leader.replication.throttled.replicas",
+        "min.insync.replicas",
+        "unclean.leader.election.enable",
+        TIMESTAMP_TYPE,
+        "message.timestamp.difference.max.ms",
+        "message.timestamp.before.max.ms",
+        "message.timestamp.after.max.ms",
+    }
+)
+_EXCLUDED_PREFIXES = ("remote.", "local.retention.", "confluent.", "redpanda.")
+
+
+def target_spec(
+    config: PipelineConfig,
+    name: str,
+    topics: Sequence[TopicDescription],
+    settings: Mapping[str, Settings | K2kError],
+    brokers: int,
+) -> tuple[TopicSpec, tuple[str, ...]]:
+    """Return how to create the target of one or more source topics, and notes for the operator.
+
+    Args:
+        config: the pipeline.
+        name: the target topic.
+        topics: its source topics.
+        settings: those of the source topics, by name; an error where they could not be read.
+        brokers: number of brokers of the target cluster.
+    """
+    wanted = config.topic_creation.replication.settings_for(name)
+    copied, notes = _common_settings(config, topics, settings)
+    replication = wanted.replication
+    if replication is None:
+        replication, note = _replication(topics, brokers)
+        notes += note
+    spec = TopicSpec(
+        name, planned_partitions(wanted, topics), replication, {**copied, **wanted.config}
+    )
+    return spec, notes
+
+
+def planned_partitions(wanted: TopicSettings, topics: Iterable[TopicDescription]) -> int:
+    """Return how many partitions a new target gets: those configured, or its widest source's."""
+    return wanted.partitions or max(topic.partitions for topic in topics)
+
+
+def _common_settings(
+    config: PipelineConfig,
+    topics: Sequence[TopicDescription],
+    settings: Mapping[str, Settings | K2kError],
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    copied: list[dict[str, str]] = []
+    for topic in topics:
+        found = settings[topic.name]
+        if isinstance(found, K2kError):
+            return {}, (_unread_note(topic.name),)
+        copied.append(_copied(config, found))
+    agreed = {k: v for k, v in copied[0].items() if all(c.get(k) == v for c in copied)}
+    disputed = sorted({key for each in copied for key in each} - agreed.keys())
+    if not disputed:
+        return agreed, ()
+    return agreed, (
+        f"its source topics differ in {', '.join(map(safe_text, disputed))}: left at the target's "
+        "default; topicCreation.replication can set it",
+    )
+
+
+def _unread_note(topic: str) -> str:
+    return (
+        f"the settings of {safe_text(topic)} cannot be read on the source (that takes "
+        "DescribeConfigs): created with the target's defaults and those of topicCreation."
+        "replication; a compacted topic needs cleanup.policy there"
+    )
+
+
+def _copied(config: PipelineConfig, settings: Settings) -> dict[str, str]:
+    excluded = _EXCLUDED.union(config.target.topic_props_exclusion_list)
+    copied = {key: entry.value for key, entry in settings.items() if not entry.is_default}
+    limit = settings.get(MAX_MESSAGE_BYTES)
+    if limit and int(limit.value or 0) > DEFAULT_MAX_MESSAGE_BYTES:
+        copied[MAX_MESSAGE_BYTES] = limit.value
+    return {
+        key: value
+        for key, value in copied.items()
+        if key not in excluded and not key.startswith(_EXCLUDED_PREFIXES)
+    }
+
+
+def _replication(
+    topics: Sequence[TopicDescription], brokers: int
+) -> tuple[int | None, tuple[str, ...]]:
+    copies = max(topic.replication for topic in topics)
+    if not copies or copies <= brokers:
+        return copies or None, ()
+    return None, (
+        f"the source keeps {copies} copies and the target has {brokers} "
+        f"broker{'s' if brokers != 1 else ''}: created with the target's default replication",
+    )

@@ -1,0 +1,323 @@
+"""Target topics: planned for all source topics, then created and grown; never shrunk.
+
+A topic that this pipeline does not replicate yet must fit before anything is written: with
+``partition: source`` a target with fewer partitions is refused. One that it replicates already is
+grown when the source grew (``features.autoCreateTopics``); where that is not possible only the
+partitions without a place stop. With ``partition: producer`` a target is never grown: that would
+send the keys written so far to other partitions.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from confluent_kafka import KafkaError
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.errors import K2kError, Refused
+from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.kafka.topics import (
+    TopicSpec,
+    await_topics,
+    broker_count,
+    create_command,
+    create_topics,
+    grow_command,
+    grow_topics,
+    not_ready,
+    topic_settings,
+)
+from k2ktui.replication.naming import check_supported, target_name
+from k2ktui.replication.target_settings import (
+    DEFAULT_MAX_MESSAGE_BYTES,
+    MAX_MESSAGE_BYTES,
+    TIMESTAMP_TYPE,
+    target_spec,
+)
+from k2ktui.text import safe_text
+
+_READY_ATTEMPTS = 100
+_READY_DELAY_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTopic:
+    """Where a source topic's records go.
+
+    Attributes:
+        name: topic on the target.
+        topic_id: hex text, empty if the broker has none.
+        partitions: how many it has now.
+        max_message_bytes: largest batch it takes; Kafka's default where it cannot be read.
+        timestamp_type: ``CreateTime`` or ``LogAppendTime``; empty where it cannot be read.
+        notes: what an operator should know of how it was created.
+        short: why it has fewer partitions than its source; those without a place stop.
+    """
+
+    name: str
+    topic_id: str
+    partitions: int
+    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
+    timestamp_type: str = ""
+    notes: tuple[str, ...] = ()
+    short: K2kError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetPlan:
+    """What is to be done for one target topic.
+
+    Attributes:
+        name: the target topic.
+        sources: its source topics that are copied, by name in order.
+        found: the topic as it is, None if it is to be created.
+        create: how it is to be created, None if it exists.
+        grow_to: partitions it is to be grown to, 0 if it is wide enough.
+        short: source topics that are copied in part only, and why.
+        notes: what an operator should know.
+    """
+
+    name: str
+    sources: tuple[TopicDescription, ...]
+    found: TopicDescription | None = None
+    create: TopicSpec | None = None
+    grow_to: int = 0
+    short: Mapping[str, K2kError] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def partitions(self) -> int:
+        """Number of partitions once the plan is carried out."""
+        if self.create is not None:
+            return self.create.partitions or 0
+        return self.grow_to or (self.found.partitions if self.found else 0)
+
+
+Refusals = dict[str, K2kError]
+
+
+def ensure_targets(
+    config: PipelineConfig,
+    source: Cluster,
+    target: Cluster,
+    topics: Collection[TopicDescription],
+    replicated: Collection[str],
+) -> tuple[dict[str, TargetTopic], Refusals]:
+    """Create and grow target topics where the pipeline may, and describe them.
+
+    Args:
+        config: the pipeline.
+        source: its source; only read.
+        target: its target.
+        topics: the source topics to copy.
+        replicated: names of source topics that have a position in this pipeline already.
+
+    Returns:
+        By source topic: its target, or why it is not copied.
+
+    Raises:
+        ConfigError: the pipeline needs what this program does not do; nothing was changed.
+        ConnectionFailed, TimedOut: a cluster did not answer.
+    """
+    plans, refused = plan_targets(config, source, target, topics, replicated)
+    failed = _carry_out(target, plans)
+    changed = {
+        p.name: p.partitions for p in plans if (p.create or p.grow_to) and not failed[p.name]
+    }
+    ready = await_topics(target, changed, attempts=_READY_ATTEMPTS, delay_s=_READY_DELAY_S)
+    settled: list[TargetPlan] = []
+    for plan in plans:
+        error = failed[plan.name]
+        if error is None and plan.name in changed and plan.name not in ready:
+            error = not_ready(target, [plan.name])
+        plan = replace(plan, found=ready.get(plan.name, plan.found))
+        kept = plan if error is None else _without_change(plan, error, replicated, refused)
+        if kept is not None:
+            settled.append(kept)
+    return _describe(target, settled), refused
+
+
+def plan_targets(
+    config: PipelineConfig,
+    source: Cluster,
+    target: Cluster,
+    topics: Collection[TopicDescription],
+    replicated: Collection[str],
+) -> tuple[list[TargetPlan], Refusals]:
+    """Find out what :func:`ensure_targets` would do; nothing is changed. Same arguments."""
+    check_supported(config)
+    named, refused = _by_target(config, topics)
+    found = target.describe(named)
+    new = [name for name, topic in found.items() if _is_missing(topic)]
+    settings = topic_settings(source, [topic.name for name in new for topic in named[name]])
+    brokers = broker_count(target) if new else 0
+    planner = _Planner(config, frozenset(replicated), refused)
+    plans: list[TargetPlan | None] = []
+    for name, group in named.items():
+        topic = found[name]
+        if isinstance(topic, TopicDescription):
+            plans.append(planner.existing(name, group, topic))
+        elif _is_missing(topic):
+            spec, notes = target_spec(config, name, group, settings, brokers)
+            plans.append(planner.new(spec, group, notes))
+        else:
+            refused.update((each.name, _undescribed(each, name, topic)) for each in group)
+    return [plan for plan in plans if plan is not None], refused
+
+
+def _by_target(
+    config: PipelineConfig, topics: Iterable[TopicDescription]
+) -> tuple[dict[str, list[TopicDescription]], Refusals]:
+    named: dict[str, list[TopicDescription]] = defaultdict(list)
+    refused: Refusals = {}
+    for topic in sorted(topics, key=lambda topic: topic.name):
+        try:
+            named[target_name(config, topic.name)].append(topic)
+        except K2kError as error:
+            refused[topic.name] = error
+    return dict(named), refused
+
+
+@dataclass(frozen=True, slots=True)
+class _Planner:
+    config: PipelineConfig
+    replicated: frozenset[str]
+    refused: Refusals
+
+    def new(
+        self, spec: TopicSpec, group: list[TopicDescription], notes: tuple[str, ...]
+    ) -> TargetPlan | None:
+        fit: list[TopicDescription] = []
+        for topic in group:
+            error = self._not_creatable(spec, topic)
+            if error is None:
+                fit.append(topic)
+            else:
+                self.refused[topic.name] = error
+        return TargetPlan(spec.name, tuple(fit), create=spec, notes=notes) if fit else None
+
+    def _not_creatable(self, spec: TopicSpec, topic: TopicDescription) -> K2kError | None:
+        if topic.name in self.replicated:
+            return _vanished(topic, spec)
+        if not self.config.features.auto_create_topics:
+            return _missing(self.config, topic, spec)
+        if self._keeps_partitions and (spec.partitions or 0) < topic.partitions:
+            return _set_too_narrow(topic, spec)
+        return None
+
+    def existing(
+        self, name: str, group: list[TopicDescription], found: TopicDescription
+    ) -> TargetPlan | None:
+        wide = [t for t in group if not self._keeps_partitions or t.partitions <= found.partitions]
+        narrow = [topic for topic in group if topic not in wide]
+        known = any(topic.name in self.replicated for topic in group)
+        if narrow and known and self.config.features.auto_create_topics:
+            grow_to = max(topic.partitions for topic in narrow)
+            return TargetPlan(name, tuple(group), found, grow_to=grow_to)
+        errors = {topic.name: self._too_narrow(topic, found) for topic in narrow}
+        short = {topic: error for topic, error in errors.items() if topic in self.replicated}
+        self.refused.update((t, error) for t, error in errors.items() if t not in short)
+        copied = tuple(t for t in group if t in wide or t.name in short)
+        return TargetPlan(name, copied, found, short=short) if copied else None
+
+    def _too_narrow(self, topic: TopicDescription, found: TopicDescription) -> K2kError:
+        partial = topic.name in self.replicated
+        return Refused(
+            f"topic {safe_text(topic.name)} has {topic.partitions} partitions and its target "
+            f"{safe_text(found.name)} has {found.partitions}; partition: source keeps partition "
+            "numbers",
+            unchanged=f"Nothing was written for its partitions from {found.partitions} on, and "
+            "the target was not grown: features.autoCreateTopics is disabled."
+            if partial
+            else "Nothing of it was written, and the target was not grown: this pipeline does not "
+            "replicate to it yet.",
+            mend=f"Run: {grow_command(self.config.target, found.name, topic.partitions)} "
+            "(or use partition: producer).",
+        )
+
+    @property
+    def _keeps_partitions(self) -> bool:
+        return self.config.replication.sink.partition == "source"
+
+
+def _carry_out(target: Cluster, plans: Iterable[TargetPlan]) -> dict[str, K2kError | None]:
+    failed: dict[str, K2kError | None] = {plan.name: None for plan in plans}
+    failed |= create_topics(target, [plan.create for plan in plans if plan.create])
+    failed |= grow_topics(target, {plan.name: plan.grow_to for plan in plans if plan.grow_to})
+    return failed
+
+
+def _without_change(
+    plan: TargetPlan, error: K2kError, replicated: Collection[str], refused: Refusals
+) -> TargetPlan | None:
+    """Return what is left of a plan whose creation or growth failed; refuse the rest."""
+    has = plan.found.partitions if plan.found else 0
+    short = {t.name: error for t in plan.sources if t.partitions > has and t.name in replicated}
+    left = tuple(t for t in plan.sources if has and (t.partitions <= has or t.name in short))
+    refused.update((topic.name, error) for topic in plan.sources if topic not in left)
+    return replace(plan, sources=left, grow_to=0, short=short) if left else None
+
+
+def _describe(target: Cluster, plans: Collection[TargetPlan]) -> dict[str, TargetTopic]:
+    settings = topic_settings(target, [plan.name for plan in plans])
+    described: dict[str, TargetTopic] = {}
+    for plan in plans:
+        found, entries = plan.found, settings[plan.name]
+        assert found is not None
+        values = {} if isinstance(entries, K2kError) else {k: e.value for k, e in entries.items()}
+        topic = TargetTopic(
+            plan.name,
+            found.topic_id,
+            found.partitions,
+            int(values.get(MAX_MESSAGE_BYTES) or DEFAULT_MAX_MESSAGE_BYTES),
+            values.get(TIMESTAMP_TYPE, ""),
+            plan.notes,
+        )
+        for each in plan.sources:
+            described[each.name] = replace(topic, short=plan.short.get(each.name))
+    return described
+
+
+def _is_missing(topic: TopicDescription | KafkaError) -> bool:
+    return isinstance(topic, KafkaError) and topic.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+
+
+def _undescribed(topic: TopicDescription, name: str, error: KafkaError) -> K2kError:
+    return Refused(
+        f"topic {safe_text(topic.name)} is not copied: its target {safe_text(name)} cannot be "
+        f"described: {safe_text(error.str())}",
+        unchanged="Nothing of it was written.",
+        mend="Grant the target principal Describe and Write on it, and Create to make it.",
+    )
+
+
+def _vanished(topic: TopicDescription, spec: TopicSpec) -> K2kError:
+    return Refused(
+        f"topic {safe_text(topic.name)} was being copied to {safe_text(spec.name)}, which does not "
+        "exist on the target any more (or replication.sink.topic was changed)",
+        unchanged="It was not created again: the records copied so far would be missing in it.",
+        mend=f"Clear the positions of {safe_text(topic.name)} to copy it again from its start.",
+    )
+
+
+def _missing(config: PipelineConfig, topic: TopicDescription, spec: TopicSpec) -> K2kError:
+    return Refused(
+        f"topic {safe_text(topic.name)} is not copied: its target {safe_text(spec.name)} does not "
+        "exist, and features.autoCreateTopics is disabled",
+        unchanged="Nothing of it was written.",
+        mend="Set features.autoCreateTopics: enabled, or create it: "
+        + create_command(config.target, spec),
+    )
+
+
+def _set_too_narrow(topic: TopicDescription, spec: TopicSpec) -> K2kError:
+    return Refused(
+        f"topic {safe_text(topic.name)} is not copied: it has {topic.partitions} partitions, and "
+        f"topicCreation.replication gives its target {safe_text(spec.name)} {spec.partitions}; "
+        "partition: source keeps partition numbers",
+        unchanged="Nothing of it was written, and the target was not created.",
+        mend=f"Set partitions there to {topic.partitions} or more (or leave it out), or use "
+        "partition: producer.",
+    )
