@@ -24,7 +24,7 @@ def commit_topic(config: PipelineConfig, partitions: int) -> CommitTopic:
     return CommitTopic(
         config.coordination.commit.topic,
         partitions,
-        config.commit_group,
+        config.coordination.commit.group,
         config.features.optimize_offset_commit_partition,
     )
 

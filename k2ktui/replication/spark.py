@@ -10,8 +10,10 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shutil
 import sys
 import tempfile
+import time
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,12 +24,15 @@ import k2ktui
 from k2ktui.config.model import Spark
 from k2ktui.errors import K2kError
 from k2ktui.replication.tokens import SlotResult, Token
-from k2ktui.replication.worker import run_slot
+from k2ktui.replication.worker import run_slot, warm
 from k2ktui.runtime.java import spark_java_home
+from k2ktui.text import safe_text
 
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 _JOB_GROUP = "k2ktui-lap"
 _MAX_JOBS = 512
+_SHELL = "pyspark-shell"
+_WARM_S = 0.3
 
 # What the protocol stands on; a pipeline file may not change these.
 _FIXED = {
@@ -41,7 +46,23 @@ _DEFAULTS = {
     "spark.driver.memory": "512m",
     "spark.python.worker.reuse": "true",
     "spark.eventLog.enabled": "false",
+    "spark.log.level": "ERROR",
 }
+# A local driver only schedules: it should start quickly and stay small.
+_LOCAL_DEFAULTS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+_LOCAL_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_LOG4J = """rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.console.type = Console
+appender.console.name = stderr
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
+"""
 
 
 def local_cores(master: str) -> int | None:
@@ -72,8 +93,8 @@ class SparkRuntime:
         self._name = name
         self._options = (dict(source), dict(target))
         self._jobs: ThreadPoolExecutor | None = None
-        self._session: Any = None
-        self._shipped: Path | None = None
+        self._context: Any = None
+        self._private: Path | None = None
 
     def start(self) -> None:
         """Start or join Spark.
@@ -83,39 +104,84 @@ class SparkRuntime:
         """
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ["JAVA_HOME"] = str(spark_java_home())
-        from pyspark.sql import SparkSession  # slow to import; commands without jobs do without
+        from pyspark import SparkContext  # slow to import; commands without jobs do without
+        from pyspark.java_gateway import launch_gateway
 
-        builder = SparkSession.builder.master(self._settings.master).appName(self._name)
-        for key, value in {**_DEFAULTS, **self._settings.config, **_FIXED}.items():
-            builder = builder.config(key, value)
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
+        self._private = Path(tempfile.mkdtemp(prefix="k2ktui-spark-"))
+        log = self._private / "spark.log"
+        # Settings may hold secrets, so they go by file and not by command line; and Java's own
+        # words go to a file, because a terminal is no place for them.
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {self._write_settings()} {_SHELL}"
         try:
-            self._session = builder.getOrCreate()
+            with log.open("wb") as out:
+                gateway = launch_gateway(
+                    None, {"stdout": out, "stderr": out, "start_new_session": True}
+                )
+            self._context = SparkContext(gateway=gateway)
         except Exception as error:
-            raise K2kError(
-                f"Spark did not start with master {self._settings.master}: "
-                f"{str(error).splitlines()[0]}",
-                unchanged="Nothing was written.",
-                mend="Check spark.master and spark.config; k2ktui check shows the Java it uses.",
-            ) from None
-        context = self._session.sparkContext
-        context.setLogLevel("OFF")
+            raise self._did_not_start(error, log) from None
         if local_cores(self._settings.master) is None:
-            self._ship(context)
+            self._ship(self._context)
+
+    def _write_settings(self) -> Path:
+        assert self._private is not None
+        logging_file = self._private / "log4j2.properties"
+        logging_file.write_text(_LOG4J)
+        settings = {**_DEFAULTS, **self._settings.config, **_FIXED}
+        java = f"-Dlog4j2.configurationFile=file:{logging_file}"
+        if local_cores(self._settings.master) is not None:
+            settings = {**_LOCAL_DEFAULTS, **settings}
+            java = f"{java} {_LOCAL_JAVA}"
+        settings[_JAVA_OPTIONS] = f"{java} {settings.get(_JAVA_OPTIONS, '')}".strip()
+        settings["spark.master"] = self._settings.master
+        settings["spark.app.name"] = self._name
+        path = self._private / "spark.properties"
+        path.touch(mode=0o600)
+        path.write_text("".join(f"{_escaped(k)}={_escaped(v)}\n" for k, v in settings.items()))
+        return path
+
+    def _did_not_start(self, error: Exception, log: Path) -> K2kError:
+        said = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+        reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
+        return K2kError(
+            f"Spark did not start with master {self._settings.master}: "
+            + safe_text("; ".join(said[-3:] or reason), 600),
+            unchanged="Nothing was written.",
+            mend="Check spark.master and spark.config; k2ktui check shows the Java it uses.",
+        )
+
+    def warm_up(self, tasks: int) -> Future[None]:
+        """Start the workers and their connections while the driver is still busy elsewhere."""
+        source, target = self._options
+
+        def task(_: Iterator[int]) -> Iterator[int]:
+            warm(source, target)
+            time.sleep(_WARM_S)  # hold this worker, so that the next task gets another one
+            yield 0
+
+        def job() -> None:
+            context = self._context
+            context.parallelize(range(tasks), tasks).mapPartitions(task).collect()
+
+        return self._pool().submit(job)
 
     @property
     def parallelism(self) -> int:
         """How many tasks run at once."""
-        return int(self._session.sparkContext.defaultParallelism)
+        return int(self._context.defaultParallelism)
 
     def submit(self, tokens: Sequence[Token]) -> Future[list[SlotResult]]:
         """Run a job: a task a token. The future fails if Spark lost a task."""
+        return self._pool().submit(self._run, tuple(tokens))
+
+    def _pool(self) -> ThreadPoolExecutor:
         if self._jobs is None:
             self._jobs = ThreadPoolExecutor(_MAX_JOBS, thread_name_prefix="lap")
-        return self._jobs.submit(self._run, tuple(tokens))
+        return self._jobs
 
     def _run(self, tokens: tuple[Token, ...]) -> list[SlotResult]:
-        context = self._session.sparkContext
+        context = self._context
         context.setJobGroup(_JOB_GROUP, self._name, interruptOnCancel=True)
         source, target = self._options
 
@@ -135,27 +201,32 @@ class SparkRuntime:
         return found
 
     def cancel(self) -> None:
-        """Stop the running lap's tasks; its future fails."""
-        if self._session is not None:
-            self._session.sparkContext.cancelJobGroup(_JOB_GROUP)
+        """Stop the running laps' tasks; their futures fail."""
+        if self._context is not None:
+            self._context.cancelAllJobs()
 
     def stop(self) -> None:
         """End the session and its processes."""
-        if self._session is not None:
-            self._session.stop()
-            self._session = None
+        if self._context is not None:
+            self._context.stop()
+            self._context = None
         if self._jobs is not None:
             self._jobs.shutdown(wait=False, cancel_futures=True)
-        if self._shipped is not None:
-            self._shipped.unlink(missing_ok=True)
+        if self._private is not None:
+            shutil.rmtree(self._private, ignore_errors=True)
 
     def _ship(self, context: Any) -> None:
         """Send this package's code to the executors; its dependencies must be installed there."""
+        assert self._private is not None
         root = Path(k2ktui.__file__).parent
-        handle, name = tempfile.mkstemp(prefix="k2ktui-", suffix=".zip")
-        os.close(handle)
-        self._shipped = Path(name)
-        with zipfile.ZipFile(self._shipped, "w", zipfile.ZIP_DEFLATED) as archive:
+        shipped = self._private / "k2ktui.zip"
+        with zipfile.ZipFile(shipped, "w", zipfile.ZIP_DEFLATED) as archive:
             for path in sorted(root.rglob("*.py")):
                 archive.write(path, Path("k2ktui") / path.relative_to(root))
-        context.addPyFile(str(self._shipped))
+        context.addPyFile(str(shipped))
+
+
+def _escaped(text: str) -> str:
+    """Escape a key or value for a Java properties file."""
+    special = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "=": "\\=", ":": "\\:", "#": "\\#"}
+    return "".join(special.get(char, char) for char in text)

@@ -76,6 +76,8 @@ class Surveyor:
             for number, route in enumerate(routes_for(self._config, topic, found)):
                 source = SourcePartition(topic.name, number)
                 routes[source], ids[source] = route, (topic.topic_id, found)
+            if found.short is not None:
+                faults += [_refused(s, found.short) for s in _partitions(topic) if s not in routes]
         ends = self._ends(routes)
         begin = self._begin(routes, ids, positions)
         for source in [s for s in routes if s in positions]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import pickle
 from collections.abc import Mapping
@@ -38,20 +39,19 @@ class _Connections:
 _kept: dict[str, _Connections] = {}
 
 
+def warm(source: Mapping[str, Any], target: Mapping[str, Any]) -> None:
+    """Connect ahead of the first lap; what fails here is reported by the lap."""
+    with contextlib.suppress(Exception):
+        _connections(source, target)
+
+
 def run_slot(token: Token, source: Mapping[str, Any], target: Mapping[str, Any]) -> SlotResult:
     """Run one lap of one slot; never raises, the result says how it ended.
 
     ``source`` and ``target`` are wire options of ``k2ktui.kafka.properties``.
     """
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    key = sha256(pickle.dumps((sorted(source.items(), key=str), sorted(target.items(), key=str))))
-    name = key.hexdigest()
     try:
-        connections = _kept.get(name)
-        if connections is None:
-            connections = _Connections(source, target)
-            connections.loop.run(connections.open)
-            _kept[name] = connections
+        connections = _connections(source, target)
         result: SlotResult = connections.loop.run(
             Slot(token, connections.source, connections.target).run
         )
@@ -63,7 +63,22 @@ def run_slot(token: Token, source: Mapping[str, Any], target: Mapping[str, Any])
         )
     if result.outcome is not Outcome.DONE:
         # After a failure nobody knows what is still on its way through these sockets.
-        kept = _kept.pop(name, None)
+        kept = _kept.pop(_name(source, target), None)
         if kept is not None:
             kept.close()
     return result
+
+
+def _name(source: Mapping[str, Any], target: Mapping[str, Any]) -> str:
+    key = pickle.dumps((sorted(source.items(), key=str), sorted(target.items(), key=str)))
+    return sha256(key).hexdigest()
+
+
+def _connections(source: Mapping[str, Any], target: Mapping[str, Any]) -> _Connections:
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    name = _name(source, target)
+    if name not in _kept:
+        connections = _Connections(source, target)
+        connections.loop.run(connections.open)
+        _kept[name] = connections
+    return _kept[name]

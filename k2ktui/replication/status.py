@@ -1,0 +1,268 @@
+"""The status of a pipeline, read from both clusters; needs no running job and changes nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.state import MalformedRecord, Position, SourcePartition, read_mapping_record
+from k2ktui.engine.status import PartitionStatus, coverage, state_of
+from k2ktui.errors import K2kError
+from k2ktui.kafka.clients import (
+    Cluster,
+    Partition,
+    TopicDescription,
+    source_cluster,
+    target_cluster,
+)
+from k2ktui.kafka.logread import stable_ends
+from k2ktui.replication.fencing import read_books
+from k2ktui.replication.naming import target_name
+from k2ktui.replication.pipeline import commit_topic
+from k2ktui.replication.routing import choose_path
+
+_READ_S = 20.0
+_AGE_S = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A pipeline at one moment; ``taken_at`` is epoch seconds."""
+
+    pipeline: str
+    taken_at: float
+    partitions: tuple[PartitionStatus, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that ``k2ktui status --json`` prints."""
+        return {
+            "pipeline": self.pipeline,
+            "taken_at": self.taken_at,
+            "partitions": [asdict(partition) for partition in self.partitions],
+        }
+
+
+@dataclass(slots=True)
+class _Mapped:
+    records: int = 0
+    first: int | None = None
+
+
+class StatusReader:
+    """Takes snapshots; keeps what it has read of the mapping topic between them."""
+
+    def __init__(self, config: PipelineConfig) -> None:
+        self._config = config
+        self._source = source_cluster(config)
+        self._target = target_cluster(config)
+        self._mappings = _MappingCounter(config, self._target)
+
+    def snapshot(self) -> Status:
+        """Read the state of every selected partition now.
+
+        Raises:
+            ConnectionFailed, TimedOut: a cluster did not answer.
+        """
+        positions = self._positions()
+        topics = self._topics(positions)
+        sources = [
+            SourcePartition(topic.name, number)
+            for topic in topics.values()
+            for number in range(topic.partitions)
+        ]
+        where = [(s.topic, s.partition) for s in sources]
+        starts = self._source.offsets(where, OffsetSpec.earliest())
+        ends = self._source.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        ages = _ages(self._source, positions, starts, ends)
+        mapped = self._mappings.read()
+        target_ends = self._target_ends(topics, positions)
+        rows = [
+            self._row(s, topics, positions.get(s), starts, ends, ages, mapped, target_ends)
+            for s in sources
+        ]
+        return Status(self._config.name, time.time(), tuple(rows))
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._mappings.close()
+
+    def _positions(self) -> Mapping[SourcePartition, Position]:
+        name = self._config.coordination.commit.topic
+        found = self._target.describe([name])[name]
+        if not isinstance(found, TopicDescription):
+            return {}  # it has not been started yet
+        topic = commit_topic(self._config, found.partitions)
+        return read_books(self._target, topic, _READ_S).positions
+
+    def _topics(self, positions: Mapping[SourcePartition, Position]) -> dict[str, TopicDescription]:
+        chosen = {n for n in self._source.topic_names() if self._config.topics.matches(n)}
+        found = self._source.describe(sorted(chosen | {s.topic for s in positions}))
+        return {n: t for n, t in sorted(found.items()) if isinstance(t, TopicDescription)}
+
+    def _target_ends(
+        self,
+        topics: Mapping[str, TopicDescription],
+        positions: Mapping[SourcePartition, Position],
+    ) -> dict[Partition, int]:
+        wanted = {(p.target_topic, p.target_partition) for p in positions.values()}
+        existing = self._target.describe(sorted({name for name, _ in wanted}))
+        where = [
+            (name, partition)
+            for name, partition in wanted
+            if partition is not None and isinstance(existing.get(name), TopicDescription)
+        ]
+        return self._target.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+
+    def _row(
+        self,
+        source: SourcePartition,
+        topics: Mapping[str, TopicDescription],
+        position: Position | None,
+        starts: Mapping[Partition, int],
+        ends: Mapping[Partition, int],
+        ages: Mapping[SourcePartition, float],
+        mapped: Mapping[SourcePartition, _Mapped],
+        target_ends: Mapping[Partition, int],
+    ) -> PartitionStatus:
+        at = (source.topic, source.partition)
+        start, end = starts.get(at), ends.get(at)
+        topic, partition = _target(self._config, source, position)
+        lag = None if position is None or end is None else max(0, end - position.offset)
+        counted = mapped.get(source, _Mapped())
+        return PartitionStatus(
+            topic=source.topic,
+            partition=source.partition,
+            state=state_of(position, start, end, topics[source.topic].topic_id),
+            path=str(choose_path(self._config).path),
+            source_start=start,
+            source_end=end,
+            position=position.offset if position else None,
+            lag_records=lag,
+            lag_seconds=0.0 if lag == 0 else ages.get(source),
+            target_topic=topic,
+            target_partition=partition,
+            target_end=target_ends.get((topic, partition)) if partition is not None else None,
+            mapped_records=counted.records,
+            coverage=coverage(position, start, end, counted.first)
+            if self._config.features.offset_mapping
+            else 0.0,
+        )
+
+
+def _target(
+    config: PipelineConfig, source: SourcePartition, position: Position | None
+) -> tuple[str, int | None]:
+    """Return where a partition's records go, or would go; no name if it is refused."""
+    if position is not None:
+        return position.target_topic, position.target_partition
+    by_key = config.replication.sink.partition == "producer"
+    try:
+        return target_name(config, source.topic), None if by_key else source.partition
+    except K2kError:
+        return "", None
+
+
+class _MappingCounter:
+    """Counts mapped records per source partition, reading only what is new each time."""
+
+    def __init__(self, config: PipelineConfig, target: Cluster) -> None:
+        self._enabled = config.features.offset_mapping
+        self._topic = config.offset_mapping.topic
+        self._group = config.coordination.commit.group
+        self._target = target
+        self._consumer: Consumer | None = None
+        self._next: dict[int, int] = {}
+        self._trimmed: set[int] = set()
+        self._counts: dict[SourcePartition, _Mapped] = {}
+
+    def read(self) -> Mapping[SourcePartition, _Mapped]:
+        found = self._target.describe([self._topic])[self._topic] if self._enabled else None
+        if not isinstance(found, TopicDescription):
+            return {}
+        ends = stable_ends(self._target, self._topic, found.partitions)
+        if self._consumer is None:
+            self._consumer = self._open(found.partitions)
+        until = time.monotonic() + _READ_S
+        while any(self._next.get(p, 0) < end for p, end in ends.items()):
+            for message in self._consumer.consume(2000, 0.2):
+                if message.error() is None:
+                    self._count(message.partition() or 0, message.key(), message.value())
+            for at in self._consumer.position([TopicPartition(self._topic, p) for p in ends]):
+                self._next[at.partition] = max(at.offset, self._next.get(at.partition, 0))
+            if time.monotonic() > until:
+                break
+        return self._counts
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _open(self, partitions: int) -> Consumer:
+        consumer = self._target.consumer(
+            **{"isolation.level": "read_committed", "fetch.wait.max.ms": 50}
+        )
+        where = [(self._topic, p) for p in range(partitions)]
+        starts = self._target.offsets(where, OffsetSpec.earliest())
+        self._next = {p: start for (_, p), start in starts.items()}
+        self._trimmed = {p for p, start in self._next.items() if start > 0}
+        consumer.assign([TopicPartition(self._topic, p, OFFSET_BEGINNING) for p in self._next])
+        return consumer
+
+    def _count(self, partition: int, key: bytes | None, value: bytes | None) -> None:
+        try:
+            mapping = read_mapping_record(key, value)
+        except MalformedRecord:
+            return
+        if mapping.pipeline != self._group:
+            return
+        counted = self._counts.setdefault(mapping.source, _Mapped())
+        counted.records += sum(r.count for r in mapping.ranges)
+        if partition in self._trimmed and counted.first is None and mapping.ranges:
+            counted.first = mapping.ranges[0].source
+
+
+def _ages(
+    source: Cluster,
+    positions: Mapping[SourcePartition, Position],
+    starts: Mapping[Partition, int],
+    ends: Mapping[Partition, int],
+) -> dict[SourcePartition, float]:
+    """Return the age in seconds of the record at each position that has one behind it."""
+    where = {
+        (s.topic, s.partition): p.offset
+        for s, p in positions.items()
+        if starts.get((s.topic, s.partition), p.offset + 1)
+        <= p.offset
+        < ends.get((s.topic, s.partition), -1)
+    }
+    if not where:
+        return {}
+    consumer = source.consumer(
+        **{
+            "isolation.level": "read_committed",
+            "fetch.message.max.bytes": 4096,
+            "queued.max.messages.kbytes": 4096,
+            "fetch.wait.max.ms": 20,
+        }
+    )
+    found: dict[SourcePartition, float] = {}
+    try:
+        consumer.assign([TopicPartition(t, p, offset) for (t, p), offset in where.items()])
+        until = time.monotonic() + _AGE_S
+        while len(found) < len(where) and time.monotonic() < until:
+            for message in consumer.consume(len(where), 0.1):
+                at = SourcePartition(message.topic() or "", message.partition() or 0)
+                if message.error() is None and at not in found:
+                    found[at] = max(0.0, time.time() - message.timestamp()[1] / 1000)
+    except K2kError:
+        return found
+    finally:
+        consumer.close()
+    return found
