@@ -10,6 +10,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ConfigError, Refused
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.control import ControlTopics, ensure_control_topics
+from k2ktui.kafka.topics import TopicSpec, create_topics
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import create_topic, eventually, unique_name
 
@@ -189,8 +190,6 @@ def test_replication_that_the_cluster_cannot_give(target: KafkaNode, names: dict
 
 def test_created_by_another_in_between(target: KafkaNode, names: dict[str, str]) -> None:
     """Two pipelines that share control topics start at the same time: both may create them."""
-    from k2ktui.kafka.topics import TopicSpec, create_topics
-
     create_topic(target, names["commit"])
     cluster = Cluster(pipeline(target, names).target, "target")
 

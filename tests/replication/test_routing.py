@@ -1,0 +1,110 @@
+"""Which path each topic takes, and the reason an operator reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.errors import Refused
+from k2ktui.kafka.clients import TopicDescription
+from k2ktui.kafka.topics import TopicSpec
+from k2ktui.replication.routing import Explanation, choose_path, explain, routes_for
+from k2ktui.replication.targets import TargetPlan, TargetTopic
+from k2ktui.replication.tokens import HeaderRules, Path, Route
+
+CLUSTER = {"kafka": {"common": {"bootstrap.servers": "localhost:1"}}}
+
+
+def pipeline(**sections: Any) -> PipelineConfig:
+    base = {"name": "p", "source": CLUSTER, "target": CLUSTER}
+    return PipelineConfig.model_validate(base | sections)
+
+
+def sink(**keys: Any) -> dict[str, Any]:
+    return {"source": {"topic": ".*"}, "sink": keys}
+
+
+def topic(name: str = "orders", partitions: int = 2) -> TopicDescription:
+    return TopicDescription(name, "", partitions, 1)
+
+
+def target(name: str = "orders", partitions: int = 2, stamps: str = "CreateTime") -> TargetTopic:
+    return TargetTopic(name, "", partitions, timestamp_type=stamps)
+
+
+def test_verbatim_keeps_partitions() -> None:
+    routes = routes_for(pipeline(), topic(), target("copy", 3))
+    assert routes == [Route(Path.VERBATIM, "copy", number, 3) for number in (0, 1)]
+
+
+def test_by_key() -> None:
+    config = pipeline(replication=sink(partition="producer"))
+    routes = routes_for(config, topic(partitions=4), target(partitions=2))
+    assert routes == [Route(Path.RECORD, "orders", None, 2)] * 4
+
+
+def test_headers_dropped_and_added() -> None:
+    features = {
+        "headerReplication": "disabled",
+        "tracingHeaders": {"offset": "enabled", "pipeline": "enabled"},
+    }
+    config = pipeline(features=features, tracing={"headers": {"offset": "at"}})
+
+    (route,) = routes_for(config, topic(partitions=1), target())
+
+    added = (("offset", "at"), ("pipeline", "__k2k_pipeline"))
+    assert route == Route(Path.RECORD, "orders", 0, 2, headers=HeaderRules(True, added))
+
+
+@pytest.mark.parametrize(
+    ("stamps", "path", "now"),
+    [
+        ("CreateTime", Path.RECORD, True),
+        ("", Path.RECORD, True),
+        ("LogAppendTime", Path.VERBATIM, False),
+    ],
+)
+def test_new_timestamps(stamps: str, path: Path, now: bool) -> None:
+    config = pipeline(features={"keepRecordCreationTimestamp": "disabled"})
+    (route,) = routes_for(config, topic(partitions=1), target(stamps=stamps))
+    assert (route.path, route.now_timestamps) == (path, now)
+
+
+def test_partitions_without_a_place_have_no_route() -> None:
+    assert len(routes_for(pipeline(), topic(partitions=5), target(partitions=3))) == 3
+
+
+def test_every_reason_is_named() -> None:
+    features = {
+        "headerReplication": "disabled",
+        "tracingHeaders": "enabled",
+        "keepRecordCreationTimestamp": "disabled",
+    }
+    choice = choose_path(pipeline(features=features, replication=sink(partition="producer")))
+    for setting in ("partition: producer", "tracingHeaders", *list(features)[::2]):
+        assert setting in choice.reason
+
+
+def test_append_time_on_the_target_is_said() -> None:
+    assert "replaces timestamps" in choose_path(pipeline(), "LogAppendTime").reason
+    assert "replaces timestamps" not in choose_path(pipeline(), "CreateTime").reason
+
+
+def test_explain_lists_every_topic() -> None:
+    a, b, c, d = (topic(name) for name in "abcd")
+    plans = [
+        TargetPlan("all", (a, b), create=TopicSpec("all", 2)),
+        TargetPlan("c", (c,), found=topic("c", 1), grow_to=2),
+    ]
+    refused = {"d": Refused("d is not copied")}
+
+    rows = explain(pipeline(), [d, c, b, a], plans, refused, {})
+
+    assert [row.topic for row in rows] == list("abcd")
+    assert rows[0].target == "all" and rows[0].path is Path.VERBATIM
+    assert "shares its target with 1 other source topic" in rows[0].reason
+    assert "will be created with 2 partitions" in rows[1].reason
+    assert "will be grown to 2 partitions" in rows[2].reason
+    assert rows[3] == Explanation("d", "d", None, "d is not copied")
