@@ -24,7 +24,7 @@ def command() -> None:
 def validate(files: tuple[str, ...], as_json: bool) -> int:
     """Report every error of the files, with its place; exit code 2 if there is one."""
     try:
-        loaded, notes = _checked(files)
+        loaded = _checked(files)
     except ConfigError as error:
         if not as_json:
             raise
@@ -32,10 +32,10 @@ def validate(files: tuple[str, ...], as_json: bool) -> int:
         click.echo(json.dumps({"ok": False, "errors": errors}, indent=2))
         return ExitCode.USAGE
     if as_json:
-        shown = {"ok": True, "pipeline": loaded.config.name, "notes": notes}
+        shown = {"ok": True, "pipeline": loaded.config.name, "notes": list(loaded.notes)}
         click.echo(json.dumps(shown, indent=2))
         return ExitCode.OK
-    _tell(notes)
+    _tell(loaded)
     click.echo(f"OK: pipeline {safe_text(loaded.config.name)}")
     return ExitCode.OK
 
@@ -50,7 +50,7 @@ def show(files: tuple[str, ...], as_json: bool, sources: bool) -> int:
     if as_json:
         click.echo(to_json(loaded, with_sources=sources))
         return ExitCode.OK
-    _tell(list(loaded.notes))
+    _tell(loaded)
     click.echo(to_yaml(loaded, with_sources=sources), nl=False)
     return ExitCode.OK
 
@@ -62,14 +62,13 @@ def schema() -> int:
     return ExitCode.OK
 
 
-def _checked(files: tuple[str, ...]) -> tuple[Loaded, list[str]]:
+def _checked(files: tuple[str, ...]) -> Loaded:
     # Only this verb's own work needs the client libraries.
-    from k2ktui.kafka.properties import check_clients
+    from k2ktui.kafka.properties import load_checked
 
-    loaded = load(files, need_replication=False)
-    return loaded, [*loaded.notes, *check_clients(loaded)]
+    return load_checked(files, need_replication=False)
 
 
-def _tell(notes: list[str]) -> None:
-    for note in notes:
+def _tell(loaded: Loaded) -> None:
+    for note in loaded.notes:
         click.echo(f"note: {note}", err=True)

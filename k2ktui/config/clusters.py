@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.alias_generators import to_camel
 
 from k2ktui.config.scalars import JavaText, Name
+from k2ktui.text import safe_text
 
 Role = Literal["consumer", "producer", "admin"]
 Properties = Mapping[Name, JavaText]
+
+
+@dataclass(frozen=True)
+class ClientFinding:
+    """What a client library has to say of a property: it is refused, or it has no effect.
+
+    ``section`` is where it stands under ``kafka``: ``common`` or a role.
+    """
+
+    section: str
+    key: str
+    message: str
+    refused: bool
+
+    def __str__(self) -> str:
+        return f'{self.section}."{safe_text(self.key)}": {self.message}'
 
 
 def yaml_name(field: str) -> str:

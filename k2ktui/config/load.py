@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path as FilePath
 
+from k2ktui.config.clusters import ClientFinding, ClusterConfig
 from k2ktui.config.model import PipelineConfig
-from k2ktui.config.problems import Mark, Path, Problem, refuse
+from k2ktui.config.problems import Mark, Path, Problem, refuse, spoken_path
 from k2ktui.config.spelling import Speller
 from k2ktui.config.templates import Templates
 from k2ktui.config.tree import Node, merge, read_tree
-from k2ktui.config.validate import validate
+from k2ktui.config.validate import validate, validate_cluster
 from k2ktui.errors import ConfigError
+
+ClientCheck = Callable[[ClusterConfig], Iterable[ClientFinding]]
 
 # Alternatives of one choice: laying one over another must not mix them.
 _WHOLE: frozenset[Path] = frozenset({("replication", "sink", "topic")})
@@ -50,6 +54,7 @@ def load(
     env: Mapping[str, str] | None = None,
     templates: bool = True,
     need_replication: bool = True,
+    client_check: ClientCheck | None = None,
 ) -> Loaded:
     """Load the pipeline from ``paths``; later files are laid over earlier ones.
 
@@ -59,6 +64,8 @@ def load(
         templates: fill ``${…}``; otherwise such text stays as it is.
         need_replication: refuse files without a ``replication`` section (those of Lenses' offset
             mapping application); otherwise only a note says that nothing is selected.
+        client_check: says what a client library makes of a cluster's properties; what it refuses
+            is reported together with all other errors.
 
     Raises:
         ConfigError: with every error of all files, each with its file and line.
@@ -72,6 +79,8 @@ def load(
     if tree.at(("replication", "source", "topic")) is None:
         _replication_missing(tree, need_replication, notes, problems)
     config = validate(tree, problems)
+    if client_check is not None:
+        _check_clients(tree, client_check, notes, problems)
     if config is None or problems:
         raise refuse(problems)
     return Loaded(
@@ -107,11 +116,27 @@ def _split(paths: Iterable[str | FilePath]) -> list[str]:
 
 def _layered(files: list[str], notes: list[str], problems: list[Problem]) -> Node:
     speller = Speller(notes, problems)
-    layers = [speller.spell(read_tree(file, problems)) for file in files]
-    tree = layers[0]
-    for layer in layers[1:]:
-        tree = merge(tree, layer, _WHOLE)
-    return tree
+    read = [read_tree(file, problems) for file in files]
+    layers = [speller.spell(tree) for tree in read if tree is not None]
+    if len(layers) < len(files):
+        # What the rest of the files lacks may stand in those that cannot be read.
+        raise refuse(problems)
+    return reduce(lambda below, above: merge(below, above, _WHOLE), layers)
+
+
+def _check_clients(
+    tree: Node, check: ClientCheck, notes: list[str], problems: list[Problem]
+) -> None:
+    unfilled = {(problem.mark, problem.path) for problem in problems}
+    for side in ("source", "target"):
+        cluster = validate_cluster(tree.at((side,)))
+        for finding in check(cluster) if cluster else ():
+            path = (side, "kafka", finding.section, finding.key)
+            problem = Problem(tree.nearest(path).mark, spoken_path(path), finding.message)
+            if not finding.refused:
+                notes.append(str(problem))
+            elif (problem.mark, problem.path) not in unfilled:
+                problems.append(problem)
 
 
 def _replication_missing(

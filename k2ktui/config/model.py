@@ -31,7 +31,7 @@ from k2ktui.config.scalars import (
     parse_duration,
     parse_toggle,
 )
-from k2ktui.config.start import StartPosition, StartSection, start_position
+from k2ktui.config.start import StartPosition, StartSection, reset_of, start_position
 from k2ktui.config.topics import (
     KAFKA_INTERNAL_TOPICS,
     GroupSelection,
@@ -289,9 +289,7 @@ class PipelineConfig(Section):
     offset_mapping: OffsetMapping = OffsetMapping()
     spark: Spark = Spark()
     on_source_data_loss: Literal["fail", "continue"] = "fail"
-    start_section: StartSection = Field(
-        default=StartSection(), alias="start", validate_default=True
-    )
+    start_section: StartSection = Field(default=StartSection(), alias="start")
 
     @model_validator(mode="after")
     def _commit_group_is_set(self) -> Self:
@@ -304,7 +302,8 @@ class PipelineConfig(Section):
 
     @field_validator("source")
     @classmethod
-    def _source_creates_nothing(cls, source: ClusterConfig) -> ClusterConfig:
+    def _source_is_only_read(cls, source: ClusterConfig) -> ClusterConfig:
+        reset_of(source.consumer)
         if source.topic_props_exclusion_list:
             raise ValueError("topicPropsExclusionList under target.kafka; no topic is created here")
         return source

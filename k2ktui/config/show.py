@@ -28,6 +28,8 @@ def effective(loaded: Loaded) -> dict[str, Any]:
     shown: dict[str, Any] = _redacted(plain, (), loaded.secret_paths)
     # What was settled from two places, in the one that is ours.
     shown["start"]["from"] = loaded.config.start.kind
+    # The source is only read: that key would be an error there.
+    del shown["source"]["kafka"]["topicPropsExclusionList"]
     replication = shown["replication"]
     shown["replication"] = [{key: replication[key]} for key in ("source", "sink")]
     return shown

@@ -28,6 +28,21 @@ class StartSection(Section):
     timestamp: Instant | None = None
 
 
+def reset_of(consumer: Mapping[str, str]) -> str:
+    """Return the ``auto.offset.reset`` of a consumer, "" for none.
+
+    Raises:
+        ValueError: it is neither earliest nor latest.
+    """
+    reset = consumer.get(RESET, "").strip().lower()
+    if reset not in {"", "earliest", "latest"}:
+        raise ValueError(
+            f"earliest or latest as {RESET} of its consumer; "
+            "for a point in time use start: {from: timestamp, timestamp: …}"
+        )
+    return reset
+
+
 def start_position(section: StartSection, consumer: Mapping[str, str]) -> StartPosition:
     """Settle the start from ``start`` and the source consumer's ``auto.offset.reset``.
 
@@ -39,12 +54,7 @@ def start_position(section: StartSection, consumer: Mapping[str, str]) -> StartP
         raise ValueError("start.timestamp, because start.from is timestamp")
     if wanted != "timestamp" and section.timestamp is not None:
         raise ValueError(f"no start.timestamp, because start.from is {wanted}")
-    reset = consumer.get(RESET, "").strip().lower()
-    if reset not in {"", "earliest", "latest"}:
-        raise ValueError(
-            f"earliest or latest in the source consumer's {RESET}; "
-            "for a point in time use start: {from: timestamp, timestamp: …}"
-        )
+    reset = reset_of(consumer)
     if wanted and reset and wanted != reset:
         raise ValueError(
             f"start.from ({wanted}) and the source consumer's {RESET} ({reset}) to agree; "

@@ -72,7 +72,7 @@ class Templates:
                 return self._value(found[2], node)
             except _Unfilled as reason:
                 self.problems.append(Problem(node.mark, node.written, str(reason)))
-                return ""
+                return found[0]
 
         filled = _TEMPLATE.sub(look_up, text)
         return replace(node, value=Text(filled), secret=node.secret or templated)

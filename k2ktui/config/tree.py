@@ -84,31 +84,33 @@ def merge(base: Node, over: Node, whole: frozenset[Path], path: Path = ()) -> No
     for key, item in over.value.items():
         below = merged.get(key)
         merged[key] = merge(below, item, whole, (*path, key)) if below else item
-    return replace(over, value=merged)
+    return replace(base, value=merged)
 
 
-def read_tree(file: str, problems: list[Problem]) -> Node:
-    """Parse one YAML file; what is wrong with it is appended to ``problems``."""
-    top = Node({}, Mark(file, 1), "")
+def read_tree(file: str, problems: list[Problem]) -> Node | None:
+    """Parse one YAML file; what is wrong with it is appended to ``problems``.
+
+    None when nothing of it can be used.
+    """
     try:
         content = FilePath(file).read_bytes()
         composed = yaml.compose(content, Loader=yaml.SafeLoader)
     except OSError as error:
         problems.append(Problem(None, file, f"cannot be read: {error.strerror}"))
-        return top
+        return None
     except yaml.MarkedYAMLError as error:
         # The error's own text quotes the line, which may hold a password.
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         problems.append(Problem(Mark(file, line), "", f"not valid YAML: {error.problem}"))
-        return top
+        return None
     except (yaml.YAMLError, UnicodeDecodeError):
         problems.append(Problem(Mark(file, 1), "", "not valid YAML: not a text in UTF-8"))
-        return top
+        return None
     if composed is None:
-        return top
+        return Node({}, Mark(file, 1), "")
     if not isinstance(composed, yaml.MappingNode):
         problems.append(Problem(Mark(file, 1), "", "expected a mapping of sections"))
-        return top
+        return None
     return _Reader(file, problems).node(composed, ())
 
 

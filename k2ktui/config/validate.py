@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from k2ktui.config.clusters import Section, yaml_name
+from k2ktui.config.clusters import ClusterConfig, Section, yaml_name
 from k2ktui.config.model import PipelineConfig
 from k2ktui.config.problems import Path, Problem, shown_value, spoken_path
 from k2ktui.config.tree import Node
@@ -45,6 +47,18 @@ def validate(tree: Node, problems: list[Problem]) -> PipelineConfig | None:
         return None
 
 
+def validate_cluster(tree: Node | None) -> ClusterConfig | None:
+    """Make one side on its own, or return None; ``validate`` reports what is wrong with it."""
+    try:
+        return (
+            ClusterConfig.model_validate(tree.plain(), by_alias=True, by_name=False)
+            if tree
+            else None
+        )
+    except ValidationError:
+        return None
+
+
 def _problem(tree: Node, error: Any) -> Problem:
     path: Path = tuple(step for step in error["loc"] if step != "[key]")
     node = tree.at(path)
@@ -72,19 +86,26 @@ def _found(path: Path, node: Node) -> str:
 
 def _nearest(path: Path) -> str:
     """Name the known key that an unknown one most likely means."""
-    key = str(path[-1])
+    key = str(path[-1]).lower()
     section = _section_at(path[:-1]) or PipelineConfig
-    here = {
-        _yaml_key(section, field): spoken_path((*path[:-1], _yaml_key(section, field)))
-        for field in section.model_fields
-    }
-    elsewhere = {str(known[-1]): spoken_path(known) for known in known_paths()}
-    for candidates in (here, elsewhere):
-        by_lower = {name.lower(): where for name, where in candidates.items()}
-        close = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=0.75)
-        if close:
-            return f"did you mean {by_lower[close[0]]}?"
+    here = {_yaml_key(section, field): path[:-1] for field in section.model_fields}
+    inside = {name.lower(): spoken_path((*above, name)) for name, above in here.items()}
+    elsewhere = _unique_keys()
+    # A key in the wrong section is likelier than one that resembles another.
+    close = [key] if key in elsewhere else difflib.get_close_matches(key, inside, 1, 0.75)
+    close = close or difflib.get_close_matches(key, elsewhere, 1, 0.75)
+    if close:
+        return f"did you mean {inside.get(close[0]) or elsewhere[close[0]]}?"
     return f"known here are {', '.join(sorted(here))}"
+
+
+@cache
+def _unique_keys() -> dict[str, str]:
+    """Map every key that only one section has, in lower case, to its path."""
+    paths = [*known_paths()]
+    count = Counter(str(path[-1]).lower() for path in paths)
+    keys = {str(path[-1]).lower(): spoken_path(path) for path in paths}
+    return {key: path for key, path in keys.items() if count[key] == 1}
 
 
 def known_paths(section: type[Section] = PipelineConfig, above: Path = ()) -> Iterator[Path]:

@@ -1,44 +1,26 @@
 """Java client properties for both client libraries.
 
 ``librdkafka`` makes the settings of a confluent-kafka client, ``wire`` those of kafka-python's
-connection manager, ``check_clients`` reports every property of a pipeline that cannot be used,
-with its place in the files. What becomes of each property stands in ``property_table``.
+connection manager, ``load_checked`` loads a pipeline and reports every property that cannot be
+used with its place in the files. What becomes of each property stands in ``property_table``.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Literal
 
-from k2ktui.config.clusters import ClusterConfig, Role
-from k2ktui.config.load import Loaded
-from k2ktui.config.problems import spoken_path
+from k2ktui.config.clusters import ClientFinding, ClusterConfig, Role
+from k2ktui.config.load import Loaded, load
 from k2ktui.errors import ConfigError
 from k2ktui.kafka.property_table import ALL, JAVA_FOR_LIBRDKAFKA, RULES, Rule
 from k2ktui.kafka.security import Unusable, for_librdkafka, for_wire, resolve
-from k2ktui.text import safe_text
 
 ROLES: tuple[Role, ...] = ("consumer", "producer", "admin")
 _BOOTSTRAP = "bootstrap.servers"
 _CLIENT_ID = "k2ktui"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What an operator should know of a property: it is refused, or it has no effect.
-
-    ``section`` is where it stands: ``common`` or a role.
-    """
-
-    section: str
-    key: str
-    message: str
-    refused: bool
-
-    def __str__(self) -> str:
-        return f'{self.section}."{safe_text(self.key)}": {self.message}'
 
 
 def librdkafka(cluster: ClusterConfig, role: Role) -> dict[str, Any]:
@@ -82,9 +64,9 @@ def describe_ignored(cluster: ClusterConfig) -> list[str]:
     return [str(finding) for finding in findings(cluster) if not finding.refused]
 
 
-def findings(cluster: ClusterConfig) -> list[Finding]:
+def findings(cluster: ClusterConfig) -> list[ClientFinding]:
     """Return everything worth saying about the client properties of one cluster."""
-    found: dict[Finding, None] = {}
+    found: dict[ClientFinding, None] = {}
     for role in ROLES:
         # A side may lack a role altogether: the source has no producer.
         if role == "producer" and not cluster.producer:
@@ -93,28 +75,13 @@ def findings(cluster: ClusterConfig) -> list[Finding]:
     return list(found)
 
 
-def check_clients(loaded: Loaded) -> list[str]:
-    """Check the client properties of both clusters of a pipeline.
-
-    Returns:
-        Notes on properties without effect, each with its file and line.
+def load_checked(paths: Iterable[str | Path], *, need_replication: bool = True) -> Loaded:
+    """Load a pipeline, its client properties checked as well; arguments as for ``load``.
 
     Raises:
-        ConfigError: with every property that cannot be used, each with its file and line.
+        ConfigError: with every error, those of client properties among them, and their places.
     """
-    sides = {"source": loaded.config.source, "target": loaded.config.target}
-    found = [(side, finding) for side, cluster in sides.items() for finding in findings(cluster)]
-    refused = [_placed(loaded, side, finding) for side, finding in found if finding.refused]
-    if refused:
-        raise _error("the Kafka client properties cannot be used", refused)
-    return [_placed(loaded, side, finding) for side, finding in found]
-
-
-def _placed(loaded: Loaded, side: str, finding: Finding) -> str:
-    path = (side, "kafka", finding.section, finding.key)
-    place = loaded.source_of(path)
-    where = "" if place == "default" else f"{place}: "
-    return f"{where}{spoken_path(path)}: {finding.message}"
+    return load(paths, need_replication=need_replication, client_check=findings)
 
 
 def _error(what: str, lines: list[str]) -> ConfigError:
@@ -132,20 +99,20 @@ def _usable(cluster: ClusterConfig, role: Role) -> tuple[dict[str, str], Any]:
     return properties, resolve(properties, [])
 
 
-def _findings(cluster: ClusterConfig, role: Role) -> Iterator[Finding]:
+def _findings(cluster: ClusterConfig, role: Role) -> Iterator[ClientFinding]:
     properties = cluster.properties(role)
     for key, text in properties.items():
         section = _section(cluster, role, key)
         verdict = _verdict(key, text, role if section != "common" else None)
         if verdict is not None:
             kind, message = verdict
-            yield Finding(section, key, message, kind == "refused")
+            yield ClientFinding(section, key, message, kind == "refused")
     if not properties.get(_BOOTSTRAP, "").strip():
-        yield Finding("common", _BOOTSTRAP, f"missing; the {role} needs it", True)
+        yield ClientFinding("common", _BOOTSTRAP, f"missing; the {role} needs it", True)
     problems: list[Unusable] = []
     resolve(properties, problems)
     for problem in problems:
-        yield Finding(_section(cluster, role, problem.key), problem.key, str(problem), True)
+        yield ClientFinding(_section(cluster, role, problem.key), problem.key, str(problem), True)
 
 
 def _section(cluster: ClusterConfig, role: Role, key: str) -> str:

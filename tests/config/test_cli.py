@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+from tests.config.files import MINIMAL, Files
+
+
+def k2ktui(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "k2ktui", "config", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **env})
+
+
+def test_validate_says_ok(files: Files) -> None:
+    (path,) = files.write({"a.yaml": MINIMAL + "license: {}\n"})
+    done = k2ktui("validate", "-f", path)
+    assert (done.returncode, done.stdout) == (0, "OK: pipeline p\n")
+    assert done.stderr == "note: license is ignored: k2ktui needs none\n"
+
+
+def test_validate_reports_the_files_and_the_clients_errors_together(files: Files) -> None:
+    yaml = "features: {exactlyOnce: maybe}\ntarget: {kafka: {producer: {ack: all}}}\n"
+    paths = files.write({"a.yaml": MINIMAL, "b.yaml": yaml})
+    done = k2ktui("validate", "-f", paths[0], "-f", paths[1])
+    assert done.returncode == 2
+    assert "b.yaml:1: features.exactlyOnce" in done.stderr
+    assert (
+        "b.yaml:2: target.kafka.producer.ack: unknown property; did you mean acks?" in done.stderr
+    )
+    shown = json.loads(k2ktui("validate", "--json", "-f", ",".join(paths)).stdout)
+    assert shown["ok"] is False and len(shown["errors"]) == 2
+
+
+def test_show_redacts(files: Files) -> None:
+    yaml = "source: {kafka: {common: {bootstrap.servers: '${env:string:HOST}'}}}"
+    paths = files.write({"a.yaml": MINIMAL, "b.yaml": yaml})
+    done = k2ktui("show", "--sources", "-f", ",".join(paths), HOST="hunter2:1")
+    assert done.returncode == 0
+    assert "hunter2" not in done.stdout + done.stderr
+    assert "b.yaml:1" in done.stdout
+
+
+def test_schema_is_json() -> None:
+    assert json.loads(k2ktui("schema").stdout)["title"] == "PipelineConfig"

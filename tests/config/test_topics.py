@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+
+from k2ktui.config.topics import NameSelection, TopicMapping, compile_pattern
+from tests.config.files import Files
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "taken"),
+    [
+        ("orders", "orders", True),
+        ("orders", "orders-1", False),
+        ("orders-.*", "my-orders-1", False),
+        ("a|ab", "ab", True),
+        ("^my-app-.*", "my-app-1", True),
+        (r"\Qa.b\E.*", "a.b1", True),
+        (r"\Qa.b\E.*", "axb1", False),
+        ("(?<first>a)b", "ab", True),
+        ("(?!secret).*", "secret-1", False),
+    ],
+)
+def test_a_pattern_is_javas_and_matches_whole_names(pattern: str, name: str, taken: bool) -> None:
+    assert NameSelection(pattern).matches(name) is taken
+
+
+@pytest.mark.parametrize("pattern", ["[a-z&&[^b]]", r"\p{Alpha}+", "*", "("])
+def test_what_python_cannot_match_is_refused(pattern: str) -> None:
+    with pytest.raises(ValueError, match="regular expression"):
+        compile_pattern(pattern)
+
+
+def test_a_list_is_never_a_pattern() -> None:
+    chosen = NameSelection(names=("a.c", "b"))
+    assert chosen.matches("a.c")
+    assert not chosen.matches("abc")
+
+
+def test_a_pattern_takes_no_internal_topic(files: Files) -> None:
+    topics = files.over_minimal("coordination: {commit: {topic: mine}}").config.topics
+    ours = ["mine", "__k2k_assignment", "__k2k_metrics", "__k2k_offset_mappings"]
+    for name in [*ours, "__consumer_offsets", "__transaction_state"]:
+        assert not topics.matches(name)
+    assert topics.matches("__k2k_consumer-offsets")
+    assert topics.matches("__other")
+
+
+def test_a_list_takes_what_it_names(files: Files) -> None:
+    topics = files.over_minimal("replication: [source: {topic: [__k2k_metrics]}]").config.topics
+    assert topics.matches("__k2k_metrics")
+
+
+@pytest.mark.parametrize(
+    ("yaml", "topic", "target"),
+    [
+        ("source", "t", "t"),
+        ("{prefix: dr.}", "t", "dr.t"),
+        ("{prefix: a-, suffix: -b}", "t", "a-t-b"),
+        ("{static: all}", "t", "all"),
+        ("{staticMapping: {'a.*': x, 'ab': y}}", "ab", "x"),
+        ("{staticMapping: [{'b': x}, {'ab': y}]}", "ab", "y"),
+        ("{staticMapping: {'a': x}}", "ab", None),
+    ],
+)
+def test_topic_mappings(files: Files, yaml: str, topic: str, target: str | None) -> None:
+    loaded = files.over_minimal(f"replication: [sink: {{topic: {yaml}}}]")
+    assert loaded.config.topic_mapping.target_for(topic) == target
+
+
+def test_topic_mapping_defaults_to_source() -> None:
+    assert TopicMapping().target_for("t") == "t"
