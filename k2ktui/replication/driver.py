@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
-from time import monotonic
+from time import monotonic, time
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import Gap, Position, SourcePartition
@@ -22,6 +22,7 @@ from k2ktui.replication.reports import (
     Note,
     Progress,
     Report,
+    Resumed,
     Started,
     Stopped,
 )
@@ -92,7 +93,8 @@ class Driver:
         self._mapping_partitions = mapping_partitions
         self._until_caught_up = until_caught_up
         self._stopping = threading.Event()
-        self._began = monotonic()
+        self._began, self._began_at = monotonic(), time()
+        self._on_trial: set[SourcePartition] = set()
         self._positions: dict[SourcePartition, Position] = {}
         self._faults: dict[SourcePartition, tuple[Fault, float]] = {}
         self._limits: dict[SourcePartition, int] = {}
@@ -193,8 +195,6 @@ class Driver:
         if not assignments:
             return
         token = self._token(slot, tuple(assignments))
-        if slot.ended_at:
-            self._pause = max(self._pause, monotonic() - slot.ended_at)
         slot.running = self._spark.submit([token])
 
     def _forgive(self, slot: _Slot, now: float) -> None:
@@ -203,6 +203,7 @@ class Driver:
             fault = self._faults.get(source)
             if fault and fault[0].kind in _MENDABLE and now >= fault[1] and not self._until:
                 del self._faults[source]
+                self._on_trial.add(source)
 
     def _assignment(self, source: SourcePartition) -> Assignment | None:
         position, route = self._positions.get(source), self._survey.routes.get(source)
@@ -243,15 +244,19 @@ class Driver:
         )
 
     def _end_lap(self, slot: _Slot, future: Future[list[SlotResult]]) -> None:
-        slot.running, slot.ended_at = None, monotonic()
+        slot.running = None
         error = future.exception()
         result = None if error else future.result()[0]
         if result is not None:
             self._tally = self._tally.plus(result.tally)
             self._see_first(result)
+            if slot.ended_at:
+                self._pause = max(self._pause, result.began_at - slot.ended_at)
+            slot.ended_at = result.ended_at
         if result is not None and result.outcome is Outcome.DONE:
             self._positions.update(result.positions)
             slot.failures = 0
+            self._see_resumed(result)
         else:
             reason = str(error).splitlines()[0] if error else result.error if result else ""
             self._recover(slot, reason)
@@ -261,7 +266,13 @@ class Driver:
     def _see_first(self, result: SlotResult) -> None:
         if result.first_commit_at and not self._first_seen and result.tally.records:
             self._first_seen = True
-            self._report(FirstRecord(monotonic() - self._began))
+            self._report(FirstRecord(result.first_commit_at - self._began_at))
+
+    def _see_resumed(self, result: SlotResult) -> None:
+        again = {fault.source for fault in result.faults}
+        for source in self._on_trial & result.positions.keys() - again:
+            self._report(Resumed(source.topic, source.partition))
+        self._on_trial -= result.positions.keys()
 
     def _recover(self, slot: _Slot, reason: str) -> None:
         """After a failed lap: fence what is left of it, and believe only the target."""
@@ -303,7 +314,7 @@ class Driver:
         self._report(Note(f"{fault.what}; went on at {fault.offset} (onSourceDataLoss: continue)"))
 
     def _stop_partition(self, fault: Fault) -> None:
-        if fault.source not in self._faults:
+        if fault.source not in self._faults and fault.source not in self._on_trial:
             self._report(Stopped(fault))
         self._faults[fault.source] = (fault, monotonic() + _RETRY_FAULT_S)
 

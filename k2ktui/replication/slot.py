@@ -65,7 +65,7 @@ class Slot:
 
     async def run(self) -> SlotResult:
         """Copy until the lap ends, every ``until`` is reached, or something fails."""
-        cpu = time.process_time()
+        cpu, began_at = time.process_time(), time.time()
         outcome, error, faults = Outcome.DONE, "", []
         try:
             await self._copy()
@@ -94,6 +94,8 @@ class Slot:
                 written_bytes=self._writer.sent_bytes,
             ),
             error=error,
+            began_at=began_at,
+            ended_at=time.time(),
             first_commit_at=self._first_commit_at,
         )
 

@@ -164,7 +164,7 @@ class SlotResult:
     """What a slot reports at the end of a lap.
 
     ``positions`` are those it committed; on any outcome but DONE they are not to be trusted, the
-    target's are.
+    target's are. Times are epoch seconds by the worker's clock; 0 where nothing was committed.
     """
 
     slot: int
@@ -173,4 +173,6 @@ class SlotResult:
     faults: tuple[Fault, ...] = ()
     tally: Tally = field(default_factory=Tally)
     error: str = ""
+    began_at: float = 0.0
+    ended_at: float = 0.0
     first_commit_at: float = 0.0
