@@ -103,6 +103,7 @@ class Driver:
         self._slots: list[_Slot] = []
         self._lap = 0
         self._lap_began = monotonic()
+        self._ended: set[int] = set()
         self._tally = Tally()
         self._total = 0
         self._pause = 0.0
@@ -164,7 +165,6 @@ class Driver:
             if looking is not None and looking.done():
                 self._looked(looking)
                 looking, next_look = None, monotonic() + _SURVEY_EVERY_S
-            self._tell_progress()
 
     def _looked(self, looking: Future[Survey]) -> None:
         try:
@@ -262,6 +262,9 @@ class Driver:
             self._recover(slot, reason)
         for fault in result.faults if result else ():
             self._judge(fault)
+        self._ended.add(slot.number)
+        if self._ended.issuperset(s.number for s in self._slots if s.running is not None):
+            self._progress(monotonic())
 
     def _see_first(self, result: SlotResult) -> None:
         if result.first_commit_at and not self._first_seen and result.tally.records:
@@ -324,12 +327,6 @@ class Driver:
             for source, end in self._until.items()
         )
 
-    def _tell_progress(self) -> None:
-        now = monotonic()
-        if now - self._lap_began < self._config.spark.lap_s:
-            return
-        self._progress(now)
-
     def _progress(self, now: float) -> None:
         tally, self._lap = self._tally, self._lap + 1
         self._total += tally.records
@@ -350,6 +347,7 @@ class Driver:
             )
         )
         self._tally, self._pause, self._lap_began = Tally(), 0.0, now
+        self._ended.clear()
 
     def _lag(self) -> int | None:
         ends: Mapping[SourcePartition, int] = self._survey.ends
