@@ -92,7 +92,9 @@ def _run(options: DemoOptions, data: Path, screen: Screen, stack: contextlib.Exi
         child = pipeline.start(config, data / "pipeline.log")
         stack.callback(child.stop, _PIPELINE_STOP_SECONDS)
         _start_life(addresses, options.rate, stack)
-        _watch(child, wiring.pipeline_status(config), screen, options.seconds)
+        status = wiring.pipeline_status(config)
+        stack.callback(status.close)
+        _watch(child, status, screen, options.seconds)
 
 
 def _start_clusters(
@@ -137,7 +139,8 @@ def _watch(child: Supervised, status: StatusSource, screen: Screen, seconds: flo
                 show([], error.what)  # a cluster that was stopped on purpose comes back
             else:
                 show(lines, f"The pipeline's log: {child.log_path}. Ctrl-C ends everything.")
-                if deadline is None and seconds is not None and lines:
+                flowing = any(line.mapped for line in lines)
+                if deadline is None and seconds is not None and flowing:
                     deadline = time.monotonic() + seconds
             time.sleep(_REFRESH_SECONDS)
 

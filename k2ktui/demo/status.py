@@ -53,3 +53,7 @@ class StatusSource(Protocol):
             K2kError: a cluster did not answer.
         """
         ...
+
+    def close(self) -> None:
+        """Disconnect."""
+        ...

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import importlib
+from collections.abc import Sequence
 from pathlib import Path
 
+from k2ktui.config.load import load
 from k2ktui.demo.status import PartitionStatus, StatusSource
-from k2ktui.errors import K2kError
 
 
 def pipeline_status(config: Path) -> StatusSource:
-    """Return what reads the state of the pipeline in the file ``config``."""
-    try:
-        module = importlib.import_module("k2ktui.replication.status")
-    except ImportError:
-        return _NotYet()
-    source: StatusSource = module.status_source(config)
-    return source
+    """Return what reads the state of the pipeline in the file ``config``.
 
+    Raises:
+        ConfigError: the file is no valid pipeline.
+    """
+    # Deferred: it loads the replication engine, which the first seconds of the demo do without.
+    from k2ktui.replication.status import StatusReader
 
-class _NotYet:
-    def snapshot(self) -> list[PartitionStatus]:
-        raise K2kError("No figures yet: this build has no status.")
+    reader = StatusReader(load([config]).config)
+
+    class Source:
+        def snapshot(self) -> Sequence[PartitionStatus]:
+            return reader.snapshot().partitions
+
+        def close(self) -> None:
+            reader.close()
+
+    return Source()

@@ -14,6 +14,7 @@ from confluent_kafka import (
     TIMESTAMP_LOG_APPEND_TIME,
     Consumer,
     KafkaError,
+    KafkaException,
     Message,
     Producer,
     TopicPartition,
@@ -297,10 +298,34 @@ def commit_offsets(
 
 def committed(node: KafkaNode, group: str) -> dict[tuple[str, int], int]:
     """Return the offsets that ``group`` committed."""
-    from confluent_kafka import ConsumerGroupTopicPartitions
+    # Not by AdminClient.list_consumer_group_offsets: librdkafka 2.16 crashes the process when the
+    # group's coordinator is not ready (its issue 5040). A consumer that never joins does not.
+    consumer = Consumer(client(node, group_id=group, enable_auto_commit=False))
+    try:
+        topics = consumer.list_topics(timeout=TIMEOUT).topics.values()
+        asked = [
+            TopicPartition(topic.topic, number)
+            for topic in topics
+            if not topic.topic.startswith("__")
+            for number in topic.partitions
+        ]
+        if not asked:
+            return {}
+        found = eventually(lambda: _try_committed(consumer, asked), f"{group} has a coordinator")
+        return {(tp.topic, tp.partition): tp.offset for tp in found if tp.offset >= 0}
+    finally:
+        consumer.close()
 
-    asked = [ConsumerGroupTopicPartitions(group)]
-    with_admin = admin(node)
-    answer = with_admin.list_consumer_group_offsets(asked)[group].result(TIMEOUT)
-    found = answer.topic_partitions or []
-    return {(tp.topic, tp.partition): tp.offset for tp in found if tp.offset >= 0}
+
+def _try_committed(consumer: Consumer, asked: list[TopicPartition]) -> list[TopicPartition] | None:
+    try:
+        found: list[TopicPartition] = consumer.committed(asked, timeout=TIMEOUT)
+        return found
+    except KafkaException as error:
+        # The first group of a cluster makes the broker create the offsets topic, and load it.
+        if error.args[0].code() in (
+            KafkaError.NOT_COORDINATOR,
+            KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        ):
+            return None
+        raise

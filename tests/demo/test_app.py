@@ -1,0 +1,128 @@
+"""The demo from start to end, with a stand-in for the pipeline's process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+from k2ktui.demo import app, pipeline, wiring
+from k2ktui.demo.app import DemoOptions
+from k2ktui.demo.signals import Ended, ending_signals
+from k2ktui.demo.status import PartitionStatus
+from k2ktui.errors import ExitCode, K2kError, Refused
+from k2ktui.runtime import reaper
+from tests.demo.test_table import Stub
+from tests.support.kafka import eventually
+
+_FOR_EVER = "import time; print('lap 1', flush=True); time.sleep(600)"
+
+
+class StubStatus:
+    """Fails once, as when a cluster is away, then reports."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self.closed = False
+
+    def snapshot(self) -> Sequence[PartitionStatus]:
+        self.taken += 1
+        if self.taken == 1:
+            raise K2kError("A cluster does not answer.")
+        return [Stub()]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def status(monkeypatch: pytest.MonkeyPatch) -> StubStatus:
+    """The status that the demo reads, and a pipeline that runs for ever."""
+    made = StubStatus()
+    monkeypatch.setattr(wiring, "pipeline_status", lambda config: made)
+    use_command(monkeypatch, _FOR_EVER)
+    return made
+
+
+def use_command(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    def start(config: Path, log: Path) -> reaper.Supervised:
+        assert config.is_file()
+        return reaper.spawn([sys.executable, "-c", script], log_path=log, grace=5)
+
+    monkeypatch.setattr(pipeline, "start", start)
+
+
+def children() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
+
+
+def test_runs_keeps_and_continues(
+    status: StubStatus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = set(children())
+    options = DemoOptions(seconds=0, directory=tmp_path, keep=True, rate=0.2)
+    assert app.run(options) is ExitCode.OK
+    assert status.closed
+    assert set(children()) == before
+    said = capsys.readouterr().out
+    assert "autoCreateControlTopics" in said
+    assert "A cluster does not answer." in said
+
+    with_data = DemoOptions(seconds=0, directory=tmp_path)
+    assert app.run(with_data) is ExitCode.OK
+    assert "Continuing the data of an earlier demo" in capsys.readouterr().out
+    assert not (tmp_path / "data").exists()
+    assert set(children()) == before
+
+
+def test_pipeline_that_ends_is_an_error_with_its_log(
+    monkeypatch: pytest.MonkeyPatch, status: StubStatus, tmp_path: Path
+) -> None:
+    use_command(monkeypatch, "print('the reason'); raise SystemExit(3)")
+    before = set(children())
+    with pytest.raises(K2kError, match="exit 3") as raised:
+        app.run(DemoOptions(directory=tmp_path, rate=0.2))
+    assert "the reason" in raised.value.what
+    assert (tmp_path / "data" / "pipeline.log").exists()
+    assert set(children()) == before
+
+
+def test_two_demos_do_not_share_data(tmp_path: Path) -> None:
+    with app._alone(tmp_path), pytest.raises(Refused), app._alone(tmp_path):
+        pass
+
+
+def test_ctrl_c_ends_everything(status: StubStatus, tmp_path: Path) -> None:
+    before = set(children())
+    done = threading.Event()
+
+    def interrupt() -> None:
+        eventually(lambda: status.taken > 1 or done.is_set(), "the table is shown", 90)
+        if not done.is_set():
+            os.kill(os.getpid(), signal.SIGINT)
+
+    helper = threading.Thread(target=interrupt)
+    helper.start()
+    try:
+        assert app.run(DemoOptions(directory=tmp_path, rate=0.2)) is ExitCode.INTERRUPTED
+    finally:
+        done.set()
+        helper.join()
+    assert set(children()) == before
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_unwind_and_handlers_come_back(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(Ended) as raised, ending_signals():
+        signal.raise_signal(number)
+    assert raised.value.number == number
+    assert str(raised.value) in {"Ctrl-C", "the closed terminal", "SIGTERM"}
+    assert signal.getsignal(number) is before
