@@ -1,0 +1,102 @@
+"""``python -m bench``: run the benchmark, or a part of it."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from bench.clusters import running
+from bench.copying import Patience
+from bench.model import Results
+from bench.plan import QUICK, Scope, tasks
+from bench.run import Bench, keep, recall, say
+
+_HERE = Path(__file__).parent
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Return the exit code: 0, also when targets are missed; 1 when a run failed."""
+    options = _parser().parse_args(arguments)
+    scope = _scope(options)
+    wanted = tasks(scope, options.only)
+    if options.list:
+        print("\n".join(dict.fromkeys(task.name for task in wanted)))
+        return 0
+    out = options.out or (_HERE / "out" if options.quick else _HERE)
+    results = recall(out) if options.resume or options.report else Results()
+    if options.report:
+        keep(results, out)
+        return 0
+    if not wanted:
+        print("--only fits no run; see --list", file=sys.stderr)
+        return 2
+    directory = Path(tempfile.mkdtemp(prefix="k2ktui-bench-", dir=options.data))
+    try:
+        say("starting the clusters")
+        with running(directory, scope.heap) as clusters:
+            bench = Bench(clusters, scope, directory / "runs", out, results)
+            bench.run(wanted, Patience(run=options.run_timeout))
+    finally:
+        if options.keep:
+            say(f"kept {directory}")
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
+    say(f"written: {out / 'RESULTS.md'}")
+    return 1 if results.failed else 0
+
+
+def _scope(options: argparse.Namespace) -> Scope:
+    scope = QUICK if options.quick else Scope()
+    records = dict(scope.records) | dict(options.records)
+    return replace(
+        scope,
+        records=tuple(records.items()),
+        repeat=options.repeat,
+        heap=options.heap,
+        batch_bytes=options.batch_bytes,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    add = parser.add_argument
+    add("--quick", action="store_true", help="a small matrix with little data, into bench/out")
+    add(
+        "--only",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="runs whose name (see --list) fits, or has this part; can be repeated",
+    )
+    add("--list", action="store_true", help="print the names of the runs and end")
+    add(
+        "--records",
+        action="append",
+        default=[],
+        type=_records,
+        metavar="SIZE=COUNT",
+        help="records of a data set of this record size, for example 100=4000000",
+    )
+    add("--repeat", type=int, default=1, help="copy runs of each; the median counts")
+    add("--resume", action="store_true", help="keep the runs that results.json holds already")
+    add("--report", action="store_true", help="only write RESULTS.md anew from results.json")
+    add("--out", type=Path, help="directory of RESULTS.md and results.json")
+    add("--data", type=Path, help="directory for the clusters' data; removed at the end")
+    add("--keep", action="store_true", help="leave the clusters' data and all logs")
+    add("--heap", default="1g", help="Java heap of each broker")
+    add("--batch-bytes", type=int, default=64 << 10, help="batches on the source, uncompressed")
+    add("--run-timeout", type=float, default=900.0, help="seconds for one run")
+    return parser
+
+
+def _records(text: str) -> tuple[int, int]:
+    size, _, count = text.partition("=")
+    return int(size), int(count)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""Let one contender copy one data set, and measure it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bench.child import Child
+from bench.clusters import Clusters
+from bench.model import Contender, CopyResult, DataSet, Job
+from bench.verify import Found, count
+from bench.watch import Sight, Watcher
+
+_LOOK_SECONDS = 0.1
+_END_SECONDS = 60.0
+
+
+class RunFailed(Exception):
+    """A run does not count; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to wait, in seconds.
+
+    Attributes:
+        quiet: no change on the target for this long means that the copy is complete.
+        run: for a whole run.
+    """
+
+    quiet: float = 2.0
+    run: float = 600.0
+
+
+def copy(
+    clusters: Clusters,
+    contender: Contender,
+    data: DataSet,
+    run: str,
+    directory: Path,
+    patience: Patience,
+) -> tuple[CopyResult, str]:
+    """Run ``contender`` over ``data``; return what was measured, and its configuration."""
+    directory.mkdir(parents=True)
+    job = Job(run, clusters.source.bootstrap, clusters.target.bootstrap, data.topic, directory)
+    launch = contender.prepare(job)
+    blank = CopyResult(contender.key, data.name, data.records, data.bytes)
+    watcher = Watcher(job.target, launch.target_topic, data.partitions)
+    watcher.start()
+    try:
+        with Child(launch, directory) as child:
+            try:
+                found = _await_all(child, watcher, data, job.target, launch.target_topic, patience)
+                result = _measured(blank, child, watcher.changes, found)
+                return _with_end(result, child, launch.ends), launch.config
+            except RunFailed as failure:
+                return replace(blank, error=f"{failure}\n{child.tail()}"), launch.config
+    finally:
+        watcher.stop()
+
+
+def _await_all(
+    child: Child,
+    watcher: Watcher,
+    data: DataSet,
+    bootstrap: str,
+    topic: str,
+    patience: Patience,
+) -> Found:
+    """Wait until all records are visible and nothing more comes; return what is there."""
+    deadline = child.started + patience.run
+    counted = Sight(0.0, ())
+    while True:
+        time.sleep(_LOOK_SECONDS)
+        last = watcher.last_change
+        ended = child.exit_code is not None
+        silent = time.monotonic() - max(last.at, child.started) > patience.quiet
+        # Markers of transactions count as offsets too, so only a count of the records is proof.
+        if last.total >= data.records and silent and last != counted:
+            found = count(bootstrap, topic, watcher.changes[0].ends)
+            if found.distinct >= data.records:
+                return found
+            counted = last
+        elif ended and silent:
+            raise RunFailed(f"It ended (exit {child.exit_code}) at offset {last.total}.")
+        if time.monotonic() > deadline:
+            raise RunFailed(f"Not done within {patience.run:g} s; at offset {last.total}.")
+
+
+def _measured(
+    blank: CopyResult, child: Child, changes: Sequence[Sight], found: Found
+) -> CopyResult:
+    first, last = changes[0].at, changes[-1].at
+    return replace(
+        blank,
+        visible=found.records,
+        distinct=found.distinct,
+        before_first=found.below,
+        first_record_s=first - child.started,
+        all_records_s=last - child.started,
+        cpu_start_s=child.meter.cpu_at(first),
+        cpu_s=child.meter.cpu_at(last),
+        rss_peak=child.meter.peak(last),
+    )
+
+
+def _with_end(result: CopyResult, child: Child, ends: bool) -> CopyResult:
+    if not ends:
+        return result
+    code = child.wait(_END_SECONDS)
+    ended = time.monotonic() - child.started
+    return replace(result, exit_code=code, ended_s=None if code is None else ended)

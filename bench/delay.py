@@ -1,0 +1,158 @@
+"""Delay from produce to visible, at a steady rate, for a read_committed reader of the target.
+
+The producer runs in a process of its own and writes its clock into each value; the reader compares
+it with the clock of the same machine when the record is handed to it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import struct
+import time
+from dataclasses import dataclass, replace
+from multiprocessing.synchronize import Event
+from pathlib import Path
+
+import numpy as np
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from bench.child import Child
+from bench.clusters import Clusters, admin, create_topic, end_offsets, led_partitions, wait_for
+from bench.load import key_of, pool
+from bench.model import KEY_BYTES, Contender, DelayResult, Job
+
+_CLOCK = struct.Struct(">QQ")  # sequence number, nanoseconds since 1970
+_TICK_SECONDS = 0.002
+_TAIL_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """The load: ``rate`` records a second of ``size`` bytes, measured for ``seconds``.
+
+    ``warm_up`` seconds before that count from when the copy appears on the target.
+    """
+
+    rate: int = 5000
+    size: int = 100
+    partitions: int = 4
+    seconds: float = 30.0
+    warm_up: float = 20.0
+    start_timeout: float = 90.0
+
+
+def delay(
+    clusters: Clusters, contender: Contender, steady: Steady, run: str, directory: Path
+) -> tuple[DelayResult, str]:
+    """Run ``contender`` over a steadily growing topic; return its delays and its configuration."""
+    directory.mkdir(parents=True)
+    topic = f"bench-delay-{run}"
+    job = Job(
+        run, clusters.source.bootstrap, clusters.target.bootstrap, topic, directory, steady=True
+    )
+    create_topic(job.source, topic, steady.partitions)
+    launch = contender.prepare(job)
+    blank = DelayResult(contender.key, steady.rate, steady.seconds, steady.partitions)
+    context = multiprocessing.get_context("spawn")
+    enough = context.Event()
+    producer = context.Process(target=_produce, args=(job.source, topic, steady, enough))
+    producer.start()
+    try:
+        with Child(launch, directory) as child:
+            try:
+                _await_start(job.target, launch.target_topic, steady)
+                return _measure(
+                    job.target, launch.target_topic, steady, blank, child
+                ), launch.config
+            except TimeoutError as failure:
+                return replace(blank, error=f"{failure}\n{child.tail()}"), launch.config
+    finally:
+        enough.set()
+        producer.join(_TAIL_SECONDS)
+        if producer.is_alive():
+            producer.kill()
+
+
+def _produce(bootstrap: str, topic: str, steady: Steady, enough: Event) -> None:
+    """Produce at the rate until ``enough``; runs in a process of its own."""
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 3, "linger.ms": 1})
+    padding = pool()[: steady.size - KEY_BYTES - _CLOCK.size]
+    started = time.monotonic()
+    number = 0
+    while not enough.is_set():
+        due = int((time.monotonic() - started) * steady.rate)
+        while number < due:
+            value = _CLOCK.pack(number, time.time_ns()) + padding
+            producer.produce(topic, value, key_of(number), partition=number % steady.partitions)
+            number += 1
+        producer.poll(0)
+        time.sleep(_TICK_SECONDS)
+    producer.flush(5.0)
+
+
+def _await_start(bootstrap: str, topic: str, steady: Steady) -> None:
+    client = admin(bootstrap)
+    timeout = steady.start_timeout
+    wait_for(lambda: led_partitions(client, topic) == steady.partitions, f"{topic} exists", timeout)
+    wait_for(
+        lambda: all(end_offsets(client, topic, steady.partitions)),
+        f"every partition of {topic} has records",
+        timeout,
+    )
+
+
+def _measure(
+    bootstrap: str, topic: str, steady: Steady, blank: DelayResult, child: Child
+) -> DelayResult:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "log_level": 3,
+            "group.id": "bench-delay",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 10,
+        }
+    )
+    try:
+        ends = enumerate(end_offsets(bootstrap, topic, steady.partitions))
+        consumer.assign([TopicPartition(topic, number, end) for number, end in ends])
+        # The first seconds also hold what piled up before the replicator was there.
+        _read_until(consumer, time.monotonic() + steady.warm_up)
+        begun, cpu = time.monotonic(), child.meter
+        numbers, delays = _read_until(consumer, begun + steady.seconds)
+        ended = time.monotonic()
+    finally:
+        consumer.close()
+    if not len(delays):
+        return replace(blank, error=f"No record came within {steady.seconds:g} s.")
+    p50, p90, p99 = np.percentile(delays, [50, 90, 99])
+    return replace(
+        blank,
+        records=len(delays),
+        expected=_expected(numbers),
+        p50_ms=float(p50),
+        p90_ms=float(p90),
+        p99_ms=float(p99),
+        max_ms=float(delays.max()),
+        cpu=(cpu.cpu_at(ended) - cpu.cpu_at(begun)) / (ended - begun),
+    )
+
+
+def _expected(numbers: np.ndarray) -> int:
+    """How many records lie between the lowest and the highest number that came."""
+    return int(numbers.max() - numbers.min()) + 1
+
+
+def _read_until(consumer: Consumer, deadline: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sequence numbers of the records that came, and their delays in milliseconds."""
+    numbers: list[int] = []
+    delays: list[float] = []
+    while time.monotonic() < deadline:
+        message = consumer.poll(0.1)
+        if message is None or message.error():
+            continue
+        number, produced = _CLOCK.unpack_from(message.value())
+        numbers.append(number)
+        delays.append((time.time_ns() - produced) / 1e6)
+    return np.array(numbers, dtype=np.int64), np.array(delays)

@@ -1,0 +1,122 @@
+"""Fill a source topic fast: several processes, each with its share of the sequence numbers.
+
+Record number n is always the same: its key is eight hexadecimal digits scattered over n, its value
+begins with n in eight bytes and goes on with text from a fixed pool of words and random digits that
+lz4 makes about half as large.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import multiprocessing
+import random
+import struct
+from dataclasses import dataclass
+
+from confluent_kafka import Producer
+
+from bench.clusters import create_topic, end_offsets
+from bench.model import KEY_BYTES, DataSet
+
+_SEQUENCE = struct.Struct(">Q")
+_POOL_BYTES = 1 << 20
+_WORDS = 200
+_PLAIN_SHARE = 0.9
+_CHUNK = 2000
+_SCATTER = 2654435761  # Knuth's multiplier: odd, so that n -> n * it is one-to-one below 2**32
+_FLUSH_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one loader process does: the sequence numbers from ``first`` to before ``last``."""
+
+    bootstrap: str
+    data: DataSet
+    first: int
+    last: int
+    batch_bytes: int
+
+
+@functools.cache
+def pool() -> bytes:
+    """Return the text that values are cut from."""
+    chance = random.Random(20)
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    words = ["".join(chance.choices(letters, k=chance.randint(3, 9))) for _ in range(_WORDS)]
+    parts: list[str] = []
+    length = 0
+    while length < _POOL_BYTES + (1 << 16):
+        part = (
+            chance.choice(words)
+            if chance.random() < _PLAIN_SHARE
+            else f"{chance.getrandbits(32):x}"
+        )
+        parts.append(part)
+        length += len(part) + 1
+    return " ".join(parts).encode()
+
+
+def key_of(number: int) -> bytes:
+    """Return the key of record ``number``."""
+    return b"%08x" % (number * _SCATTER & 0xFFFFFFFF)
+
+
+def value_of(number: int, size: int) -> bytes:
+    """Return the value of record ``number`` in a data set of ``size`` bytes a record."""
+    length = size - KEY_BYTES - _SEQUENCE.size
+    start = number * 7919 % _POOL_BYTES
+    return _SEQUENCE.pack(number) + pool()[start : start + length]
+
+
+def load(bootstrap: str, data: DataSet, *, batch_bytes: int, processes: int) -> None:
+    """Create the topic of ``data`` and fill it.
+
+    Raises:
+        RuntimeError: the topic does not hold exactly the records of ``data`` afterwards.
+    """
+    create_topic(bootstrap, data.topic, data.partitions)
+    bounds = [data.records * number // processes for number in range(processes + 1)]
+    shares = [
+        Share(bootstrap, data, first, last, batch_bytes)
+        for first, last in itertools.pairwise(bounds)
+    ]
+    # Spawned, not forked: this process has threads of librdkafka.
+    with multiprocessing.get_context("spawn").Pool(processes) as workers:
+        workers.map(fill, shares, chunksize=1)
+    found = sum(end_offsets(bootstrap, data.topic, data.partitions))
+    if found != data.records:
+        raise RuntimeError(f"{data.topic} holds {found} records instead of {data.records}")
+
+
+def fill(share: Share) -> None:
+    """Produce one share; runs in a process of its own."""
+    data = share.data
+    producer = Producer(
+        {
+            "bootstrap.servers": share.bootstrap,
+            "log_level": 3,
+            "enable.idempotence": True,  # a retry must not load a record twice
+            "partitioner": "murmur2_random",  # as Java's, so that partition: producer is the same
+            "compression.type": data.codec,
+            "batch.size": share.batch_bytes,
+            "batch.num.messages": 1_000_000,
+            "linger.ms": 200,
+            "queue.buffering.max.messages": 500_000,
+            "queue.buffering.max.kbytes": 512 << 10,
+        }
+    )
+    for start in range(share.first, share.last, _CHUNK):
+        numbers = range(start, min(start + _CHUNK, share.last))
+        _send(producer, data.topic, [(key_of(n), value_of(n, data.size)) for n in numbers])
+    if producer.flush(_FLUSH_SECONDS):
+        raise RuntimeError(f"{data.topic}: not everything was acknowledged")
+
+
+def _send(producer: Producer, topic: str, records: list[tuple[bytes, bytes]]) -> None:
+    left = [{"key": key, "value": value} for key, value in records]
+    while left:
+        producer.produce_batch(topic, left)
+        left = [message for message in left if message.pop("_error", None)]
+        producer.poll(0.05 if left else 0)

@@ -1,0 +1,60 @@
+"""What the figures were measured on: no name of the machine, only what decides its speed."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import psutil
+
+from k2ktui.runtime.artifacts import KAFKA_VERSION
+from k2ktui.runtime.java import find_java
+
+
+def describe() -> dict[str, str]:
+    """Return machine, versions and date, in the order of the report."""
+    return {
+        "Date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "CPU": f"{_cpu_model()}, {os.cpu_count()} cores",
+        "Memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
+        "Kernel": f"{platform.system()} {platform.release()}",
+        "Apache Kafka": f"{KAFKA_VERSION} (brokers and MirrorMaker 2)",
+        "Java": _java(),
+        "Python": platform.python_version(),
+        "Spark": version("pyspark"),
+        "k2ktui": f"{version('k2ktui')}{_commit()}",
+        "confluent-kafka": version("confluent-kafka"),
+        "kafka-python": version("kafka-python"),
+    }
+
+
+def _cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() in ("model name", "Model", "cpu model"):
+            return value.strip()
+    return platform.machine()
+
+
+def _java() -> str:
+    java = find_java()
+    done = subprocess.run(
+        [str(java.executable), "-version"], capture_output=True, text=True, check=False
+    )
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    return lines[1] if len(lines) > 1 else str(java.version)
+
+
+def _commit() -> str:
+    """The commit of this checkout, when it is one."""
+    done = subprocess.run(
+        ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return f" at {done.stdout.strip()}" if done.returncode == 0 else ""

@@ -1,0 +1,273 @@
+"""What is measured, as frozen data that goes to results.json and back."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+Codec = Literal["none", "lz4"]
+Suite = Literal["copy", "delay", "memory"]
+
+KEY_BYTES = 8
+GB = 1e9
+MB = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    """Records of one source topic.
+
+    Attributes:
+        size: bytes of key and value together, before compression.
+        codec: compression of the batches on the source.
+        partitions: of the source topic.
+        records: how many.
+    """
+
+    size: int
+    codec: Codec
+    partitions: int
+    records: int
+
+    @property
+    def name(self) -> str:
+        """Short and unique among the data sets of a benchmark."""
+        return f"{self.size}-{self.codec}-{self.partitions}"
+
+    @property
+    def topic(self) -> str:
+        """The source topic."""
+        return f"bench-{self.name}-{self.records}"
+
+    @property
+    def bytes(self) -> int:
+        """Keys and values before compression; every MB/s and GB here counts these."""
+        return self.size * self.records
+
+    def __str__(self) -> str:
+        codec = "uncompressed" if self.codec == "none" else self.codec
+        return f"{self.size} B, {codec}, {self.partitions} partitions"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a contender is asked to do.
+
+    Attributes:
+        run: unique among runs; becomes part of topic names.
+        source: ``host:port``.
+        target: ``host:port``.
+        topic: the source topic.
+        directory: for configuration and logs.
+        steady: keep replicating; otherwise the contender may end when it has caught up.
+    """
+
+    run: str
+    source: str
+    target: str
+    topic: str
+    directory: Path
+    steady: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How to carry a job out.
+
+    Attributes:
+        command: program and arguments.
+        target_topic: where the copy appears.
+        config: the configuration file's text.
+        ends: the process ends by itself when the copy is complete.
+    """
+
+    command: tuple[str, ...]
+    target_topic: str
+    config: str
+    ends: bool = False
+
+
+class Contender(Protocol):
+    """A replicator in one configuration."""
+
+    @property
+    def key(self) -> str:
+        """Short name, as in ``--only``."""
+
+    @property
+    def label(self) -> str:
+        """Name in tables."""
+
+    @property
+    def exactly_once(self) -> bool:
+        """Whether it promises that each record appears once."""
+
+    def prepare(self, job: Job) -> Launch:
+        """Write its configuration for ``job``."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyResult:
+    """One contender copied one data set.
+
+    Times are seconds since the process was started; ``first_record_s`` is when its first record
+    was visible to a read_committed reader of the target, ``all_records_s`` when all were.
+
+    Attributes:
+        data: name of the data set.
+        visible: records that a read_committed reader finds.
+        distinct: how many of these are different source records.
+        before_first: records already visible when the first was seen.
+        cpu_start_s: CPU seconds, user and system, of the whole process tree until
+            ``first_record_s``.
+        cpu_s: the same until ``all_records_s``.
+        rss_peak: highest resident memory of the process tree until ``all_records_s``, in bytes.
+        ended_s: when the process ended by itself, and with which exit code.
+        error: why the run does not count; empty when it does.
+    """
+
+    contender: str
+    data: str
+    records: int
+    bytes: int
+    repeat: int = 0
+    visible: int = 0
+    distinct: int = 0
+    before_first: int = 0
+    first_record_s: float = 0.0
+    all_records_s: float = 0.0
+    cpu_start_s: float = 0.0
+    cpu_s: float = 0.0
+    rss_peak: int = 0
+    ended_s: float | None = None
+    exit_code: int | None = None
+    error: str = ""
+
+    @property
+    def exact(self) -> bool:
+        """Every record is there, once."""
+        return self.visible == self.distinct == self.records
+
+    @property
+    def copying_s(self) -> float:
+        """Seconds from the first record visible to all visible."""
+        return self.all_records_s - self.first_record_s
+
+    @property
+    def copied(self) -> int:
+        """Records that became visible within :attr:`copying_s`."""
+        return self.records - self.before_first
+
+    @property
+    def rate(self) -> float | None:
+        """Records a second while copying; None when all became visible at once."""
+        return self.copied / self.copying_s if self.copied > 0 and self.copying_s > 0 else None
+
+    @property
+    def rate_from_start(self) -> float:
+        """Records a second, the start of the process included."""
+        return self.records / self.all_records_s
+
+    @property
+    def record_bytes(self) -> float:
+        """Bytes of one record, key and value."""
+        return self.bytes / self.records
+
+    @property
+    def cpu_per_gb(self) -> float | None:
+        """CPU seconds per GB while copying."""
+        if self.copied <= 0:
+            return None
+        return (self.cpu_s - self.cpu_start_s) / (self.copied * self.record_bytes / GB)
+
+    @property
+    def cpu_per_gb_from_start(self) -> float:
+        """CPU seconds per GB, the start of the process included."""
+        return self.cpu_s / (self.bytes / GB)
+
+
+@dataclass(frozen=True, slots=True)
+class DelayResult:
+    """Produce to visible at a steady rate, in milliseconds; ``cpu`` is in cores in use."""
+
+    contender: str
+    rate: int
+    seconds: float
+    partitions: int
+    records: int = 0
+    expected: int = 0
+    p50_ms: float = 0.0
+    p90_ms: float = 0.0
+    p99_ms: float = 0.0
+    max_ms: float = 0.0
+    cpu: float = 0.0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryResult:
+    """Peak resident memory, in bytes, for copies of different length."""
+
+    contender: str
+    peaks: tuple[tuple[int, int], ...] = ()
+    error: str = ""
+
+
+@dataclass(slots=True)
+class Results:
+    """Everything that one benchmark found; the only mutable thing here, it grows run by run."""
+
+    machine: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    copies: list[CopyResult] = field(default_factory=list)
+    delays: list[DelayResult] = field(default_factory=list)
+    memory: list[MemoryResult] = field(default_factory=list)
+    configs: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> bool:
+        """Whether a run does not count."""
+        errors = (
+            *(one.error for one in self.copies),
+            *(one.error for one in self.delays),
+            *(one.error for one in self.memory),
+        )
+        return any(errors)
+
+    def plain(self) -> dict[str, Any]:
+        """Return what json.dumps understands, with the figures that follow from others."""
+        copies = [asdict(one) | _derived(one) for one in self.copies]
+        return asdict(self) | {"copies": copies}
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Results:
+        """Undo :meth:`plain`."""
+        return cls(
+            machine=plain["machine"],
+            settings=plain["settings"],
+            copies=[CopyResult(**_own(CopyResult, one)) for one in plain["copies"]],
+            delays=[DelayResult(**one) for one in plain["delays"]],
+            memory=[_memory(one) for one in plain["memory"]],
+            configs=plain["configs"],
+        )
+
+
+def _derived(one: CopyResult) -> dict[str, float | None]:
+    if one.error:
+        return {}
+    return {
+        "rate": one.rate,
+        "rate_from_start": one.rate_from_start,
+        "cpu_per_gb": one.cpu_per_gb,
+        "cpu_per_gb_from_start": one.cpu_per_gb_from_start,
+    }
+
+
+def _own(kind: Any, plain: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in plain.items() if key in kind.__dataclass_fields__}
+
+
+def _memory(plain: dict[str, Any]) -> MemoryResult:
+    peaks = tuple((int(records), int(peak)) for records, peak in plain["peaks"])
+    return MemoryResult(plain["contender"], peaks, plain["error"])

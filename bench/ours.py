@@ -1,0 +1,71 @@
+"""k2ktui in its variants, started as an operator starts it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from bench.model import Job, Launch
+
+
+@dataclass(frozen=True, slots=True)
+class K2ktui:
+    """One configuration.
+
+    Attributes:
+        partition: ``source`` lets the verbatim path be chosen, ``producer`` the record path.
+    """
+
+    key: str
+    label: str
+    exactly_once: bool = True
+    partition: str = "source"
+
+    def prepare(self, job: Job) -> Launch:
+        """Write the pipeline file; the run's name is the prefix of all its topics."""
+        text = yaml.safe_dump(self._pipeline(job), sort_keys=False)
+        file = job.directory / "pipeline.yaml"
+        file.write_text(text)
+        start = (sys.executable, "-m", "k2ktui", "start", "-f", str(file), "--log-format", "json")
+        ends = () if job.steady else ("--until-caught-up",)
+        return Launch((*start, *ends), f"{job.run}.{job.topic}", text, ends=not job.steady)
+
+    def _pipeline(self, job: Job) -> dict[str, Any]:
+        return {
+            "name": f"bench-{job.run}",
+            "features": {
+                "exactlyOnce": "enabled" if self.exactly_once else "disabled",
+                "autoCreateControlTopics": "enabled",
+            },
+            # Topics of their own, so that no run reads what an earlier one left.
+            "coordination": {
+                "commit": {"topic": f"__k2k_{job.run}_consumer-offsets"},
+                "assignment": {"topic": f"__k2k_{job.run}_assignment"},
+            },
+            "offsetMapping": {"topic": f"__k2k_{job.run}_offset_mappings"},
+            "source": {"kafka": {"common": {"bootstrap.servers": job.source}}},
+            "target": {"kafka": {"common": {"bootstrap.servers": job.target}}},
+            "replication": [
+                {"source": {"name": "source", "topic": [job.topic]}},
+                {
+                    "sink": {
+                        "name": "sink",
+                        "topic": {"prefix": f"{job.run}."},
+                        "partition": self.partition,
+                    }
+                },
+            ],
+            "spark": {"master": "local[*]"},
+        }
+
+
+def variants() -> tuple[K2ktui, ...]:
+    """Return the variants that the issue asks for."""
+    return (
+        K2ktui("k2ktui", "k2ktui verbatim, exactly-once"),
+        K2ktui("k2ktui-alo", "k2ktui verbatim, exactlyOnce: disabled", exactly_once=False),
+        K2ktui("k2ktui-records", "k2ktui record path, exactly-once", partition="producer"),
+    )

@@ -1,0 +1,136 @@
+"""MirrorMaker 2 in dedicated mode, in four configurations."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bench.model import Job, Launch
+from k2ktui.runtime import artifacts
+from k2ktui.runtime.java import find_java
+
+_MAIN = "org.apache.kafka.connect.mirror.MirrorMaker"
+TARGET_ALIAS = "target"
+
+# What connect-mirror-maker.sh gives it.
+_HEAP = ("-Xms256m", "-Xmx2g")
+_JVM = (
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+)
+_TUNED_HEAP = ("-Xms2g", "-Xmx2g")
+_TUNED_JVM = (
+    "-server",
+    "-XX:+UseParallelGC",
+    "-Djava.awt.headless=true",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+)
+
+# One broker each, one topic, one direction, no service topics beyond what copying needs.
+_COMMON = {
+    "clusters": "{source}, {target}",
+    "{source}.bootstrap.servers": "{source_address}",
+    "{target}.bootstrap.servers": "{target_address}",
+    "{source}->{target}.enabled": "true",
+    "{source}->{target}.topics": "{topic}",
+    "replication.factor": "1",
+    "checkpoints.topic.replication.factor": "1",
+    "heartbeats.topic.replication.factor": "1",
+    "offset.storage.replication.factor": "1",
+    "config.storage.replication.factor": "1",
+    "status.storage.replication.factor": "1",
+    "emit.heartbeats.enabled": "false",
+    "emit.checkpoints.enabled": "false",
+    "sync.topic.acls.enabled": "false",
+}
+_OFFSET_SYNCS = {"offset-syncs.topic.replication.factor": "1"}
+_EXACTLY_ONCE = {
+    "{target}.exactly.once.source.support": "enabled",
+    "{source}.consumer.isolation.level": "read_committed",
+    "dedicated.mode.enable.internal.rest": "true",
+    "listeners": "http://127.0.0.1:0",
+}
+_TUNED = {
+    "tasks.max": str(os.cpu_count() or 1),
+    "{source}.consumer.max.poll.records": "10000",
+    "{source}.consumer.fetch.max.bytes": str(64 << 20),
+    "{source}.consumer.max.partition.fetch.bytes": str(4 << 20),
+    "{source}.consumer.receive.buffer.bytes": str(4 << 20),
+    "{target}.producer.enable.idempotence": "true",
+    "{target}.producer.max.in.flight.requests.per.connection": "5",
+    "{target}.producer.acks": "all",
+    "{target}.producer.batch.size": str(512 << 10),
+    "{target}.producer.linger.ms": "5",
+    "{target}.producer.buffer.memory": str(256 << 20),
+    "{target}.producer.send.buffer.bytes": str(4 << 20),
+    "{target}.producer.compression.type": "none",
+    "{target}.topic.tracking.enable": "false",
+    # Its record of offsets; without it consumer groups cannot be translated, but it is faster.
+    "emit.offset-syncs.enabled": "false",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorMaker:
+    """One configuration; ``properties`` are laid over what all of them share.
+
+    In names and values ``{source}`` and ``{target}`` stand for the aliases of the run.
+    """
+
+    key: str
+    label: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+    exactly_once: bool = False
+    jvm: tuple[str, ...] = (*_HEAP, *_JVM)
+
+    def prepare(self, job: Job) -> Launch:
+        """Write the properties file; the run's name is the source's alias, hence the prefix."""
+        words = {
+            "source": job.run,
+            "target": TARGET_ALIAS,
+            "source_address": job.source,
+            "target_address": job.target,
+            "topic": job.topic,
+        }
+        filled = {
+            name.format(**words): value.format(**words)
+            for name, value in {**_COMMON, **self.properties}.items()
+        }
+        text = "".join(f"{name} = {value}\n" for name, value in filled.items())
+        file = job.directory / "mm2.properties"
+        file.write_text(text)
+        jars = artifacts.classpath(
+            artifacts.CONNECT_MIRROR, artifacts.CONNECT_RUNTIME, artifacts.LOGGING
+        )
+        java = str(find_java().executable)
+        command = (java, *self.jvm, "-cp", jars.argument, _MAIN, str(file))
+        options = " ".join(self.jvm)
+        return Launch(command, f"{job.run}.{job.topic}", f"# java {options}\n{text}")
+
+
+def mirror_makers() -> tuple[MirrorMaker, ...]:
+    """Return the four configurations that the issue asks for."""
+    tuned_jvm = (*_TUNED_HEAP, *_TUNED_JVM)
+    return (
+        MirrorMaker("mm2", "MirrorMaker 2, default", _OFFSET_SYNCS),
+        MirrorMaker("mm2-tuned", "MirrorMaker 2, tuned", _TUNED, jvm=tuned_jvm),
+        MirrorMaker(
+            "mm2-eos",
+            "MirrorMaker 2 exactly-once, default",
+            {**_OFFSET_SYNCS, **_EXACTLY_ONCE},
+            exactly_once=True,
+        ),
+        MirrorMaker(
+            "mm2-eos-tuned",
+            "MirrorMaker 2 exactly-once, tuned",
+            {**_TUNED, **_EXACTLY_ONCE},
+            exactly_once=True,
+            jvm=tuned_jvm,
+        ),
+    )

@@ -1,0 +1,111 @@
+"""Which runs there are, and which of them were asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from bench.delay import Steady
+from bench.model import Codec, Contender, DataSet, Suite
+from bench.ours import variants
+from bench.peer import mirror_makers
+
+MAIN = "k2ktui"
+
+
+def contenders() -> tuple[Contender, ...]:
+    """Return all replicators, in the order in which they run."""
+    return (*mirror_makers(), *variants())
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """How large the benchmark is.
+
+    Attributes:
+        records: bytes of a record to number of records.
+        warm_up: records that are copied once, unmeasured, before all else.
+        batch_bytes: size of the batches on the source before compression.
+    """
+
+    records: tuple[tuple[int, int], ...] = ((100, 10_000_000), (1000, 2_000_000))
+    codecs: tuple[Codec, ...] = ("none", "lz4")
+    partitions: tuple[int, ...] = (4, 64)
+    steady: Steady = field(default_factory=Steady)
+    warm_up: int = 500_000
+    batch_bytes: int = 64 << 10
+    heap: str = "1g"
+    repeat: int = 1
+
+    @property
+    def data_sets(self) -> tuple[DataSet, ...]:
+        """The whole matrix."""
+        return tuple(
+            DataSet(size, codec, partitions, records)
+            for size, records in self.records
+            for codec in self.codecs
+            for partitions in self.partitions
+        )
+
+    @property
+    def memory_data(self) -> tuple[DataSet, DataSet]:
+        """A data set and one with a quarter of its records, to see whether memory grows."""
+        size, records = self.records[0]
+        small, whole = (
+            DataSet(size, self.codecs[0], self.partitions[0], number)
+            for number in (records // 4, records)
+        )
+        return small, whole
+
+    @property
+    def loaders(self) -> int:
+        """Processes that load and verify at a time."""
+        return min(4, os.cpu_count() or 1)
+
+
+QUICK = Scope(
+    records=((100, 400_000), (1000, 100_000)),
+    codecs=("none",),
+    partitions=(4,),
+    steady=Steady(seconds=8.0, warm_up=5.0),
+    warm_up=20_000,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One run: a contender and, for the suite ``copy``, a data set."""
+
+    suite: Suite
+    contender: Contender
+    data: DataSet | None = None
+    repeat: int = 0
+
+    @property
+    def name(self) -> str:
+        """``suite/contender[/data set]``, what ``--only`` is compared with."""
+        parts = [self.suite, self.contender.key, *([self.data.name] if self.data else [])]
+        return "/".join(parts)
+
+    def wanted(self, patterns: Sequence[str]) -> bool:
+        """Whether a pattern fits the whole name, or is one of its parts; all are without any."""
+        parts = self.name.split("/")
+        return not patterns or any(
+            fnmatchcase(self.name, pattern) or pattern in parts for pattern in patterns
+        )
+
+
+def tasks(scope: Scope, patterns: Sequence[str]) -> list[Task]:
+    """Return the runs that were asked for; those of one data set follow each other."""
+    everyone = contenders()
+    found = [
+        Task("copy", contender, data, repeat)
+        for data in scope.data_sets
+        for repeat in range(scope.repeat)
+        for contender in everyone
+    ]
+    found += [Task("delay", contender) for contender in everyone]
+    found += [Task("memory", contender) for contender in everyone if contender.key == MAIN]
+    return [task for task in found if task.wanted(patterns)]

@@ -1,0 +1,210 @@
+"""RESULTS.md: the tables, how they were measured, and every configuration in full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from bench.model import MB, CopyResult, DataSet, DelayResult, Results
+from bench.plan import contenders
+from bench.targets import Verdict, chosen, usable, verdicts
+
+_METHOD = """\
+Both brokers, the replicator and the measuring ran on this one machine over loopback, so compare
+ratios rather than figures. One replicator ran at a time, on the same source topic, each into a
+target topic of its own; between runs the brokers came to rest and what was copied was deleted.
+
+- **records/s, MB/s**: last stable offsets of the target, asked for every 50 ms; from the first
+  record visible to all visible, without those already visible at first sight. Bytes are those of
+  keys and values before compression.
+- **from start**: all records over the time since the process was started.
+- **first record**: from the start of the process until a record was visible.
+- **CPU s/GB**: user and system time of the replicator's whole process tree (ended processes
+  included, brokers not), while copying, and from the start of the process on.
+- **peak memory**: highest sum of resident memory over the process tree; shared pages count for
+  each process.
+- **found**: after each run, records and different records that a read_committed reader found.
+- **delay**: the producer's clock in each value against the reader's when it got the record, a
+  read_committed consumer with fetch.wait.max.ms=10, after warm-up.
+"""
+
+
+def markdown(results: Results) -> str:
+    """Return the whole report."""
+    parts = [
+        "# Benchmark results\n\nWritten by `python -m bench`; do not edit.\n",
+        _table(("", ""), results.machine.items()),
+        _targets(verdicts(results)),
+        *_copies(results),
+        _delays(results),
+        _memory(results),
+        f"## How it was measured\n\n{_METHOD}\n{_settings(results)}",
+        _configs(results),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def one_line(one: CopyResult) -> str:
+    """A run for the progress display."""
+    if one.error:
+        return f"FAILED: {one.error}"
+    return (
+        f"{_rate(one.rate)} records/s, {_number(one.rate_from_start)} from start, "
+        f"first record {one.first_record_s:.1f} s, {_per_gb(one.cpu_per_gb)} CPU s/GB, "
+        f"{one.rss_peak / MB:.0f} MB, {found(one)}"
+    )
+
+
+def one_line_delay(one: DelayResult) -> str:
+    """A run for the progress display."""
+    if one.error:
+        return f"FAILED: {one.error}"
+    return f"median {one.p50_ms:.1f} ms, p99 {one.p99_ms:.1f} ms, {one.records:,} records"
+
+
+def found(one: CopyResult) -> str:
+    """Say what a reader found, against what was there to copy."""
+    if one.exact:
+        return "all, once"
+    missing, extra = one.records - one.distinct, one.visible - one.distinct
+    parts = [f"{missing:,} missing"] * bool(missing) + [f"{extra:,} duplicates"] * bool(extra)
+    return ", ".join(parts) or f"{one.visible:,}"
+
+
+def _targets(found: Iterable[Verdict]) -> str:
+    rows = [
+        (
+            one.text if one.asked else f"_{one.text}_",
+            one.needed,
+            one.found,
+            "; ".join(f"{data}: {figure}" for data, figure in one.cells),
+            {True: "**met**", False: "**not met**", None: "not measured"}[one.met],
+        )
+        for one in found
+    ]
+    head = ("target", "needed", "worst", "each", "verdict")
+    note = (
+        "Ratios within this run, exactly-once on our side; over `tuned` means over the better of "
+        "the two tuned configurations. Lines in italics ask more than the issue does."
+    )
+    return f"## Targets\n\n{note}\n\n{_table(head, rows)}"
+
+
+def _copies(results: Results) -> Iterable[str]:
+    runs = chosen(results)
+    names = list(dict.fromkeys(data for _, data in runs))
+    for name in names:
+        own = [runs[each.key, name] for each in contenders() if (each.key, name) in runs]
+        title = _data_title(own[0])
+        yield f"## Copy: {title}\n\n{_table(_COPY_HEAD, (_copy_row(one) for one in own))}"
+
+
+_COPY_HEAD = (
+    "replicator",
+    "records/s",
+    "MB/s",
+    "from start, records/s",
+    "first record, s",
+    "CPU s/GB",
+    "with start",
+    "peak memory, MB",
+    "found",
+)
+
+
+def _data_title(one: CopyResult) -> str:
+    size, codec, partitions = one.data.split("-")
+    data = DataSet(int(size), "lz4" if codec == "lz4" else "none", int(partitions), one.records)
+    return f"{data}, {one.records:,} records"
+
+
+def _copy_row(one: CopyResult) -> Sequence[str]:
+    if one.error:
+        return (_label(one.contender), "failed", *[""] * 6, one.error)
+    verdict = found(one) if usable(one) else f"**{found(one)}**"
+    return (
+        _label(one.contender),
+        _rate(one.rate),
+        "-" if one.rate is None else f"{one.rate * one.record_bytes / MB:.1f}",
+        _number(one.rate_from_start),
+        f"{one.first_record_s:.1f}",
+        _per_gb(one.cpu_per_gb),
+        _per_gb(one.cpu_per_gb_from_start),
+        f"{one.rss_peak / MB:.0f}",
+        verdict,
+    )
+
+
+def _delays(results: Results) -> str:
+    if not results.delays:
+        return ""
+    known = {one.contender: one for one in results.delays}
+    rows = [_delay_row(known[each.key]) for each in contenders() if each.key in known]
+    first = results.delays[0]
+    title = f"{first.rate:,} records/s of 100 B, {first.partitions} partitions, {first.seconds:g} s"
+    head = ("replicator", "median, ms", "p90", "p99", "max", "CPU, cores", "found")
+    return f"## Delay: {title}\n\n{_table(head, rows)}"
+
+
+def _delay_row(one: DelayResult) -> Sequence[str]:
+    if one.error:
+        return (_label(one.contender), "failed", *[""] * 4, one.error)
+    figures = (one.p50_ms, one.p90_ms, one.p99_ms, one.max_ms)
+    count = f"{one.records:,} of {one.expected:,}"
+    return (
+        _label(one.contender),
+        *(f"{figure:.1f}" for figure in figures),
+        f"{one.cpu:.2f}",
+        count if one.records != one.expected else f"all {one.records:,}",
+    )
+
+
+def _memory(results: Results) -> str:
+    if not results.memory:
+        return ""
+    rows = [
+        (_label(one.contender), f"{count:,}", f"{peak / MB:.0f}")
+        for one in results.memory
+        for count, peak in one.peaks
+    ]
+    return f"## Memory\n\n{_table(('replicator', 'records copied', 'peak memory, MB'), rows)}"
+
+
+def _settings(results: Results) -> str:
+    settings = results.settings
+    if not settings:
+        return ""
+    return (
+        f"Batches on the source: {settings['batch_bytes'] >> 10} KiB before compression; values "
+        "are words and digits that lz4 makes about half as large, keys are eight digits. Brokers: "
+        f"{settings['heap']} of heap each, the server options of Kafka's own scripts. "
+        f"Runs of each: {settings['repeat']} (of several, the median by time is shown).\n"
+    )
+
+
+def _configs(results: Results) -> str:
+    parts = ["## Configurations in full\n"]
+    for each in contenders():
+        if each.key in results.configs:
+            parts.append(f"### {each.label}\n\n```\n{results.configs[each.key].rstrip()}\n```\n")
+    return "\n".join(parts) if len(parts) > 1 else ""
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _label(key: str) -> str:
+    return next((each.label for each in contenders() if each.key == key), key)
+
+
+def _rate(rate: float | None) -> str:
+    return "-" if rate is None else _number(rate)
+
+
+def _number(number: float) -> str:
+    return f"{number:,.0f}"
+
+
+def _per_gb(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds:.1f}"

@@ -1,0 +1,197 @@
+"""Carry out the tasks one after the other, and keep what they found after each of them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+
+from bench import report
+from bench.clusters import Clusters, delete_topics
+from bench.copying import Patience, copy
+from bench.delay import delay
+from bench.load import load
+from bench.machine import describe
+from bench.model import Contender, CopyResult, DataSet, DelayResult, MemoryResult, Results
+from bench.plan import Scope, Task, contenders
+from k2ktui.runtime.paths import write_atomically
+
+_SETTLE_SECONDS = 30.0
+_IDLE_CORES = 0.15
+_WARMERS = ("mm2-eos", "k2ktui")
+
+_Result = TypeVar("_Result", CopyResult, DelayResult)
+
+
+def say(text: str) -> None:
+    """Progress, on standard error."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+class Bench:
+    """One benchmark on two running clusters.
+
+    Args:
+        directory: for configurations and logs of the replicators.
+        out: where RESULTS.md and results.json go.
+        results: what is known already; tasks found in it are skipped.
+    """
+
+    def __init__(
+        self, clusters: Clusters, scope: Scope, directory: Path, out: Path, results: Results
+    ) -> None:
+        self._clusters = clusters
+        self._scope = scope
+        self._directory = directory
+        self._out = out
+        self._results = results
+        self._numbers = itertools.count(1)
+        self._loaded: DataSet | None = None
+        results.machine = describe()
+        results.settings = asdict(scope)
+
+    def run(self, tasks: Sequence[Task], patience: Patience) -> None:
+        """Carry out ``tasks``; a run that fails is noted as such and the others go on."""
+        left = [task for task in tasks if not done(self._results, task)]
+        carry_out: dict[str, Callable[[Task, Patience], None]] = {
+            "copy": self._copy,
+            "delay": self._delay,
+            "memory": self._memory,
+        }
+        if left:
+            self._warm_up({task.contender.key for task in left}, patience)
+        for number, task in enumerate(left, 1):
+            say(f"[{number}/{len(left)}] {task.name}")
+            carry_out[task.suite](task, patience)
+            keep(self._results, self._out)
+
+    def _warm_up(self, keys: set[str], patience: Patience) -> None:
+        """Let the brokers compile their hot paths, and the page cache hold everyone's program."""
+        data = self._scope.data_sets[0]
+        self._load(replace(data, records=self._scope.warm_up))
+        for contender in contenders():
+            if contender.key in keys.intersection(_WARMERS):
+                say(f"warm-up {contender.key}")
+                self._copied(contender, self._loaded or data, patience)
+
+    def _copy(self, task: Task, patience: Patience) -> None:
+        assert task.data is not None
+        self._load(task.data)
+        result = replace(self._copied(task.contender, task.data, patience), repeat=task.repeat)
+        copies = self._results.copies
+        copies[:] = [one for one in copies if _run_of(one) != _run_of(result)] + [result]
+
+    def _copied(self, contender: Contender, data: DataSet, patience: Patience) -> CopyResult:
+        name = self._next_name()
+        self._settle()
+        result, config = copy(
+            self._clusters, contender, data, name, self._directory / name, patience
+        )
+        self._note(contender.key, config)
+        self._clean((data.topic,))
+        say(f"    {report.one_line(result)}")
+        return _shortened(result)
+
+    def _delay(self, task: Task, patience: Patience) -> None:
+        name = self._next_name()
+        self._settle()
+        steady = self._scope.steady
+        result, config = delay(self._clusters, task.contender, steady, name, self._directory / name)
+        self._note(task.contender.key, config)
+        self._clean((self._loaded.topic,) if self._loaded else ())
+        say(f"    {report.one_line_delay(result)}")
+        delays = self._results.delays
+        result = _shortened(result)
+        delays[:] = [one for one in delays if one.contender != result.contender] + [result]
+
+    def _memory(self, task: Task, patience: Patience) -> None:
+        peaks: list[tuple[int, int]] = []
+        error = ""
+        for data in self._scope.memory_data:
+            self._load(data)
+            copied = self._copied(task.contender, data, patience)
+            error = error or copied.error
+            peaks.append((data.records, copied.rss_peak))
+        result = MemoryResult(task.contender.key, tuple(peaks), error)
+        memory = self._results.memory
+        memory[:] = [one for one in memory if one.contender != result.contender] + [result]
+
+    def _load(self, data: DataSet) -> None:
+        if self._loaded == data:
+            return
+        self._loaded = None
+        self._clean(())
+        say(f"loading {data.records:,} records: {data}")
+        load(
+            self._clusters.source.bootstrap,
+            data,
+            batch_bytes=self._scope.batch_bytes,
+            processes=self._scope.loaders,
+        )
+        self._loaded = data
+
+    def _clean(self, kept: tuple[str, ...]) -> None:
+        delete_topics(self._clusters.target.bootstrap)
+        delete_topics(self._clusters.source.bootstrap, but=kept)
+
+    def _settle(self) -> None:
+        """Wait until nothing of the run before is still being written or deleted."""
+        os.sync()
+        nodes = [psutil.Process(node.pid) for node in self._clusters.both]
+        deadline = time.monotonic() + _SETTLE_SECONDS
+        while time.monotonic() < deadline:
+            before = sum(sum(node.cpu_times()[:2]) for node in nodes)
+            time.sleep(1.0)
+            if sum(sum(node.cpu_times()[:2]) for node in nodes) - before < _IDLE_CORES:
+                return
+
+    def _next_name(self) -> str:
+        return f"r{next(self._numbers):03d}"
+
+    def _note(self, key: str, config: str) -> None:
+        for address, word in zip(
+            (node.bootstrap for node in self._clusters.both), ("SOURCE", "TARGET"), strict=True
+        ):
+            config = config.replace(address, f"{word}:9092")
+        self._results.configs.setdefault(key, config)
+
+
+def done(results: Results, task: Task) -> bool:
+    """Whether ``results`` hold a run of ``task`` that did not fail."""
+    if task.suite == "delay":
+        return any(one.contender == task.contender.key and not one.error for one in results.delays)
+    if task.suite == "memory":
+        return any(one.contender == task.contender.key and not one.error for one in results.memory)
+    assert task.data is not None
+    wanted = (task.contender.key, task.data.name, task.repeat)
+    return any(_run_of(one) == wanted and not one.error for one in results.copies)
+
+
+def keep(results: Results, out: Path) -> None:
+    """Write results.json and RESULTS.md."""
+    text = json.dumps(results.plain(), indent=1) + "\n"
+    write_atomically(out / "results.json", text.encode())
+    write_atomically(out / "RESULTS.md", report.markdown(results).encode())
+
+
+def recall(out: Path) -> Results:
+    """Return the results that :func:`keep` wrote; empty ones when there are none."""
+    file = out / "results.json"
+    return Results.from_plain(json.loads(file.read_bytes())) if file.exists() else Results()
+
+
+def _run_of(one: CopyResult) -> tuple[str, str, int]:
+    return one.contender, one.data, one.repeat
+
+
+def _shortened(result: _Result) -> _Result:
+    """Keep an error's first line; what follows is a log with paths of this machine."""
+    return replace(result, error=result.error.partition("\n")[0])

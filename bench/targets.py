@@ -1,0 +1,199 @@
+"""The issue's targets, computed from the results; nothing here is written by hand."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from bench.model import CopyResult, DelayResult, Results
+from bench.plan import MAIN, contenders
+
+RECORD_PATH = "k2ktui-records"
+EOS = "mm2-eos"
+TUNED = ("mm2-tuned", "mm2-eos-tuned")
+# Two runs of the same program differ by this much without any growth.
+_MEMORY_SLACK = 1.10
+_START_SECONDS = 10.0
+
+Figure = Callable[[CopyResult], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One target.
+
+    Attributes:
+        text: what is asked.
+        needed: the bound, for example ``≥ 3``.
+        found: the worst figure of all runs that count.
+        cells: every figure, by data set.
+        met: None when nothing was measured.
+        asked: False for a harder question than the issue's, for information.
+    """
+
+    text: str
+    needed: str
+    found: str = "-"
+    cells: tuple[tuple[str, str], ...] = ()
+    met: bool | None = None
+    asked: bool = True
+
+
+def chosen(results: Results) -> dict[tuple[str, str], CopyResult]:
+    """Return the run that counts of each contender and data set: of several, the median by time."""
+    runs: dict[tuple[str, str], list[CopyResult]] = {}
+    for one in results.copies:
+        runs.setdefault((one.contender, one.data), []).append(one)
+    return {name: _median(several) for name, several in runs.items()}
+
+
+def _median(runs: list[CopyResult]) -> CopyResult:
+    valid = [one for one in runs if usable(one)]
+    if not valid:
+        return runs[0]
+    middle = statistics.median_low(one.all_records_s for one in valid)
+    return next(one for one in valid if one.all_records_s == middle)
+
+
+def usable(one: CopyResult) -> bool:
+    """A run counts when it did not fail and kept its promise."""
+    promised = {each.key for each in contenders() if each.exactly_once}
+    return not one.error and (one.exact or one.contender not in promised)
+
+
+def verdicts(results: Results) -> list[Verdict]:
+    """Return all targets, in the order of the issue."""
+    copies = {name: one for name, one in chosen(results).items() if usable(one)}
+    small = {name: one for name, one in copies.items() if one.record_bytes == 100}
+    large = {name: one for name, one in copies.items() if one.record_bytes == 1000}
+    return [
+        _at_least("verbatim: records/s over tuned MirrorMaker 2, 100 B", 3, small, TUNED),
+        _at_least("verbatim: records/s over its exactly-once default, 100 B", 10, small, (EOS,)),
+        _at_least("verbatim: records/s over tuned MirrorMaker 2, 1,000 B", 2, large, TUNED),
+        _cpu("verbatim: CPU per GB over tuned, while copying", copies, _cpu_per_gb),
+        _cpu("the same with the start of the process", copies, _cpu_from_start, asked=False),
+        _at_least("record path: records/s over exactly-once", 1.5, copies, (EOS,), RECORD_PATH),
+        _at_least(
+            "the same over exactly-once tuned", 1.5, copies, (TUNED[1],), RECORD_PATH, asked=False
+        ),
+        *_delays(results.delays),
+        _start(copies.values()),
+        _memory(results),
+    ]
+
+
+def _rate(one: CopyResult) -> float | None:
+    return one.rate
+
+
+def _cpu_per_gb(one: CopyResult) -> float | None:
+    return one.cpu_per_gb
+
+
+def _cpu_from_start(one: CopyResult) -> float | None:
+    return one.cpu_per_gb_from_start
+
+
+def _ratios(
+    copies: dict[tuple[str, str], CopyResult],
+    ours: str,
+    peers: tuple[str, ...],
+    figure: Figure,
+    best: Callable[[list[float]], float],
+) -> dict[str, float]:
+    """Return ours / the best peer's by data set, where ours and every peer's was measured."""
+    found: dict[str, float] = {}
+    for (contender, data), one in copies.items():
+        own = figure(one)
+        if contender != ours or own is None:
+            continue
+        others = [figure(copies[peer, data]) for peer in peers if (peer, data) in copies]
+        known = [other for other in others if other]
+        if len(known) == len(peers):
+            found[data] = own / best(known)
+    return found
+
+
+def _at_least(
+    text: str,
+    bound: float,
+    copies: dict[tuple[str, str], CopyResult],
+    peers: tuple[str, ...],
+    ours: str = MAIN,
+    *,
+    asked: bool = True,
+) -> Verdict:
+    needed = f"≥ {bound:g} x"
+    found = _ratios(copies, ours, peers, _rate, max)
+    if not found:
+        return Verdict(text, needed, asked=asked)
+    worst = min(found.values())
+    cells = tuple((data, f"{ratio:.2f} x") for data, ratio in found.items())
+    return Verdict(text, needed, f"{worst:.2f} x", cells, worst >= bound, asked)
+
+
+def _cpu(
+    text: str,
+    copies: dict[tuple[str, str], CopyResult],
+    figure: Figure,
+    *,
+    asked: bool = True,
+) -> Verdict:
+    needed = "≤ 1/8"
+    found = _ratios(copies, MAIN, TUNED, figure, min)
+    if not found:
+        return Verdict(text, needed, asked=asked)
+    worst = max(found.values())
+    cells = tuple((data, _fraction(ratio)) for data, ratio in found.items())
+    return Verdict(text, needed, _fraction(worst), cells, worst <= 1 / 8, asked)
+
+
+def _fraction(ratio: float) -> str:
+    return f"1/{1 / ratio:.1f}" if 0 < ratio < 1 else f"{ratio:.2f} x"
+
+
+def _delays(delays: Iterable[DelayResult]) -> list[Verdict]:
+    known = {one.contender: one for one in delays if not one.error}
+    ours = known.get(MAIN)
+    found = []
+    for peer, asked in ((EOS, True), (TUNED[1], False)):
+        for name in ("median", "p99"):
+            words = "exactly-once" if asked else "exactly-once tuned"
+            text = f"delay, {name}: no worse than its {words}"
+            theirs = known.get(peer)
+            if ours is None or theirs is None:
+                found.append(Verdict(text, "≤ its", asked=asked))
+                continue
+            own, other = (_percentile(one, name) for one in (ours, theirs))
+            needed = f"≤ {other:.0f} ms"
+            found.append(Verdict(text, needed, f"{own:.0f} ms", (), own <= other, asked))
+    return found
+
+
+def _percentile(one: DelayResult, name: str) -> float:
+    return one.p50_ms if name == "median" else one.p99_ms
+
+
+def _start(copies: Iterable[CopyResult]) -> Verdict:
+    text, needed = "start to first record, warm", f"≤ {_START_SECONDS:g} s"
+    own = [one for one in copies if one.contender in (MAIN, RECORD_PATH)]
+    if not own:
+        return Verdict(text, needed)
+    worst = max(one.first_record_s for one in own)
+    cells = tuple((f"{one.contender} {one.data}", f"{one.first_record_s:.1f} s") for one in own)
+    return Verdict(text, needed, f"{worst:.1f} s", cells, worst <= _START_SECONDS)
+
+
+def _memory(results: Results) -> Verdict:
+    text = "peak memory for four times the data"
+    needed = f"≤ {_MEMORY_SLACK:.2f} x"
+    for one in results.memory:
+        if not one.error and len(one.peaks) == 2 and one.peaks[0][1]:
+            (_, small), (_, large) = one.peaks
+            ratio = large / small
+            cells = tuple(
+                (f"{count:,} records", f"{peak / 1e6:.0f} MB") for count, peak in one.peaks
+            )
+            return Verdict(text, needed, f"{ratio:.2f} x", cells, ratio <= _MEMORY_SLACK)
+    return Verdict(text, needed)

@@ -1,0 +1,115 @@
+"""Read a target topic as any consumer would, and count what is there."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
+
+from bench.clusters import end_offsets
+
+_CHUNK = 10_000
+_SILENCE_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Records that a read_committed reader finds.
+
+    Attributes:
+        records: their number.
+        distinct: how many different sequence numbers they carry.
+        below: how many lie below the offsets that were asked about.
+    """
+
+    records: int
+    distinct: int
+    below: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    bootstrap: str
+    topic: str
+    ends: tuple[tuple[int, int], ...]
+    marks: tuple[int, ...]
+
+
+def count(bootstrap: str, topic: str, marks: Sequence[int], processes: int = 2) -> Found:
+    """Read everything that is visible now, several partitions at a time.
+
+    Args:
+        bootstrap: ``host:port``.
+        topic: all of its partitions are read.
+        marks: an offset for each partition, for ``below``.
+        processes: how many readers.
+    """
+    ends = list(enumerate(end_offsets(bootstrap, topic, len(marks))))
+    parts = [
+        _Part(bootstrap, topic, tuple(ends[number::processes]), tuple(marks))
+        for number in range(processes)
+    ]
+    with multiprocessing.get_context("spawn").Pool(processes) as workers:
+        found = workers.map(_read, parts, chunksize=1)
+    numbers = np.concatenate([one for one, _ in found])
+    return Found(len(numbers), len(np.unique(numbers)), sum(below for _, below in found))
+
+
+def _read(part: _Part) -> tuple[np.ndarray, int]:
+    left = {number: end for number, end in part.ends if end}
+    marks = np.array(part.marks, dtype=np.int64)
+    chunks = [np.empty(0, dtype=">u8")]
+    below = 0
+    consumer = _consumer(part.bootstrap)
+    try:
+        consumer.assign([TopicPartition(part.topic, number, OFFSET_BEGINNING) for number in left])
+        while left:
+            messages = consumer.consume(_CHUNK, 0.5)
+            records = _records(messages, left)
+            if records:
+                chunks.append(_sequence_numbers(records))
+                offsets = np.fromiter((m.offset() for m in records), np.int64)
+                numbers = np.fromiter((m.partition() for m in records), np.int64)
+                below += int((offsets < marks[numbers]).sum())
+    finally:
+        consumer.close()
+    return np.concatenate(chunks), below
+
+
+def _records(messages: list[Message], left: dict[int, int]) -> list[Message]:
+    """Sort out the records; a partition that is read to its end leaves ``left``."""
+    records = []
+    for message in messages:
+        error = message.error()
+        if error is None:
+            records.append(message)
+        elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
+            if message.offset() >= left.get(message.partition(), 0):
+                left.pop(message.partition(), None)
+        else:
+            raise RuntimeError(str(error))
+    return records
+
+
+def _sequence_numbers(records: list[Message]) -> np.ndarray:
+    return np.frombuffer(b"".join(m.value()[:8] for m in records), dtype=">u8")
+
+
+def _consumer(bootstrap: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "log_level": 3,
+            "group.id": "bench-verify",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 50,
+            "queued.min.messages": 500_000,
+            "queued.max.messages.kbytes": 256 << 10,
+        }
+    )
