@@ -40,7 +40,7 @@ class K2kError(Exception):
         self.mend = mend
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Errors travel from Spark's workers to the driver by pickle; keyword arguments must survive.
+        # Errors travel between processes by pickle; keyword arguments must survive.
         return (_rebuild, (type(self), self.what, self.unchanged, self.mend))
 
     def __str__(self) -> str:

@@ -33,7 +33,8 @@ from k2ktui.kafka.logread import await_stable, read_committed
 from k2ktui.kafka.transactions import Producer, add_partitions, end_transaction, init_producer
 from k2ktui.kafka.wire import CoordinatorError, Loop, OutcomeUnknown, Signal, Wire
 from k2ktui.replication.feed import now_ms
-from k2ktui.replication.rebuild import build, record
+from k2ktui.replication.rebuild import build
+from k2ktui.replication.records import of
 from k2ktui.replication.writer import BatchRefused, Fenced, Outgoing, SlotFailed, Writer
 
 _STATE_LIMIT = 512 << 10
@@ -207,7 +208,7 @@ class Warden:
         if not entries:
             return
         at = now_ms()
-        records = [record(i, at, key, value) for i, (key, value) in enumerate(entries)]
+        records = of([(i, at, key, value) for i, (key, value) in enumerate(entries)])
         producer = self.renew(_DRIVER)
         where = (self.topic.name, self.topic.partition(_DRIVER))
 

@@ -1,63 +1,30 @@
-"""Decode record batches into records and encode them again, without touching what is inside.
-
-A record is kept as its offset, its timestamp and its *tail*: the encoded key, value and headers,
-copied as bytes. So headers with duplicate keys, null values or keys that are not UTF-8 survive.
-"""
+"""Encode records into new v2 batches, and say which source offset landed at which index."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
+import numpy as np
 from crc32c import crc32c
-from kafka.codec import (
-    gzip_decode,
-    gzip_encode,
-    lz4_decode,
-    lz4_encode,
-    snappy_decode,
-    snappy_encode,
-    zstd_decode,
-    zstd_encode,
-)
-from kafka.record.memory_records import MemoryRecords
+from kafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
+from numpy.typing import NDArray
 
 from k2ktui.engine.state import MappingRange
-from k2ktui.replication.batch import (
-    APPEND_TIME,
-    COMPRESSION_MASK,
-    HEADER,
-    HEADER_BYTES,
-    PREFIX_BYTES,
-    Batch,
-)
+from k2ktui.replication.batch import HEADER, HEADER_BYTES, PREFIX_BYTES
+from k2ktui.replication.records import I64, Records
 
-_DECODERS: dict[int, Callable[[bytes], bytes]] = {
-    1: gzip_decode,
-    2: snappy_decode,
-    3: lz4_decode,
-    4: zstd_decode,
-}
 _ENCODERS: dict[int, Callable[[bytes], bytes]] = {
     1: gzip_encode,
     2: snappy_encode,
     3: lz4_encode,
     4: zstd_encode,
 }
-_NO_HEADERS = b"\x00"
+# What a record costs beside its tail, at most: length, attributes, timestamp and offset deltas.
+_RECORD_BYTES = 21
+_LENGTH_BYTES, _TIME_BYTES, _OFFSET_BYTES = 5, 10, 5
 
-
-class CorruptBatch(ValueError):
-    """The bytes of a batch do not follow the format."""
-
-
-class RawRecord(NamedTuple):
-    """One record: offset, timestamp (epoch ms) and the encoded key, value and headers."""
-
-    offset: int
-    timestamp: int
-    tail: bytes
+U8 = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,130 +39,31 @@ class Built:
     ranges: tuple[MappingRange, ...]
 
 
-def read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """Decode a zig-zag varint at ``at``; return the value and the offset after it."""
-    byte = data[at]
-    at += 1
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), at
-    value, shift = byte & 0x7F, 7
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), at
-        shift += 7
-        if shift > 63:
-            raise CorruptBatch("a varint of more than 10 bytes")
-
-
-def varint(value: int) -> bytes:
-    """Encode a signed integer as a zig-zag varint."""
-    value = (value << 1) ^ (value >> 63)
-    if value < 0x80:
-        return bytes((value,))
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def payload(batch: Batch) -> bytes | memoryview:
-    """Return the encoded records of a v2 batch, decompressed.
-
-    Raises:
-        CorruptBatch: they cannot be decompressed.
-    """
-    body = batch.view[HEADER_BYTES:]
-    codec = batch.attributes & COMPRESSION_MASK
-    if not codec:
-        return body
-    try:
-        return _DECODERS[codec](bytes(body))
-    except Exception as error:  # the codecs raise many kinds of errors for damaged data
-        raise CorruptBatch(f"cannot decompress codec {codec}: {type(error).__name__}") from error
-
-
-def records(batch: Batch, position: int = 0) -> list[RawRecord]:
-    """Decode the records of a data batch with offset ``position`` or higher.
-
-    A batch stamped with append time yields that time for each record.
-
-    Raises:
-        CorruptBatch: the bytes do not follow the format.
-    """
-    if batch.magic < 2:
-        return [record for record in _legacy(batch) if record.offset >= position]
-    try:
-        found = list(_walk(batch, payload(batch)))
-    except (IndexError, OverflowError) as error:
-        raise CorruptBatch(f"the records at {batch.base_offset} are cut short") from error
-    return found if batch.base_offset >= position else [r for r in found if r.offset >= position]
-
-
-def _walk(batch: Batch, data: bytes | memoryview) -> Iterator[RawRecord]:
-    base, first = batch.base_offset, batch.base_timestamp
-    append_time = batch.max_timestamp if batch.attributes & APPEND_TIME else None
-    at = 0
-    for _ in range(batch.count):
-        length, at = read_varint(data, at)
-        end = at + length
-        if length < 0 or end > len(data):
-            raise CorruptBatch(f"a record of length {length} at {batch.base_offset}")
-        delta, at = read_varint(data, at + 1)  # one byte of attributes, unused
-        offset, at = read_varint(data, at)
-        timestamp = first + delta if append_time is None else append_time
-        yield RawRecord(base + offset, timestamp, bytes(data[at:end]))
-        at = end
-    if at != len(data):
-        raise CorruptBatch(f"{len(data) - at} bytes after the last record of {batch.base_offset}")
-
-
-def _legacy(batch: Batch) -> Iterator[RawRecord]:
-    found = MemoryRecords(bytes(batch.view))
-    while found.has_next():
-        for record in found.next_batch():
-            timestamp = -1 if record.timestamp is None else record.timestamp
-            tail = _nullable(record.key) + _nullable(record.value) + _NO_HEADERS
-            yield RawRecord(record.offset, timestamp, tail)
-
-
-def _nullable(data: bytes | None) -> bytes:
-    return b"\x01" if data is None else varint(len(data)) + data
-
-
-def build(found: Iterable[RawRecord], codec: int, limit: int) -> Iterator[Built]:
+def build(found: Records, codec: int, limit: int) -> Iterator[Built]:
     """Encode records into batches of at most ``limit`` bytes before compression.
 
     A single record larger than the limit gets a batch of its own. The result is neither
     transactional nor stamped: ``k2ktui.replication.batch.stamp`` does that.
     """
-    pending: list[RawRecord] = []
-    size = 0
-    for record in found:
-        cost = len(record.tail) + 16
-        if pending and size + cost > limit:
-            yield _encode(pending, codec)
-            pending, size = [], 0
-        pending.append(record)
-        size += cost
-    if pending:
-        yield _encode(pending, codec)
+    if not len(found):
+        return
+    sizes = np.fromiter(map(len, found.tails), dtype=np.int64, count=len(found))
+    ends = np.cumsum(sizes + _RECORD_BYTES)
+    first, room = 0, limit - HEADER_BYTES
+    while first < len(found):
+        before = int(ends[first - 1]) if first else 0
+        after = max(first + 1, int(np.searchsorted(ends, before + room, side="right")))
+        yield _encode(found, sizes, slice(first, after), codec)
+        first = after
 
 
-def _encode(found: list[RawRecord], codec: int) -> Built:
-    first = found[0].timestamp
-    body = bytearray()
-    for index, (_, timestamp, tail) in enumerate(found):
-        head = b"\x00" + varint(timestamp - first) + varint(index)
-        body += varint(len(head) + len(tail))
-        body += head
-        body += tail
+def _encode(found: Records, sizes: I64, rows: slice, codec: int) -> Built:
+    timestamps, tails = found.timestamps[rows], found.tails[rows]
+    count = len(tails)
+    heads = _heads(timestamps - timestamps[0], sizes[rows])
+    body = b"".join([part for pair in zip(heads, tails, strict=True) for part in pair])
     if codec:
-        body = bytearray(_ENCODERS[codec](bytes(body)))
+        body = _ENCODERS[codec](body)
     header = HEADER.pack(
         0,
         HEADER_BYTES - PREFIX_BYTES + len(body),
@@ -203,33 +71,56 @@ def _encode(found: list[RawRecord], codec: int) -> Built:
         2,
         0,
         codec,
-        len(found) - 1,
-        first,
-        max(record.timestamp for record in found),
+        count - 1,
+        int(timestamps[0]),
+        int(timestamps.max()),
         -1,
         -1,
         -1,
-        len(found),
+        count,
     )
-    data = bytearray(header) + body
+    data = bytearray(header)
+    data += body
     data[17:21] = crc32c(memoryview(data)[21:]).to_bytes(4, "big")
-    return Built(data, len(found), tuple(runs(record.offset for record in found)))
+    return Built(data, count, tuple(runs(found.offsets[rows])))
 
 
-def runs(offsets: Iterable[int], target: int = 0) -> Iterator[MappingRange]:
+def _heads(time_deltas: I64, sizes: I64) -> list[bytes]:
+    """Return the bytes before each record's tail: length, attributes, both deltas.
+
+    Each field is a group of columns of one matrix, as wide as it may get; the bytes that a record
+    really uses are picked row by row.
+    """
+    count = len(sizes)
+    times, time_used = _varints(time_deltas, _TIME_BYTES)
+    offsets, offset_used = _varints(np.arange(count, dtype=np.int64), _OFFSET_BYTES)
+    body = 1 + time_used.sum(axis=1) + offset_used.sum(axis=1) + sizes
+    lengths, length_used = _varints(body, _LENGTH_BYTES)
+    attributes = np.zeros((count, 1), dtype=np.uint8)
+    cells = np.hstack((lengths, attributes, times, offsets))
+    used = np.hstack((length_used, np.ones((count, 1), dtype=bool), time_used, offset_used))
+    flat = cells[used].tobytes()
+    ends = np.cumsum(used.sum(axis=1)).tolist()
+    return [flat[s:e] for s, e in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+def _varints(values: I64, width: int) -> tuple[U8, NDArray[np.bool_]]:
+    """Encode each value as a zig-zag varint: a matrix of bytes, and which of them are used."""
+    zigzag = ((values << 1) ^ (values >> 63)).astype(np.uint64)
+    shifted = zigzag[:, None] >> (np.arange(width, dtype=np.uint64) * np.uint64(7))
+    used = shifted > 0
+    used[:, 0] = True
+    cells = (shifted & np.uint64(0x7F)).astype(np.uint8)
+    cells[:, :-1] |= np.where(used[:, 1:], np.uint8(0x80), np.uint8(0))
+    return cells, used
+
+
+def runs(offsets: I64, target: int = 0) -> Iterator[MappingRange]:
     """Group increasing source offsets that land from ``target`` on into mapping ranges."""
-    start = first = count = 0
-    for at, offset in enumerate(offsets, target):
-        if count and offset == start + count:
-            count += 1
-            continue
-        if count:
-            yield MappingRange(start, first, count)
-        start, first, count = offset, at, 1
-    if count:
-        yield MappingRange(start, first, count)
-
-
-def record(offset: int, timestamp: int, key: bytes | None, value: bytes | None) -> RawRecord:
-    """Make a record without headers, as the pipeline's own state records are."""
-    return RawRecord(offset, timestamp, _nullable(key) + _nullable(value) + _NO_HEADERS)
+    if not len(offsets):
+        return
+    breaks = np.nonzero(np.diff(offsets) != 1)[0] + 1
+    starts = [0, *breaks.tolist()]
+    ends = [*breaks.tolist(), len(offsets)]
+    for start, end in zip(starts, ends, strict=True):
+        yield MappingRange(int(offsets[start]), target + start, end - start)

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from k2ktui.engine.partitioner import partition_for_key
+import numpy as np
+
+from k2ktui.engine.partitioner import partitions_for_keys
 from k2ktui.engine.state import SourcePartition
 from k2ktui.replication.batch import COMPRESSION_MASK, Batch, Defect, defect
 from k2ktui.replication.feed import Feed, now_ms
-from k2ktui.replication.rebuild import (
-    Built,
-    RawRecord,
-    build,
-    read_varint,
-    records,
-    varint,
-)
+from k2ktui.replication.rebuild import Built, build
+from k2ktui.replication.records import Decoded, Records, decode, read_varint, records, varint
 from k2ktui.replication.tokens import HeaderRules, Path, Route
 from k2ktui.replication.writer import Outgoing, TargetPartition
 
@@ -61,7 +56,7 @@ def _whole(feed: Feed, rules: Route) -> Iterator[tuple[Outgoing, bool]]:
         return
     found = records(batch, position)
     for other in small:
-        found.extend(records(other))
+        found = found.plus(records(other))
     codec = batch.attributes & COMPRESSION_MASK if batch.magic == 2 else 0
     for built in build(found, codec, limit or _REBUILT_BYTES):
         yield _outgoing(built, feed), True
@@ -91,18 +86,13 @@ def _by_record(
 ) -> Iterator[tuple[TargetPartition, Outgoing, bool]]:
     position = feed.handed
     batch = feed.take()
-    found: list[RawRecord] = records(batch, position)
+    decoded = decode(batch, position)
+    found = decoded.records
     if rules.now_timestamps:
-        stamp = now_ms()
-        found = [RawRecord(r.offset, stamp, r.tail) for r in found]
-    choose = _chooser(rules, feed)
-    change = _header_change(rules.headers, feed.source, pipeline)
-    lanes: dict[int, list[RawRecord]] = defaultdict(list)
-    for record in found:
-        partition = choose(record)
-        lanes[partition].append(change(record) if change else record)
+        found = Records(found.offsets, np.full_like(found.timestamps, now_ms()), found.tails)
+    found = _with_headers(found, rules.headers, feed.source, pipeline)
     codec = batch.attributes & COMPRESSION_MASK if batch.magic == 2 else 0
-    for partition, chosen in lanes.items():
+    for partition, chosen in _by_partition(found, decoded, rules, feed.source):
         for built in build(chosen, codec, rules.batch_limit or _REBUILT_BYTES):
             yield (rules.topic, partition), _outgoing(built, feed), True
 
@@ -112,42 +102,41 @@ def _outgoing(built: Built, feed: Feed) -> Outgoing:
     return Outgoing(memoryview(built.data), built.count, ranges, feed)
 
 
-def _chooser(rules: Route, feed: Feed) -> Callable[[RawRecord], int]:
+def _by_partition(
+    found: Records, decoded: Decoded, rules: Route, source: SourcePartition
+) -> Iterator[tuple[int, Records]]:
     if rules.partition is not None:
-        fixed = rules.partition
-        return lambda record: fixed
+        yield rules.partition, found
+        return
     # The Java producer spreads records without a key; keeping them by source partition instead
     # preserves their order, which spreading would lose.
-    keyless = feed.source.partition % rules.partitions
-
-    def by_key(record: RawRecord) -> int:
-        length, at = read_varint(record.tail, 0)
-        if length < 0:
-            return keyless
-        return partition_for_key(record.tail[at : at + length], rules.partitions)
-
-    return by_key
+    keyless = source.partition % rules.partitions
+    chosen = partitions_for_keys(
+        decoded.data, decoded.key_starts, decoded.key_lengths, rules.partitions, keyless
+    )
+    for partition in np.unique(chosen).tolist():
+        yield partition, found.take(np.nonzero(chosen == partition)[0])
 
 
-def _header_change(
-    rules: HeaderRules, source: SourcePartition, pipeline: str
-) -> Callable[[RawRecord], RawRecord] | None:
+def _with_headers(
+    found: Records, rules: HeaderRules, source: SourcePartition, pipeline: str
+) -> Records:
     if not rules.drop and not rules.added:
-        return None
+        return found
     fixed = {"partition": str(source.partition), "topic": source.topic, "pipeline": pipeline}
 
-    def change(record: RawRecord) -> RawRecord:
-        tail = record.tail
+    def change(offset: int, tail: bytes) -> bytes:
         at = _headers_at(tail)
         count, after = read_varint(tail, at)
         kept = b"" if rules.drop else tail[after:]
         count = (0 if rules.drop else count) + len(rules.added)
         added = b"".join(
-            _header(name, fixed.get(what) or str(record.offset)) for what, name in rules.added
+            _header(name, fixed.get(what) or str(offset)) for what, name in rules.added
         )
-        return RawRecord(record.offset, record.timestamp, tail[:at] + varint(count) + kept + added)
+        return tail[:at] + varint(count) + kept + added
 
-    return change
+    tails = [change(o, t) for o, t in zip(found.offsets.tolist(), found.tails, strict=True)]
+    return Records(found.offsets, found.timestamps, tails)
 
 
 def _headers_at(tail: bytes) -> int:

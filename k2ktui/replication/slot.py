@@ -27,7 +27,8 @@ from k2ktui.kafka.wire import CoordinatorError, OutcomeUnknown, Signal, Wire
 from k2ktui.replication.crashpoints import crash_point
 from k2ktui.replication.feed import Feed, now_ms
 from k2ktui.replication.reader import Reader
-from k2ktui.replication.rebuild import CorruptBatch, RawRecord, build, record
+from k2ktui.replication.rebuild import build
+from k2ktui.replication.records import CorruptBatch, of
 from k2ktui.replication.routes import route
 from k2ktui.replication.tokens import Fault, FaultKind, Outcome, SlotResult, Tally, Token
 from k2ktui.replication.writer import (
@@ -41,6 +42,8 @@ from k2ktui.replication.writer import (
 
 _LANE_BACKLOG = 3
 _STATE_LIMIT = 512 << 10
+
+_StateRecord = tuple[int, int, bytes | None, bytes | None]
 
 
 class Slot:
@@ -215,7 +218,7 @@ class Slot:
         state = self._state_records(dirty)
         await self._join(set(state) - self._in_transaction)
         for target, found in state.items():
-            for built in build(found, 0, _STATE_LIMIT):
+            for built in build(of(found), 0, _STATE_LIMIT):
                 outgoing = Outgoing(memoryview(built.data), built.count, ())
                 self._where[outgoing] = target
                 self._writer.offer(target, outgoing)
@@ -237,12 +240,12 @@ class Slot:
             commit_s=self._tally.commit_s + now - began,
         )
 
-    def _state_records(self, dirty: list[Feed]) -> dict[TargetPartition, list[RawRecord]]:
+    def _state_records(self, dirty: list[Feed]) -> dict[TargetPartition, list[_StateRecord]]:
         ledger, at = self._token.ledger, now_ms()
-        state: dict[TargetPartition, list[RawRecord]] = defaultdict(list)
+        state: dict[TargetPartition, list[_StateRecord]] = defaultdict(list)
 
         def put(target: TargetPartition, key: bytes, value: bytes) -> None:
-            state[target].append(record(len(state[target]), at, key, value))
+            state[target].append((len(state[target]), at, key, value))
 
         for feed in dirty:
             if ledger.mapping_topic:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from kafka.partitioner.default import murmur2 as reference_murmur2
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
-from k2ktui.engine.partitioner import murmur2
+from k2ktui.engine.partitioner import murmur2, partitions_for_keys
 from k2ktui.engine.state import MappingRange
 from k2ktui.replication.batch import (
     APPEND_TIME,
@@ -24,7 +25,8 @@ from k2ktui.replication.batch import (
     split,
     stamp,
 )
-from k2ktui.replication.rebuild import CorruptBatch, build, read_varint, records, runs, varint
+from k2ktui.replication.rebuild import build, runs
+from k2ktui.replication.records import CorruptBatch, of, read_varint, read_varints, records, varint
 
 blobs = st.none() | st.binary(max_size=40)
 headers = st.lists(st.tuples(st.text(max_size=8), blobs), max_size=3)
@@ -100,11 +102,8 @@ def test_a_stamped_batch_is_the_same_records_by_another_producer(
     assert after.validate_crc()
     assert (after.producer_id, after.producer_epoch, after.base_sequence) == (4711, 3, 17)
     assert (
-        (after.is_transactional
-        and after.base_offset == 0
-        and after.compression_type == codec)
-        or (after.compression_type == 0)
-    )
+        after.is_transactional and after.base_offset == 0 and after.compression_type == codec
+    ) or (after.compression_type == 0)
     assert [r[1:] for r in seen(batch.view)] == [r[1:] for r in before]
     stamp(batch.view, 1, 0, 0, transactional=False)
     assert not DefaultRecordBatch(bytes(batch.view)).is_transactional
@@ -126,7 +125,7 @@ def test_what_cannot_go_as_it_is() -> None:
     stamped = make([10, 11])
     stamped[22] |= APPEND_TIME
     assert defect(one(stamped), 10) is Defect.APPEND_TIME
-    assert {r.timestamp for r in records(one(stamped))} == {1011}
+    assert set(records(one(stamped)).timestamps.tolist()) == {1011}
 
 
 @pytest.mark.parametrize("codec", [0, 1, 3])
@@ -136,8 +135,11 @@ def test_an_old_message_format_is_read(codec: int) -> None:
     builder = LegacyRecordBatchBuilder(magic=1, compression_type=codec, batch_size=1 << 20)
     for offset in range(3):
         builder.append(offset, 1_000 + offset, b"k", None if offset == 1 else b"v%d" % offset)
-    found = [r for batch in split(builder.build()) for r in records(batch)]
-    assert [(r.offset, r.timestamp) for r in found] == [(0, 1000), (1, 1001), (2, 1002)]
+    found = of([])
+    for batch in split(builder.build()):
+        found = found.plus(records(batch))
+    assert found.offsets.tolist() == [0, 1, 2]
+    assert found.timestamps.tolist() == [1000, 1001, 1002]
     (built,) = build(found, 0, 1 << 20)
     assert [r[3] for r in seen(built.data)] == [b"v0", None, b"v2"]
 
@@ -165,9 +167,29 @@ def test_varints(value: int) -> None:
     assert read_varint(varint(value), 0) == (value, len(varint(value)))
 
 
+@given(st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=50))
+def test_varints_in_columns(values: list[int]) -> None:
+    encoded = [varint(value) for value in values]
+    starts = np.cumsum([0, *map(len, encoded)])[:-1]
+    data = np.frombuffer(b"".join(encoded), dtype=np.uint8)
+    found, after = read_varints(data, starts)
+    assert found.tolist() == values
+    assert after.tolist() == np.cumsum([len(e) for e in encoded]).tolist()
+
+
 @given(st.binary(max_size=64))
 def test_murmur2_is_javas(data: bytes) -> None:
-    assert murmur2(data) == reference_murmur2(data) & 0xFFFFFFFF
+    row = np.frombuffer(data, dtype=np.uint8).reshape(1, -1)
+    assert int(murmur2(row)[0]) == reference_murmur2(data) & 0xFFFFFFFF
+
+
+@given(st.lists(st.none() | st.binary(max_size=20), min_size=1, max_size=40))
+def test_partitions_are_javas(keys: list[bytes | None]) -> None:
+    lengths = np.array([-1 if k is None else len(k) for k in keys])
+    starts = np.cumsum([0, *np.maximum(lengths, 0)])[:-1]
+    data = np.frombuffer(b"".join(k or b"" for k in keys), dtype=np.uint8)
+    expected = [4 if k is None else (reference_murmur2(k) & 0x7FFFFFFF) % 7 for k in keys]
+    assert partitions_for_keys(data, starts, lengths, 7, 4).tolist() == expected
 
 
 @given(deltas)
@@ -176,7 +198,7 @@ def test_runs_cover_each_offset_once(gaps: list[int]) -> None:
     for gap in gaps:
         at += gap
         offsets.append(at)
-    found = list(runs(offsets, 7))
+    found = list(runs(np.array(offsets), 7))
     assert [m.source + i for m in found for i in range(m.count)] == offsets
     assert [m.target + i for m in found for i in range(m.count)] == [
         7 + i for i in range(len(offsets))

@@ -1,0 +1,226 @@
+"""The records of a batch as columns, without touching what is inside them.
+
+A record is its offset, its timestamp and its *tail*: the encoded key, value and headers, copied as
+bytes. So headers with duplicate keys, null values or keys that are not UTF-8 survive. Columns,
+because a loop that decodes record by record in Python is several times slower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from kafka.codec import gzip_decode, lz4_decode, snappy_decode, zstd_decode
+from kafka.record.memory_records import MemoryRecords
+from numpy.typing import NDArray
+
+from k2ktui.replication.batch import APPEND_TIME, COMPRESSION_MASK, HEADER_BYTES, Batch
+
+I64 = NDArray[np.int64]
+U8 = NDArray[np.uint8]
+
+_DECODERS: dict[int, Callable[[bytes], bytes]] = {
+    1: gzip_decode,
+    2: snappy_decode,
+    3: lz4_decode,
+    4: zstd_decode,
+}
+_NO_HEADERS = b"\x00"
+_VARINT_BYTES = 10
+
+
+class CorruptBatch(ValueError):
+    """The bytes of a batch do not follow the format."""
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records in offset order; ``timestamps`` are epoch milliseconds."""
+
+    offsets: I64
+    timestamps: I64
+    tails: Sequence[bytes]
+
+    def __len__(self) -> int:
+        return len(self.tails)
+
+    def take(self, rows: I64) -> Records:
+        """Return the records at these rows, in their order."""
+        tails = self.tails
+        return Records(self.offsets[rows], self.timestamps[rows], [tails[i] for i in rows.tolist()])
+
+    def plus(self, other: Records) -> Records:
+        """Return these records followed by others."""
+        return Records(
+            np.concatenate((self.offsets, other.offsets)),
+            np.concatenate((self.timestamps, other.timestamps)),
+            [*self.tails, *other.tails],
+        )
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Decode a zig-zag varint at ``at``; return the value and the offset after it."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
+        if shift > 63:
+            raise CorruptBatch("a varint of more than 10 bytes")
+
+
+def varint(value: int) -> bytes:
+    """Encode a signed integer as a zig-zag varint."""
+    value = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def read_varints(data: U8, at: I64) -> tuple[I64, I64]:
+    """Decode the zig-zag varint at each position; return values and the positions after them.
+
+    Raises:
+        IndexError: one runs over the end of ``data``.
+        CorruptBatch: one has more than 10 bytes.
+    """
+    value = np.zeros(len(at), dtype=np.uint64)
+    at = at.copy()
+    rows = np.arange(len(at))
+    for index in range(_VARINT_BYTES):
+        byte = data[at[rows]]
+        value[rows] |= (byte & 0x7F).astype(np.uint64) << np.uint64(7 * index)
+        at[rows] += 1
+        rows = rows[byte >= 0x80]
+        if not len(rows):
+            decoded = (value >> np.uint64(1)).astype(np.int64)
+            return decoded ^ -(value & np.uint64(1)).astype(np.int64), at
+    raise CorruptBatch("a varint of more than 10 bytes")
+
+
+def payload(batch: Batch) -> bytes:
+    """Return the encoded records of a v2 batch, decompressed.
+
+    Raises:
+        CorruptBatch: they cannot be decompressed.
+    """
+    body = bytes(batch.view[HEADER_BYTES:])
+    codec = batch.attributes & COMPRESSION_MASK
+    if not codec:
+        return body
+    try:
+        return bytes(_DECODERS[codec](body))
+    except Exception as error:  # the codecs raise many kinds of errors for damaged data
+        raise CorruptBatch(f"cannot decompress codec {codec}: {type(error).__name__}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A batch's records, and where their keys lie in ``data`` (length -1: no key)."""
+
+    records: Records
+    data: U8
+    key_starts: I64
+    key_lengths: I64
+
+
+def records(batch: Batch, position: int = 0) -> Records:
+    """Decode the records of a data batch with offset ``position`` or higher.
+
+    A batch stamped with append time yields that time for each record.
+
+    Raises:
+        CorruptBatch: the bytes do not follow the format.
+    """
+    return decode(batch, position).records
+
+
+def decode(batch: Batch, position: int = 0) -> Decoded:
+    """Decode a data batch, keeping where the keys are; otherwise as :func:`records`."""
+    try:
+        return _legacy(batch, position) if batch.magic < 2 else _columns(batch, position)
+    except (IndexError, OverflowError) as error:
+        raise CorruptBatch(f"the records at {batch.base_offset} are cut short") from error
+
+
+def _columns(batch: Batch, position: int) -> Decoded:
+    body = payload(batch)
+    starts, ends = _bounds(body, batch)
+    data = np.frombuffer(body, dtype=np.uint8)
+    begin = np.array(starts, dtype=np.int64)
+    time_deltas, at = read_varints(data, begin + 1)  # one byte of attributes, unused
+    offset_deltas, tails_at = read_varints(data, at)
+    key_lengths, keys_at = read_varints(data, tails_at)
+    offsets = batch.base_offset + offset_deltas
+    timestamps = batch.base_timestamp + time_deltas
+    if batch.attributes & APPEND_TIME:
+        timestamps = np.full_like(timestamps, batch.max_timestamp)
+    keep = slice(int(np.searchsorted(offsets, position)), None)
+    tails = [body[s:e] for s, e in zip(tails_at[keep].tolist(), ends[keep], strict=True)]
+    kept = Records(offsets[keep], timestamps[keep], tails)
+    return Decoded(kept, data, keys_at[keep], key_lengths[keep])
+
+
+def _bounds(body: bytes, batch: Batch) -> tuple[list[int], list[int]]:
+    """Return where each record begins (behind its length) and ends."""
+    starts, ends, at, size = [], [], 0, len(body)
+    for _ in range(batch.count):
+        length, at = _length(body, at)
+        starts.append(at)
+        at += length
+        if length < 0 or at > size:
+            raise CorruptBatch(f"a record of length {length} in the batch at {batch.base_offset}")
+        ends.append(at)
+    if at != size:
+        raise CorruptBatch(f"{size - at} bytes after the last record of {batch.base_offset}")
+    return starts, ends
+
+
+def _length(body: bytes, at: int) -> tuple[int, int]:
+    byte = body[at]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), at + 1
+    return read_varint(body, at)
+
+
+def _legacy(batch: Batch, position: int) -> Decoded:
+    found = [r for r in _legacy_records(batch) if r[0] >= position]
+    keys = [r[2] for r in found]
+    joined = b"".join(key or b"" for key in keys)
+    lengths = np.array([-1 if key is None else len(key) for key in keys], dtype=np.int64)
+    ends = np.cumsum(np.maximum(lengths, 0))
+    return Decoded(
+        of([(offset, at, key, value) for offset, at, key, value in found]),
+        np.frombuffer(joined, dtype=np.uint8),
+        ends - np.maximum(lengths, 0),
+        lengths,
+    )
+
+
+def _legacy_records(batch: Batch) -> Iterator[tuple[int, int, bytes | None, bytes | None]]:
+    found = MemoryRecords(bytes(batch.view))
+    while found.has_next():
+        for record in found.next_batch():
+            timestamp = -1 if record.timestamp is None else record.timestamp
+            yield record.offset, timestamp, record.key, record.value
+
+
+def of(found: Sequence[tuple[int, int, bytes | None, bytes | None]]) -> Records:
+    """Make records without headers from offset, timestamp, key and value."""
+    return Records(
+        np.array([r[0] for r in found], dtype=np.int64),
+        np.array([r[1] for r in found], dtype=np.int64),
+        [nullable(r[2]) + nullable(r[3]) + _NO_HEADERS for r in found],
+    )
+
+
+def nullable(data: bytes | None) -> bytes:
+    """Encode bytes with their length, None with length -1."""
+    return b"\x01" if data is None else varint(len(data)) + data
