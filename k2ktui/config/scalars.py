@@ -106,7 +106,7 @@ def parse_text(value: Any) -> str:
 def parse_instant(value: Any) -> int:
     """Read an ISO-8601 instant (UTC unless it says otherwise) or epoch milliseconds, into those."""
     text = str(value).strip()
-    if text.isdigit():
+    if text.isascii() and text.isdecimal():
         return int(text)
     try:
         moment = datetime.fromisoformat(text)

@@ -8,6 +8,7 @@ used with its place in the files. What becomes of each property stands in ``prop
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +22,7 @@ from k2ktui.kafka.security import Unusable, for_librdkafka, for_wire, resolve
 ROLES: tuple[Role, ...] = ("consumer", "producer", "admin")
 _BOOTSTRAP = "bootstrap.servers"
 _CLIENT_ID = "k2ktui"
+_NUMBER = re.compile(r"-?[0-9]+")
 
 
 def librdkafka(cluster: ClusterConfig, role: Role) -> dict[str, Any]:
@@ -140,7 +142,7 @@ def _verdict(
         return "refused", rule.refused
     if rule.ignored:
         return "ignored", f"has no effect: {rule.ignored}"
-    if rule.bounds and not value.removeprefix("-").isdigit():
+    if rule.bounds and not _NUMBER.fullmatch(value):
         return "refused", "expected a whole number"
     return None
 
