@@ -86,10 +86,14 @@ class TracingHeaderNames(Section):
 
 
 class Tracing(Section):
+    """Settings of the tracing headers."""
+
     headers: TracingHeaderNames = TracingHeaderNames()
 
 
 class BidirectionalHeaders(Section):
+    """Name of the header that marks a record's origin."""
+
     bidirectional: Name = "__k2k_bidirectional"
 
 
@@ -101,10 +105,13 @@ class Bidirectional(Section):
 
     @property
     def header(self) -> str:
+        """Name of the header."""
         return self.headers.bidirectional
 
 
 class ErrorHandling(Section):
+    """What stops the pipeline (``fail``) and what is only told (``ignore``)."""
+
     on_commit_sync_timeout: FailOrIgnore = "fail"
     on_control_message_deserialization_error: FailOrIgnore = "fail"
     on_multiple_target_committed_offsets: FailOrIgnore = "fail"
@@ -112,12 +119,16 @@ class ErrorHandling(Section):
 
 
 class SchemaMappingRule(Section):
+    """Whether keys and values of matching topics hold schema ids."""
+
     pattern: Pattern
     key: Toggle = True
     value: Toggle = True
 
 
 class SchemaMapping(Section):
+    """Which records have schema ids to rewrite."""
+
     supported_types: tuple[Literal["AVRO", "JSON", "PROTOBUF", "YANG"], ...] = (
         "AVRO",
         "JSON",
@@ -147,12 +158,16 @@ class CommitCoordination(Section):
 
 
 class AssignmentCoordination(Section):
+    """Fencing of earlier owners."""
+
     topic: Name = "__k2k_assignment"
     grace_window_s: Duration = 15.0
     fencing_max_parallelism: int = Field(default=5, ge=1)
 
 
 class Coordination(Section):
+    """State of the pipeline on the target."""
+
     commit: CommitCoordination = CommitCoordination()
     assignment: AssignmentCoordination = AssignmentCoordination()
 
@@ -168,10 +183,14 @@ class MetricPrefixes(Section):
 
 
 class MetricsTopic(Section):
+    """Where the Kafka exporter writes."""
+
     topic: Name = "__k2k_metrics"
 
 
 class Metrics(Section):
+    """Names of metrics."""
+
     prefix: MetricPrefixes = MetricPrefixes()
     kafka: MetricsTopic = MetricsTopic()
 
@@ -193,11 +212,15 @@ class TopicSettings(Section):
 
 
 class TopicRule(Section):
+    """Settings of the replicated topics that match."""
+
     pattern: Pattern
     properties: TopicSettings = TopicSettings()
 
 
 class ReplicatedTopics(Section):
+    """How target topics are created."""
+
     common: TopicSettings = TopicSettings()
     rules: tuple[TopicRule, ...] = ()
 
@@ -208,6 +231,8 @@ class ReplicatedTopics(Section):
 
 
 class ControlTopics(Section):
+    """How the pipeline's own topics are created."""
+
     common: TopicSettings = TopicSettings()
     assignment: TopicSettings = TopicSettings()
     commit: TopicSettings = TopicSettings()
@@ -216,6 +241,8 @@ class ControlTopics(Section):
 
 
 class TopicCreation(Section):
+    """How topics are created on the target."""
+
     replication: ReplicatedTopics = ReplicatedTopics()
     control: ControlTopics = ControlTopics()
 
@@ -254,6 +281,8 @@ class MappingRetention(Section):
 
 
 class OffsetMapping(Section):
+    """Where mappings are, and which are held hot."""
+
     topic: Name = "__k2k_offset_mappings"
     retention: MappingRetention = MappingRetention()
 
