@@ -70,7 +70,7 @@ source:
     headers: {{Authorization: hunter9}}
 groups: {{consumerGroups: [a, "${{env:string:GROUP}}"]}}
 replication: [sink: {{topic: {{staticMapping: {{a: "${{env:string:TARGET}}"}}}}}}]
-spark: {{config: {{spark.hadoop.fs.s3a.secret.key: hunter10}}}}
+spark: {{config: {{spark.hadoop.fs.s3a.secret.key: hunter10, x: [a, "${{env:string:GROUP}}"]}}}}
 """
     loaded = files.over_minimal(text)
     for shown in (to_yaml(loaded), to_yaml(loaded, with_sources=True), to_json(loaded)):
