@@ -10,8 +10,10 @@ is documented in ``docs/record-formats.md``; ``v`` is its version.
 
 from __future__ import annotations
 
+import itertools
 import json
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 VERSION = 1
@@ -39,6 +41,18 @@ class MappingRange:
     source: int
     target: int
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScatteredRun:
+    """Records that landed consecutively from ``target`` on; ``sources`` are their offsets.
+
+    The compact form for records that keys scatter over partitions, where hardly two neighbours
+    stay together. ``sources`` increase strictly.
+    """
+
+    target: int
+    sources: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +112,32 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """The ranges that one transaction added for one source partition on one target partition."""
+    """What one transaction added for one source partition on one target partition."""
 
     pipeline: str
     source: SourcePartition
     target_topic: str
     target_partition: int
-    ranges: tuple[MappingRange, ...] = field(default=())
+    ranges: tuple[MappingRange, ...] = ()
+    runs: tuple[ScatteredRun, ...] = ()
+
+    @property
+    def records(self) -> int:
+        """Number of records it maps."""
+        return sum(r.count for r in self.ranges) + sum(len(r.sources) for r in self.runs)
+
+    @property
+    def first_source(self) -> int | None:
+        """Lowest source offset it maps."""
+        firsts = [r.source for r in self.ranges] + [r.sources[0] for r in self.runs]
+        return min(firsts, default=None)
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """Yield the source and target offset of every record."""
+        for r in self.ranges:
+            yield from zip(range(r.source, r.source + r.count), itertools.count(r.target))
+        for run in self.runs:
+            yield from zip(run.sources, itertools.count(run.target))
 
 
 def _dump(value: dict[str, Any]) -> bytes:
@@ -178,14 +211,26 @@ def mapping_key(mapping: Mapping) -> bytes:
 
 def mapping_value(mapping: Mapping) -> bytes:
     """Value of a mapping record."""
-    return _dump(
-        {
-            "v": VERSION,
-            "targetTopic": mapping.target_topic,
-            "targetPartition": mapping.target_partition,
-            "ranges": [[r.source, r.target, r.count] for r in mapping.ranges],
-        }
-    )
+    value: dict[str, Any] = {
+        "v": VERSION,
+        "targetTopic": mapping.target_topic,
+        "targetPartition": mapping.target_partition,
+        "ranges": [[r.source, r.target, r.count] for r in mapping.ranges],
+    }
+    if mapping.runs:
+        value["runs"] = [[run.target, *_deltas(run.sources)] for run in mapping.runs]
+    return _dump(value)
+
+
+def _deltas(sources: tuple[int, ...]) -> list[int]:
+    return [sources[0], *(b - a for a, b in itertools.pairwise(sources))]
+
+
+def _scattered(row: list[Any]) -> ScatteredRun:
+    target, first, *deltas = (int(number) for number in row)
+    if target < 0 or first < 0 or any(delta < 1 for delta in deltas):
+        raise MalformedRecord("a run that does not increase")
+    return ScatteredRun(target, tuple(itertools.accumulate(deltas, initial=first)))
 
 
 def read_commit_record(
@@ -263,6 +308,7 @@ def read_mapping_record(key: bytes | None, value: bytes | None) -> Mapping:
             target_topic=str(body["targetTopic"]),
             target_partition=int(body["targetPartition"]),
             ranges=ranges,
+            runs=tuple(_scattered(row) for row in body.get("runs", ())),
         )
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, MalformedRecord):

@@ -4,27 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from k2ktui.engine.state import Gap, Mapping, MappingRange, Position, SourcePartition
+from k2ktui.engine.state import Gap, Mapping, Position, SourcePartition
 from k2ktui.replication.batch import AbortedTransactions, Batch, split
+from k2ktui.replication.landing import Landing
 from k2ktui.replication.tokens import Assignment, Fault, FaultKind
 from k2ktui.replication.writer import Outgoing, TargetPartition
-
-
-@dataclass(slots=True)
-class _Landed:
-    """Ranges landed on one target partition, merged as they come."""
-
-    ranges: list[list[int]] = field(default_factory=list)
-
-    def add(self, source: int, target: int, count: int) -> None:
-        if self.ranges:
-            last = self.ranges[-1]
-            if last[0] + last[2] == source and last[1] + last[2] == target:
-                last[2] += count
-                return
-        self.ranges.append([source, target, count])
 
 
 class Feed:
@@ -45,8 +31,7 @@ class Feed:
         self.ready_bytes = 0
         self.fault: Fault | None = None
         self.gaps: tuple[Gap, ...] = position.gaps
-        self._landed: dict[TargetPartition, _Landed] = {}
-        self._target_of: dict[int, TargetPartition] = {}
+        self._landed: dict[TargetPartition, Landing] = {}
 
     def receive(self, records: bytes, aborted: list[tuple[int, int]]) -> int:
         """Take in the records of a fetch response.
@@ -95,9 +80,11 @@ class Feed:
 
     def landed(self, outgoing: Outgoing, target: TargetPartition, base: int) -> None:
         """Note where the records of an acknowledged batch landed."""
-        into = self._landed.setdefault(target, _Landed())
-        for source, index, count in outgoing.ranges:
-            into.add(source, base + index, count)
+        into = self._landed.setdefault(target, Landing())
+        if outgoing.sources is None:
+            into.add_range(outgoing.first_source, base, outgoing.count)
+        else:
+            into.add(outgoing.sources, base)
 
     @property
     def dirty(self) -> bool:
@@ -123,16 +110,11 @@ class Feed:
         )
 
     def mappings(self, pipeline: str) -> list[Mapping]:
-        """Return the ranges landed since the last commit, one mapping a target partition."""
+        """Return where records landed since the last commit, as mapping records."""
         return [
-            Mapping(
-                pipeline,
-                self.source,
-                target[0],
-                target[1],
-                tuple(MappingRange(*r) for r in landed.ranges),
-            )
+            mapping
             for target, landed in self._landed.items()
+            for mapping in landed.mappings(Mapping(pipeline, self.source, *target))
         ]
 
     def mark_committed(self) -> None:

@@ -218,7 +218,7 @@ class Warden:
             if self._transactional:
                 await add_partitions(self._wire, producer, [where])
             for built in build(records, 0, _STATE_LIMIT):
-                writer.offer(where, Outgoing(memoryview(built.data), built.count, ()))
+                writer.offer(where, Outgoing(memoryview(built.data), built.count))
             await writer.drain()
             if self._transactional:
                 await end_transaction(self._wire, producer, commit=True)

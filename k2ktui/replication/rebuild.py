@@ -1,4 +1,4 @@
-"""Encode records into new v2 batches, and say which source offset landed at which index."""
+"""Encode records into new v2 batches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from crc32c import crc32c
 from kafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
 from numpy.typing import NDArray
 
-from k2ktui.engine.state import MappingRange
 from k2ktui.replication.batch import HEADER, HEADER_BYTES, PREFIX_BYTES
 from k2ktui.replication.records import I64, Records
 
@@ -29,14 +28,11 @@ U8 = NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A batch ready to be stamped, and where its records come from.
-
-    ``ranges`` map source offsets to offsets within the batch (0 is its first record).
-    """
+    """A batch ready to be stamped; ``sources`` are the source offsets of its records."""
 
     data: bytearray
     count: int
-    ranges: tuple[MappingRange, ...]
+    sources: I64
 
 
 def build(found: Records, codec: int, limit: int) -> Iterator[Built]:
@@ -82,7 +78,7 @@ def _encode(found: Records, sizes: I64, rows: slice, codec: int) -> Built:
     data = bytearray(header)
     data += body
     data[17:21] = crc32c(memoryview(data)[21:]).to_bytes(4, "big")
-    return Built(data, count, tuple(runs(found.offsets[rows])))
+    return Built(data, count, found.offsets[rows])
 
 
 def _heads(time_deltas: I64, sizes: I64) -> list[bytes]:
@@ -113,14 +109,3 @@ def _varints(values: I64, width: int) -> tuple[U8, NDArray[np.bool_]]:
     cells = (shifted & np.uint64(0x7F)).astype(np.uint8)
     cells[:, :-1] |= np.where(used[:, 1:], np.uint8(0x80), np.uint8(0))
     return cells, used
-
-
-def runs(offsets: I64, target: int = 0) -> Iterator[MappingRange]:
-    """Group increasing source offsets that land from ``target`` on into mapping ranges."""
-    if not len(offsets):
-        return
-    breaks = np.nonzero(np.diff(offsets) != 1)[0] + 1
-    starts = [0, *breaks.tolist()]
-    ends = [*breaks.tolist(), len(offsets)]
-    for start, end in zip(starts, ends, strict=True):
-        yield MappingRange(int(offsets[start]), target + start, end - start)

@@ -50,13 +50,16 @@ class Records:
         tails = self.tails
         return Records(self.offsets[rows], self.timestamps[rows], [tails[i] for i in rows.tolist()])
 
-    def plus(self, other: Records) -> Records:
-        """Return these records followed by others."""
-        return Records(
-            np.concatenate((self.offsets, other.offsets)),
-            np.concatenate((self.timestamps, other.timestamps)),
-            [*self.tails, *other.tails],
-        )
+
+def concatenate(parts: Sequence[Records]) -> Records:
+    """Return the records of several batches as one."""
+    if len(parts) == 1:
+        return parts[0]
+    return Records(
+        np.concatenate([part.offsets for part in parts]),
+        np.concatenate([part.timestamps for part in parts]),
+        [tail for part in parts for tail in part.tails],
+    )
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
@@ -172,7 +175,16 @@ def _bounds(body: bytes, batch: Batch) -> tuple[list[int], list[int]]:
     """Return where each record begins (behind its length) and ends."""
     starts, ends, at, size = [], [], 0, len(body)
     for _ in range(batch.count):
-        length, at = _length(body, at)
+        byte = body[at]
+        at += 1
+        length = byte >> 1
+        if byte & 0x81:  # negative, or longer than one byte
+            following = body[at]
+            if byte & 1 or following >= 0x80:
+                length, at = read_varint(body, at - 1)
+            else:
+                length = (byte & 0x7F | following << 7) >> 1
+                at += 1
         starts.append(at)
         at += length
         if length < 0 or at > size:
@@ -181,13 +193,6 @@ def _bounds(body: bytes, batch: Batch) -> tuple[list[int], list[int]]:
     if at != size:
         raise CorruptBatch(f"{size - at} bytes after the last record of {batch.base_offset}")
     return starts, ends
-
-
-def _length(body: bytes, at: int) -> tuple[int, int]:
-    byte = body[at]
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), at + 1
-    return read_varint(body, at)
 
 
 def _legacy(batch: Batch, position: int) -> Decoded:

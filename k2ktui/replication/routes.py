@@ -11,7 +11,16 @@ from k2ktui.engine.state import SourcePartition
 from k2ktui.replication.batch import COMPRESSION_MASK, Batch, Defect, defect
 from k2ktui.replication.feed import Feed, now_ms
 from k2ktui.replication.rebuild import Built, build
-from k2ktui.replication.records import Decoded, Records, decode, read_varint, records, varint
+from k2ktui.replication.records import (
+    I64,
+    Decoded,
+    Records,
+    concatenate,
+    decode,
+    read_varint,
+    records,
+    varint,
+)
 from k2ktui.replication.tokens import HeaderRules, Path, Route
 from k2ktui.replication.writer import Outgoing, TargetPartition
 
@@ -19,6 +28,7 @@ from k2ktui.replication.writer import Outgoing, TargetPartition
 SMALL_BATCH_BYTES = 16 << 10
 _MERGED_BYTES = 256 << 10
 _MERGE_FROM = 3
+_DECODED_TOGETHER_BYTES = 1 << 20
 _REBUILT_BYTES = 900 << 10  # below the default max.message.bytes of 1 MiB
 
 Routed = tuple[TargetPartition, Outgoing]
@@ -51,12 +61,9 @@ def _whole(feed: Feed, rules: Route) -> Iterator[tuple[Outgoing, bool]]:
     small = _small_successors(feed, batch, why)
     limit = rules.batch_limit
     if why is None and not small and not (limit and len(batch.view) > limit):
-        ranges = ((batch.base_offset, 0, batch.count),)
-        yield Outgoing(batch.view, batch.count, ranges, feed), False
+        yield Outgoing(batch.view, batch.count, batch.base_offset, feed=feed), False
         return
-    found = records(batch, position)
-    for other in small:
-        found = found.plus(records(other))
+    found = concatenate([records(batch, position), *(records(other) for other in small)])
     codec = batch.attributes & COMPRESSION_MASK if batch.magic == 2 else 0
     for built in build(found, codec, limit or _REBUILT_BYTES):
         yield _outgoing(built, feed), True
@@ -84,38 +91,43 @@ def _small_successors(feed: Feed, first: Batch, why: Defect | None) -> list[Batc
 def _by_record(
     feed: Feed, rules: Route, pipeline: str
 ) -> Iterator[tuple[TargetPartition, Outgoing, bool]]:
-    position = feed.handed
-    batch = feed.take()
-    decoded = decode(batch, position)
-    found = decoded.records
+    """Decode several batches at once: scattered over partitions, one alone makes small ones."""
+    codec = feed.ready[0].attributes & COMPRESSION_MASK if feed.ready[0].magic == 2 else 0
+    taken: list[Records] = []
+    chosen: list[I64] = []
+    size = 0
+    while feed.ready and size < _DECODED_TOGETHER_BYTES:
+        position = feed.handed
+        batch = feed.take()
+        size += len(batch.view)
+        decoded = decode(batch, position)
+        taken.append(decoded.records)
+        chosen.append(_partitions(decoded, rules, feed.source))
+    found = concatenate(taken)
     if rules.now_timestamps:
         found = Records(found.offsets, np.full_like(found.timestamps, now_ms()), found.tails)
     found = _with_headers(found, rules.headers, feed.source, pipeline)
-    codec = batch.attributes & COMPRESSION_MASK if batch.magic == 2 else 0
-    for partition, chosen in _by_partition(found, decoded, rules, feed.source):
-        for built in build(chosen, codec, rules.batch_limit or _REBUILT_BYTES):
+    partitions = np.concatenate(chosen)
+    for partition in np.unique(partitions).tolist():
+        share = found.take(np.nonzero(partitions == partition)[0])
+        for built in build(share, codec, rules.batch_limit or _REBUILT_BYTES):
             yield (rules.topic, partition), _outgoing(built, feed), True
 
 
 def _outgoing(built: Built, feed: Feed) -> Outgoing:
-    ranges = tuple((r.source, r.target, r.count) for r in built.ranges)
-    return Outgoing(memoryview(built.data), built.count, ranges, feed)
+    first = int(built.sources[0])
+    return Outgoing(memoryview(built.data), built.count, first, built.sources, feed)
 
 
-def _by_partition(
-    found: Records, decoded: Decoded, rules: Route, source: SourcePartition
-) -> Iterator[tuple[int, Records]]:
+def _partitions(decoded: Decoded, rules: Route, source: SourcePartition) -> I64:
     if rules.partition is not None:
-        yield rules.partition, found
-        return
+        return np.full(len(decoded.records), rules.partition, dtype=np.int64)
     # The Java producer spreads records without a key; keeping them by source partition instead
     # preserves their order, which spreading would lose.
     keyless = source.partition % rules.partitions
-    chosen = partitions_for_keys(
+    return partitions_for_keys(
         decoded.data, decoded.key_starts, decoded.key_lengths, rules.partitions, keyless
     )
-    for partition in np.unique(chosen).tolist():
-        yield partition, found.take(np.nonzero(chosen == partition)[0])
 
 
 def _with_headers(

@@ -219,7 +219,7 @@ class Slot:
         await self._join(set(state) - self._in_transaction)
         for target, found in state.items():
             for built in build(of(found), 0, _STATE_LIMIT):
-                outgoing = Outgoing(memoryview(built.data), built.count, ())
+                outgoing = Outgoing(memoryview(built.data), built.count)
                 self._where[outgoing] = target
                 self._writer.offer(target, outgoing)
         await self._writer.drain()
@@ -273,7 +273,7 @@ class Slot:
 def _refusal(refused: BatchRefused, feed: Feed, where: dict[Outgoing, TargetPartition]) -> Fault:
     outgoing, code = refused.outgoing, refused.code
     topic, partition = where[outgoing]
-    first = outgoing.ranges[0][0]
+    first = outgoing.first_source
     source, target = feed.source, f"{topic}-{partition}"
     kind, what, mend = FaultKind.REFUSED, f"{code_name(code)} {refused.detail}".strip(), ""
     if code in (Code.MESSAGE_TOO_LARGE, Code.RECORD_LIST_TOO_LARGE):

@@ -223,9 +223,9 @@ class _MappingCounter:
         if mapping.pipeline != self._group:
             return
         counted = self._counts.setdefault(mapping.source, _Mapped())
-        counted.records += sum(r.count for r in mapping.ranges)
-        if partition in self._trimmed and counted.first is None and mapping.ranges:
-            counted.first = mapping.ranges[0].source
+        counted.records += mapping.records
+        if partition in self._trimmed and counted.first is None:
+            counted.first = mapping.first_source
 
 
 def _ages(

@@ -8,7 +8,7 @@ batch that must be sent again goes with the number it had. Nothing overtakes it.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from k2ktui.kafka.codes import FENCED, LEADER_MOVED, PRODUCE_REFUSED, PRODUCE_RE
 from k2ktui.kafka.transactions import Producer
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown, PartitionLeader, Signal, Wire
 from k2ktui.replication.batch import next_sequence, stamp
+from k2ktui.replication.records import I64
 
 if TYPE_CHECKING:
     from k2ktui.replication.feed import Feed
@@ -54,12 +55,14 @@ class BatchRefused(Exception):
 class Outgoing:
     """One batch on its way to a lane.
 
-    ``ranges`` are (source offset, index in the batch, count); ``feed`` is None for state records.
+    ``sources`` are the records' source offsets, None where they are consecutive from
+    ``first_source`` on; ``feed`` is None for state records.
     """
 
     data: memoryview
     count: int
-    ranges: tuple[tuple[int, int, int], ...]
+    first_source: int = -1
+    sources: I64 | None = None
     feed: Feed | None = None
     sequence: int = -1
     first_sent: float = 0.0
@@ -321,8 +324,3 @@ class Writer:
         self._stale = True
         if now - lane.gone_since > _GONE_AFTER_S:
             raise BatchRefused(lane.waiting[0], 3, "no such topic-partition on the target")
-
-
-def total_bytes(items: Iterable[Outgoing]) -> int:
-    """Sum of the batches' sizes in bytes."""
-    return sum(len(item.data) for item in items)

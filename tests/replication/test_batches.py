@@ -13,7 +13,13 @@ from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchB
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from k2ktui.engine.partitioner import murmur2, partitions_for_keys
-from k2ktui.engine.state import MappingRange
+from k2ktui.engine.state import (
+    Mapping,
+    SourcePartition,
+    mapping_key,
+    mapping_value,
+    read_mapping_record,
+)
 from k2ktui.replication.batch import (
     APPEND_TIME,
     DELETE_HORIZON,
@@ -25,8 +31,16 @@ from k2ktui.replication.batch import (
     split,
     stamp,
 )
-from k2ktui.replication.rebuild import build, runs
-from k2ktui.replication.records import CorruptBatch, of, read_varint, read_varints, records, varint
+from k2ktui.replication.landing import Landing
+from k2ktui.replication.rebuild import build
+from k2ktui.replication.records import (
+    CorruptBatch,
+    concatenate,
+    read_varint,
+    read_varints,
+    records,
+    varint,
+)
 
 blobs = st.none() | st.binary(max_size=40)
 headers = st.lists(st.tuples(st.text(max_size=8), blobs), max_size=3)
@@ -84,8 +98,7 @@ def test_rebuilding_keeps_every_record_and_maps_it(
     for part in built:
         again = seen(part.data)
         assert [r[0] for r in again] == list(range(part.count))
-        back = {m.target + i: m.source + i for m in part.ranges for i in range(m.count)}
-        landed += [(back[r[0]], *r[1:]) for r in again]
+        landed += [(int(part.sources[r[0]]), *r[1:]) for r in again]
         assert DefaultRecordBatch(bytes(part.data)).validate_crc()
     assert landed == kept
 
@@ -135,9 +148,7 @@ def test_an_old_message_format_is_read(codec: int) -> None:
     builder = LegacyRecordBatchBuilder(magic=1, compression_type=codec, batch_size=1 << 20)
     for offset in range(3):
         builder.append(offset, 1_000 + offset, b"k", None if offset == 1 else b"v%d" % offset)
-    found = of([])
-    for batch in split(builder.build()):
-        found = found.plus(records(batch))
+    found = concatenate([records(batch) for batch in split(builder.build())])
     assert found.offsets.tolist() == [0, 1, 2]
     assert found.timestamps.tolist() == [1000, 1001, 1002]
     (built,) = build(found, 0, 1 << 20)
@@ -192,18 +203,18 @@ def test_partitions_are_javas(keys: list[bytes | None]) -> None:
     assert partitions_for_keys(data, starts, lengths, 7, 4).tolist() == expected
 
 
-@given(deltas)
-def test_runs_cover_each_offset_once(gaps: list[int]) -> None:
-    offsets, at = [], 0
-    for gap in gaps:
-        at += gap
-        offsets.append(at)
-    found = list(runs(np.array(offsets), 7))
-    assert [m.source + i for m in found for i in range(m.count)] == offsets
-    assert [m.target + i for m in found for i in range(m.count)] == [
-        7 + i for i in range(len(offsets))
-    ]
-    assert all(isinstance(m, MappingRange) for m in found)
+@given(st.lists(deltas, min_size=1, max_size=4))
+def test_a_landing_maps_each_offset_once(batches: list[list[int]]) -> None:
+    landing, offset, target, expected = Landing(), 0, 7, []
+    for gaps in batches:
+        offsets = [offset := offset + gap for gap in gaps]
+        landing.add(np.array(offsets), target)
+        expected += list(zip(offsets, range(target, target + len(offsets)), strict=True))
+        target += len(offsets) + 3
+    found = list(landing.mappings(Mapping("p", SourcePartition("t", 0), "t", 0)))
+    assert sorted(pair for m in found for pair in m.pairs()) == expected
+    read = [read_mapping_record(mapping_key(m), mapping_value(m)) for m in found]
+    assert read == found
 
 
 def marker(offset: int, producer: int, *, abort: bool) -> bytes:
