@@ -16,25 +16,26 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 from rich.syntax import Syntax
 
-from k2ktui.demo.table import TopicLine, plain, render
+from k2ktui.demo.table import TopicLine, render
 from k2ktui.runtime.artifacts import Step
 
 Show = Callable[[Sequence[TopicLine], str], None]
 _PLAIN_SECONDS = 5.0
+_PLAIN_WIDTH = 120
 
 
 class Screen:
     """The demo's output. ``console`` is Rich's, standard output by default."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console(highlight=False)
+        self._console = console or _console()
         self._begun = time.monotonic()
 
     def say(self, text: str) -> None:
         """Print a line with the seconds since the start."""
         seconds = time.monotonic() - self._begun
         with _if_it_is_there():
-            self._console.print(f"{seconds:5.1f} s  {text}", markup=False)
+            self._console.print(f"{seconds:5.1f} s  {text}", markup=False, soft_wrap=True)
 
     def show_yaml(self, text: str, path: Path) -> None:
         """Print the pipeline's file."""
@@ -43,7 +44,7 @@ class Screen:
             if self._console.is_terminal:
                 self._console.print(Syntax(text, "yaml", background_color="default"))
             else:
-                self._console.print(text, markup=False)
+                self._console.print(text, markup=False, soft_wrap=True)
 
     @contextlib.contextmanager
     def busy(self, text: str) -> Iterator[Callable[[Step], None]]:
@@ -100,9 +101,18 @@ class Screen:
         def show(lines: Sequence[TopicLine], note: str) -> None:
             if time.monotonic() - last[0] >= _PLAIN_SECONDS:
                 last[0] = time.monotonic()
-                self.say(plain(lines) if lines else note)
+                self.say("" if lines else note)
+                if lines:
+                    self._console.print(render(lines))
 
         return show
+
+
+def _console() -> Console:
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = _PLAIN_WIDTH  # a file or a pipe has none
+    return console
 
 
 @contextlib.contextmanager

@@ -142,14 +142,3 @@ def _cells(line: TopicLine) -> list[Text]:
 
 def _number(value: float | None, form: str = ",") -> str:
     return _UNKNOWN if value is None else format(value, form)
-
-
-def plain(lines: Sequence[TopicLine]) -> str:
-    """Return one line of text, for output that is no terminal."""
-    parts = [
-        f"{safe_text(line.topic)} position {_number(line.position)}"
-        f" lag {_number(line.lag_records)} ({_number(line.lag_seconds, '.1f')} s)"
-        f" {_number(line.rate, ',.0f')} records/s"
-        for line in lines
-    ]
-    return "; ".join(parts) or "no partition is known yet"

