@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 import click
 
-from k2ktui.config.load import load
 from k2ktui.config.model import PipelineConfig
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -35,9 +34,11 @@ def load_pipeline(files: tuple[str, ...]) -> PipelineConfig:
     """Load the files, telling their notes on stderr.
 
     Raises:
-        ConfigError: every error found in them.
+        ConfigError: every error found in them, those of client properties among them.
     """
-    loaded = load(files)
+    from k2ktui.kafka.properties import load_checked
+
+    loaded = load_checked(files)
     for note in loaded.notes:
         click.echo(f"note: {note}", err=True)
     return loaded.config
