@@ -26,6 +26,7 @@ from k2ktui.replication.reports import (
     Started,
     Stopped,
 )
+from k2ktui.replication.telemetry import observed
 from k2ktui.text import safe_text
 
 
@@ -43,13 +44,20 @@ from k2ktui.text import safe_text
     show_default=True,
     help="One line a lap, or a JSON object an event.",
 )
-def command(files: tuple[str, ...], until_caught_up: bool, log_format: str) -> int:
+@click.option(
+    "-t",
+    "--telemetry",
+    is_flag=True,
+    help="Export metrics, as the OTEL_* variables say; OTEL_METRICS_EXPORTER alone does so too.",
+)
+def command(files: tuple[str, ...], until_caught_up: bool, log_format: str, telemetry: bool) -> int:
     """Run it, and return the exit code."""
     config = load_pipeline(files)
     tell = _tell_json if log_format == "json" else _tell_text
-    pipeline = Pipeline(config, tell, until_caught_up=until_caught_up)
-    stopped = _on_signals(pipeline.stop)
-    finished = pipeline.run()
+    with observed(config, tell, wanted=telemetry) as report:
+        pipeline = Pipeline(config, report, until_caught_up=until_caught_up)
+        stopped = _on_signals(pipeline.stop)
+        finished = pipeline.run()
     if stopped():
         return ExitCode.INTERRUPTED if stopped() == signal.SIGINT else ExitCode.OK
     return ExitCode.FINDINGS if finished.faults else ExitCode.OK

@@ -17,14 +17,16 @@ from k2ktui.engine.state import Gap, Position, SourcePartition
 from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
 from k2ktui.replication.fencing import Warden
 from k2ktui.replication.reports import (
+    Event,
     Finished,
     FirstRecord,
     Note,
     Progress,
-    Report,
     Resumed,
+    SlotLap,
     Started,
     Stopped,
+    Surveyed,
 )
 from k2ktui.replication.spark import SparkRuntime
 from k2ktui.replication.survey import Survey, Surveyor
@@ -80,7 +82,7 @@ class Driver:
         warden: Warden,
         spark: SparkRuntime,
         surveyor: Surveyor,
-        report: Callable[[Report], None],
+        report: Callable[[Event], None],
         *,
         mapping_partitions: int,
         until_caught_up: bool = False,
@@ -185,6 +187,7 @@ class Driver:
         known = {source for slot in self._slots for source in slot.sources}
         for source in sorted(survey.routes.keys() - known):
             min(self._slots, key=lambda slot: len(slot.sources)).sources.append(source)
+        self._report(Surveyed(survey.routes.keys(), dict(self._positions), survey.ends))
 
     def _start_lap(self, slot: _Slot) -> None:
         now = monotonic()
@@ -247,6 +250,7 @@ class Driver:
         slot.running = None
         error = future.exception()
         result = None if error else future.result()[0]
+        self._report(SlotLap.of(slot.number, slot.ended_at, result))
         if result is not None:
             self._tally = self._tally.plus(result.tally)
             self._see_first(result)

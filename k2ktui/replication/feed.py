@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import replace
 
 from k2ktui.engine.state import Gap, Mapping, Position, SourcePartition
-from k2ktui.replication.batch import AbortedTransactions, Batch, split
+from k2ktui.replication.batch import APPEND_TIME, AbortedTransactions, Batch, split
 from k2ktui.replication.landing import Landing
 from k2ktui.replication.tokens import Assignment, Fault, FaultKind
 from k2ktui.replication.writer import Outgoing, TargetPartition
@@ -85,6 +85,14 @@ class Feed:
             into.add_range(outgoing.first_source, base, outgoing.count)
         else:
             into.add(outgoing.sources, base)
+
+    @property
+    def next_timestamp(self) -> int:
+        """Epoch milliseconds of the first record not handed on; -1 if it was not fetched."""
+        if not self.ready:
+            return -1
+        batch = self.ready[0]
+        return batch.max_timestamp if batch.attributes & APPEND_TIME else batch.base_timestamp
 
     @property
     def dirty(self) -> bool:

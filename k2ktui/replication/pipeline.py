@@ -12,7 +12,7 @@ from k2ktui.kafka.control import ControlTopics, ensure_control_topics
 from k2ktui.kafka.properties import wire
 from k2ktui.replication.driver import Driver
 from k2ktui.replication.fencing import CommitTopic, Warden
-from k2ktui.replication.reports import Finished, Report
+from k2ktui.replication.reports import Event, Finished
 from k2ktui.replication.spark import SparkRuntime, local_cores
 from k2ktui.replication.survey import Surveyor
 
@@ -41,7 +41,7 @@ class Pipeline:
     def __init__(
         self,
         config: PipelineConfig,
-        report: Callable[[Report], None],
+        report: Callable[[Event], None],
         *,
         until_caught_up: bool = False,
     ) -> None:

@@ -15,10 +15,11 @@ from typing import Any
 
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 
+from k2ktui.engine.state import SourcePartition
 from k2ktui.kafka.codes import LEADER_MOVED, SESSION_LOST, TOPIC_GONE, Code, code_name
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown, Signal, TopicInfo, Wire
 from k2ktui.replication.feed import Feed
-from k2ktui.replication.tokens import FaultKind
+from k2ktui.replication.tokens import FaultKind, Seen
 
 _RESPONSE_BYTES = 16 << 20
 _PARTITION_BYTES = 2 << 20
@@ -75,11 +76,19 @@ class Reader:
         self._closed = False
         self._measuring: set[Feed] = set()
         self._by_id = all(self._ids.values())
+        self._bounds: dict[Feed, tuple[int, int]] = {}
 
     @property
     def buffered(self) -> int:
         """Bytes fetched and not yet handed on."""
         return sum(feed.ready_bytes for feed in self._feeds.values())
+
+    def seen(self) -> dict[SourcePartition, Seen]:
+        """Return what the last answers told of each source log."""
+        return {
+            feed.source: Seen(start, end, feed.next_timestamp)
+            for feed, (start, end) in self._bounds.items()
+        }
 
     def pump(self, until: float) -> None:
         """Send the fetches that are due; their waits end by the monotonic time ``until``."""
@@ -205,6 +214,8 @@ class Reader:
     def _partition(self, session: _Session, feed: Feed, part: Any) -> None:
         code, key = part.error_code, (feed.source.topic, feed.source.partition)
         if code == Code.NONE:
+            if part.last_stable_offset >= 0:
+                self._bounds[feed] = (part.log_start_offset, part.last_stable_offset)
             diverging = getattr(part, "diverging_epoch", None)
             if diverging is not None and diverging.epoch >= 0 and diverging.end_offset >= 0:
                 self._measure(session, feed, diverging.end_offset)

@@ -1,10 +1,15 @@
-"""What a running pipeline tells: one frozen value an event, the same for terminal and JSON."""
+"""What a running pipeline tells: one frozen value an event.
+
+Reports are for people, the same for terminal and JSON; details are for metrics.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
-from k2ktui.replication.tokens import Fault
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.replication.tokens import Fault, Outcome, Seen, SlotResult, Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,4 +85,60 @@ class Finished:
     faults: tuple[Fault, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class SlotLap:
+    """A slot ended a lap.
+
+    Attributes:
+        seconds: its length, None if its worker told nothing.
+        pause_s: seconds since the slot's lap before ended, None for its first.
+        positions: those it confirmed; empty unless it is done.
+        seen: bounds of the source logs it fetched from, at its end.
+    """
+
+    slot: int
+    outcome: Outcome
+    seconds: float | None = None
+    pause_s: float | None = None
+    tally: Tally = field(default_factory=Tally)
+    positions: Mapping[SourcePartition, Position] = field(default_factory=dict)
+    seen: Mapping[SourcePartition, Seen] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, slot: int, ended_before: float, result: SlotResult | None) -> SlotLap:
+        """Return what is told of a lap.
+
+        Args:
+            slot: its number.
+            ended_before: when the slot's lap before ended, epoch seconds; 0 for none.
+            result: None, or without times, if the worker did not get to work.
+        """
+        if result is None or not result.began_at:
+            return cls(slot, Outcome.FAILED)
+        done = result.outcome is Outcome.DONE
+        return cls(
+            slot=slot,
+            outcome=result.outcome,
+            seconds=result.ended_at - result.began_at,
+            pause_s=result.began_at - ended_before if ended_before else None,
+            tally=result.tally,
+            positions=result.positions if done else {},
+            seen=result.seen if done else {},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """Both clusters were looked at: what can be copied, where it stands, where the logs end.
+
+    ``ends`` are last stable offsets; a partition without a leader has none.
+    """
+
+    partitions: Collection[SourcePartition]
+    positions: Mapping[SourcePartition, Position]
+    ends: Mapping[SourcePartition, int]
+
+
 Report = Started | Progress | FirstRecord | Stopped | Resumed | Note | Finished
+Detail = SlotLap | Surveyed
+Event = Report | Detail

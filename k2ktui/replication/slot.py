@@ -100,6 +100,7 @@ class Slot:
             began_at=began_at,
             ended_at=time.time(),
             first_commit_at=self._first_commit_at,
+            seen=self._reader.seen(),
         )
 
     async def _copy(self) -> None:

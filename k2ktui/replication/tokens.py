@@ -160,11 +160,28 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """What a lap's last fetch told of a source log: its bounds, at no cost to anybody.
+
+    Attributes:
+        start: log start offset, -1 if unknown.
+        end: last stable offset.
+        next_ms: timestamp of the first record not copied yet, epoch milliseconds; -1 if there is
+            none or it was not fetched.
+    """
+
+    start: int
+    end: int
+    next_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True)
 class SlotResult:
     """What a slot reports at the end of a lap.
 
     ``positions`` are those it committed; on any outcome but DONE they are not to be trusted, the
     target's are. Times are epoch seconds by the worker's clock; 0 where nothing was committed.
+    ``seen`` has the partitions that were fetched from.
     """
 
     slot: int
@@ -176,3 +193,4 @@ class SlotResult:
     began_at: float = 0.0
     ended_at: float = 0.0
     first_commit_at: float = 0.0
+    seen: dict[SourcePartition, Seen] = field(default_factory=dict)

@@ -1,0 +1,168 @@
+"""Metrics as compact JSON, and the exporter that writes them to a topic of the target.
+
+One value is one metric of one collection with its points, at most ``POINTS`` of them (a metric of
+more partitions takes several values). docs/metrics.md documents the fields; ``v`` is the version.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from itertools import islice
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from k2ktui.config.clusters import ClusterConfig
+from k2ktui.kafka.clients import reason
+from k2ktui.kafka.properties import librdkafka
+from k2ktui.text import safe_text
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.metrics.export import Metric, MetricsData
+
+VERSION = 1
+POINTS = 500
+PIPELINE = "pipeline"
+
+# Longest time a record waits for its acknowledgement, in the client and on the way.
+_DELIVERY_S = 10.0
+# librdkafka's own lines go nowhere: what matters reaches us as errors.
+_MUTE = logging.Logger("librdkafka", logging.CRITICAL + 1)
+_BOOKKEEPING = ("telemetry.", "k2k.")
+
+
+class ExportFailed(Exception):
+    """Metrics could not be handed over; the text says why, safe to print."""
+
+
+def values(data: MetricsData) -> Iterator[tuple[int, bytes]]:
+    """Yield the collection's values, each with its time in epoch milliseconds."""
+    for of_resource in data.resource_metrics:
+        resource = {
+            key: value
+            for key, value in of_resource.resource.attributes.items()
+            if not key.startswith(_BOOKKEEPING)
+        }
+        for scope in of_resource.scope_metrics:
+            for metric in scope.metrics:
+                yield from _values_of(metric, {"resource": resource, "v": VERSION})
+
+
+def _values_of(metric: Metric, common: dict[str, Any]) -> Iterator[tuple[int, bytes]]:
+    points: Iterator[Any] = iter(metric.data.data_points)
+    while chunk := list(islice(points, POINTS)):
+        at = max(point.time_unix_nano for point in chunk) // 1_000_000
+        started = [s for point in chunk if (s := getattr(point, "start_time_unix_nano", None))]
+        body = common | {
+            "at": at,
+            "kind": "counter" if getattr(metric.data, "is_monotonic", False) else "gauge",
+            "name": metric.name,
+            "pipeline": str(chunk[0].attributes.get(PIPELINE, "")),
+            "points": [_point(point) for point in chunk],
+            "unit": metric.unit,
+        }
+        if started and body["kind"] == "counter":
+            body["since"] = min(started) // 1_000_000
+        text = json.dumps(body, separators=(",", ":"), sort_keys=True, default=str)
+        yield at, text.encode()
+
+
+def _point(point: Any) -> dict[str, Any]:
+    labels = {key: value for key, value in point.attributes.items() if key != PIPELINE}
+    value = point.value
+    return labels | {"value": round(value, 6) if isinstance(value, float) else value}
+
+
+class KafkaMetrics:
+    """Writes collections to the metrics topic; connects at the first one.
+
+    Args:
+        cluster: the target.
+        topic: where to write; it must exist.
+        pipeline: key of every record, so that all of a pipeline are in one partition, in order.
+
+    Raises:
+        ConfigError: properties of the target's producer cannot be used.
+    """
+
+    def __init__(self, cluster: ClusterConfig, topic: str, pipeline: str) -> None:
+        self._settings = _settings(cluster)
+        self._topic = topic
+        self._key = pipeline.encode()
+        self._producer: Producer | None = None
+        self._trouble = ""
+
+    def write(self, data: MetricsData, timeout_s: float) -> None:
+        """Write a collection and wait for its acknowledgement.
+
+        Raises:
+            ExportFailed: it was not acknowledged within the time; part of it may be.
+        """
+        until = monotonic() + timeout_s
+        refused: list[str] = []
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                refused.append(safe_text(error.str()))
+
+        try:
+            producer = self._connected()
+            for at, value in values(data):
+                _produce(producer, self._topic, self._key, value, at, delivered)
+            left = producer.flush(max(0.0, until - monotonic()))
+            if left:
+                producer.purge()
+                producer.flush(0.1)
+        except KafkaException as error:
+            raise ExportFailed(self._failure(reason(error))) from None
+        if left:
+            raise ExportFailed(self._failure(self._trouble or f"no answer within {timeout_s:g} s"))
+        if refused:
+            raise ExportFailed(self._failure(refused[0]))
+        self._trouble = ""
+
+    def close(self) -> None:
+        """Drop the connection and what was not written."""
+        if self._producer is not None:
+            self._producer.purge()
+            self._producer = None
+
+    def _connected(self) -> Producer:
+        if self._producer is None:
+            self._producer = Producer(
+                {**self._settings, "error_cb": self._note_trouble, "logger": _MUTE}
+            )
+        return self._producer
+
+    def _note_trouble(self, error: KafkaError) -> None:
+        self._trouble = safe_text(error.str())
+
+    def _failure(self, why: str) -> str:
+        return f"topic {safe_text(self._topic)} on the target: {why}"
+
+
+def _produce(
+    producer: Producer, topic: str, key: bytes, value: bytes, at: int, delivered: Any
+) -> None:
+    try:
+        producer.produce(topic, value, key, timestamp=at, on_delivery=delivered)
+    except BufferError:
+        raise ExportFailed("the producer's buffer is full (buffer.memory)") from None
+
+
+def _settings(cluster: ClusterConfig) -> dict[str, Any]:
+    settings = {"compression.type": "lz4", **librdkafka(cluster, "producer")}
+    # These names are librdkafka's aliases of what is set below.
+    for name in ("delivery.timeout.ms", "transactional.id"):
+        settings.pop(name, None)
+    return {
+        **settings,
+        # A metric that arrives twice does no harm; a producer that failed for good would.
+        "enable.idempotence": False,
+        "message.timeout.ms": int(_DELIVERY_S * 1000),
+        "partitioner": "murmur2_random",
+        "log_level": 2,
+    }

@@ -1,0 +1,361 @@
+"""OpenTelemetry: instruments made of the catalogue, and the exporters that the user chose.
+
+An exporter that fails is noted once, tried less and less often, and never disturbs the run. This
+module loads OpenTelemetry; import it only when metrics are on.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from time import monotonic
+from typing import Any
+
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
+from opentelemetry.metrics import CallbackOptions, Meter, Observation
+from opentelemetry.sdk.metrics import (
+    AlwaysOffExemplarFilter,
+    MeterProvider,
+    ObservableCounter,
+    ObservableGauge,
+)
+from opentelemetry.sdk.metrics.export import (
+    MetricExporter,
+    MetricExportResult,
+    MetricReader,
+    MetricsData,
+    PeriodicExportingMetricReader,
+)
+from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
+from prometheus_client import CollectorRegistry, start_http_server
+
+from k2ktui import __version__
+from k2ktui.config.model import MetricPrefixes, PipelineConfig
+from k2ktui.errors import ConfigError
+from k2ktui.kafka.metrics_exporter import ExportFailed, KafkaMetrics, values
+from k2ktui.replication.metrics import CATALOGUE, Figures, Metric
+from k2ktui.replication.telemetry import full_name
+from k2ktui.text import safe_text
+
+_CLOSE_S = 3.0
+_EXPORT_S = 10.0
+_INTERVAL_MS = 60_000.0
+_BACKOFF_S = (5.0, 15.0, 60.0, 300.0)
+# The SDK folds what is beyond its limit into one point; a pipeline may have more partitions.
+_POINTS_A_METRIC = 1_000_000
+_LOGGER = logging.getLogger("opentelemetry")
+
+Note = Callable[[str], None]
+
+
+def make_exporters(
+    config: PipelineConfig, names: Iterable[str], env: Mapping[str, str], note: Note
+) -> Exporters:
+    """Set up exporters; none connects, listens or writes before ``start``.
+
+    Args:
+        config: the pipeline.
+        names: of ``telemetry.EXPORTERS``, without ``none``.
+        env: the standard variables. What the SDK reads by itself comes from the process.
+        note: told once when an exporter fails, from another thread.
+
+    Raises:
+        ConfigError: a variable or a client property cannot be used.
+    """
+    _LOGGER.addHandler(_WORDS)
+    _LOGGER.propagate = False
+    made = Exporters(config.metrics.prefix, _resource(config), _interval_ms(env))
+    for name in names:
+        guard = Guard(name, note)
+        if name == "prometheus":
+            made.endpoint = PrometheusEndpoint(*_address(env), guard)
+        elif name == "otlp":
+            made.pushers.append(_otlp(guard, env))
+        elif name == "kafka":
+            kafka = KafkaMetrics(config.target, config.metrics.kafka.topic, config.name)
+            made.pushers.append(_Sink(guard, kafka.write, kafka.close))
+        else:
+            made.pushers.append(_Sink(guard, _print))
+    return made
+
+
+class Guard:
+    """Lets an exporter fail: says so once, and leaves it alone for a while after each failure.
+
+    Args:
+        name: the exporter.
+        note: told of the first failure.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, name: str, note: Note, clock: Callable[[], float] = monotonic) -> None:
+        self._name = name
+        self._note = note
+        self._clock = clock
+        self._failures = 0
+        self._not_before = 0.0
+        self._told = False
+        self.closing = False
+
+    def __call__(self, export: Callable[[], None]) -> None:
+        """Export, unless it failed a moment ago, or it fails and the end has come."""
+        if self._failures and (self.closing or self._clock() < self._not_before):
+            return
+        try:
+            export()
+        except Exception as error:  # whatever an exporter does, the run goes on
+            self.failed(str(error) or type(error).__name__)
+        else:
+            self._failures = 0
+
+    def failed(self, why: str) -> float:
+        """Count a failure, and tell of the first; return the seconds until the next attempt."""
+        pause = _BACKOFF_S[min(self._failures, len(_BACKOFF_S) - 1)]
+        self._failures += 1
+        self._not_before = self._clock() + pause
+        if not self._told:
+            self._told = True
+            with suppress(Exception):  # whoever listened may have gone
+                self._note(
+                    f"metrics: the {self._name} exporter failed: {safe_text(why, 300)}; "
+                    "the run goes on, and the exporter is tried again without further notes"
+                )
+        return pause
+
+
+class Exporters:
+    """The exporters of one run: set up, started when there is something to tell, closed."""
+
+    def __init__(self, prefixes: MetricPrefixes, resource: Resource, interval_ms: float) -> None:
+        self._prefixes = prefixes
+        self._resource = resource
+        self._interval_ms = interval_ms
+        self._readers: list[MetricReader] = []
+        self.pushers: list[_Otlp | _Sink] = []
+        self.endpoint: PrometheusEndpoint | None = None
+
+    def start(self, figures: Figures) -> None:
+        """Export these figures from now on; only the first call counts."""
+        if self._readers:
+            return
+        limits: dict[type, int] = {
+            ObservableGauge: _POINTS_A_METRIC,
+            ObservableCounter: _POINTS_A_METRIC,
+        }
+        self._readers = [
+            PeriodicExportingMetricReader(
+                pusher,
+                self._interval_ms,
+                **_known(PeriodicExportingMetricReader, cardinality_limits=limits),
+            )
+            for pusher in self.pushers
+        ]
+        if self.endpoint is not None:
+            self._readers.append(self.endpoint.start(limits))
+        provider = MeterProvider(
+            self._readers,
+            self._resource,
+            exemplar_filter=AlwaysOffExemplarFilter(),
+            shutdown_on_exit=False,
+        )
+        meter = provider.get_meter("k2ktui", __version__)
+        for metric in CATALOGUE:
+            _instrument(meter, metric, self._prefixes, figures)
+
+    def close(self) -> None:
+        """Export once more and end, within three seconds; what takes longer is left behind."""
+        for pusher in self.pushers:
+            pusher.guard.closing = True
+        until = monotonic() + _CLOSE_S
+        closing = [
+            threading.Thread(target=_shut_down, args=(reader,), daemon=True)
+            for reader in self._readers
+        ]
+        for thread in closing:
+            thread.start()
+        if self.endpoint is not None:
+            self.endpoint.close()
+        for thread in closing:
+            thread.join(max(0.0, until - monotonic()))
+
+
+def _shut_down(reader: MetricReader) -> None:
+    with suppress(Exception):
+        reader.shutdown(timeout_millis=_CLOSE_S * 1000)
+
+
+def _instrument(meter: Meter, metric: Metric, prefixes: MetricPrefixes, figures: Figures) -> None:
+    def observe(_: CallbackOptions) -> Iterable[Observation]:
+        return [Observation(value, labels) for value, labels in metric.read(figures)]
+
+    make = meter.create_observable_counter if metric.counter else meter.create_observable_gauge
+    make(full_name(prefixes, metric.prefix, metric.name), [observe], metric.unit, metric.text)
+
+
+class _Sink(MetricExporter):
+    """Hands every collection to a function of ours, which raises if it fails."""
+
+    def __init__(
+        self,
+        guard: Guard,
+        write: Callable[[MetricsData, float], None],
+        close: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__()
+        self.guard = guard
+        self._write = write
+        self._close = close
+
+    def export(
+        self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any
+    ) -> MetricExportResult:
+        limit = _CLOSE_S - 0.5 if self.guard.closing else _EXPORT_S
+        self.guard(lambda: self._write(metrics_data, limit))
+        return MetricExportResult.SUCCESS
+
+    def force_flush(self, timeout_millis: float = 10_000) -> bool:
+        return True
+
+    def shutdown(self, timeout_millis: float = 30_000, **kwargs: Any) -> None:
+        self._close()
+
+
+class _Otlp(OTLPMetricExporter):
+    """The SDK's exporter, its failures guarded; it reads its own variables."""
+
+    def __init__(self, guard: Guard) -> None:
+        super().__init__()
+        self.guard = guard
+
+    def export(
+        self, metrics_data: MetricsData, timeout_millis: float | None = 10_000, **kwargs: Any
+    ) -> MetricExportResult:
+        send = super().export
+
+        def attempt() -> None:
+            _WORDS.last = ""
+            if send(metrics_data, timeout_millis, **kwargs) is not MetricExportResult.SUCCESS:
+                raise ExportFailed(_WORDS.last or "the endpoint did not take them")
+
+        self.guard(attempt)
+        return MetricExportResult.SUCCESS
+
+
+class PrometheusEndpoint:
+    """Serves ``/metrics``; while the port is taken it is tried again, less and less often."""
+
+    def __init__(self, host: str, port: int, guard: Guard) -> None:
+        self._host = host
+        self._port = port
+        self._guard = guard
+        self._registry = CollectorRegistry()
+        self._closed = threading.Event()
+        self.port: int | None = None
+
+    def start(self, limits: Mapping[type, int]) -> MetricReader:
+        """Listen, in a thread of its own; return what collects at every scrape."""
+        options = _known(
+            PrometheusMetricReader, scope_info_enabled=False, cardinality_limits=limits
+        )
+        reader = PrometheusMetricReader(registry=self._registry, **options)
+        threading.Thread(target=self._serve, name="k2ktui-prometheus", daemon=True).start()
+        return reader
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._closed.set()
+
+    def _serve(self) -> None:
+        while not self._closed.is_set():
+            try:
+                server, _ = start_http_server(self._port, self._host, self._registry)
+            except (OSError, UnicodeError) as error:
+                what = getattr(error, "strerror", None) or error
+                why = f"{self._host}:{self._port}: {what}"
+                self._closed.wait(self._guard.failed(why))
+                continue
+            self.port = server.server_port
+            self._closed.wait()
+            server.shutdown()
+            server.server_close()
+
+
+class _LastWords(logging.Handler):
+    """Keeps what the SDK logged last: it tells no other way why an export failed."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.last = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage().splitlines() or [""]
+        # A query may hold a key.
+        self.last = re.sub(r"\?\S+", "?…", text[0])
+
+
+_WORDS = _LastWords()
+
+
+def _print(data: MetricsData, _: float) -> None:
+    for _, value in values(data):
+        sys.stderr.write(value.decode() + "\n")
+    sys.stderr.flush()
+
+
+def _known(kind: type, **options: Any) -> dict[str, Any]:
+    """Return the options that the installed version knows; older ones have no such limits."""
+    return {k: v for k, v in options.items() if k in inspect.signature(kind).parameters}
+
+
+def _resource(config: PipelineConfig) -> Resource:
+    own = {SERVICE_VERSION: __version__, "k2k.pipeline": config.name}
+    resource = Resource.create(own)
+    if str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
+        return resource.merge(Resource({SERVICE_NAME: "k2ktui"}))
+    return resource
+
+
+def _otlp(guard: Guard, env: Mapping[str, str]) -> _Otlp:
+    for variable in ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
+        protocol = env.get(variable, "").strip()
+        if protocol and protocol != "http/protobuf":
+            raise _wrong(variable, protocol, "http/protobuf, the only protocol built in")
+        if protocol:
+            break
+    try:
+        return _Otlp(guard)
+    except Exception as error:
+        raise ConfigError(
+            f"the otlp exporter cannot be set up: {safe_text(error)}",
+            unchanged="Nothing was started.",
+            mend="Check the OTEL_EXPORTER_OTLP_* variables.",
+        ) from None
+
+
+def _interval_ms(env: Mapping[str, str]) -> float:
+    text = env.get("OTEL_METRIC_EXPORT_INTERVAL", "").strip()
+    if text and not (text.isascii() and text.isdigit() and int(text)):
+        raise _wrong("OTEL_METRIC_EXPORT_INTERVAL", text, "whole milliseconds, 1 or more")
+    return float(text or _INTERVAL_MS)
+
+
+def _address(env: Mapping[str, str]) -> tuple[str, int]:
+    host = env.get("OTEL_EXPORTER_PROMETHEUS_HOST", "").strip() or "localhost"
+    text = env.get("OTEL_EXPORTER_PROMETHEUS_PORT", "").strip() or "9464"
+    if not (text.isascii() and text.isdigit() and int(text) <= 65535):
+        raise _wrong("OTEL_EXPORTER_PROMETHEUS_PORT", text, "a port, 0 to 65535")
+    return host, int(text)
+
+
+def _wrong(variable: str, text: str, expected: str) -> ConfigError:
+    return ConfigError(
+        f"{variable} is {safe_text(text)}",
+        unchanged="Nothing was started.",
+        mend=f"Set it to {expected}.",
+    )

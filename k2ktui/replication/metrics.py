@@ -1,0 +1,366 @@
+"""What a running pipeline measures: fed by the driver's events, read by any number of exporters.
+
+The catalogue and the figures know nothing of OpenTelemetry; ``k2ktui.replication.exporters``
+makes instruments of them. docs/metrics.md explains every metric.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.replication.reports import (
+    Event,
+    FirstRecord,
+    Resumed,
+    SlotLap,
+    Started,
+    Stopped,
+    Surveyed,
+)
+from k2ktui.replication.tokens import FaultKind, Outcome, Seen, Tally
+
+Labels = Mapping[str, str | int]
+Points = list[tuple[float, Labels]]
+
+# A lap's figures count as current this long after its end, beyond two laps.
+_GRACE_S = 10.0
+
+
+@dataclass(slots=True)
+class _Row:
+    """One source partition; times are epoch seconds, None is unknown."""
+
+    labels: Labels
+    position: int | None = None
+    lost: int = 0
+    seen: Seen | None = None
+    surveyed_end: int | None = None
+    at: float | None = None
+    fault: FaultKind | None = None
+
+    def move(self, position: Position) -> None:
+        self.position = position.offset
+        self.lost = sum(gap.end - gap.first for gap in position.gaps)
+
+
+@dataclass(slots=True)
+class _SlotFigures:
+    """One slot; the tally is the sum of all its laps."""
+
+    tally: Tally = field(default_factory=Tally)
+    laps: Counter[Outcome] = field(default_factory=Counter)
+    seconds: float | None = None
+    pause_s: float | None = None
+
+
+class Figures:
+    """The latest figures of one pipeline; fed by one thread, read by others.
+
+    Args:
+        pipeline: its name, a label of every point.
+        lap_s: length of a lap in seconds.
+        clock: epoch seconds.
+    """
+
+    def __init__(self, pipeline: str, lap_s: float, clock: Callable[[], float] = time.time) -> None:
+        self._labels: dict[str, str | int] = {"pipeline": pipeline}
+        self._current_s = 2 * lap_s + _GRACE_S
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._rows: dict[SourcePartition, _Row] = {}
+        self._slots: dict[int, _SlotFigures] = {}
+        self._faults: Counter[FaultKind] = Counter()
+        self._started: Started | None = None
+        self._first: FirstRecord | None = None
+        self._partitions: int | None = None
+
+    def feed(self, event: Event) -> None:
+        """Take in one event; those that carry no figures are passed over."""
+        with self._lock:
+            match event:
+                case Started():
+                    self._started = event
+                    for number in range(event.slots):
+                        self._slots.setdefault(number, _SlotFigures())
+                case FirstRecord():
+                    self._first = event
+                case Surveyed():
+                    self._survey(event)
+                case SlotLap():
+                    self._lap(event)
+                case Stopped():
+                    self._faults[event.fault.kind] += 1
+                    self._row(event.fault.source).fault = event.fault.kind
+                case Resumed():
+                    self._row(SourcePartition(event.topic, event.partition)).fault = None
+                case _:
+                    pass
+
+    def _row(self, source: SourcePartition) -> _Row:
+        row = self._rows.get(source)
+        if row is None:
+            where: Labels = {"topic": source.topic, "partition": source.partition}
+            row = self._rows[source] = _Row({**self._labels, **where})
+        return row
+
+    def _survey(self, survey: Surveyed) -> None:
+        self._partitions = len(survey.partitions)
+        for source in survey.partitions:
+            row = self._row(source)
+            row.surveyed_end = survey.ends.get(source, row.surveyed_end)
+            position = survey.positions.get(source)
+            if position is not None:
+                row.move(position)
+        gone = [s for s, r in self._rows.items() if s not in survey.partitions and not r.fault]
+        for source in gone:
+            del self._rows[source]
+
+    def _lap(self, lap: SlotLap) -> None:
+        slot = self._slots.setdefault(lap.slot, _SlotFigures())
+        slot.tally = slot.tally.plus(lap.tally)
+        slot.laps[lap.outcome] += 1
+        slot.seconds = lap.seconds
+        slot.pause_s = lap.pause_s
+        now = self._clock()
+        for source, position in lap.positions.items():
+            row = self._row(source)
+            row.move(position)
+            row.seen, row.at = lap.seen.get(source), now
+
+    def rows(self, read: Callable[[_Row, float, bool], float | None]) -> Points:
+        """Return a point of every partition whose figure is known.
+
+        ``read`` gets the row, the time, and whether what the last lap saw is still current.
+        """
+        with self._lock:
+            now = self._clock()
+            found: Points = []
+            for row in self._rows.values():
+                recent = row.at is not None and now - row.at <= self._current_s
+                value = read(row, now, recent and row.fault is None and row.seen is not None)
+                if value is not None:
+                    found.append((value, row.labels))
+            return found
+
+    def stopped_rows(self) -> Points:
+        """Return a 1 for every partition that is stopped, labelled with the kind of its fault."""
+        with self._lock:
+            rows = [row for row in self._rows.values() if row.fault is not None]
+            return [(1, {**row.labels, "kind": str(row.fault)}) for row in rows]
+
+    def by_slot(self, read: Callable[[_SlotFigures], float | None]) -> Points:
+        """Return a point of every slot whose figure is known."""
+        with self._lock:
+            known = [(read(slot), number) for number, slot in sorted(self._slots.items())]
+        return [(v, self._labels | {"slot": number}) for v, number in known if v is not None]
+
+    def laps(self) -> Points:
+        """Return the number of laps of every slot by the way they ended."""
+        with self._lock:
+            return [
+                (slot.laps[outcome], self._labels | {"slot": number, "outcome": str(outcome)})
+                for number, slot in sorted(self._slots.items())
+                for outcome in Outcome
+            ]
+
+    def faults(self) -> Points:
+        """Return how many times a partition stopped, by kind; 0 for those that never came up."""
+        with self._lock:
+            return [(self._faults[kind], self._labels | {"kind": str(kind)}) for kind in FaultKind]
+
+    def stopped(self) -> Points:
+        """Return how many partitions are stopped now, by kind."""
+        with self._lock:
+            now = Counter(row.fault for row in self._rows.values())
+        return [(now[kind], self._labels | {"kind": str(kind)}) for kind in FaultKind]
+
+    def partitions(self) -> Points:
+        """Return how many partitions can be copied."""
+        return self._one(self._partitions)
+
+    def started(self, read: Callable[[Started], float]) -> Points:
+        """Return one figure of the start, nothing before it."""
+        return self._one(None if self._started is None else read(self._started))
+
+    def first_record(self) -> Points:
+        """Return the seconds until the first record was visible, nothing before that."""
+        return self._one(None if self._first is None else self._first.seconds)
+
+    def _one(self, value: float | None) -> Points:
+        return [] if value is None else [(value, self._labels)]
+
+
+def _start(row: _Row, now: float, current: bool) -> float | None:
+    return row.seen.start if current and row.seen and row.seen.start >= 0 else None
+
+
+def _end(row: _Row, now: float, current: bool) -> float | None:
+    """Return the end that fits the position.
+
+    The end that the slot saw when it ended its lap is of the same moment as the position: a later
+    one would count what was copied since as lag. A partition that stands still has no such end.
+    """
+    if row.seen is not None and (current or row.surveyed_end is None):
+        return row.seen.end
+    return row.surveyed_end
+
+
+def _lag(row: _Row, now: float, current: bool) -> float | None:
+    end = _end(row, now, current)
+    return None if end is None or row.position is None else max(0, end - row.position)
+
+
+def _lag_time(row: _Row, now: float, current: bool) -> float | None:
+    lag = _lag(row, now, current)
+    if lag is None or lag == 0:
+        return lag
+    if row.seen is None or row.seen.next_ms < 0 or row.at is None:
+        return None
+    return max(0.0, (row.at if current else now) - row.seen.next_ms / 1000)
+
+
+def _age(row: _Row, now: float, current: bool) -> float | None:
+    return None if row.at is None else max(0.0, now - row.at)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric of the catalogue.
+
+    Attributes:
+        prefix: field of ``MetricPrefixes`` whose text goes before the name.
+        name: what follows the prefix; no two are the same, so equal prefixes do no harm.
+        unit: a UCUM code, with what is counted in braces.
+        text: one line for exporters that carry descriptions.
+        read: its points now.
+        counter: it only grows while the process runs.
+    """
+
+    prefix: str
+    name: str
+    unit: str
+    text: str
+    read: Callable[[Figures], Points]
+    counter: bool = False
+
+
+def _partition(
+    name: str, unit: str, text: str, read: Callable[[_Row, float, bool], float | None]
+) -> Metric:
+    return Metric("source_consumer", name, unit, text, lambda figures: figures.rows(read))
+
+
+def _written(name: str, unit: str, text: str, read: Callable[[Tally], float]) -> Metric:
+    def points(figures: Figures) -> Points:
+        return figures.by_slot(lambda slot: read(slot.tally))
+
+    return Metric("target_producer", name, unit, text, points, counter=True)
+
+
+def _pipeline(
+    name: str, unit: str, text: str, read: Callable[[Figures], Points], *, counter: bool = False
+) -> Metric:
+    return Metric("assignment", name, unit, text, read, counter)
+
+
+CATALOGUE: tuple[Metric, ...] = (
+    _partition(
+        "position",
+        "{offset}",
+        "Next source offset to copy, as committed on the target",
+        lambda row, now, current: row.position,
+    ),
+    _partition("start", "{offset}", "Log start offset of the source partition", _start),
+    _partition("end", "{offset}", "Last stable offset of the source partition", _end),
+    _partition("lag", "{record}", "Source offsets between position and end", _lag),
+    _partition("lag.time", "s", "Age of the record at the position; 0 with no lag", _lag_time),
+    _partition("age", "s", "Time since the position was last confirmed by a lap", _age),
+    _partition(
+        "lost",
+        "{offset}",
+        "Source offsets passed over because their records were gone",
+        lambda row, now, current: row.lost,
+    ),
+    Metric(
+        "source_consumer",
+        "stopped",
+        "{partition}",
+        "1 for a partition that is stopped, by kind of fault",
+        Figures.stopped_rows,
+    ),
+    _written("records", "{record}", "Records sent to the target", lambda t: t.records),
+    _written("bytes", "By", "Bytes of record batches sent", lambda t: t.written_bytes),
+    _written("batches", "{batch}", "Source record batches copied", lambda t: t.batches),
+    _written(
+        "rebuilt.batches",
+        "{batch}",
+        "Source record batches that could not go as they were",
+        lambda t: t.rebuilt,
+    ),
+    _written("transactions", "{transaction}", "Committed transactions", lambda t: t.transactions),
+    _written(
+        "commit.time",
+        "s",
+        "Time spent writing positions and mapping ranges and committing",
+        lambda t: t.commit_s,
+    ),
+    _pipeline(
+        "term", "{run}", "Number of this run", lambda figures: figures.started(lambda s: s.term)
+    ),
+    _pipeline(
+        "slots", "{slot}", "Slots of this run", lambda figures: figures.started(lambda s: s.slots)
+    ),
+    _pipeline(
+        "ready.time",
+        "s",
+        "Time from start until positions were known",
+        lambda figures: figures.started(lambda s: s.seconds),
+    ),
+    _pipeline(
+        "first.record.time",
+        "s",
+        "Time from start until the first record was visible on the target",
+        Figures.first_record,
+    ),
+    _pipeline(
+        "partitions", "{partition}", "Source partitions that can be copied", Figures.partitions
+    ),
+    _pipeline(
+        "partitions.stopped",
+        "{partition}",
+        "Source partitions that are stopped now, by kind of fault",
+        Figures.stopped,
+    ),
+    _pipeline(
+        "faults",
+        "{fault}",
+        "Times a partition stopped, by kind of fault",
+        Figures.faults,
+        counter=True,
+    ),
+    _pipeline("laps", "{lap}", "Laps by the way they ended", Figures.laps, counter=True),
+    _pipeline(
+        "lap.time",
+        "s",
+        "Length of a slot's last lap",
+        lambda figures: figures.by_slot(lambda slot: slot.seconds),
+    ),
+    _pipeline(
+        "lap.pause",
+        "s",
+        "Time a slot stood still before its last lap",
+        lambda figures: figures.by_slot(lambda slot: slot.pause_s),
+    ),
+    _pipeline(
+        "cpu.time",
+        "s",
+        "CPU time of the workers",
+        lambda figures: figures.by_slot(lambda slot: slot.tally.cpu_s),
+        counter=True,
+    ),
+)

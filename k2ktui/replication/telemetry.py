@@ -1,0 +1,158 @@
+"""Metrics of a run, if they are wanted: who exports them, and that they never disturb the run.
+
+OpenTelemetry is loaded only when an exporter is chosen.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from k2ktui.config.model import MetricPrefixes, PipelineConfig
+from k2ktui.errors import ConfigError
+from k2ktui.replication.metrics import CATALOGUE, Figures
+from k2ktui.replication.reports import Event, Note, Report, SlotLap, Started, Surveyed
+from k2ktui.text import safe_text
+
+if TYPE_CHECKING:
+    from k2ktui.replication.exporters import Exporters
+
+EXPORTERS = ("console", "kafka", "none", "otlp", "prometheus")
+_VARIABLE = "OTEL_METRICS_EXPORTER"
+# The rule of OpenTelemetry for names of instruments.
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_./-]{0,254}")
+
+
+def chosen_exporters(env: Mapping[str, str], *, wanted: bool) -> tuple[str, ...]:
+    """Return the exporters that the standard variables choose; none when metrics are off.
+
+    Args:
+        env: the environment; ``OTEL_METRICS_EXPORTER`` alone turns metrics on.
+        wanted: ``--telemetry`` was given: then OpenTelemetry's default, ``otlp``, holds.
+
+    Raises:
+        ConfigError: an exporter that does not exist, or ``none`` beside another.
+    """
+    if env.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return ()
+    text = env.get(_VARIABLE, "")
+    names = tuple(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))
+    unknown = [safe_text(name) for name in names if name not in EXPORTERS]
+    if unknown:
+        raise ConfigError(
+            f"{_VARIABLE} names an unknown exporter: {', '.join(unknown)}",
+            unchanged="Nothing was started.",
+            mend=f"Known are {', '.join(EXPORTERS)}; several are separated by commas.",
+        )
+    if "none" in names:
+        if len(names) > 1:
+            raise ConfigError(
+                f"{_VARIABLE} has none beside another exporter",
+                unchanged="Nothing was started.",
+                mend="Leave one of them out.",
+            )
+        return ()
+    return names or (("otlp",) if wanted else ())
+
+
+@contextmanager
+def observed(
+    config: PipelineConfig,
+    tell: Callable[[Report], None],
+    *,
+    wanted: bool = False,
+    env: Mapping[str, str] = os.environ,
+) -> Iterator[Callable[[Event], None]]:
+    """Measure a run: yield what the pipeline reports to.
+
+    Reports go on to ``tell``, details do not; both feed the metrics. ``tell`` also gets a note,
+    from another thread, when an exporter fails for the first time. Leaving exports once more, and
+    takes three seconds at most.
+
+    Raises:
+        ConfigError: the exporters cannot be set up as the environment says.
+    """
+    telemetry = open_telemetry(config, lambda text: tell(Note(text)), wanted=wanted, env=env)
+
+    def report(event: Event) -> None:
+        if telemetry is not None:
+            telemetry.feed(event)
+        if not isinstance(event, SlotLap | Surveyed):
+            tell(event)
+
+    try:
+        yield report
+    finally:
+        if telemetry is not None:
+            telemetry.close()
+
+
+def open_telemetry(
+    config: PipelineConfig,
+    note: Callable[[str], None],
+    *,
+    wanted: bool,
+    env: Mapping[str, str] = os.environ,
+) -> Telemetry | None:
+    """Return the metrics of a run, or None when they are off; arguments as for ``observed``.
+
+    Raises:
+        ConfigError: the exporters cannot be set up as the environment says.
+    """
+    names = chosen_exporters(env, wanted=wanted)
+    if not names:
+        return None
+    _check_names(config.metrics.prefix)
+    from k2ktui.replication.exporters import make_exporters
+
+    figures = Figures(config.name, config.spark.lap_s)
+    return Telemetry(figures, make_exporters(config, names, env, note), note)
+
+
+class Telemetry:
+    """The metrics of one run."""
+
+    def __init__(self, figures: Figures, exporters: Exporters, note: Callable[[str], None]) -> None:
+        self._figures = figures
+        self._note = note
+        self._broken = False
+        self.exporters = exporters
+
+    def feed(self, event: Event) -> None:
+        """Take in an event of the run; the first ``Started`` sets the exporters to work.
+
+        Not before: until then the metrics topic may be missing, and there is nothing to tell.
+        """
+        if self._broken:
+            return
+        try:
+            self._figures.feed(event)
+            if isinstance(event, Started):
+                self.exporters.start(self._figures)
+        except Exception as error:  # a fault of ours, and no reason to stop replication
+            self._broken = True
+            self._note(f"metrics: no longer updated, {type(error).__name__}: {safe_text(error)}")
+
+    def close(self) -> None:
+        """Export once more and end, within three seconds."""
+        self.exporters.close()
+
+
+def full_name(prefixes: MetricPrefixes, prefix: str, name: str) -> str:
+    """Return a metric's name: the prefix of the file and the catalogue's name, as they are."""
+    return f"{getattr(prefixes, prefix)}{name}"
+
+
+def _check_names(prefixes: MetricPrefixes) -> None:
+    for metric in CATALOGUE:
+        name = full_name(prefixes, metric.prefix, metric.name)
+        if not _NAME.fullmatch(name):
+            key = MetricPrefixes.model_fields[metric.prefix].alias or metric.prefix
+            raise ConfigError(
+                f"metrics.prefix.{key} makes {safe_text(name)}, which is no name of a metric",
+                unchanged="Nothing was started.",
+                mend="Begin it with a letter; letters, digits and _ . - / may follow, 200 at most.",
+            )
