@@ -63,7 +63,7 @@ def run(options: DemoOptions) -> ExitCode:
     screen = Screen()
     with ending_signals(), _alone(home):
         data = home / "data"
-        if options.fresh:
+        if options.fresh or not _complete(data).exists():
             shutil.rmtree(data, ignore_errors=True)
         code = ExitCode.OK
         try:
@@ -82,12 +82,11 @@ def _run(options: DemoOptions, data: Path, screen: Screen, stack: contextlib.Exi
     addresses = (source.bootstrap, target.bootstrap)
     config = data / "pipeline.yaml"
     screen.show_yaml(pipeline.write_yaml(config, *addresses), config)
-    with screen.busy("Creating topics") as step:
-        if topics.create_missing(*addresses):
-            seed.write_past(*addresses, say=lambda text: step(artifacts.Step(text)))
-            commit_past(source.bootstrap)
-        else:
-            screen.say("Continuing the data of an earlier demo (--fresh starts over).")
+    if _complete(data).exists():
+        screen.say("Continuing the data of an earlier demo (--fresh starts over).")
+    else:
+        _write_past(addresses, screen)
+        _complete(data).touch()
     with _stopping("Ending the pipeline", screen):
         child = pipeline.start(config, data / "pipeline.log")
         stack.callback(child.stop, _PIPELINE_STOP_SECONDS)
@@ -95,6 +94,18 @@ def _run(options: DemoOptions, data: Path, screen: Screen, stack: contextlib.Exi
         status = wiring.pipeline_status(config)
         stack.callback(status.close)
         _watch(child, status, screen, options.seconds)
+
+
+def _complete(data: Path) -> Path:
+    # A demo that was killed while it wrote its past must not be continued.
+    return data / "complete"
+
+
+def _write_past(addresses: tuple[str, str], screen: Screen) -> None:
+    with screen.busy("Creating topics") as step:
+        topics.create(*addresses)
+        seed.write_past(*addresses, say=lambda text: step(artifacts.Step(text)))
+        commit_past(addresses[0])
 
 
 def _start_clusters(

@@ -90,7 +90,7 @@ class Screen:
 
         def show(lines: Sequence[TopicLine], note: str) -> None:
             with _if_it_is_there():
-                table.update(render(lines, note), refresh=True)
+                table.update(render(lines, note, self._console.width), refresh=True)
 
         with _live(table):
             yield show
@@ -103,7 +103,7 @@ class Screen:
                 last[0] = time.monotonic()
                 self.say("" if lines else note)
                 if lines:
-                    self._console.print(render(lines))
+                    self._console.print(render(lines, "", self._console.width))
 
         return show
 

@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from rich import box
+from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -103,41 +105,42 @@ def _example(found: Sequence[PartitionStatus]) -> tuple[int, int, int] | None:
     return None
 
 
-def render(lines: Sequence[TopicLine], note: str = "") -> Table:
-    """Return the table; ``note`` is printed below it."""
+# Heading, justification, cell, and how wide a terminal must be to hold the column too.
+_COLUMNS: tuple[tuple[str, JustifyMethod, Callable[[TopicLine], str], int], ...] = (
+    ("topic", "left", lambda line: safe_text(line.topic, 24), 0),
+    ("parts", "right", lambda line: str(line.partitions), 90),
+    ("position", "right", lambda line: _number(line.position), 0),
+    ("source end", "right", lambda line: _number(line.end), 90),
+    ("lag", "right", lambda line: _number(line.lag_records), 0),
+    ("lag s", "right", lambda line: _number(line.lag_seconds, ".1f"), 0),
+    ("records/s", "right", lambda line: _number(line.rate, ",.0f"), 0),
+    ("offsets differ", "left", lambda line: _divergence(line), 110),
+    ("state", "left", lambda line: safe_text("/".join(line.states), 30), 0),
+    ("path", "left", lambda line: safe_text("/".join(line.paths), 20), 100),
+)
+
+
+def render(lines: Sequence[TopicLine], note: str = "", width: int = 120) -> Table:
+    """Return the table for a terminal of ``width`` columns; ``note`` is printed below it."""
     table = Table(
         title="source → target, exactly once",
         caption=Text(safe_text(note)) if note else None,
         title_justify="left",
         caption_justify="left",
-        expand=False,
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
     )
-    table.add_column("topic", no_wrap=True)
-    for heading in ("parts", "position", "source end", "lag", "lag s", "records/s"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("offsets differ", no_wrap=True)
-    table.add_column("state", no_wrap=True)
+    columns = [column for column in _COLUMNS if width >= column[3]]
+    for heading, justify, _, _ in columns:
+        table.add_column(heading, justify=justify, no_wrap=True)
     for line in lines:
-        table.add_row(*_cells(line))
+        # Text: names are never read as markup.
+        table.add_row(*(Text(cell(line)) for _, _, cell, _ in columns))
     return table
 
 
-def _cells(line: TopicLine) -> list[Text]:
-    example = _UNKNOWN
-    if line.example:
-        example = "p{} {:,} → {:,}".format(*line.example)
-    texts = (
-        safe_text(line.topic, 30),
-        str(line.partitions),
-        _number(line.position),
-        _number(line.end),
-        _number(line.lag_records),
-        _number(line.lag_seconds, ".1f"),
-        _number(line.rate, ",.0f"),
-        example,
-        safe_text(f"{'/'.join(line.states)} {'/'.join(line.paths)}", 40),
-    )
-    return [Text(text) for text in texts]  # Text: names are never read as markup
+def _divergence(line: TopicLine) -> str:
+    return "p{} {:,} → {:,}".format(*line.example) if line.example else _UNKNOWN
 
 
 def _number(value: float | None, form: str = ",") -> str:

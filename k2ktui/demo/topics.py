@@ -127,23 +127,16 @@ def by_name(name: str) -> DemoTopic:
     return next(topic for topic in TOPICS if topic.name == name)
 
 
-def create_missing(source: str, target: str) -> bool:
+def create(source: str, target: str) -> None:
     """Create the demo's topics on both clusters (bootstrap addresses).
 
     On the target only those that hold prior data; the pipeline creates the others.
 
-    Returns:
-        False when the source has them already: the data of an earlier demo is continued.
-
     Raises:
         ConnectionFailed: a cluster refused.
     """
-    existing = clients.admin(source).list_topics(timeout=clients.TIMEOUT_SECONDS).topics
-    if any(topic.name in existing for topic in TOPICS):
-        return False
     _create(source, TOPICS)
     _create(target, tuple(topic for topic in TOPICS if topic.prior))
-    return True
 
 
 def _create(bootstrap: str, topics: tuple[DemoTopic, ...]) -> None:

@@ -66,13 +66,18 @@ def test_runs_keeps_and_continues(
     status: StubStatus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = set(children())
+    unfinished = tmp_path / "data" / "source" / "rest"  # of a demo killed while it began
+    unfinished.parent.mkdir(parents=True)
+    unfinished.touch()
     options = DemoOptions(seconds=0, directory=tmp_path, keep=True, rate=0.2)
     assert app.run(options) is ExitCode.OK
     assert status.closed
+    assert not unfinished.exists()
     assert set(children()) == before
     said = capsys.readouterr().out
     assert "autoCreateControlTopics" in said
     assert "A cluster does not answer." in said
+    assert "Continuing" not in said
 
     with_data = DemoOptions(seconds=0, directory=tmp_path)
     assert app.run(with_data) is ExitCode.OK
