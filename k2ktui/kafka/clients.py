@@ -101,7 +101,7 @@ class Cluster:
     def _make(self, kind: Callable[[dict[str, Any]], T], settings: dict[str, Any]) -> T:
         settings.setdefault("log_level", 2)
         try:
-            return kind({**settings, "logger": _QUIET})
+            return kind({**settings, "logger": QUIET})
         except KafkaException as error:
             raise ConnectionFailed(
                 f"no client for the {self.label} cluster: {reason(error)}",
@@ -221,7 +221,7 @@ class _Quiet:
     debug = info = warning = error = critical = exception = log
 
 
-_QUIET = _Quiet()
+QUIET = _Quiet()
 
 
 def source_cluster(config: PipelineConfig) -> Cluster:
