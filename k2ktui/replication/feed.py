@@ -100,6 +100,11 @@ class Feed:
         return self.handed != self.committed or bool(self._landed)
 
     @property
+    def active(self) -> bool:
+        """Whether there is something to hand on or to commit."""
+        return bool(self.ready) or self.dirty
+
+    @property
     def done(self) -> bool:
         """Whether the lap has nothing more to do for this partition."""
         until = self.assignment.until

@@ -26,6 +26,9 @@ _PARTITION_BYTES = 2 << 20
 _BUFFER_BYTES = 48 << 20
 _WAIT_MS = 250
 _BACKOFF_S = 0.1
+_LONGEST_WAIT_S = 1.0
+_SMALL_BYTES = 64 << 10
+_TRICKLE_S = 0.005
 _READ_COMMITTED = 1
 _FINAL_EPOCH = -1
 _EARLIEST, _LATEST = -2, -1
@@ -76,12 +79,25 @@ class Reader:
         self._closed = False
         self._measuring: set[Feed] = set()
         self._by_id = all(self._ids.values())
+        self._touched: set[Feed] = set()
+        self._failure: Exception | None = None
+        self.buffered = 0
         self._bounds: dict[Feed, tuple[int, int]] = {}
 
-    @property
-    def buffered(self) -> int:
-        """Bytes fetched and not yet handed on."""
-        return sum(feed.ready_bytes for feed in self._feeds.values())
+    def touched(self) -> set[Feed]:
+        """Return the feeds that something arrived for since the last call.
+
+        Raises:
+            Exception: what went wrong while taking in an answer.
+        """
+        if self._failure is not None:
+            raise self._failure
+        touched, self._touched = self._touched, set()
+        return touched
+
+    def handed_on(self, size: int) -> None:
+        """Make room: so many fetched bytes were handed on."""
+        self.buffered -= size
 
     def seen(self) -> dict[SourcePartition, Seen]:
         """Return what the last answers told of each source log."""
@@ -90,25 +106,36 @@ class Reader:
             for feed, (start, end) in self._bounds.items()
         }
 
-    def pump(self, until: float) -> None:
-        """Send the fetches that are due; their waits end by the monotonic time ``until``."""
+    def pump(self, until: float) -> float:
+        """Send the fetches that are due; their waits end by the monotonic time ``until``.
+
+        Returns:
+            Seconds until another fetch is due without an answer arriving first.
+        """
         now = monotonic()
         if self._closed or now >= until:
-            return
+            return _LONGEST_WAIT_S
         if self._stale and not self._looking and now >= self._stale_since:
             self._looking = True
             self._wire.loop.spawn(self._look_up())
+        delay = max(0.001, self._stale_since - now) if self._stale else _LONGEST_WAIT_S
         if self.buffered > _BUFFER_BYTES:
-            return
-        wanted: dict[int, list[_Key]] = defaultdict(list)
-        for key, node in self._leaders.items():
-            feed = self._feeds[key]
-            if feed.fault is None and feed.ready_bytes < _PARTITION_BYTES * 2:
-                wanted[node].append(key)
-        for node, keys in wanted.items():
+            return delay
+        for node in set(self._leaders.values()):
             session = self._sessions.setdefault(node, _Session(node))
-            if not session.waiting and now >= session.not_before:
+            if session.waiting:
+                continue
+            if now < session.not_before:
+                delay = min(delay, session.not_before - now)
+                continue
+            keys = [k for k, leader in self._leaders.items() if leader == node and self._wants(k)]
+            if keys:
                 self._fetch(session, keys, until - now)
+        return delay
+
+    def _wants(self, key: _Key) -> bool:
+        feed = self._feeds[key]
+        return feed.fault is None and feed.ready_bytes < _PARTITION_BYTES * 2
 
     def close(self) -> None:
         """Fetch no more, and let the brokers forget the sessions."""
@@ -188,6 +215,8 @@ class Reader:
             session.reset()
             session.not_before = monotonic() + _BACKOFF_S
             self._look_up_later()
+        except Exception as error:  # a fault of ours must end the lap, not stall it
+            self._failure = error
         finally:
             session.waiting = False
             self._signal.set()
@@ -204,12 +233,16 @@ class Reader:
         session.epoch = session.epoch % 0x7FFFFFFF + 1 if response.session_id else 0
         if not response.session_id:
             session.known.clear()
+        before = self.buffered
         for topic in response.responses:
             name = topic.topic or self._names.get(topic.topic_id.hex, "")
             for part in topic.partitions:
                 feed = self._feeds.get((name, part.partition_index))
                 if feed is not None and feed.fault is None:
                     self._partition(session, feed, part)
+        if 0 < self.buffered - before < _SMALL_BYTES:
+            # A trickle: what arrives in the next moment goes with it in one request.
+            session.not_before = monotonic() + _TRICKLE_S
 
     def _partition(self, session: _Session, feed: Feed, part: Any) -> None:
         code, key = part.error_code, (feed.source.topic, feed.source.partition)
@@ -221,7 +254,8 @@ class Reader:
                 self._measure(session, feed, diverging.end_offset)
             elif part.records:
                 aborted = [(a.producer_id, a.first_offset) for a in part.aborted_transactions or ()]
-                feed.receive(part.records, aborted)
+                self.buffered += feed.receive(part.records, aborted)
+                self._touched.add(feed)
                 feed.check_epoch = feed.leader_epoch >= 0
         elif code == Code.OFFSET_OUT_OF_RANGE:
             session.known.pop(key, None)
@@ -311,6 +345,7 @@ class Reader:
         to = max(to, start)
         if self._continue and to >= feed.handed:
             feed.jump(to, kind.value)
+            self._touched.add(feed)
             return
         # Going back needs a new term, which only the driver can begin: it gets the place to go to.
         feed.stop(

@@ -14,6 +14,7 @@ from time import monotonic
 from zlib import crc32
 
 from k2ktui.engine.state import (
+    Mapping,
     Position,
     SourcePartition,
     mapping_key,
@@ -65,6 +66,9 @@ class Slot:
         self._batches = 0
         self._tally = Tally()
         self._first_commit_at = 0.0
+        # Only these have something to do; a slot may hold thousands that have not.
+        self._active: set[Feed] = set()
+        self._endless = any(assignment.until is None for assignment in token.assignments)
 
     async def run(self) -> SlotResult:
         """Copy until the lap ends, every ``until`` is reached, or something fails."""
@@ -109,8 +113,9 @@ class Slot:
         self._last_commit = started
         while True:
             now = monotonic()
-            ending = now >= end or all(feed.done for feed in self._feeds)
-            self._reader.pump(end)
+            self._active |= self._reader.touched()
+            ending = now >= end or self._all_done()
+            due = self._reader.pump(end)
             cutting = self._cutting(now, ending)
             if not cutting and not ending:
                 await self._hand_on()
@@ -120,22 +125,25 @@ class Slot:
                 continue
             if ending and not self._dirty() and self._writer.idle:
                 return
-            await self._signal.wait(min(delay, self._patience(now, end)))
+            await self._signal.wait(min(due, delay, self._patience(now, end)))
+
+    def _all_done(self) -> bool:
+        """Whether every partition has reached its end or stopped."""
+        return not self._endless and all(feed.done for feed in self._feeds)
 
     def _patience(self, now: float, end: float) -> float:
         """Seconds until the clock alone asks for something."""
-        pause = self._last_commit + self._idle_commit() - now
-        waits = [max(0.001, end - now), 1.0]
+        wait = max(0.001, end - now)
         if self._dirty():
-            waits.append(max(0.001, pause))
-        return min(waits)
+            wait = min(wait, max(0.001, self._last_commit + self._idle_commit() - now))
+        return wait
 
     def _idle_commit(self) -> float:
         """Shortest time between commits: each costs a position and a range per active partition."""
         return min(0.1, self._token.pace.idle_commit_s + 0.0005 * len(self._in_transaction))
 
     def _dirty(self) -> bool:
-        return any(feed.dirty for feed in self._feeds)
+        return any(feed.dirty for feed in self._active)
 
     def _cutting(self, now: float, ending: bool) -> bool:
         """Whether to hand on nothing more, so that the open transaction can be committed."""
@@ -146,23 +154,26 @@ class Slot:
             return True
         if self._in_transaction and now - self._began >= pace.batch_timeout_s:
             return True
-        caught_up = self._writer.idle and not any(feed.ready for feed in self._feeds)
+        caught_up = self._writer.idle and not any(feed.ready for feed in self._active)
         return caught_up and now - self._last_commit >= self._idle_commit()
 
     async def _hand_on(self) -> None:
         """Give the writer what was fetched, as long as it keeps up."""
         new: set[TargetPartition] = set()
-        for feed in self._feeds:
+        for feed in self._active:
             while feed.ready and self._batches < self._token.pace.batch_size:
                 rules = feed.assignment.route
                 lanes = range(rules.partitions) if rules.partition is None else (rules.partition,)
                 if any(self._writer.backlog((rules.topic, p)) >= _LANE_BACKLOG for p in lanes):
                     break
+                held = feed.ready_bytes
                 try:
                     routed = list(route(feed, self._token.ledger.pipeline))
                 except CorruptBatch as error:
                     raise self._corrupt(feed, error) from error
+                self._reader.handed_on(held - feed.ready_bytes)
                 self._batches += 1
+                new |= self._state_targets(feed) - self._in_transaction
                 for target, outgoing, rebuilt in routed:
                     if target not in self._in_transaction:
                         new.add(target)
@@ -215,7 +226,7 @@ class Slot:
         """Write mapping ranges and positions behind the records, and commit."""
         crash_point("before-state")
         began = monotonic()
-        dirty = [feed for feed in self._feeds if feed.dirty]
+        dirty = sorted((feed for feed in self._active if feed.dirty), key=lambda feed: feed.source)
         state = self._state_records(dirty)
         await self._join(set(state) - self._in_transaction)
         for target, found in state.items():
@@ -230,6 +241,7 @@ class Slot:
         crash_point("after-commit")
         for feed in dirty:
             feed.mark_committed()
+        self._active = {feed for feed in self._active if feed.active}
         self._in_transaction.clear()
         self._batches = 0
         now = monotonic()
@@ -252,8 +264,7 @@ class Slot:
             if ledger.mapping_topic:
                 for mapping in feed.mappings(ledger.group):
                     key = mapping_key(mapping)
-                    where = (ledger.mapping_topic, crc32(key) % ledger.mapping_partitions)
-                    put(where, key, mapping_value(mapping))
+                    put(self._mapping_target(key), key, mapping_value(mapping))
             position = feed.position(ledger.term, self._token.slot, at)
             put(
                 (ledger.commit_topic, ledger.commit_partition),
@@ -261,6 +272,19 @@ class Slot:
                 position_value(position),
             )
         return state
+
+    def _mapping_target(self, key: bytes) -> TargetPartition:
+        ledger = self._token.ledger
+        return ledger.mapping_topic, crc32(key) % ledger.mapping_partitions
+
+    def _state_targets(self, feed: Feed) -> set[TargetPartition]:
+        """Where a feed's state will go: these join with its data, to save a round trip later."""
+        ledger = self._token.ledger
+        targets = {(ledger.commit_topic, ledger.commit_partition)}
+        if ledger.mapping_topic:
+            key = mapping_key(Mapping(ledger.group, feed.source, "", 0))
+            targets.add(self._mapping_target(key))
+        return targets
 
     def _positions(self) -> dict[SourcePartition, Position]:
         return {

@@ -29,6 +29,7 @@ _REQUEST_BYTES = 4 << 20
 _DELIVERY_TIMEOUT_S = 90.0
 _RETRY_BACKOFF_S = 0.05
 _GONE_AFTER_S = 5.0
+_LONGEST_WAIT_S = 1.0
 
 TargetPartition = tuple[str, int]
 
@@ -162,30 +163,32 @@ class Writer:
         if self._stale:
             await self._look_up_leaders()
         now = monotonic()
+        while self._send_round(now):
+            pass
+        retries = [lane.retry_at - now for lane in self._busy if lane.retry_at > now]
+        return min([_LONGEST_WAIT_S, *retries])
+
+    def _send_round(self, now: float) -> bool:
+        """Send at most one batch a lane; return whether any was sent."""
         batches: dict[int, list[tuple[Lane, Outgoing]]] = defaultdict(list)
         sizes: dict[int, int] = defaultdict(int)
-        delay = 1.0
         for lane in self._busy:
-            if lane.retry_at > now:
-                delay = min(delay, lane.retry_at - now)
-            node = self._leaders[lane.target].node if lane.target in self._leaders else -1
-            if not lane.ready(now) or self._in_flight[node] >= _IN_FLIGHT:
+            if not lane.ready(now):
                 continue
-            if node < 0:
+            leader = self._leaders.get(lane.target)
+            if leader is None or leader.node < 0:
                 self._wait_for_leader(lane, now)
-                delay = min(delay, _RETRY_BACKOFF_S)
                 continue
+            node = leader.node
             size = len(lane.waiting[0].data)
-            if sizes[node] and sizes[node] + size > _REQUEST_BYTES:
-                self._post(node, batches.pop(node))
-                sizes[node] = 0
-                if self._in_flight[node] >= _IN_FLIGHT:
-                    continue
+            full = sizes[node] and sizes[node] + size > _REQUEST_BYTES
+            if full or self._in_flight[node] >= _IN_FLIGHT:
+                continue  # the next round or the next answer has room
             sizes[node] += size
             batches[node].append((lane, self._take(lane, now)))
         for node, items in batches.items():
             self._post(node, items)
-        return delay
+        return bool(batches)
 
     async def drain(self) -> None:
         """Send everything offered and wait until it is acknowledged; errors as for ``pump``."""
