@@ -15,6 +15,7 @@ from time import monotonic, time
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import Gap, Position, SourcePartition
 from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
+from k2ktui.replication.crashpoints import crash_point
 from k2ktui.replication.fencing import Warden
 from k2ktui.replication.reports import (
     Event,
@@ -198,6 +199,7 @@ class Driver:
         if not assignments:
             return
         token = self._token(slot, tuple(assignments))
+        crash_point("token")
         slot.running = self._spark.submit([token])
 
     def _forgive(self, slot: _Slot, now: float) -> None:
@@ -284,6 +286,7 @@ class Driver:
     def _recover(self, slot: _Slot, reason: str) -> None:
         """After a failed lap: fence what is left of it, and believe only the target."""
         self._warden.renew(slot.number)
+        crash_point("recovering")
         if not self._stopping.is_set():
             self._report(Note(f"slot {slot.number}: {reason}; its positions are read again"))
         books = self._warden.read()

@@ -32,6 +32,7 @@ from k2ktui.kafka.codes import FENCED, Code
 from k2ktui.kafka.logread import await_stable, read_committed
 from k2ktui.kafka.transactions import Producer, add_partitions, end_transaction, init_producer
 from k2ktui.kafka.wire import CoordinatorError, Loop, OutcomeUnknown, Signal, Wire
+from k2ktui.replication.crashpoints import crash_point
 from k2ktui.replication.feed import now_ms
 from k2ktui.replication.rebuild import build
 from k2ktui.replication.records import of
@@ -159,7 +160,9 @@ class Warden:
             self._fence(slot)
         books = self.read()
         self.run = books.run
+        crash_point("fenced")
         self.begin_term(slots)
+        crash_point("begun")
         return books
 
     def read(self) -> Books:
@@ -220,6 +223,7 @@ class Warden:
             for built in build(records, 0, _STATE_LIMIT):
                 writer.offer(where, Outgoing(memoryview(built.data), built.count))
             await writer.drain()
+            crash_point("recorded")
             if self._transactional:
                 await end_transaction(self._wire, producer, commit=True)
 

@@ -90,6 +90,7 @@ class Slot:
         finally:
             self._reader.close()
         faults += [feed.fault for feed in self._feeds if feed.fault is not None]
+        crash_point("lap-over")
         return SlotResult(
             slot=self._token.slot,
             outcome=outcome,
@@ -210,6 +211,7 @@ class Slot:
             for target, code in refused.items():
                 raise self._not_joined(target, code)
         self._in_transaction |= targets
+        crash_point("joined")
 
     def _not_joined(self, target: TargetPartition, code: int) -> Exception:
         for outgoing, where in self._where.items():

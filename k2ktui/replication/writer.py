@@ -19,6 +19,7 @@ from k2ktui.kafka.codes import FENCED, LEADER_MOVED, PRODUCE_REFUSED, PRODUCE_RE
 from k2ktui.kafka.transactions import Producer
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown, PartitionLeader, Signal, Wire
 from k2ktui.replication.batch import next_sequence, stamp
+from k2ktui.replication.crashpoints import crash_point
 from k2ktui.replication.records import I64
 
 if TYPE_CHECKING:
@@ -239,7 +240,9 @@ class Writer:
             max_version=11,
         )
         self._in_flight[node] += 1
-        self._wire.loop.spawn(self._await_answer(node, items, self._wire.post(request, node)))
+        posted = self._wire.post(request, node)
+        crash_point("sent")
+        self._wire.loop.spawn(self._await_answer(node, items, posted))
 
     async def _await_answer(
         self, node: int, items: list[tuple[Lane, Outgoing]], future: Any

@@ -1,0 +1,316 @@
+"""The judge of a copy, independent of k2ktui's own code.
+
+It reads both clusters with a plain read_committed consumer and the control topics as the JSON that
+``docs/record-formats.md`` describes, and compares everything: :func:`prove` raises with what is
+lost, doubled, out of order, changed or mapped wrongly.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from k2ktui.runtime.node import KafkaNode
+from tests.support.kafka import Got, Headers, end_offsets, read_all
+
+COMMIT_TOPIC = "__k2k_consumer-offsets"
+MAPPING_TOPIC = "__k2k_offset_mappings"
+_SHOWN = 12
+
+Place = tuple[str, int, int]  # topic, partition, offset
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What is expected of one source topic.
+
+    Attributes:
+        topic: its name on the source.
+        target: its name on the target, "" for the same.
+        start: partition to the first offset that is copied; 0 for those not named.
+        partition: target partition of a source record; None for the same number.
+        headers: headers on the target of a source record; None for the same.
+        timestamps: whether timestamps are kept.
+        archived: records that were on the source once and were deleted there.
+        mapped: whether offset mapping is on.
+        caught_up: whether positions stand at the last stable offsets.
+    """
+
+    topic: str
+    target: str = ""
+    start: Mapping[int, int] = field(default_factory=dict)
+    partition: Callable[[Got], int] | None = None
+    headers: Callable[[Got], Headers] | None = None
+    timestamps: bool = True
+    archived: Iterable[Got] = ()
+    mapped: bool = True
+    caught_up: bool = True
+
+    @property
+    def target_name(self) -> str:
+        return self.target or self.topic
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One mapped record: where the mapping says that a source record landed."""
+
+    source: Place
+    target: Place
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """A pipeline's records on the control topics, in the order of their log."""
+
+    positions: Mapping[tuple[str, int], dict[str, Any]]
+    claims: tuple[Claim, ...]
+    ranges: int
+    runs: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was compared, for tests that want to know that something was."""
+
+    records: int
+    ranges: int
+    ledger: Ledger
+
+    def position(self, topic: str, partition: int = 0) -> dict[str, Any]:
+        """Return the position record of a source partition."""
+        return self.ledger.positions[topic, partition]
+
+
+def read_ledger(
+    target: KafkaNode,
+    group: str,
+    commit_topic: str = COMMIT_TOPIC,
+    mapping_topic: str = MAPPING_TOPIC,
+) -> Ledger:
+    """Read a pipeline's positions and mapping; ``mapping_topic`` "" for none."""
+    positions: dict[tuple[str, int], dict[str, Any]] = {}
+    runs = []
+    for record in read_all(target, commit_topic):
+        key = json.loads(record.key or b"")
+        if key["group"] != group:
+            continue
+        value = json.loads(record.value or b"")
+        if key.get("run"):
+            runs.append(value)
+            continue
+        where = key["topic"], key["partition"]
+        if where not in positions or _age(value) >= _age(positions[where]):
+            positions[where] = value
+    claims: list[Claim] = []
+    ranges = 0
+    for record in read_all(target, mapping_topic) if mapping_topic else ():
+        key = json.loads(record.key or b"")
+        if key["pipeline"] == group:
+            found = json.loads(record.value or b"")
+            ranges += len(found["ranges"]) + len(found.get("runs", ()))
+            claims += _claims(key, found)
+    return Ledger(positions, tuple(claims), ranges, tuple(runs))
+
+
+def _age(position: Mapping[str, Any]) -> tuple[int, int]:
+    return position["term"], position["offset"]
+
+
+def _claims(key: Mapping[str, Any], value: Mapping[str, Any]) -> Iterable[Claim]:
+    assert value["v"] == 1
+    source_lane = key["topic"], key["partition"]
+    target_lane = value["targetTopic"], value["targetPartition"]
+    for source, target, count in value["ranges"]:
+        for i in range(count):
+            yield Claim((*source_lane, source + i), (*target_lane, target + i))
+    for target, first, *distances in value.get("runs", ()):
+        for i, source in enumerate(itertools.accumulate(distances, initial=first)):
+            yield Claim((*source_lane, source), (*target_lane, target + i))
+
+
+def prove(
+    source: KafkaNode,
+    target: KafkaNode,
+    group: str,
+    *expected: Expected | str,
+    native: Mapping[str, Iterable[Got]] | None = None,
+    commit_topic: str = COMMIT_TOPIC,
+    mapping_topic: str = MAPPING_TOPIC,
+) -> Proof:
+    """Compare source, target, mapping and positions record by record.
+
+    Args:
+        source: the source cluster.
+        target: the target cluster.
+        group: the pipeline's ``coordination.commit.group``.
+        expected: what is expected of each source topic; a name alone stands for the defaults.
+        native: records that the target topics held before; they must still be there.
+        commit_topic: where positions are.
+        mapping_topic: where the mapping is.
+
+    Raises:
+        AssertionError: with every kind of difference found, and examples.
+    """
+    topics = [Expected(each) if isinstance(each, str) else each for each in expected]
+    mapped = any(each.mapped for each in topics)
+    ledger = read_ledger(target, group, commit_topic, mapping_topic if mapped else "")
+    case = _Case(source, target, ledger, topics, dict(native or {}))
+    case.judge()
+    assert not case.wrong, f"{len(case.wrong)} differences:\n" + "\n".join(case.wrong[:_SHOWN])
+    return Proof(case.compared, ledger.ranges, ledger)
+
+
+class _Case:
+    def __init__(
+        self,
+        source: KafkaNode,
+        target: KafkaNode,
+        ledger: Ledger,
+        topics: list[Expected],
+        native: dict[str, Iterable[Got]],
+    ) -> None:
+        self._nodes = source, target
+        self._ledger = ledger
+        self._topics = {each.topic: each for each in topics}
+        self._native = native
+        self.wrong: list[str] = []
+        self.compared = 0
+        self._sent = {t: _sent(source, e) for t, e in self._topics.items()}
+        names = {e.target_name for e in topics}
+        self._landed = {n: {(g.partition, g.offset): g for g in read_all(target, n)} for n in names}
+
+    def judge(self) -> None:
+        claimed = self._check_claims()
+        for name, records in self._landed.items():
+            self._check_target(name, records, claimed)
+        for each in self._topics.values():
+            self._check_positions(each)
+
+    def _check_claims(self) -> dict[Place, Place]:
+        """Each claim is true, each record is claimed once, and order is kept."""
+        origin: dict[Place, Place] = {}
+        landed: dict[Place, Place] = {}
+        for claim in self._ledger.claims:
+            if claim.source[0] not in self._topics:
+                continue
+            if claim.source in landed:
+                self._say(f"{claim.source} is mapped twice: {landed[claim.source]}, {claim.target}")
+            if claim.target in origin:
+                self._say(f"{claim.target} is claimed twice: {origin[claim.target]}, {claim}")
+            landed[claim.source], origin[claim.target] = claim.target, claim.source
+            self._compare(claim)
+        self._check_order(landed)
+        for each in self._topics.values():
+            if each.mapped:
+                self._check_coverage(each, landed)
+        return origin
+
+    def _check_order(self, landed: Mapping[Place, Place]) -> None:
+        """What went from one partition to another is in the same order there."""
+        last: dict[tuple[str, int, str, int], tuple[Place, Place]] = {}
+        for source, target in sorted(landed.items()):
+            lane = (*source[:2], *target[:2])
+            before = last.get(lane)
+            if before and before[1][2] >= target[2]:
+                self._say(f"out of order: {before}, then {source} at {target}")
+            last[lane] = source, target
+
+    def _check_coverage(self, each: Expected, landed: Mapping[Place, Place]) -> None:
+        for partition, offset in self._sent[each.topic]:
+            place = (each.topic, partition, offset)
+            wanted = offset >= each.start.get(partition, 0) and not self._in_gap(place)
+            if wanted and place not in landed:
+                self._say(f"{place} is not mapped: lost")
+            if not wanted and place in landed:
+                self._say(f"{place} is mapped although it was not to be copied")
+
+    def _in_gap(self, place: Place) -> bool:
+        topic, partition, offset = place
+        gaps = self._ledger.positions.get((topic, partition), {}).get("gaps", ())
+        return any(first <= offset < end for first, end, _ in gaps)
+
+    def _compare(self, claim: Claim) -> None:
+        each = self._topics[claim.source[0]]
+        sent = self._sent[each.topic].get(claim.source[1:])
+        got = self._landed.get(claim.target[0], {}).get(claim.target[1:])
+        if sent is None or got is None:
+            self._say(f"{claim}: no such record on the {'target' if sent else 'source'}")
+            return
+        wanted = each.partition(sent) if each.partition else sent.partition
+        if claim.target[:2] != (each.target_name, wanted):
+            self._say(f"{claim}: expected on {each.target_name}-{wanted}")
+        difference = _difference(sent, got, each)
+        if difference:
+            self._say(f"{claim}: {difference}")
+        self.compared += 1
+
+    def _check_target(
+        self, name: str, records: Mapping[tuple[int, int], Got], origin: Mapping[Place, Place]
+    ) -> None:
+        """Nothing is there but what was claimed and what was there before."""
+        native = {(got.partition, got.offset): got for got in self._native.get(name, ())}
+        for place, got in native.items():
+            if records.get(place) != got:
+                self._say(f"{name}: what was there before has changed: {got}")
+        if not all(e.mapped for e in self._topics.values() if e.target_name == name):
+            return self._check_contents(name, [g for p, g in records.items() if p not in native])
+        for place, got in records.items():
+            if place not in native and (name, *place) not in origin:
+                self._say(f"{name}: not mapped, and not there before: {got}")
+        return None
+
+    def _check_contents(self, name: str, records: list[Got]) -> None:
+        """Without a mapping: the target's partitions hold the source's, record by record."""
+        (each,) = [e for e in self._topics.values() if e.target_name == name]
+        wanted: dict[int, list[Got]] = defaultdict(list)
+        for sent in self._sent[each.topic].values():
+            if sent.offset >= each.start.get(sent.partition, 0):
+                wanted[each.partition(sent) if each.partition else sent.partition].append(sent)
+        for partition, sents in wanted.items():
+            gots = [got for got in records if got.partition == partition]
+            if len(sents) != len(gots):
+                self._say(f"{name}-{partition}: {len(gots)} records instead of {len(sents)}")
+            for sent, got in zip(sents, gots, strict=False):
+                difference = _difference(sent, got, each)
+                if difference:
+                    self._say(f"{sent} became {got}: {difference}")
+                self.compared += 1
+
+    def _check_positions(self, each: Expected) -> None:
+        if not each.caught_up:
+            return
+        for partition, end in end_offsets(self._nodes[0], each.topic, "read_committed").items():
+            found = self._ledger.positions.get((each.topic, partition), {}).get("offset")
+            if found != end:
+                self._say(f"{each.topic}-{partition}: position {found}, last stable offset {end}")
+
+    def _say(self, text: str) -> None:
+        self.wrong.append(text)
+
+
+def _sent(source: KafkaNode, each: Expected) -> dict[tuple[int, int], Got]:
+    found = {(got.partition, got.offset): got for got in each.archived}
+    found.update({(got.partition, got.offset): got for got in read_all(source, each.topic)})
+    return dict(sorted(found.items()))
+
+
+def _difference(sent: Got, got: Got, each: Expected) -> str:
+    if sent.key != got.key:
+        return f"key {sent.key!r} became {got.key!r}"
+    if sent.value != got.value:
+        return f"value {_short(sent.value)} became {_short(got.value)}"
+    headers = each.headers(sent) if each.headers else sent.headers
+    if headers != got.headers:
+        return f"headers {headers!r} became {got.headers!r}"
+    if each.timestamps and sent.timestamp != got.timestamp:
+        return f"timestamp {sent.timestamp} became {got.timestamp}"
+    return ""
+
+
+def _short(value: bytes | None) -> str:
+    return "null" if value is None else f"{value[:60]!r} ({len(value)} bytes)"
