@@ -47,8 +47,12 @@ class TopicSpec:
     config: Mapping[str, str] = field(default_factory=dict)
 
 
-def create_topics(cluster: Cluster, specs: Collection[TopicSpec]) -> dict[str, K2kError | None]:
+def create_topics(
+    cluster: Cluster, specs: Collection[TopicSpec], *, validate_only: bool = False
+) -> dict[str, K2kError | None]:
     """Create topics; one that came to exist in between counts as created.
+
+    With ``validate_only`` the cluster checks everything, rights included, and creates nothing.
 
     Returns:
         None for a topic that exists now, otherwise why it does not.
@@ -69,7 +73,9 @@ def create_topics(cluster: Cluster, specs: Collection[TopicSpec]) -> dict[str, K
     ]
     futures = cluster.ask(
         "creating topics",
-        lambda: cluster.admin.create_topics(wanted, request_timeout=REQUEST_TIMEOUT_S),
+        lambda: cluster.admin.create_topics(
+            wanted, request_timeout=REQUEST_TIMEOUT_S, validate_only=validate_only
+        ),
     )
     by_name = {spec.name: spec for spec in specs}
     return {
@@ -78,14 +84,18 @@ def create_topics(cluster: Cluster, specs: Collection[TopicSpec]) -> dict[str, K
     }
 
 
-def grow_topics(cluster: Cluster, counts: Mapping[str, int]) -> dict[str, K2kError | None]:
-    """Raise topics to a number of partitions; results and errors as for :func:`create_topics`."""
+def grow_topics(
+    cluster: Cluster, counts: Mapping[str, int], *, validate_only: bool = False
+) -> dict[str, K2kError | None]:
+    """Raise topics to a number of partitions; all else as for :func:`create_topics`."""
     if not counts:
         return {}
     wanted = [NewPartitions(name, count) for name, count in counts.items()]
     futures = cluster.ask(
         "adding partitions",
-        lambda: cluster.admin.create_partitions(wanted, request_timeout=REQUEST_TIMEOUT_S),
+        lambda: cluster.admin.create_partitions(
+            wanted, request_timeout=REQUEST_TIMEOUT_S, validate_only=validate_only
+        ),
     )
     return {
         name: _failure(future, lambda error, n=name: _not_grown(cluster, n, counts[n], error))  # type: ignore[misc]

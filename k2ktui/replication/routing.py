@@ -17,14 +17,12 @@ source partition in the target partition that they share.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import TopicDescription
-from k2ktui.replication.naming import target_name
-from k2ktui.replication.targets import TargetPlan, TargetTopic
+from k2ktui.replication.targets import TargetTopic
 from k2ktui.replication.tokens import HeaderRules, Path, Route
 
 APPEND_TIME = "LogAppendTime"
@@ -36,16 +34,6 @@ class Choice:
     """A path and its reason, in an operator's words."""
 
     path: Path
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """How one source topic is copied; ``path`` None means not at all, ``reason`` says why."""
-
-    topic: str
-    target: str
-    path: Path | None
     reason: str
 
 
@@ -118,52 +106,3 @@ def _record_reasons(config: PipelineConfig, timestamp_type: str) -> list[str]:
     if not features.keep_record_creation_timestamp and timestamp_type != APPEND_TIME:
         why.append("keepRecordCreationTimestamp: disabled stamps the time of copying")
     return why
-
-
-def explain(
-    config: PipelineConfig,
-    topics: Iterable[TopicDescription],
-    plans: Iterable[TargetPlan],
-    refused: Mapping[str, K2kError],
-    timestamp_types: Mapping[str, str],
-) -> list[Explanation]:
-    """Explain each source topic, by name in order.
-
-    Args:
-        config: the pipeline.
-        topics: the source topics that are selected.
-        plans: what is to be done for their targets.
-        refused: source topics that are not copied.
-        timestamp_types: message.timestamp.type of the target topics that exist.
-    """
-    by_source = {topic.name: plan for plan in plans for topic in plan.sources}
-    rows = []
-    for topic in sorted(topics, key=lambda topic: topic.name):
-        error, plan = refused.get(topic.name), by_source.get(topic.name)
-        if error is not None or plan is None:
-            what = error.what if error else "not selected"
-            rows.append(Explanation(topic.name, _target_or_blank(config, topic.name), None, what))
-            continue
-        others = [other.name for other in plan.sources if other != topic]
-        choice = choose_path(config, timestamp_types.get(plan.name, ""), others)
-        reason = "; ".join([choice.reason, *_plan_words(plan, topic)])
-        rows.append(Explanation(topic.name, plan.name, choice.path, reason))
-    return rows
-
-
-def _plan_words(plan: TargetPlan, topic: TopicDescription) -> list[str]:
-    words = list(plan.notes)
-    if plan.create is not None:
-        words.insert(0, f"the target will be created with {plan.partitions} partitions")
-    if plan.grow_to:
-        words.append(f"the target will be grown to {plan.grow_to} partitions")
-    if topic.name in plan.short:
-        words.append(plan.short[topic.name].what)
-    return words
-
-
-def _target_or_blank(config: PipelineConfig, topic: str) -> str:
-    try:
-        return target_name(config, topic)
-    except K2kError:
-        return ""

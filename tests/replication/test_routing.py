@@ -10,7 +10,8 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import Refused
 from k2ktui.kafka.clients import TopicDescription
 from k2ktui.kafka.topics import TopicSpec
-from k2ktui.replication.routing import Explanation, choose_path, explain, routes_for
+from k2ktui.replication.explain import Explanation, explain
+from k2ktui.replication.routing import choose_path, routes_for
 from k2ktui.replication.targets import TargetPlan, TargetTopic
 from k2ktui.replication.tokens import HeaderRules, Path, Route
 

@@ -1,0 +1,54 @@
+"""``k2ktui check``: everything that can be known before a start, changing nothing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import click
+
+from k2ktui.cli.options import file_option, json_option, load_pipeline
+from k2ktui.replication.checks import Check, Verdict, exit_code
+from k2ktui.replication.preflight import run_checks
+from k2ktui.text import safe_text
+
+_MARKS = {
+    Verdict.PASS: ("✓ pass", "green"),
+    Verdict.FAIL: ("✗ FAIL", "red"),
+    Verdict.UNKNOWN: ("? could not check", "yellow"),
+}
+
+
+@click.command(help="Check clusters, rights, topics, Java and Spark; nothing is changed.")
+@file_option
+@json_option
+def command(files: tuple[str, ...], as_json: bool) -> int:
+    """Check, print, and return 0, 5 if anything failed, or 3 if a cluster did not answer."""
+    config = load_pipeline(files)
+    checks = run_checks(config)
+    code = exit_code(checks)
+    if as_json:
+        rows = [asdict(check) for check in checks]
+        shown = {"pipeline": config.name, "exit_code": int(code), "checks": rows}
+        click.echo(json.dumps(shown, indent=2))
+        return code
+    for check in checks:
+        click.echo(check_text(check))
+    counts = {verdict: sum(c.outcome is verdict for c in checks) for verdict in Verdict}
+    click.echo(
+        f"{counts[Verdict.PASS]} passed, {counts[Verdict.FAIL]} failed, "
+        f"{counts[Verdict.UNKNOWN]} could not be checked"
+    )
+    return code
+
+
+def check_text(check: Check) -> str:
+    """Return a check as lines for a terminal: mark, name, detail, and the mend below."""
+    mark, colour = _MARKS[check.outcome]
+    lines = [f"{click.style(mark, fg=colour)}  {check.name}: {_printable(check.detail)}"]
+    lines += [f"      {line}" for line in _printable(check.mend).splitlines()]
+    return "\n".join(lines)
+
+
+def _printable(text: str) -> str:
+    return "\n".join(safe_text(line) for line in text.splitlines())

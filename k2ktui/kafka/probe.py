@@ -1,0 +1,220 @@
+"""Ask a cluster about itself and about what a client role may do; nothing is written.
+
+- Rights come from Metadata's authorized operations (KIP-430), for missing topics too.
+- A transactional id's are found by asking to end a transaction of a producer that cannot exist:
+  refused in any case, and the error tells whether for lack of rights. (A cluster that never had a
+  transaction creates Kafka's own ``__transaction_state`` when it is asked for a coordinator.)
+- Kafka has no request for the time. DescribeQuorum (KIP-595) is answered by the active controller,
+  which fills in its own clock as its own time of last fetch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from types import TracebackType
+from typing import Any, Self
+
+from kafka.protocol.admin.cluster import DescribeQuorumRequest
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
+from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.producer import (
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    ProduceRequest,
+)
+
+from k2ktui.kafka.codes import COORDINATOR_RETRIABLE, Code, code_name
+from k2ktui.kafka.wire import CoordinatorError, Loop, NotSent, OutcomeUnknown, Wire
+
+_METADATA_LOG = "__cluster_metadata"
+# Brokers count producer ids up from 0 in blocks of 1,000.
+_NO_SUCH_PRODUCER = (1 << 62) + 1
+_COORDINATOR_PATIENCE_S = 10.0
+
+# The lowest version of each request that the replication can live with, and its name.
+READING: Mapping[type, int] = {FetchRequest: 4, ListOffsetsRequest: 2, MetadataRequest: 1}
+WRITING: Mapping[type, int] = {ProduceRequest: 3, MetadataRequest: 1}
+TRANSACTIONS: Mapping[type, int] = {
+    # Conditional epochs (KIP-360) are what fences a driver that was superseded.
+    InitProducerIdRequest: 3,
+    AddPartitionsToTxnRequest: 0,
+    EndTxnRequest: 0,
+}
+
+
+class Operation(IntEnum):
+    """What an ACL allows; numbers are the protocol's."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    ALTER = 7
+    DESCRIBE = 8
+    DESCRIBE_CONFIGS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What the principal may do with a topic; ``operations`` None when the broker does not say."""
+
+    exists: bool
+    operations: frozenset[int] | None
+
+    def lacks(self, operation: Operation) -> bool:
+        """Whether the broker says that the operation is not allowed."""
+        return self.operations is not None and operation not in self.operations
+
+
+class Probe:
+    """A connection to one cluster with the credentials of one client role.
+
+    Args:
+        options: wire options, from ``k2ktui.kafka.properties``.
+        label: ``source`` or ``target``, for messages.
+    """
+
+    def __init__(self, options: Mapping[str, Any], label: str) -> None:
+        self._loop = Loop()
+        self._wire = Wire(self._loop, options, label)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def open(self, timeout: float) -> None:
+        """Connect.
+
+        Raises:
+            ConnectionFailed: nobody answered within ``timeout`` seconds; :func:`trouble` knows why.
+        """
+        self._loop.run(lambda: self._wire.open(timeout))
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._wire.close()
+        self._loop.close()
+
+    @property
+    def version(self) -> str:
+        """Kafka release whose protocol the broker speaks, such as ``4.1``; empty if unknown."""
+        return self._wire.broker_version
+
+    def too_old_for(self, floor: Mapping[type, int]) -> list[str]:
+        """Return the names of the requests that the broker knows only in older versions."""
+        return [
+            request.__name__
+            for request, least in floor.items()
+            if self._wire.version_of(request) < least
+        ]
+
+    def rights(self, topics: Collection[str]) -> dict[str, Rights]:
+        """Return what the principal may do with topics, whether they exist or not.
+
+        Raises:
+            NotSent, OutcomeUnknown: the connection was lost.
+        """
+        if not topics:
+            return {}
+        request = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in topics],
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=True,
+            max_version=12,
+        )
+        response = self._loop.run(lambda: self._wire.send(request))
+        return {topic.name: _rights(topic) for topic in response.topics}
+
+    def clock_ahead(self) -> float:
+        """Return by how many seconds the active controller's clock is ahead of ours.
+
+        It is exact to half the time that the answer takes.
+
+        Raises:
+            Unknown: the broker does not tell.
+        """
+        partition = DescribeQuorumRequest.TopicData.PartitionData(partition_index=0)
+        topic = DescribeQuorumRequest.TopicData(topic_name=_METADATA_LOG, partitions=[partition])
+        if self._wire.version_of(DescribeQuorumRequest) < 1:
+            raise Unknown("its brokers have no request that tells their time")
+        asked = time.time()
+        try:
+            response = self._loop.run(
+                lambda: self._wire.send(DescribeQuorumRequest(topics=[topic]))
+            )
+        except (NotSent, OutcomeUnknown) as error:
+            raise Unknown(str(error)) from None
+        answered = time.time()
+        if response.error_code == Code.CLUSTER_AUTHORIZATION_FAILED:
+            raise Unknown("its brokers tell their time only to who may Describe the cluster")
+        return _controller_time(response) - (asked + answered) / 2
+
+    def may_use_transactional_id(self, transactional_id: str) -> str:
+        """Return "" if the principal may write under a transactional id, otherwise why not.
+
+        Raises:
+            Unknown: the coordinator does not tell.
+        """
+        code = self._loop.run(lambda: self._end_nothing(transactional_id))
+        if code == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            return code_name(code)
+        if code in (Code.INVALID_PRODUCER_ID_MAPPING, Code.INVALID_TXN_STATE, Code.NONE):
+            return ""
+        raise Unknown(f"the transaction coordinator answered {code_name(code)}")
+
+    async def _end_nothing(self, transactional_id: str) -> int:
+        request = EndTxnRequest(
+            transactional_id=transactional_id,
+            producer_id=_NO_SUCH_PRODUCER,
+            producer_epoch=0,
+            committed=False,
+            max_version=3,
+        )
+        until = time.monotonic() + _COORDINATOR_PATIENCE_S
+        while True:
+            try:
+                node = await self._wire.coordinator(transactional_id)
+                response = await self._wire.send(request, node)
+                code = int(response.error_code)
+            except CoordinatorError as error:
+                return error.code
+            except (NotSent, OutcomeUnknown):
+                code = int(Code.COORDINATOR_NOT_AVAILABLE)
+            if code not in COORDINATOR_RETRIABLE or time.monotonic() > until:
+                return code
+            self._wire.forget_coordinator(transactional_id)
+            await self._loop.sleep(0.1)
+
+
+class Unknown(Exception):
+    """The cluster does not tell; the text says why, after "could not check: "."""
+
+
+def _rights(topic: Any) -> Rights:
+    exists = topic.error_code != Code.UNKNOWN_TOPIC_OR_PARTITION
+    if topic.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
+        return Rights(exists, frozenset())
+    told = topic.authorized_operations
+    return Rights(exists, None if told is None else frozenset(told))
+
+
+def _controller_time(response: Any) -> float:
+    """Return the active controller's clock, in seconds since 1970."""
+    for topic in response.topics:
+        for partition in topic.partitions:
+            for replica in partition.current_voters:
+                stamp = replica.last_fetch_timestamp
+                if replica.replica_id == partition.leader_id and stamp and stamp > 0:
+                    return float(stamp) / 1000
+    raise Unknown("its controller does not tell its time")

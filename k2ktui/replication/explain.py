@@ -1,0 +1,110 @@
+"""Why each topic takes the path it takes, without changing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.errors import K2kError
+from k2ktui.kafka.clients import TopicDescription, source_cluster, target_cluster
+from k2ktui.kafka.topics import topic_settings
+from k2ktui.replication.naming import target_name
+from k2ktui.replication.preflight_rights import selected_topics
+from k2ktui.replication.preflight_topics import known_positions
+from k2ktui.replication.routing import choose_path
+from k2ktui.replication.target_settings import TIMESTAMP_TYPE
+from k2ktui.replication.targets import TargetPlan, plan_targets
+from k2ktui.replication.tokens import Path
+from k2ktui.text import safe_text
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """How one source topic is copied; ``path`` None means not at all, ``reason`` says why."""
+
+    topic: str
+    target: str
+    path: Path | None
+    reason: str
+
+
+def explain_pipeline(config: PipelineConfig) -> list[Explanation]:
+    """Look at both clusters and explain every selected topic, by name in order.
+
+    Raises:
+        ConfigError: the pipeline needs what this program does not do.
+        ConnectionFailed, TimedOut: a cluster did not answer.
+    """
+    source, target = source_cluster(config), target_cluster(config)
+    found = source.describe(sorted(selected_topics(config, source)))
+    topics = [topic for topic in found.values() if isinstance(topic, TopicDescription)]
+    replicated = {at.topic for at in known_positions(config, target)}
+    plans, refused = plan_targets(config, source, target, topics, replicated)
+    existing = topic_settings(target, [plan.name for plan in plans if plan.found])
+    types = {
+        name: settings[TIMESTAMP_TYPE].value
+        for name, settings in existing.items()
+        if not isinstance(settings, K2kError) and TIMESTAMP_TYPE in settings
+    }
+    absent = [
+        Explanation(
+            name,
+            _target_or_blank(config, name),
+            None,
+            f"it cannot be described on the source: {safe_text(error.str())}",
+        )
+        for name, error in found.items()
+        if not isinstance(error, TopicDescription)
+    ]
+    rows = absent + explain(config, topics, plans, refused, types)
+    return sorted(rows, key=lambda row: row.topic)
+
+
+def explain(
+    config: PipelineConfig,
+    topics: Iterable[TopicDescription],
+    plans: Iterable[TargetPlan],
+    refused: Mapping[str, K2kError],
+    timestamp_types: Mapping[str, str],
+) -> list[Explanation]:
+    """Explain each source topic, by name in order.
+
+    Args:
+        config: the pipeline.
+        topics: the source topics that are selected.
+        plans: what is to be done for their targets.
+        refused: source topics that are not copied.
+        timestamp_types: message.timestamp.type of the target topics that exist.
+    """
+    by_source = {topic.name: plan for plan in plans for topic in plan.sources}
+    rows = []
+    for topic in sorted(topics, key=lambda topic: topic.name):
+        error, plan = refused.get(topic.name), by_source.get(topic.name)
+        if error is not None or plan is None:
+            what = error.what if error else "not selected"
+            rows.append(Explanation(topic.name, _target_or_blank(config, topic.name), None, what))
+            continue
+        others = [other.name for other in plan.sources if other != topic]
+        choice = choose_path(config, timestamp_types.get(plan.name, ""), others)
+        reason = "; ".join([choice.reason, *_plan_words(plan, topic)])
+        rows.append(Explanation(topic.name, plan.name, choice.path, reason))
+    return rows
+
+
+def _plan_words(plan: TargetPlan, topic: TopicDescription) -> list[str]:
+    words = list(plan.notes)
+    if plan.create is not None:
+        words.insert(0, f"the target will be created with {plan.partitions} partitions")
+    if plan.grow_to:
+        words.append(f"the target will be grown to {plan.grow_to} partitions")
+    if topic.name in plan.short:
+        words.append(plan.short[topic.name].what)
+    return words
+
+
+def _target_or_blank(config: PipelineConfig, topic: str) -> str:
+    try:
+        return target_name(config, topic)
+    except K2kError:
+        return ""

@@ -1,0 +1,167 @@
+"""How long the source keeps the records that are not copied yet."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.errors import K2kError
+from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.kafka.topics import Settings, topic_settings
+from k2ktui.replication.checks import Check, counted, failed, passed, some, unknown
+
+NAME = "retention headroom"
+_MEND = (
+    "Start the pipeline now, raise retention.ms on the source, or set onSourceDataLoss: continue."
+)
+# Less than this, or than a tenth of the retention, is too little to rely on.
+_SHORT_S = 3600.0
+_SHARE = 0.1
+_TIMESTAMPS_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A partition with records that are not copied: from ``offset``, ``count`` of them at most."""
+
+    source: SourcePartition
+    offset: int
+    count: int
+
+
+def check_headroom(
+    source: Cluster,
+    topics: Collection[TopicDescription],
+    positions: Mapping[SourcePartition, Position],
+    *,
+    continue_on_loss: bool = False,
+) -> Check:
+    """Tell how long it takes until the source deletes the oldest record that is not copied.
+
+    Records that are lost already are a failure, except with ``continue_on_loss``.
+
+    Raises:
+        ConnectionFailed, TimedOut: the source did not answer.
+    """
+    names = {topic.name for topic in topics}
+    known = {at: p.offset for at, p in positions.items() if at.topic in names}
+    if not known:
+        return passed(NAME, "nothing is copied yet: the start position counts, nothing can be lost")
+    where = [(at.topic, at.partition) for at in known]
+    starts = source.offsets(where, OffsetSpec.earliest())
+    ends = source.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+    lost, waiting = [], []
+    for at, offset in known.items():
+        start, end = starts.get((at.topic, at.partition)), ends.get((at.topic, at.partition))
+        if start is None or end is None:
+            continue
+        if offset < start:
+            lost.append(f"{at} ({counted(start - offset, 'offset')})")
+        elif offset < end:
+            waiting.append(_Waiting(at, offset, end - offset))
+    if lost and not continue_on_loss:
+        return failed(
+            NAME,
+            f"the source deleted records before they were copied: {some(lost)}",
+            "Set onSourceDataLoss: continue to go on behind them (the gap is recorded), or clear "
+            "the positions of those topics.",
+        )
+    if lost:
+        return passed(
+            NAME,
+            f"the source deleted records before they were copied: {some(lost)}; the gap will be "
+            "recorded (onSourceDataLoss: continue)",
+        )
+    if not waiting:
+        return passed(NAME, f"{counted(len(known), 'partition')} caught up: nothing can be lost")
+    return _judge(source, waiting)
+
+
+def _judge(source: Cluster, waiting: list[_Waiting]) -> Check:
+    settings = topic_settings(source, {each.source.topic for each in waiting})
+    timed, unbounded, reasons = [], 0, set[str]()
+    for each in waiting:
+        found = settings[each.source.topic]
+        if isinstance(found, K2kError):
+            reasons.add("the source's retention cannot be read by this principal")
+        elif "delete" not in _value(found, "cleanup.policy"):
+            unbounded += 1
+        else:
+            if int(_value(found, "retention.bytes") or -1) >= 0:
+                reasons.add("some topics are also bound by size (retention.bytes)")
+            retention = int(_value(found, "retention.ms") or -1)
+            unbounded += retention < 0
+            if retention >= 0:
+                timed.append((each, retention / 1000))
+    stamps = _timestamps(source, [each for each, _ in timed])
+    if any(each.source not in stamps for each, _ in timed):
+        reasons.add("some timestamps could not be read")
+    left = [
+        (stamps[each.source] + retention - time.time(), retention, each)
+        for each, retention in timed
+        if each.source in stamps
+    ]
+    return _verdict(waiting, left, reasons)
+
+
+def _verdict(
+    waiting: list[_Waiting], left: list[tuple[float, float, _Waiting]], reasons: set[str]
+) -> Check:
+    records = counted(sum(each.count for each in waiting), "record")
+    behind = f"at most {records} not copied in {counted(len(waiting), 'partition')}"
+    why = "".join(f"; {reason}" for reason in sorted(reasons))
+    if not left:
+        if reasons:
+            return unknown(NAME, behind + why)
+        return passed(NAME, f"{behind}; the source deletes none by age")
+    seconds, _, first = min(left, key=lambda each: each[0])
+    when = f"the oldest, of {some([first.source])}, is due for deletion "
+    when += f"in {spoken_time(seconds)}" if seconds > 0 else "now"
+    short = [each.source for s, keep, each in left if s < min(_SHORT_S, _SHARE * keep)]
+    if short:
+        return failed(NAME, f"{behind}; {when}; too soon: {some(short)}{why}", _MEND)
+    return unknown(NAME, f"{behind}; {when}{why}") if reasons else passed(NAME, f"{behind}; {when}")
+
+
+def _timestamps(source: Cluster, waiting: list[_Waiting]) -> dict[SourcePartition, float]:
+    """Return the timestamp, in seconds since 1970, of the first record that each waits for."""
+    if not waiting:
+        return {}
+    settings = {"isolation.level": "read_committed", "fetch.message.max.bytes": 4096}
+    consumer = source.consumer(**settings)
+    found: dict[SourcePartition, float] = {}
+    try:
+        consumer.assign(
+            [TopicPartition(w.source.topic, w.source.partition, w.offset) for w in waiting]
+        )
+        until = time.monotonic() + _TIMESTAMPS_S
+        while len(found) < len(waiting) and time.monotonic() < until:
+            for message in consumer.consume(len(waiting), 0.2):
+                if message.error() is None:
+                    at = SourcePartition(message.topic() or "", message.partition() or 0)
+                    found.setdefault(at, message.timestamp()[1] / 1000)
+    except KafkaException:
+        return found
+    finally:
+        consumer.close()
+    return found
+
+
+def spoken_time(seconds: float) -> str:
+    """Return a length of time in its two largest units, such as ``3 d 4 h``."""
+    rest, parts = round(seconds), list[str]()
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
+        if rest >= size or (unit == "s" and not parts):
+            parts.append(f"{rest // size} {unit}")
+            rest %= size
+    return " ".join(parts[:2])
+
+
+def _value(settings: Settings, key: str) -> str:
+    entry = settings.get(key)
+    return entry.value if entry else ""

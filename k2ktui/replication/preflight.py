@@ -1,0 +1,96 @@
+"""The preflight: everything that can be known before a start, without changing anything.
+
+Each check is pass, fail or could-not-check, with the reason and the mend. A source principal with
+Describe and Read on topics passes; what would take more rights there could not be checked.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.errors import K2kError
+from k2ktui.replication.checks import (
+    Check,
+    Verdict,
+    exit_code,
+    failed,
+    failed_by,
+    passed,
+    unknown,
+)
+from k2ktui.replication.naming import check_supported
+from k2ktui.replication.preflight_rights import check_rights
+from k2ktui.replication.preflight_sides import Side, check_clocks, check_ids, open_sides
+from k2ktui.replication.preflight_topics import check_topics
+from k2ktui.runtime.java import find_java, java_notes
+from k2ktui.text import safe_text
+
+__all__ = ["Check", "Verdict", "exit_code", "run_checks"]
+
+_OLDEST_SPARK = (4, 1)
+_INSTALL = "Run: pip install 'pyspark>=4.1,<5'"
+
+
+def run_checks(config: PipelineConfig) -> list[Check]:
+    """Check a pipeline, both its clusters and this machine; nothing is changed anywhere.
+
+    What fails, clusters that do not answer included, is in the list: nothing is raised for it.
+    """
+    with ExitStack() as stack:
+        checks = [_supported(config), _java(), _spark(config)]
+        sides = open_sides(config, stack)
+        for side in sides.values():
+            checks += side.checks
+        checks += _across(config, sides)
+    return checks
+
+
+def _across(config: PipelineConfig, sides: Mapping[str, Side]) -> Iterator[Check]:
+    silent = [side.label for side in sides.values() if not side.answers]
+    if silent:
+        what = "cluster identity, clocks, rights, control topics, target topics, retention"
+        yield unknown(what, f"the {' and the '.join(silent)} cluster did not answer")
+        return
+    source, target = sides["source"], sides["target"]
+    yield check_ids(source, target)
+    yield from check_clocks(source, target)
+    yield from check_rights(config, source, target)
+    yield from check_topics(config, source, target)
+
+
+def _supported(config: PipelineConfig) -> Check:
+    try:
+        check_supported(config)
+    except K2kError as error:
+        return failed_by("pipeline", error, fatal=True)
+    return passed("pipeline", f"{safe_text(config.name)} uses nothing that k2ktui does not do")
+
+
+def _java() -> Check:
+    try:
+        java = find_java()
+    except K2kError as error:
+        return failed_by("Java", error, fatal=True)
+    over = "".join(f"; {note}" for note in java_notes())
+    return passed("Java", f"{java.version} from {java.origin} ({java.home}){over}")
+
+
+def _spark(config: PipelineConfig) -> Check:
+    try:
+        version = importlib.metadata.version("pyspark")
+        found = importlib.util.find_spec("pyspark.sql")
+    except ImportError:
+        found = None
+    if found is None:
+        return failed("Spark", "PySpark cannot be imported", _INSTALL, fatal=True)
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    if numbers < _OLDEST_SPARK:
+        return failed("Spark", f"PySpark {version} is too old", _INSTALL, fatal=True)
+    master = safe_text(config.spark.master)
+    if config.spark.master.startswith("local"):
+        return passed("Spark", f"{version}, in this process ({master})")
+    return unknown("Spark", f"{version} can be imported; {master} was not contacted")

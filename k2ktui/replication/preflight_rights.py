@@ -1,0 +1,123 @@
+"""Preflight of rights: what each client role may do, against what it needs.
+
+The source needs Read (which implies Describe) on the topics, nothing else. The target needs
+Write and Describe on its topics and on the transactional ids, Read on the control topics; whether
+topics may be created and grown is checked where that is planned.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterable, Iterator
+
+from k2ktui.config.clusters import Role
+from k2ktui.config.model import PipelineConfig
+from k2ktui.errors import K2kError
+from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.control import control_specs
+from k2ktui.kafka.probe import Operation, Unknown
+from k2ktui.kafka.wire import NotSent, OutcomeUnknown
+from k2ktui.replication.checks import (
+    NAMED,
+    Check,
+    counted,
+    failed,
+    failed_by,
+    passed,
+    some,
+    unknown,
+)
+from k2ktui.replication.fencing import transactional_id
+from k2ktui.replication.naming import target_name
+from k2ktui.replication.preflight_sides import Side
+from k2ktui.text import safe_text
+
+_DRIVER, _FIRST_SLOT = -1, 0
+
+
+def check_rights(config: PipelineConfig, source: Side, target: Side) -> Iterator[Check]:
+    """Check the rights of every client role."""
+    try:
+        topics = selected_topics(config, source.cluster)
+        control = [spec.name for spec in control_specs(config).values()]
+    except K2kError as error:
+        yield failed_by("rights", error)
+        return
+    targets = _targets(config, topics)
+    yield _topics_allow(source, "consumer", Operation.READ, topics)
+    yield _topics_allow(source, "admin", Operation.DESCRIBE, topics)
+    yield _topics_allow(target, "producer", Operation.WRITE, targets | set(control))
+    if config.features.exactly_once:
+        yield _transactions(config, target)
+    yield _topics_allow(target, "consumer", Operation.READ, control)
+    yield _topics_allow(target, "admin", Operation.DESCRIBE, targets | set(control))
+
+
+def selected_topics(config: PipelineConfig, source: Cluster) -> set[str]:
+    """Return the source topics that are selected: those that match, and all that are listed.
+
+    Raises:
+        ConnectionFailed, TimedOut: the source did not answer.
+    """
+    matching = {name for name in source.topic_names() if config.topics.matches(name)}
+    return matching | set(config.topics.names)
+
+
+def _targets(config: PipelineConfig, topics: Collection[str]) -> set[str]:
+    targets = set()
+    for topic in topics:
+        try:
+            targets.add(target_name(config, topic))
+        except K2kError:
+            continue  # told with the target topics
+    return targets
+
+
+def _topics_allow(side: Side, role: Role, wanted: Operation, topics: Collection[str]) -> Check:
+    right = wanted.name.capitalize()
+    name = f"{side.label} {role} rights"
+    if not topics:
+        return unknown(name, "no topic is selected yet")
+    try:
+        found = side.probes[role].rights(topics)
+    except (NotSent, OutcomeUnknown) as error:
+        return unknown(name, str(error))
+    lacking = [topic for topic, rights in found.items() if rights.lacks(wanted)]
+    if lacking:
+        return failed(
+            name,
+            f"no {right} on {counted(len(lacking), 'topic')}: {some(lacking)}",
+            _grant(side, right, "topic", sorted(lacking)[:NAMED]),
+        )
+    if any(rights.operations is None for rights in found.values()):
+        return unknown(name, "its brokers do not tell what a principal may do (KIP-430)")
+    return passed(name, f"{right} on {counted(len(found), 'topic')}")
+
+
+def _transactions(config: PipelineConfig, target: Side) -> Check:
+    name = "target transactional ids"
+    group = config.coordination.commit.group
+    ids = [transactional_id(group, slot) for slot in (_DRIVER, _FIRST_SLOT)]
+    try:
+        refused = [i for i in ids if target.probes["producer"].may_use_transactional_id(i)]
+    except Unknown as reason:
+        return unknown(name, str(reason))
+    if not refused:
+        return passed(name, f"Write on {safe_text(ids[0])} and {safe_text(ids[1])}")
+    grant = _grant(target, "Write", "transactional-id", [f"{group}."])
+    return failed(
+        name,
+        f"the producer may not use {some(refused)}",
+        f"{grant} --resource-pattern-type prefixed (or set features.exactlyOnce: disabled)",
+        fatal=True,
+    )
+
+
+def _grant(side: Side, right: str, kind: str, names: Iterable[str]) -> str:
+    # Read and Write imply Describe.
+    where = shlex.quote(safe_text(side.cluster.config.bootstrap_servers))
+    resources = " ".join(f"--{kind} {shlex.quote(safe_text(name))}" for name in names)
+    return (
+        f"Run: kafka-acls.sh --bootstrap-server {where} --add --allow-principal User:… "
+        f"--operation {right} {resources}"
+    )

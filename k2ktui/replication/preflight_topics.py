@@ -1,0 +1,219 @@
+"""Preflight of topics: control topics, target topics, and how long the source keeps its records."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.errors import K2kError
+from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.kafka.control import inspect_control_topics, missing_control_topic
+from k2ktui.kafka.topics import Settings, alter_command, create_topics, grow_topics, topic_settings
+from k2ktui.replication.checks import (
+    Check,
+    counted,
+    failed,
+    failed_by,
+    passed,
+    some,
+    unknown,
+)
+from k2ktui.replication.fencing import read_books
+from k2ktui.replication.headroom import check_headroom
+from k2ktui.replication.pipeline import commit_topic
+from k2ktui.replication.preflight_rights import selected_topics
+from k2ktui.replication.preflight_sides import Side
+from k2ktui.replication.routing import APPEND_TIME
+from k2ktui.replication.target_settings import MAX_MESSAGE_BYTES, TIMESTAMP_TYPE
+from k2ktui.replication.targets import TargetPlan, plan_targets
+from k2ktui.text import safe_text
+
+_POLICY = "cleanup.policy"
+_READ_S = 20.0
+
+
+def check_topics(config: PipelineConfig, source: Side, target: Side) -> Iterator[Check]:
+    """Check control topics, source topics, target topics and retention on the source."""
+    try:
+        yield from _control(config, target.cluster)
+        positions = known_positions(config, target.cluster)
+    except K2kError as error:
+        yield failed_by("control topics", error, fatal=True)
+        positions = {}
+    try:
+        topics, problems = _source_topics(config, source.cluster)
+        yield from problems
+        if not topics:
+            return
+        replicated = {at.topic for at in positions}
+        yield from _targets(config, source.cluster, target.cluster, topics, replicated)
+        on_loss = config.on_source_data_loss == "continue"
+        yield check_headroom(source.cluster, topics, positions, continue_on_loss=on_loss)
+    except K2kError as error:
+        yield failed_by("topics", error)
+
+
+def known_positions(config: PipelineConfig, target: Cluster) -> Mapping[SourcePartition, Position]:
+    """Return the pipeline's positions, none if it was never started.
+
+    Raises:
+        K2kError: the commit topic could not be read.
+    """
+    name = config.coordination.commit.topic
+    found = target.describe([name])[name]
+    if not isinstance(found, TopicDescription):
+        return {}
+    return read_books(target, commit_topic(config, found.partitions), _READ_S).positions
+
+
+def _control(config: PipelineConfig, target: Cluster) -> Iterator[Check]:
+    findings = inspect_control_topics(config, target)
+    allowed = config.features.auto_create_control_topics
+    missing = [found.spec for found in findings if not (found.partitions or found.problem)]
+    errors = create_topics(target, missing, validate_only=True) if allowed else {}
+    for found in findings:
+        name = f"control topic {safe_text(found.spec.name)}"
+        problem = found.problem or errors.get(found.spec.name)
+        if problem is None and not found.partitions and not allowed:
+            problem = missing_control_topic(config, found)
+        if problem is not None:
+            yield failed_by(name, problem, fatal=True)
+        elif found.partitions:
+            yield passed(name, counted(found.partitions, "partition"))
+        else:
+            yield passed(
+                name, f"to be created with {counted(found.spec.partitions or 1, 'partition')}"
+            )
+
+
+def _source_topics(
+    config: PipelineConfig, source: Cluster
+) -> tuple[list[TopicDescription], list[Check]]:
+    name = "source topics"
+    found = source.describe(sorted(selected_topics(config, source)))
+    topics = [topic for topic in found.values() if isinstance(topic, TopicDescription)]
+    absent = sorted(found.keys() - {topic.name for topic in topics})
+    if absent:
+        mend = "Create them, grant Read on them, or take them out of replication.source.topic."
+        what = f"{counted(len(absent), 'topic')} cannot be described: {some(absent)}"
+        return topics, [failed(name, what, mend)]
+    if not topics:
+        selection = safe_text(config.topics)
+        return [], [unknown(name, f"no topic matches {selection} yet; there is nothing to copy")]
+    partitions = sum(topic.partitions for topic in topics)
+    counts = f"{counted(len(topics), 'topic')}, {counted(partitions, 'partition')}"
+    return topics, [passed(name, counts)]
+
+
+def _targets(
+    config: PipelineConfig,
+    source: Cluster,
+    target: Cluster,
+    topics: list[TopicDescription],
+    replicated: Collection[str],
+) -> Iterator[Check]:
+    plans, refused = plan_targets(config, source, target, topics, replicated)
+    specs = [plan.create for plan in plans if plan.create]
+    grown = {plan.name: plan.grow_to for plan in plans if plan.grow_to}
+    errors = create_topics(target, specs, validate_only=True)
+    errors |= grow_topics(target, grown, validate_only=True)
+    for topic, error in refused.items():
+        yield failed_by(f"topic {safe_text(topic)}", error)
+    present = topic_settings(target, [plan.name for plan in plans if plan.create is None])
+    theirs = topic_settings(source, [topic.name for plan in plans for topic in plan.sources])
+    blind = [name for name, settings in theirs.items() if isinstance(settings, K2kError)]
+    fine = 0
+    for plan in plans:
+        checks = list(_target(config, plan, errors.get(plan.name), present, theirs))
+        fine += not checks
+        yield from checks
+    if fine:
+        news = f", {len(specs):,} of them to be created" if specs else ""
+        yield passed("target topics", f"{counted(fine, 'topic')} as needed{news}")
+    if blind:
+        yield _unread(blind, created=bool(specs))
+
+
+def _unread(topics: list[str], *, created: bool) -> Check:
+    made = "; targets will be created with the target's defaults and topicCreation.replication"
+    return unknown(
+        "target settings",
+        f"the settings of {counted(len(topics), 'source topic')} cannot be read by this principal, "
+        f"so max.message.bytes and cleanup.policy were not compared{made if created else ''}",
+    )
+
+
+def _target(
+    config: PipelineConfig,
+    plan: TargetPlan,
+    error: K2kError | None,
+    present: Mapping[str, Settings | K2kError],
+    theirs: Mapping[str, Settings | K2kError],
+) -> Iterator[Check]:
+    """Yield what there is to say of one target topic; nothing when all is well."""
+    name = f"target topic {safe_text(plan.name)}"
+    if error is not None:
+        yield failed_by(name, error)
+    for short in plan.short.values():
+        yield failed_by(name, short)
+    readable = [found for t in plan.sources if not isinstance(found := theirs[t.name], K2kError)]
+    if len(readable) == len(plan.sources):
+        for note in plan.notes:
+            yield unknown(name, note)
+    settings = present.get(plan.name)
+    if isinstance(settings, K2kError):
+        mend = "Grant the target principal DescribeConfigs on it."
+        yield unknown(name, f"its settings cannot be read: {settings.what}", mend)
+    elif settings is not None:
+        yield from _timestamps(config, name, plan, settings)
+        for each in readable:
+            yield from _compared(config, name, plan, settings, each)
+
+
+def _timestamps(
+    config: PipelineConfig, name: str, plan: TargetPlan, settings: Settings
+) -> Iterator[Check]:
+    kept = config.features.keep_record_creation_timestamp
+    if kept and _value(settings, TIMESTAMP_TYPE) == APPEND_TIME:
+        yield failed(
+            name,
+            f"{TIMESTAMP_TYPE} is {APPEND_TIME}: the records' timestamps would be replaced",
+            f"Run: {alter_command(config.target, plan.name, TIMESTAMP_TYPE, 'CreateTime')} - or "
+            "set features.keepRecordCreationTimestamp: disabled.",
+        )
+
+
+def _compared(
+    config: PipelineConfig, name: str, plan: TargetPlan, settings: Settings, theirs: Settings
+) -> Iterator[Check]:
+    ours, limit = (int(_value(s, MAX_MESSAGE_BYTES) or 0) for s in (settings, theirs))
+    if ours < limit:
+        alter = alter_command(config.target, plan.name, MAX_MESSAGE_BYTES, str(limit))
+        yield failed(
+            name,
+            f"{MAX_MESSAGE_BYTES} is {ours:,}, and {limit:,} on the source: a single record of a "
+            "size between them would stop its partition",
+            f"Run: {alter}",
+        )
+    if _POLICY in config.topic_creation.replication.settings_for(plan.name).config:
+        return  # it differs because somebody wants it to
+    here, there = (set(_value(s, _POLICY).split(",")) for s in (settings, theirs))
+    loss = ""
+    if "compact" in here and "compact" not in there:
+        loss = "records with the same key would disappear there"
+    elif "delete" in here and "delete" not in there:
+        loss = "records that the source keeps would expire there"
+    if loss:
+        policy = ",".join(sorted(there))
+        yield failed(
+            name,
+            f"{_POLICY} is {','.join(sorted(here))}, and {policy} on the source: {loss}",
+            f"Run: {alter_command(config.target, plan.name, _POLICY, policy)} - or set it for this "
+            "topic in topicCreation.replication, if it is meant.",
+        )
+
+
+def _value(settings: Settings, key: str) -> str:
+    entry = settings.get(key)
+    return entry.value if entry else ""

@@ -1,0 +1,417 @@
+"""The preflight against real clusters: what passes, what fails with its mend, what is unknown."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
+
+from k2ktui.cli import check as check_verb
+from k2ktui.cli import explain as explain_verb
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.state import Position, SourcePartition, position_key, position_value
+from k2ktui.errors import ExitCode
+from k2ktui.replication.checks import Check, Verdict, exit_code
+from k2ktui.replication.preflight import run_checks
+from k2ktui.runtime.node import KafkaNode
+from tests.support.kafka import Out, admin, create_topic, produce, start_offsets, unique_name
+from tests.support.secure import SecureNode, make_authority, start_secure_node
+
+NOBODY = "127.0.0.1:1"
+TOPIC_OPERATIONS = (AclOperation.READ, AclOperation.DESCRIBE)
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureNode]:
+    """A cluster with an authorizer; its users have no rights but those a test grants."""
+    users = {user: f"{user}-secret" for user in ("reader", "stranger", "writer")}
+    started = start_secure_node(tmp_path_factory.mktemp("secure"), users)
+    try:
+        yield started
+    finally:
+        started.node.close()
+
+
+def plain(bootstrap: str) -> dict[str, Any]:
+    return {"kafka": {"common": {"bootstrap.servers": bootstrap}}}
+
+
+def as_user(secure: SecureNode, user: str) -> dict[str, Any]:
+    login = f'username="{user}" password="{secure.passwords[user]}"'
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    return {
+        "kafka": {
+            "common": {
+                "bootstrap.servers": secure.bootstrap,
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "SCRAM-SHA-512",
+                "sasl.jaas.config": f"{module} required {login};",
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": str(secure.authority.ca_path),
+            }
+        }
+    }
+
+
+def pipeline(source: Any, target: Any, *topics: str, **sections: Any) -> PipelineConfig:
+    """A pipeline with control topics of its own, all of which may be created."""
+    sides = [plain(s.bootstrap) if isinstance(s, KafkaNode) else s for s in (source, target)]
+    base = {
+        "name": unique_name("pipeline"),
+        "source": sides[0],
+        "target": sides[1],
+        "coordination": {"commit": {"topic": unique_name("commit")}},
+        "offsetMapping": {"topic": unique_name("mapping")},
+        "features": {"autoCreateControlTopics": "enabled"},
+        "replication": {"source": {"topic": list(topics)}},
+    }
+    return PipelineConfig.model_validate(base | sections)
+
+
+def named(checks: list[Check], name: str) -> Check:
+    (found,) = [check for check in checks if check.name == name]
+    return found
+
+
+def failures(checks: list[Check]) -> list[str]:
+    return [check.name for check in checks if check.outcome is Verdict.FAIL]
+
+
+def topic_names(node: KafkaNode) -> set[str]:
+    # Kafka's own topics come and go with use; ours and the operator's must not.
+    return {name for name in admin(node).list_topics(timeout=30).topics if name[:2] != "__"}
+
+
+def test_all_is_well_and_nothing_is_changed(source: KafkaNode, target: KafkaNode) -> None:
+    topic = create_topic(source, partitions=3)
+    before = topic_names(source), topic_names(target)
+
+    checks = run_checks(pipeline(source, target, topic))
+
+    assert failures(checks) == []
+    assert [check.name for check in checks if check.outcome is Verdict.UNKNOWN] == []
+    assert exit_code(checks) is ExitCode.OK
+    assert (topic_names(source), topic_names(target)) == before
+    assert source.cluster_id in named(checks, "source cluster").detail
+    assert "Kafka 4." in named(checks, "target version").detail
+    assert named(checks, "source topics").detail == "1 topic, 3 partitions"
+    assert named(checks, "target topics").detail == "1 topic as needed, 1 of them to be created"
+    assert "this machine's" in named(checks, "target clock").detail
+    assert not any(check.mend for check in checks)
+
+
+def test_the_same_cluster_twice(source: KafkaNode) -> None:
+    topic = create_topic(source)
+    checks = run_checks(pipeline(source, source, topic))
+
+    assert named(checks, "cluster identity").outcome is Verdict.FAIL
+    assert named(checks, "cluster identity").fatal
+    assert exit_code(checks) is ExitCode.REFUSED
+
+
+def test_a_cluster_that_does_not_answer(source: KafkaNode) -> None:
+    began = time.monotonic()
+    checks = run_checks(pipeline(source, plain(NOBODY), "t"))
+
+    assert time.monotonic() - began < 25
+    assert exit_code(checks) is ExitCode.CONNECTION
+    assert named(checks, "source cluster").outcome is Verdict.PASS
+    assert "Connection refused" in named(checks, "target cluster").detail
+    assert checks[-1].outcome is Verdict.UNKNOWN
+    assert "the target cluster did not answer" in checks[-1].detail
+
+
+def test_a_login_that_is_refused(secure: SecureNode, target: KafkaNode) -> None:
+    side = as_user(secure, "reader")
+    common = side["kafka"]["common"]
+    common["sasl.jaas.config"] = common["sasl.jaas.config"].replace("reader-secret", "wrong")
+
+    checks = run_checks(pipeline(side, target, "t"))
+
+    assert exit_code(checks) is ExitCode.CONNECTION
+    found = named(checks, "source cluster")
+    assert "refused the consumer's login: " in found.detail and "sasl.jaas.config" in found.mend
+    assert "wrong" not in "".join(check.detail + check.mend for check in checks)
+
+
+def test_a_certificate_that_is_not_trusted(
+    secure: SecureNode, target: KafkaNode, tmp_path: Path
+) -> None:
+    side = as_user(secure, "reader")
+    stranger = make_authority(tmp_path)
+    side["kafka"]["common"]["ssl.truststore.location"] = str(stranger.ca_path)
+
+    checks = run_checks(pipeline(side, target, "t"))
+
+    found = named(checks, "source cluster")
+    assert "no TLS connection" in found.detail and "ssl.*" in found.mend
+
+
+def test_the_wrong_security_protocol(secure: SecureNode, target: KafkaNode) -> None:
+    with_tls = as_user(secure, "reader")
+    with_tls["kafka"]["common"]["bootstrap.servers"] = target.bootstrap
+
+    checks = run_checks(pipeline(plain(secure.bootstrap), with_tls, "t"))
+
+    assert "security.protocol must fit the port" in named(checks, "source cluster").detail
+    assert "PLAINTEXT broker listener?" in named(checks, "target cluster").detail
+
+
+def test_describe_and_read_is_enough_on_the_source(secure: SecureNode, target: KafkaNode) -> None:
+    topic = create_topic(secure.node, partitions=2)
+    secure.allow("reader", TOPIC_OPERATIONS, topic)
+    create_topic(secure.node)  # not visible, and not missed
+
+    whole = {"source": {"topic": ".*"}}
+    checks = run_checks(pipeline(as_user(secure, "reader"), target, replication=whole))
+
+    assert failures(checks) == []
+    assert exit_code(checks) is ExitCode.OK
+    assert named(checks, "source consumer rights").outcome is Verdict.PASS
+    assert named(checks, "source admin rights").outcome is Verdict.PASS
+    assert named(checks, "source topics").detail == "1 topic, 2 partitions"
+    assert named(checks, "target topics").detail == "1 topic as needed, 1 of them to be created"
+    for blind in ("source clock", "target settings"):
+        assert named(checks, blind).outcome is Verdict.UNKNOWN
+        assert named(checks, blind).mend == "", "no more rights may be asked for on the source"
+
+
+def test_missing_rights_are_named_with_the_grant(secure: SecureNode, source: KafkaNode) -> None:
+    topic = create_topic(source)
+    config = pipeline(source, as_user(secure, "stranger"), topic)
+
+    checks = run_checks(config)
+
+    mend = named(checks, "target producer rights").mend
+    assert f"--bootstrap-server {secure.bootstrap} --add" in mend and "--operation Write" in mend
+    ids = named(checks, "target transactional ids")
+    assert f"--transactional-id {config.name}. --resource-pattern-type prefixed" in ids.mend
+    assert ids.fatal
+    assert exit_code(checks) is ExitCode.REFUSED
+    assert topic not in topic_names(secure.node)
+
+
+def test_granted_rights_pass_on_the_target(secure: SecureNode, source: KafkaNode) -> None:
+    topic = create_topic(source)
+    config = pipeline(source, as_user(secure, "writer"), topic)
+    full = (AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE)
+    settings = (AclOperation.DESCRIBE_CONFIGS,)
+    for name in (topic, config.coordination.commit.topic, config.offset_mapping.topic):
+        secure.allow("writer", full + settings, name)
+    secure.allow(
+        "writer",
+        [AclOperation.WRITE],
+        f"{config.name}.",
+        ResourceType.TRANSACTIONAL_ID,
+        ResourcePatternType.PREFIXED,
+    )
+
+    checks = run_checks(config)
+
+    assert failures(checks) == []
+    assert named(checks, "target transactional ids").outcome is Verdict.PASS
+    assert topic not in topic_names(secure.node)
+
+
+def test_a_topic_that_may_not_be_read(secure: SecureNode, target: KafkaNode) -> None:
+    topic = create_topic(secure.node)
+    secure.allow("stranger", [AclOperation.DESCRIBE], topic)
+
+    checks = run_checks(pipeline(as_user(secure, "stranger"), target, topic))
+
+    rights = named(checks, "source consumer rights")
+    assert rights.outcome is Verdict.FAIL and topic in rights.detail
+    assert "--operation Read" in rights.mend
+    assert named(checks, "source admin rights").outcome is Verdict.PASS
+
+
+def test_target_topics_that_would_change_records(source: KafkaNode, target: KafkaNode) -> None:
+    topic = create_topic(source, config={"max.message.bytes": "3000000"})
+    bad = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "compact"}
+    create_topic(target, topic, config=bad)
+    narrow = create_topic(source, partitions=2)
+    create_topic(target, narrow)
+
+    checks = run_checks(pipeline(source, target, topic, narrow))
+
+    found = [check for check in checks if check.name == f"target topic {topic}"]
+    details = " ".join(check.detail for check in found)
+    for part in ("LogAppendTime", "max.message.bytes is 1,048,588, and 3,000,000", "compact"):
+        assert part in details
+    mends = " ".join(check.mend for check in found)
+    assert f"--entity-name {topic} --alter --add-config max.message.bytes=3000000" in mends
+    assert named(checks, f"topic {narrow}").outcome is Verdict.FAIL
+    assert not any(check.fatal for check in checks)
+    assert exit_code(checks) is ExitCode.REFUSED
+
+
+def test_control_topics_missing_and_wrong(source: KafkaNode, target: KafkaNode) -> None:
+    topic = create_topic(source)
+    config = pipeline(source, target, topic, features={})
+    create_topic(target, config.offset_mapping.topic, config={"cleanup.policy": "compact"})
+
+    checks = run_checks(config)
+
+    commit = named(checks, f"control topic {config.coordination.commit.topic}")
+    assert "autoCreateControlTopics" in commit.detail and "kafka-topics.sh" in commit.mend
+    mapping = named(checks, f"control topic {config.offset_mapping.topic}")
+    assert "cleanup.policy=delete" in mapping.mend
+    assert commit.fatal and mapping.fatal
+
+
+def test_listed_topics_that_are_missing(source: KafkaNode, target: KafkaNode) -> None:
+    name = unique_name("missing")
+    checks = run_checks(pipeline(source, target, name))
+    assert name in named(checks, "source topics").detail
+    assert named(checks, "source topics").outcome is Verdict.FAIL
+
+
+def test_no_topic_matches_yet(source: KafkaNode, target: KafkaNode) -> None:
+    rule = {"source": {"topic": unique_name("later") + ".*"}}
+    checks = run_checks(pipeline(source, target, replication=rule))
+    assert named(checks, "source topics").outcome is Verdict.UNKNOWN
+    assert exit_code(checks) is ExitCode.OK
+
+
+def with_position(
+    source: KafkaNode, target: KafkaNode, topic: str, offset: int, **sections: Any
+) -> PipelineConfig:
+    """A pipeline that has copied partition 0 of ``topic`` up to ``offset``."""
+    config = pipeline(source, target, topic, **sections)
+    commit = create_topic(
+        target, config.coordination.commit.topic, config={"cleanup.policy": "compact"}
+    )
+    create_topic(target, topic)
+    position = Position(offset, 0, -1, "", 1, 0, topic, 0)
+    key = position_key(config.coordination.commit.group, SourcePartition(topic, 0))
+    produce(target, commit, [Out(position_value(position), key)])
+    return config
+
+
+def headroom(config: PipelineConfig) -> Check:
+    return named(run_checks(config), "retention headroom")
+
+
+@pytest.mark.parametrize(
+    ("settings", "age_s", "outcome", "says"),
+    [
+        ({"retention.ms": "86400000"}, 3600, Verdict.PASS, "in 22 h 59 min"),
+        ({"retention.ms": "86400000"}, 86000, Verdict.FAIL, "in 6 min"),
+        ({"retention.ms": "-1"}, 3600, Verdict.PASS, "deletes none by age"),
+        ({"cleanup.policy": "compact"}, 3600, Verdict.PASS, "deletes none by age"),
+        ({"retention.bytes": "1000000"}, 3600, Verdict.UNKNOWN, "bound by size"),
+    ],
+)
+def test_headroom(
+    source: KafkaNode,
+    target: KafkaNode,
+    settings: dict[str, str],
+    age_s: int,
+    outcome: Verdict,
+    says: str,
+) -> None:
+    topic = create_topic(source, config=settings)
+    stamp = int(time.time() - age_s) * 1000
+    produce(source, topic, [Out(b"v", b"k", timestamp=stamp) for _ in range(5)])
+
+    check = headroom(with_position(source, target, topic, 2))
+
+    assert (check.outcome, says in check.detail) == (outcome, True), check.detail
+    assert "at most 3 records not copied in 1 partition" in check.detail
+
+
+def test_headroom_when_all_is_copied(source: KafkaNode, target: KafkaNode) -> None:
+    topic = create_topic(source)
+    produce(source, topic, [b"a", b"b"])
+    assert "1 partition caught up" in headroom(with_position(source, target, topic, 2)).detail
+
+
+@pytest.mark.parametrize(("policy", "outcome"), [("fail", "fail"), ("continue", "pass")])
+def test_records_lost_already(
+    source: KafkaNode, target: KafkaNode, policy: str, outcome: str
+) -> None:
+    from confluent_kafka import TopicPartition
+
+    topic = create_topic(source)
+    produce(source, topic, [b"a", b"b", b"c"])
+    with_admin = admin(source)
+    cut = TopicPartition(topic, 0, 2)
+    with_admin.delete_records([cut])[cut].result(30)
+    assert start_offsets(source, topic) == {0: 2}
+
+    check = headroom(with_position(source, target, topic, 0, onSourceDataLoss=policy))
+
+    assert check.outcome == outcome
+    assert f"{topic}-0 (2 offsets)" in check.detail
+
+
+def yaml_file(directory: Path, config: PipelineConfig) -> str:
+    """Write what matters of a pipeline as its file; JSON is YAML."""
+    shown = {
+        "name": config.name,
+        "source": plain(config.source.bootstrap_servers),
+        "target": plain(config.target.bootstrap_servers),
+        "coordination": {"commit": {"topic": config.coordination.commit.topic}},
+        "offsetMapping": {"topic": config.offset_mapping.topic},
+        "features": {"autoCreateControlTopics": "enabled"},
+        "replication": [
+            {"source": {"topic": list(config.topics.names)}},
+            {"sink": {"topic": {"prefix": "copy."}}},
+        ],
+    }
+    path = directory / "pipeline.yaml"
+    path.write_text(json.dumps(shown))
+    return str(path)
+
+
+def test_the_check_verb(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
+    file = yaml_file(tmp_path, pipeline(source, target, create_topic(source)))
+
+    result = CliRunner().invoke(check_verb.command, ["-f", file, "--json"], standalone_mode=False)
+    shown = json.loads(result.stdout)
+    assert result.return_value == shown["exit_code"] == 0
+    assert {"name", "outcome", "detail", "mend"} <= shown["checks"][0].keys()
+
+    result = CliRunner().invoke(check_verb.command, ["-f", file], standalone_mode=False)
+    assert "✓ pass  source cluster:" in result.stdout
+    assert "0 failed, 0 could not be checked" in result.stdout
+
+
+def test_the_check_verb_fails(source: KafkaNode, tmp_path: Path) -> None:
+    file = yaml_file(tmp_path, pipeline(source, source, create_topic(source)))
+    result = CliRunner().invoke(check_verb.command, ["-f", file], standalone_mode=False)
+    assert result.return_value == ExitCode.REFUSED
+    assert "✗ FAIL  cluster identity:" in result.stdout
+    assert "Correct bootstrap.servers" in result.stdout
+
+
+def test_hostile_text_does_not_reach_the_terminal() -> None:
+    check = Check("topic", Verdict.FAIL, "a\x1b[2Jb\u202ec", "first\nsec\x07ond")
+    text = check_verb.check_text(check)
+    assert "\x1b[2J" not in text and "\u202e" not in text and "\x07" not in text
+    assert "\n      first\n      sec" in text
+
+
+def test_the_explain_verb(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
+    topic, internal = create_topic(source), "__consumer_offsets"
+    missing = unique_name("missing")
+    file = yaml_file(tmp_path, pipeline(source, target, topic, internal, missing))
+
+    result = CliRunner().invoke(explain_verb.command, ["-f", file, "--json"], standalone_mode=False)
+
+    rows = {row["topic"]: row for row in json.loads(result.stdout)["topics"]}
+    assert set(rows) == {topic, internal, missing}
+    assert rows[topic]["target"] == f"copy.{topic}" and rows[topic]["path"] == "verbatim"
+    assert "will be created with 1 partitions" in rows[topic]["reason"]
+    assert rows[missing]["path"] is None and "cannot be described" in rows[missing]["reason"]
+    assert rows[internal]["path"] is None
+
+    result = CliRunner().invoke(explain_verb.command, ["-f", file], standalone_mode=False)
+    assert "verbatim" in result.stdout and "refused" in result.stdout
+    assert f"copy.{topic}" not in topic_names(target)
