@@ -78,6 +78,7 @@ class Position:
         target_topic: where the records go.
         target_partition: target partition, or None when records scatter over several.
         target_topic_id: id of the target topic, as ``topic_id``.
+        since: term in which ``start`` was set; mappings of earlier terms are of another log.
         at_ms: wall clock of the writer, epoch milliseconds.
         gaps: lost ranges that an operator chose to pass over.
     """
@@ -91,6 +92,7 @@ class Position:
     target_topic: str
     target_partition: int | None
     target_topic_id: str = ""
+    since: int = 0
     at_ms: int = 0
     gaps: tuple[Gap, ...] = ()
 
@@ -112,12 +114,16 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """What one transaction added for one source partition on one target partition."""
+    """What one transaction added for one source partition on one target partition.
+
+    Of two mappings of one source offset the one with the higher ``term`` is the newer.
+    """
 
     pipeline: str
     source: SourcePartition
     target_topic: str
     target_partition: int
+    term: int = 0
     ranges: tuple[MappingRange, ...] = ()
     runs: tuple[ScatteredRun, ...] = ()
 
@@ -172,6 +178,7 @@ def position_value(position: Position) -> bytes:
         "targetTopic": position.target_topic,
         "targetPartition": position.target_partition,
         "targetTopicId": position.target_topic_id,
+        "since": position.since,
         "at": position.at_ms,
     }
     if position.gaps:
@@ -215,6 +222,7 @@ def mapping_value(mapping: Mapping) -> bytes:
         "v": VERSION,
         "targetTopic": mapping.target_topic,
         "targetPartition": mapping.target_partition,
+        "term": mapping.term,
         "ranges": [[r.source, r.target, r.count] for r in mapping.ranges],
     }
     if mapping.runs:
@@ -285,6 +293,7 @@ def _position(value: dict[str, Any]) -> Position:
         target_topic=str(value["targetTopic"]),
         target_partition=None if target_partition is None else int(target_partition),
         target_topic_id=str(value.get("targetTopicId", "")),
+        since=int(value.get("since", 0)),
         at_ms=int(value.get("at", 0)),
         gaps=tuple(Gap(int(g[0]), int(g[1]), str(g[2])) for g in value.get("gaps", ())),
     )
@@ -307,6 +316,7 @@ def read_mapping_record(key: bytes | None, value: bytes | None) -> Mapping:
             source=SourcePartition(str(head["topic"]), int(head["partition"])),
             target_topic=str(body["targetTopic"]),
             target_partition=int(body["targetPartition"]),
+            term=int(body["term"]),
             ranges=ranges,
             runs=tuple(_scattered(row) for row in body.get("runs", ())),
         )

@@ -7,14 +7,14 @@ go on, and the pauses between laps never fall together.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from time import monotonic, time
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import Gap, Position, SourcePartition
-from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
+from k2ktui.errors import ConnectionFailed, TimedOut
 from k2ktui.replication.crashpoints import crash_point
 from k2ktui.replication.fencing import Warden
 from k2ktui.replication.reports import (
@@ -95,6 +95,7 @@ class Driver:
         self._report = report
         self._mapping_partitions = mapping_partitions
         self._until_caught_up = until_caught_up
+        self._continue = config.on_source_data_loss == "continue"
         self._stopping = threading.Event()
         self._began, self._began_at = monotonic(), time()
         self._on_trial: set[SourcePartition] = set()
@@ -178,17 +179,29 @@ class Driver:
     def _learn(self, survey: Survey) -> None:
         """Take in what the clusters look like now: begin new partitions, notice changed ones."""
         self._survey = survey
+        reborn = survey.reborn if self._continue else {}
         for fault in survey.faults:
-            self._stop_partition(fault)
+            if fault.source not in reborn:
+                self._stop_partition(fault)
         begun = {s: p for s, p in survey.begin.items() if s not in self._positions}
-        if begun:
-            begun = {s: replace(p, term=self._warden.run.term) for s, p in begun.items()}
-            self._warden.write_positions(begun)
-            self._positions.update(begun)
+        if reborn:
+            self._warden.begin_term(len(self._slots))
+            self._report(Note(f"{_topics(reborn)}: created again on the source, copied anew"))
+        if begun or reborn:
+            self._begin({**begun, **reborn})
         known = {source for slot in self._slots for source in slot.sources}
         for source in sorted(survey.routes.keys() - known):
             min(self._slots, key=lambda slot: len(slot.sources)).sources.append(source)
         self._report(Surveyed(survey.routes.keys(), dict(self._positions), survey.ends))
+
+    def _begin(self, begun: Mapping[SourcePartition, Position]) -> None:
+        """Write the positions of partitions that begin before anything of them is copied."""
+        term = self._warden.run.term
+        stamped = {s: replace(p, term=term, since=term) for s, p in begun.items()}
+        self._warden.write_positions(stamped)
+        self._positions.update(stamped)
+        for source in stamped:
+            self._faults.pop(source, None)
 
     def _start_lap(self, slot: _Slot) -> None:
         now = monotonic()
@@ -245,7 +258,7 @@ class Driver:
                 batch_size=config.coordination.commit.batch_size,
             ),
             assignments=assignments,
-            continue_on_loss=config.on_source_data_loss == "continue",
+            continue_on_loss=self._continue,
         )
 
     def _end_lap(self, slot: _Slot, future: Future[list[SlotResult]]) -> None:
@@ -302,7 +315,7 @@ class Driver:
         if fault.kind is FaultKind.TOO_LARGE and source not in self._limits:
             self._limits[source] = self._survey.batch_limit(source)
             return
-        if fault.kind in _LOST and self._config.on_source_data_loss == "continue":
+        if fault.kind in _LOST and self._continue:
             self._pass_over(fault)
             return
         self._stop_partition(fault)
@@ -379,6 +392,5 @@ class Driver:
         return finished
 
 
-def retriable(error: K2kError) -> bool:
-    """Whether trying the same again may help without anybody changing anything."""
-    return isinstance(error, (ConnectionFailed, TimedOut))
+def _topics(sources: Iterable[SourcePartition]) -> str:
+    return ", ".join(sorted({source.topic for source in sources}))

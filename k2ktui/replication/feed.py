@@ -122,12 +122,12 @@ class Feed:
             gaps=self.gaps,
         )
 
-    def mappings(self, pipeline: str) -> list[Mapping]:
+    def mappings(self, pipeline: str, term: int) -> list[Mapping]:
         """Return where records landed since the last commit, as mapping records."""
         return [
             mapping
             for target, landed in self._landed.items()
-            for mapping in landed.mappings(Mapping(pipeline, self.source, *target))
+            for mapping in landed.mappings(Mapping(pipeline, self.source, *target, term))
         ]
 
     def mark_committed(self) -> None:

@@ -16,10 +16,11 @@ from typing import Any
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 
 from k2ktui.engine.state import SourcePartition
-from k2ktui.kafka.codes import LEADER_MOVED, SESSION_LOST, TOPIC_GONE, Code, code_name
+from k2ktui.kafka.codes import LEADER_MOVED, SESSION_LOST, TOPIC_GONE, Code
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown, Signal, TopicInfo, Wire
+from k2ktui.replication import source_faults
 from k2ktui.replication.feed import Feed
-from k2ktui.replication.tokens import FaultKind, Seen
+from k2ktui.replication.tokens import Seen
 
 _RESPONSE_BYTES = 16 << 20
 _PARTITION_BYTES = 2 << 20
@@ -268,19 +269,13 @@ class Reader:
             session.known.pop(key, None)
             self._look_up_later()
         elif code == Code.TOPIC_AUTHORIZATION_FAILED:
-            _unauthorized(feed)
+            source_faults.unauthorized(feed)
         elif code in LEADER_MOVED:
             session.known.pop(key, None)
             self._leaders.pop(key, None)
             self._look_up_later()
         else:
-            feed.stop(
-                FaultKind.REFUSED,
-                f"the source broker refuses to read {feed.source} at {feed.fetched}: "
-                f"{code_name(code)}",
-                "See the source broker's log.",
-                feed.fetched,
-            )
+            source_faults.refused(feed, code)
 
     def _measure(self, session: _Session, feed: Feed, diverged_at: int) -> None:
         """Ask where the log begins and ends now, before deciding about lost records."""
@@ -325,36 +320,15 @@ class Reader:
 
     def _lost(self, feed: Feed, start: int, end: int, diverged_at: int) -> None:
         """The records at the position are gone: stop, or go on after them if told so."""
-        if diverged_at >= 0:
-            kind, to = FaultKind.DIVERGED, diverged_at
-            what = (
-                f"the source log of {feed.source} was rewritten from offset {to} on (unclean "
-                f"leader election): what was copied up to {feed.fetched} is no longer there"
-            )
-        elif start <= feed.fetched <= end:
+        loss = source_faults.loss(feed, start, end, diverged_at)
+        if loss is None:
             return  # it was out of range for a moment only, as while a leader moves
-        else:
-            kind, to = FaultKind.TRUNCATED, start if feed.fetched < start else end
-            lost = f"{start - feed.fetched} offsets were deleted before they could be copied"
-            cut = "the log was cut below the position"
-            what = (
-                f"the source no longer holds {feed.source} at offset {feed.fetched}: its log start "
-                f"offset is {start}, its last stable offset {end}; "
-                f"{lost if feed.fetched < start else cut}"
-            )
-        to = max(to, start)
-        if self._continue and to >= feed.handed:
-            feed.jump(to, kind.value)
+        if self._continue and loss.go_on_at >= feed.handed:
+            feed.jump(loss.go_on_at, loss.kind.value)
             self._touched.add(feed)
             return
         # Going back needs a new term, which only the driver can begin: it gets the place to go to.
-        feed.stop(
-            kind,
-            what,
-            "Set onSourceDataLoss: continue to go on from what is left (the gap is recorded), or "
-            "restore the source.",
-            to if self._continue else feed.fetched,
-        )
+        source_faults.stop_for_loss(feed, loss, at=loss.go_on_at if self._continue else None)
 
     def _look_up_later(self) -> None:
         if not self._stale:
@@ -378,36 +352,12 @@ class Reader:
     def _learn(self, key: _Key, feed: Feed, info: TopicInfo) -> None:
         topic_id = self._ids[key[0]]
         if info.error == Code.TOPIC_AUTHORIZATION_FAILED:
-            _unauthorized(feed)
+            source_faults.unauthorized(feed)
         elif info.error in TOPIC_GONE or info.error == Code.INVALID_TOPIC:
-            _gone(feed)
+            source_faults.gone(feed)
         elif topic_id and info.topic_id and info.topic_id != topic_id:
-            feed.stop(
-                FaultKind.RECREATED,
-                f"topic {feed.source.topic} was deleted and created again on the source: its "
-                f"offsets start over, and the position {feed.fetched} belongs to the old one",
-                "Clear this topic's positions to copy the new one from its start.",
-                feed.fetched,
-            )
+            source_faults.recreated(feed)
         elif key[1] in info.partitions and info.partitions[key[1]].node >= 0:
             self._leaders[key] = info.partitions[key[1]].node
         else:
             self._look_up_later()
-
-
-def _unauthorized(feed: Feed) -> None:
-    feed.stop(
-        FaultKind.UNAUTHORIZED,
-        f"the source principal may not read {feed.source.topic}",
-        f"Grant it Describe and Read on topic {feed.source.topic}.",
-        feed.fetched,
-    )
-
-
-def _gone(feed: Feed) -> None:
-    feed.stop(
-        FaultKind.GONE,
-        f"topic {feed.source.topic} no longer exists on the source",
-        "Nothing is left to copy; take it out of the selection if it is not coming back.",
-        feed.fetched,
-    )

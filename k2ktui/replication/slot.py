@@ -264,7 +264,7 @@ class Slot:
 
         for feed in dirty:
             if ledger.mapping_topic:
-                for mapping in feed.mappings(ledger.group):
+                for mapping in feed.mappings(ledger.group, ledger.term):
                     key = mapping_key(mapping)
                     put(self._mapping_target(key), key, mapping_value(mapping))
             position = feed.position(ledger.term, self._token.slot, at)

@@ -14,6 +14,7 @@ from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
 from k2ktui.replication.feed import now_ms
 from k2ktui.replication.routing import routes_for
+from k2ktui.replication.source_faults import recreated_fault
 from k2ktui.replication.targets import TargetTopic, ensure_targets
 from k2ktui.replication.tokens import Fault, FaultKind, Route
 
@@ -28,6 +29,7 @@ class Survey:
     Attributes:
         routes: where each partition that can be copied goes.
         begin: positions of partitions that have none yet (the term is the driver's to set).
+        reborn: beginnings of partitions whose topic was created again on the source.
         ends: last stable offset of each source partition.
         faults: partitions that must not be copied, and why.
         limits: max.message.bytes of target topics.
@@ -35,6 +37,7 @@ class Survey:
 
     routes: Mapping[SourcePartition, Route] = field(default_factory=dict)
     begin: Mapping[SourcePartition, Position] = field(default_factory=dict)
+    reborn: Mapping[SourcePartition, Position] = field(default_factory=dict)
     ends: Mapping[SourcePartition, int] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
     limits: Mapping[str, int] = field(default_factory=dict)
@@ -79,14 +82,17 @@ class Surveyor:
             if found.short is not None:
                 faults += [_refused(s, found.short) for s in _partitions(topic) if s not in routes]
         ends = self._ends(routes)
-        begin = self._begin(routes, ids, positions)
-        for source in [s for s in routes if s in positions]:
-            fault = _changed(source, positions[source], *ids[source])
-            if fault is not None:
-                faults.append(fault)
-                del routes[source]
+        new = [source for source in routes if source not in positions]
+        begin = self._begin(new, routes, ids, first_start=not positions)
+        changed = [
+            fault
+            for s in routes
+            if s in positions and (fault := _changed(s, positions[s], *ids[s])) is not None
+        ]
+        again = [fault.source for fault in changed if fault.kind is FaultKind.RECREATED]
+        reborn = self._begin(again, routes, ids, first_start=False)
         limits = {t.name: t.max_message_bytes for t in targets.values()}
-        return Survey(routes, begin, ends, tuple(faults), limits)
+        return Survey(routes, begin, reborn, ends, (*faults, *changed), limits)
 
     def _topics(self, replicated: set[str]) -> tuple[list[TopicDescription], list[Fault]]:
         chosen = {n for n in self._source.topic_names() if self._config.topics.matches(n)}
@@ -118,12 +124,13 @@ class Surveyor:
 
     def _begin(
         self,
+        new: list[SourcePartition],
         routes: Mapping[SourcePartition, Route],
         ids: Mapping[SourcePartition, tuple[str, TargetTopic]],
-        positions: Mapping[SourcePartition, Position],
+        *,
+        first_start: bool,
     ) -> dict[SourcePartition, Position]:
-        new = [source for source in routes if source not in positions]
-        offsets = self._start_offsets(new, first_start=not positions)
+        offsets = self._start_offsets(new, first_start=first_start)
         begin: dict[SourcePartition, Position] = {}
         for source in new:
             offset = offsets.get((source.topic, source.partition))
@@ -177,14 +184,7 @@ def _changed(
 ) -> Fault | None:
     """Return a fault if the position belongs to another incarnation of either topic."""
     if position.topic_id and topic_id and position.topic_id != topic_id:
-        return Fault(
-            source,
-            FaultKind.RECREATED,
-            f"topic {source.topic} was deleted and created again on the source: its offsets start "
-            f"over, and the position {position.offset} belongs to the old one",
-            "Clear this topic's positions to copy the new one from its start.",
-            position.offset,
-        )
+        return recreated_fault(source, position.offset)
     if (
         position.target_topic == target.name
         and position.target_topic_id

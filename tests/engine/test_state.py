@@ -41,12 +41,19 @@ positions = st.builds(
     target_topic=names,
     target_partition=st.none() | st.integers(0, 10_000),
     target_topic_id=st.text("0123456789abcdef", max_size=32),
+    since=st.integers(0, 2**40),
     at_ms=offsets,
     gaps=st.lists(gaps, max_size=3).map(tuple),
 )
 ranges = st.builds(MappingRange, offsets, offsets, st.integers(1, 2**31))
 mappings = st.builds(
-    Mapping, names, sources, names, st.integers(0, 10_000), st.lists(ranges, max_size=5).map(tuple)
+    Mapping,
+    names,
+    sources,
+    names,
+    st.integers(0, 10_000),
+    st.integers(0, 2**40),
+    st.lists(ranges, max_size=5).map(tuple),
 )
 
 
@@ -92,7 +99,9 @@ def test_foreign_commit_records_are_malformed(key: bytes | None, value: bytes | 
     "ranges", [[[0, 0, 0]], [[-1, 0, 1]], [[0, -1, 1]], [[0, 1]], "x", None, [[0, 0, 1, 2]]]
 )
 def test_damaged_ranges_are_malformed(ranges: object) -> None:
-    value = json.dumps({"v": 1, "targetTopic": "t", "targetPartition": 0, "ranges": ranges})
+    value = json.dumps(
+        {"v": 1, "term": 1, "targetTopic": "t", "targetPartition": 0, "ranges": ranges}
+    )
     with pytest.raises(MalformedRecord):
         read_mapping_record(b'{"pipeline":"p","topic":"t","partition":0}', value.encode())
 

@@ -1,0 +1,113 @@
+"""What can be wrong with a partition on the source, in words that an operator can act on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from k2ktui.engine.state import SourcePartition
+from k2ktui.kafka.codes import code_name
+from k2ktui.replication.feed import Feed
+from k2ktui.replication.tokens import Fault, FaultKind
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Records at the position are gone; ``go_on_at`` is where what is left begins."""
+
+    kind: FaultKind
+    what: str
+    go_on_at: int
+
+
+def loss(feed: Feed, start: int, end: int, diverged_at: int) -> Loss | None:
+    """Say what a log lost that now reaches from ``start`` to ``end``.
+
+    Args:
+        feed: the partition; its position is where the broker refused to read.
+        start: log start offset.
+        end: last stable offset.
+        diverged_at: offset from which on the log was rewritten, -1 if it was not.
+
+    Returns:
+        None if nothing is lost after all.
+    """
+    source, at = feed.source, feed.fetched
+    if diverged_at >= 0:
+        return Loss(
+            FaultKind.DIVERGED,
+            f"the source log of {source} was rewritten from offset {diverged_at} on (unclean "
+            f"leader election): what was copied up to {at} is no longer there",
+            max(diverged_at, start),
+        )
+    if start <= at <= end:
+        return None
+    if at < start:
+        lost = f"{start - at} offsets were deleted before they could be copied"
+    else:
+        lost = "the log was cut below the position"
+    return Loss(
+        FaultKind.TRUNCATED,
+        f"the source no longer holds {source} at offset {at}: its log start offset is {start}, "
+        f"its last stable offset {end}; {lost}",
+        start if at < start else end,
+    )
+
+
+def stop_for_loss(feed: Feed, lost: Loss, at: int | None) -> None:
+    """Stop a partition that lost records; ``at`` is where the driver is to go on, if it may."""
+    feed.stop(
+        lost.kind,
+        lost.what,
+        "Set onSourceDataLoss: continue to go on from what is left (the gap is recorded), or "
+        "restore the source.",
+        feed.fetched if at is None else at,
+    )
+
+
+def unauthorized(feed: Feed) -> None:
+    """Stop a partition that may not be read."""
+    topic = feed.source.topic
+    feed.stop(
+        FaultKind.UNAUTHORIZED,
+        f"the source principal may not read {topic}",
+        f"Grant it Describe and Read on topic {topic}.",
+        feed.fetched,
+    )
+
+
+def gone(feed: Feed) -> None:
+    """Stop a partition whose topic was deleted."""
+    feed.stop(
+        FaultKind.GONE,
+        f"topic {feed.source.topic} no longer exists on the source",
+        "Nothing is left to copy; take it out of the selection if it is not coming back.",
+        feed.fetched,
+    )
+
+
+def recreated(feed: Feed) -> None:
+    """Stop a partition whose topic was deleted and created again."""
+    fault = recreated_fault(feed.source, feed.fetched)
+    feed.stop(fault.kind, fault.what, fault.mend, fault.offset)
+
+
+def recreated_fault(source: SourcePartition, position: int) -> Fault:
+    """Return the fault of a position that belongs to a topic which was created again."""
+    return Fault(
+        source,
+        FaultKind.RECREATED,
+        f"topic {source.topic} was deleted and created again on the source: its offsets start "
+        f"over, and the position {position} belongs to the old one",
+        "Set onSourceDataLoss: continue to copy the new one from its start.",
+        position,
+    )
+
+
+def refused(feed: Feed, code: int) -> None:
+    """Stop a partition that the broker refuses to read for another reason."""
+    feed.stop(
+        FaultKind.REFUSED,
+        f"the source broker refuses to read {feed.source} at {feed.fetched}: {code_name(code)}",
+        "See the source broker's log.",
+        feed.fetched,
+    )
