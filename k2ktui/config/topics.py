@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-KAFKA_INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+KAFKA_INTERNAL_TOPICS = frozenset(
+    {
+        "__cluster_metadata",
+        "__consumer_offsets",
+        "__remote_log_metadata",
+        "__share_group_state",
+        "__transaction_state",
+    }
+)
 
 _UNSUPPORTED = (
     (re.compile(r"\\[pP]\{|\\[pP][A-Z]"), r"\p{…} classes"),

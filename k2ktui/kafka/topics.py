@@ -118,7 +118,9 @@ def await_topics(
     """
     waiting, found = dict(counts), dict[str, TopicDescription]()
     for attempt in range(attempts):
-        if attempt and waiting:
+        if not waiting:
+            break
+        if attempt:
             time.sleep(delay_s)
         for name, topic in cluster.describe(waiting).items():
             if isinstance(topic, TopicDescription) and _serves(topic, counts[name]):

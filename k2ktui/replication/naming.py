@@ -9,12 +9,6 @@ from k2ktui.config.topics import KAFKA_INTERNAL_TOPICS
 from k2ktui.errors import ConfigError, K2kError, Refused
 from k2ktui.text import safe_text
 
-# Newer brokers keep more state in topics than the configuration's selection knows of.
-_INTERNAL = KAFKA_INTERNAL_TOPICS | {
-    "__cluster_metadata",
-    "__remote_log_metadata",
-    "__share_group_state",
-}
 # As the broker checks it (Topic.java); such a name can reach us only through the configuration.
 _LEGAL = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 
@@ -78,7 +72,7 @@ def target_name(config: PipelineConfig, topic: str) -> str:
 
 
 def _forbidden(config: PipelineConfig, topic: str) -> str:
-    if topic in _INTERNAL:
+    if topic in KAFKA_INTERNAL_TOPICS:
         return "an internal topic of Kafka"
     if topic in config.control_topics:
         return "a control topic of this pipeline"
