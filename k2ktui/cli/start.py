@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import asdict
 from types import FrameType
@@ -13,9 +14,13 @@ from typing import NoReturn
 
 import click
 
+from k2ktui.cli.check import check_text
 from k2ktui.cli.options import file_option, load_pipeline
-from k2ktui.errors import ExitCode
+from k2ktui.config.model import PipelineConfig
+from k2ktui.errors import ConnectionFailed, ExitCode, Refused
+from k2ktui.replication.checks import Verdict
 from k2ktui.replication.pipeline import Pipeline
+from k2ktui.replication.preflight import run_checks
 from k2ktui.replication.reports import (
     Finished,
     FirstRecord,
@@ -28,6 +33,8 @@ from k2ktui.replication.reports import (
 )
 from k2ktui.replication.telemetry import observed
 from k2ktui.text import safe_text
+
+_GRACE_S = 4.5
 
 
 @click.command(help="Run a pipeline until SIGTERM or SIGINT, or until it has caught up.")
@@ -55,32 +62,69 @@ def command(files: tuple[str, ...], until_caught_up: bool, log_format: str, tele
     config = load_pipeline(files)
     tell = _tell_json if log_format == "json" else _tell_text
     with observed(config, tell, wanted=telemetry) as report:
-        pipeline = Pipeline(config, report, until_caught_up=until_caught_up)
-        stopped = _on_signals(pipeline.stop)
+        pipeline = Pipeline(
+            config,
+            report,
+            until_caught_up=until_caught_up,
+            preflight=lambda: _preflight(config),
+        )
+        stopped = _on_signals(pipeline)
         finished = pipeline.run()
     if stopped():
         return ExitCode.INTERRUPTED if stopped() == signal.SIGINT else ExitCode.OK
     return ExitCode.FINDINGS if finished.faults else ExitCode.OK
 
 
-def _on_signals(stop: Callable[[], None]) -> Callable[[], int]:
-    """Stop gracefully at the first SIGTERM, SIGINT or SIGHUP, at once at the second."""
+def _preflight(config: PipelineConfig) -> None:
+    """Tell what is wrong before anything is written; end where nothing could be copied at all.
+
+    Raises:
+        ConnectionFailed: a cluster does not answer.
+        Refused: another check that everything depends on failed.
+    """
+    fatal = []
+    for check in run_checks(config):
+        if check.outcome is not Verdict.PASS:
+            click.echo(check_text(check), err=True)
+        if check.fatal and check.outcome is Verdict.FAIL:
+            fatal.append(check)
+    if fatal:
+        kind = ConnectionFailed if any(check.unreachable for check in fatal) else Refused
+        names = ", ".join(check.name for check in fatal)
+        raise kind(
+            f"not started: {names} failed",
+            unchanged="Nothing was written.",
+            mend="k2ktui check shows every line again.",
+        )
+
+
+def _on_signals(pipeline: Pipeline) -> Callable[[], int]:
+    """Stop gracefully at the first SIGTERM, SIGINT or SIGHUP, at once at the second.
+
+    What is not over by then ends after ``_GRACE_S``: stopping is never worse than crashing, and a
+    crash loses nothing.
+    """
     seen: list[int] = []
 
     def handle(number: int, frame: FrameType | None) -> None:
         if seen:
-            _at_once()
+            _at_once(pipeline, ExitCode.INTERRUPTED)
         seen.append(number)
-        stop()
+        pipeline.stop()
+        code = ExitCode.INTERRUPTED if number == signal.SIGINT else ExitCode.OK
+        timer = threading.Timer(_GRACE_S, _at_once, (pipeline, code))
+        timer.daemon = True
+        timer.start()
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, handle)
     return lambda: seen[0] if seen else 0
 
 
-def _at_once() -> NoReturn:
+def _at_once(pipeline: Pipeline, code: int) -> NoReturn:
+    pipeline.abandon()
     # Spark's JVM ends when its standard input closes, the workers with it.
-    os._exit(ExitCode.INTERRUPTED)
+    os._exit(code)
 
 
 def _tell_json(report: Report) -> None:

@@ -75,6 +75,7 @@ class Driver:
         report: called with every event, from the driver's thread.
         mapping_partitions: partitions of the mapping topic, 0 without offset mapping.
         until_caught_up: end when every partition has reached the end seen at the start.
+        began_at: epoch seconds at which the run was asked for.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class Driver:
         *,
         mapping_partitions: int,
         until_caught_up: bool = False,
+        began_at: float | None = None,
     ) -> None:
         self._config = config
         self._warden = warden
@@ -97,7 +99,7 @@ class Driver:
         self._until_caught_up = until_caught_up
         self._continue = config.on_source_data_loss == "continue"
         self._stopping = threading.Event()
-        self._began, self._began_at = monotonic(), time()
+        self._began_at = began_at or time()
         self._on_trial: set[SourcePartition] = set()
         self._positions: dict[SourcePartition, Position] = {}
         self._faults: dict[SourcePartition, tuple[Fault, float]] = {}
@@ -140,7 +142,7 @@ class Driver:
                 self._warden.run.term,
                 slots,
                 len(self._survey.routes),
-                monotonic() - self._began,
+                time() - self._began_at,
             )
         )
         with ThreadPoolExecutor(1, thread_name_prefix="survey") as pool:
@@ -387,7 +389,7 @@ class Driver:
             self._progress(monotonic())
         faults = tuple(fault for fault, _ in self._faults.values())
         caught_up = self._until_caught_up and self._all_reached() and not faults
-        finished = Finished(caught_up, self._total, monotonic() - self._began, faults)
+        finished = Finished(caught_up, self._total, time() - self._began_at, faults)
         self._report(finished)
         return finished
 

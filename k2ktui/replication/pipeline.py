@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from time import time
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
@@ -36,6 +37,7 @@ class Pipeline:
         config: what to replicate.
         report: called with every event, from the thread that runs.
         until_caught_up: end when every partition has reached the end seen at the start.
+        preflight: called first, while Spark starts; what it raises ends the run.
     """
 
     def __init__(
@@ -44,10 +46,13 @@ class Pipeline:
         report: Callable[[Event], None],
         *,
         until_caught_up: bool = False,
+        preflight: Callable[[], None] | None = None,
     ) -> None:
         self._config = config
         self._report = report
         self._until_caught_up = until_caught_up
+        self._preflight = preflight
+        self._began_at = time()
         self._driver: Driver | None = None
         self._stop_early = threading.Event()
         source, target = wire(config.source, "consumer"), wire(config.target, "producer")
@@ -64,8 +69,11 @@ class Pipeline:
         with ThreadPoolExecutor(1) as pool:
             starting = pool.submit(self._spark.start)
             try:
+                if self._preflight is not None:
+                    self._preflight()
                 control = ensure_control_topics(self._config, target)
                 starting.result()
+                self._spark.warm_up(self._slots())
                 self._driver = self._make_driver(source, target, control)
                 if self._stop_early.is_set():
                     self._driver.stop()
@@ -79,6 +87,10 @@ class Pipeline:
         self._stop_early.set()
         if self._driver is not None:
             self._driver.stop()
+
+    def abandon(self) -> None:
+        """Leave no file behind when there is no time to stop; the processes end by themselves."""
+        self._spark.forget_files()
 
     def _slots(self) -> int:
         settings = self._config.spark
@@ -104,4 +116,5 @@ class Pipeline:
             self._report,
             mapping_partitions=control.mapping_partitions,
             until_caught_up=self._until_caught_up,
+            began_at=self._began_at,
         )

@@ -112,13 +112,15 @@ class SparkRuntime:
         log = self._private / "spark.log"
         # Settings may hold secrets, so they go by file and not by command line; and Java's own
         # words go to a file, because a terminal is no place for them.
-        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {self._write_settings()} {_SHELL}"
+        settings = self._write_settings()
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {settings} {_SHELL}"
         try:
             with log.open("wb") as out:
                 gateway = launch_gateway(
                     None, {"stdout": out, "stderr": out, "start_new_session": True}
                 )
             self._context = SparkContext(gateway=gateway)
+            settings.unlink()
         except Exception as error:
             raise self._did_not_start(error, log) from None
         if local_cores(self._settings.master) is None:
@@ -212,6 +214,10 @@ class SparkRuntime:
             self._context = None
         if self._jobs is not None:
             self._jobs.shutdown(wait=False, cancel_futures=True)
+        self.forget_files()
+
+    def forget_files(self) -> None:
+        """Remove what was written for Spark to read."""
         if self._private is not None:
             shutil.rmtree(self._private, ignore_errors=True)
 
