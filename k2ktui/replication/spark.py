@@ -47,6 +47,10 @@ _DEFAULTS = {
     "spark.python.worker.reuse": "true",
     "spark.eventLog.enabled": "false",
     "spark.log.level": "ERROR",
+    # A pipeline runs for months: what Spark remembers of jobs must stay small.
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "1000",
 }
 # A local driver only schedules: it should start quickly and stay small.
 _LOCAL_DEFAULTS = {
