@@ -283,8 +283,8 @@ CATALOGUE: tuple[Metric, ...] = (
     _partition(
         "lost",
         "{offset}",
-        "Source offsets passed over because their records were gone",
-        lambda row, now, current: row.lost,
+        "Source offsets passed over because their records were gone; absent if there are none",
+        lambda row, now, current: row.lost or None,
     ),
     Metric(
         "source_consumer",
@@ -295,11 +295,11 @@ CATALOGUE: tuple[Metric, ...] = (
     ),
     _written("records", "{record}", "Records sent to the target", lambda t: t.records),
     _written("bytes", "By", "Bytes of record batches sent", lambda t: t.written_bytes),
-    _written("batches", "{batch}", "Source record batches copied", lambda t: t.batches),
+    _written("batches", "{batch}", "Record batches sent", lambda t: t.batches),
     _written(
         "rebuilt.batches",
         "{batch}",
-        "Source record batches that could not go as they were",
+        "Record batches sent that could not go as they were",
         lambda t: t.rebuilt,
     ),
     _written("transactions", "{transaction}", "Committed transactions", lambda t: t.transactions),
