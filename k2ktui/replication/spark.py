@@ -20,6 +20,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 import k2ktui
 from k2ktui.config.model import Spark
 from k2ktui.errors import K2kError
@@ -32,6 +34,7 @@ _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 _JOB_GROUP = "k2ktui-lap"
 _MAX_JOBS = 512
 _SHELL = "pyspark-shell"
+_DIRECTORY = "k2ktui-spark-"
 _WARM_S = 0.3
 
 # What the protocol stands on; a pipeline file may not change these.
@@ -112,7 +115,8 @@ class SparkRuntime:
         from pyspark.java_gateway import launch_gateway
 
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
-        self._private = Path(tempfile.mkdtemp(prefix="k2ktui-spark-"))
+        _sweep()
+        self._private = Path(tempfile.mkdtemp(prefix=f"{_DIRECTORY}{os.getpid()}-"))
         log = self._private / "spark.log"
         # Settings may hold secrets, so they go by file and not by command line; and Java's own
         # words go to a file, because a terminal is no place for them.
@@ -234,6 +238,14 @@ class SparkRuntime:
             for path in sorted(root.rglob("*.py")):
                 archive.write(path, Path("k2ktui") / path.relative_to(root))
         context.addPyFile(str(shipped))
+
+
+def _sweep() -> None:
+    """Remove what drivers that were killed have left behind."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_DIRECTORY}*-*"):
+        owner = path.name.removeprefix(_DIRECTORY).partition("-")[0]
+        if owner.isdigit() and not psutil.pid_exists(int(owner)):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _escaped(text: str) -> str:
