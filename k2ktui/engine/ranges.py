@@ -1,0 +1,238 @@
+"""Mapping ranges in sorted columns: where each record of a source partition landed.
+
+Three NumPy columns a source and target partition; look-up is a binary search, for one offset or a
+million. Definition (design §7): the translation of offset ``g`` is the target offset of the first
+mapped record with source offset ``≥ g``; gaps in the source need no special case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from k2ktui.engine.state import Mapping, MappingRange
+
+I64 = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+NOT_FOUND = -1
+_FIRST_CAPACITY = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Ranges as parallel arrays: source offset, target offset, number of records."""
+
+    source: I64
+    target: I64
+    count: I64
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+class Ranges:
+    """The ranges of one source partition on one target partition, growing at the end.
+
+    Ranges of one term must be appended in source order. A later term may go back (a rewind, a log
+    that was cut): what it maps again replaces what an earlier term said from there on.
+    """
+
+    def __init__(self) -> None:
+        self._source = np.empty(_FIRST_CAPACITY, dtype=np.int64)
+        self._target = np.empty(_FIRST_CAPACITY, dtype=np.int64)
+        self._count = np.empty(_FIRST_CAPACITY, dtype=np.int32)
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def records(self) -> int:
+        """Number of records that are mapped."""
+        return int(self._count[: self._size].sum(dtype=np.int64))
+
+    @property
+    def first(self) -> int | None:
+        """Lowest source offset that is mapped."""
+        return int(self._source[0]) if self._size else None
+
+    @property
+    def end(self) -> int | None:
+        """Source offset after the last mapped record."""
+        if not self._size:
+            return None
+        last = self._size - 1
+        return int(self._source[last]) + int(self._count[last])
+
+    @property
+    def target_end(self) -> int | None:
+        """Target offset after the record that was mapped last in source order."""
+        if not self._size:
+            return None
+        last = self._size - 1
+        return int(self._target[last]) + int(self._count[last])
+
+    def columns(self) -> Columns:
+        """Return the ranges as they are now; the arrays are copies."""
+        size = self._size
+        return Columns(
+            self._source[:size].copy(),
+            self._target[:size].copy(),
+            self._count[:size].astype(np.int64),
+        )
+
+    def append(self, source: I64, target: I64, count: I64) -> None:
+        """Append ranges, sorted by source; what they map again replaces the earlier ranges.
+
+        Raises:
+            ValueError: they are not sorted, overlap each other, or hold no records.
+        """
+        if not len(source):
+            return
+        if (count < 1).any() or (np.diff(source) < count[:-1]).any():
+            raise ValueError("ranges must be sorted by source offset and must not overlap")
+        self._cut(int(source[0]))
+        # One range often continues the last one: the same transaction's lane, the next batch.
+        if (
+            self._size
+            and self.end == int(source[0])
+            and self.target_end == int(target[0])
+            and int(self._count[self._size - 1]) + int(count[0]) < np.iinfo(np.int32).max
+        ):
+            self._count[self._size - 1] += int(count[0])
+            source, target, count = source[1:], target[1:], count[1:]
+        added = len(source)
+        self._reserve(self._size + added)
+        at = slice(self._size, self._size + added)
+        self._source[at], self._target[at], self._count[at] = source, target, count
+        self._size += added
+
+    def drop_before(self, offset: int) -> int:
+        """Forget ranges that end at or before a source offset; return how many."""
+        if not self._size:
+            return 0
+        ends = self._source[: self._size] + self._count[: self._size]
+        gone = int(np.searchsorted(ends, offset, side="right"))
+        if gone:
+            keep = slice(gone, self._size)
+            self._source = self._source[keep].copy()
+            self._target = self._target[keep].copy()
+            self._count = self._count[keep].copy()
+            self._size -= gone
+        return gone
+
+    def translate(self, offsets: I64) -> I64:
+        """Return the target offset of the first mapped record at or after each source offset.
+
+        NOT_FOUND where there is none: the offset is behind the last mapped record.
+        """
+        size = self._size
+        found = np.full(len(offsets), NOT_FOUND, dtype=np.int64)
+        if not size:
+            return found
+        source, count = self._source[:size], self._count[:size]
+        row = np.searchsorted(source, offsets, side="right") - 1
+        inside = (row >= 0) & (offsets - source[row] < count[row])
+        following = np.where(inside, row, row + 1)
+        known = following < size
+        rows = following[known]
+        ahead = np.maximum(0, offsets[known] - source[rows])
+        found[known] = self._target[rows] + ahead
+        return found
+
+    def back(self, offsets: I64) -> I64:
+        """Return the source offset of the first mapped record at or after each target offset.
+
+        The inverse of ``translate`` on mapped records; NOT_FOUND behind the last one.
+        """
+        size = self._size
+        found = np.full(len(offsets), NOT_FOUND, dtype=np.int64)
+        if not size:
+            return found
+        order = np.argsort(self._target[:size], kind="stable")
+        target, source = self._target[order], self._source[order]
+        count = self._count[order]
+        row = np.searchsorted(target, offsets, side="right") - 1
+        inside = (row >= 0) & (offsets - target[row] < count[row])
+        following = np.where(inside, row, row + 1)
+        known = following < size
+        rows = following[known]
+        found[known] = source[rows] + np.maximum(0, offsets[known] - target[rows])
+        return found
+
+    def mapped(self, offsets: I64) -> Flags:
+        """Whether each source offset itself is a mapped record."""
+        size = self._size
+        if not size:
+            return np.zeros(len(offsets), dtype=bool)
+        row = np.searchsorted(self._source[:size], offsets, side="right") - 1
+        return (row >= 0) & (offsets - self._source[row] < self._count[row])
+
+    def records_between(self, low: int, high: int) -> int:
+        """Number of mapped records with source offsets in ``[low, high)``."""
+        return max(0, self._records_before(high) - self._records_before(low))
+
+    def target_records_between(self, low: int, high: int) -> int:
+        """Number of mapped records with target offsets in ``[low, high)``."""
+        size = self._size
+        target, count = self._target[:size], self._count[:size].astype(np.int64)
+        first = np.maximum(target, low)
+        last = np.minimum(target + count, high)
+        return int(np.maximum(0, last - first).sum())
+
+    def _records_before(self, offset: int) -> int:
+        size = self._size
+        row = int(np.searchsorted(self._source[:size], offset, side="left"))
+        whole = int(self._count[:row].sum(dtype=np.int64))
+        if row:
+            last = row - 1
+            over = int(self._source[last]) + int(self._count[last]) - offset
+            whole -= max(0, over)
+        return whole
+
+    def _cut(self, offset: int) -> None:
+        """Forget what is mapped from a source offset on."""
+        end = self.end
+        if end is None or end <= offset:
+            return
+        row = int(np.searchsorted(self._source[: self._size], offset, side="left"))
+        self._size = row
+        if row and int(self._source[row - 1]) + int(self._count[row - 1]) > offset:
+            self._count[row - 1] = offset - int(self._source[row - 1])
+
+    def _reserve(self, size: int) -> None:
+        capacity = len(self._source)
+        if size <= capacity:
+            return
+        capacity = max(size, capacity + capacity // 2)
+        for name in ("_source", "_target", "_count"):
+            old = getattr(self, name)
+            new = np.empty(capacity, dtype=old.dtype)
+            new[: self._size] = old[: self._size]
+            setattr(self, name, new)
+
+
+def columns_of(mapping: Mapping) -> Columns:
+    """Return the ranges and scattered runs of a mapping record, sorted by source offset."""
+    sources = [np.array([r.source for r in mapping.ranges], dtype=np.int64)]
+    targets = [np.array([r.target for r in mapping.ranges], dtype=np.int64)]
+    counts = [np.array([r.count for r in mapping.ranges], dtype=np.int64)]
+    for run in mapping.runs:
+        sources.append(np.array(run.sources, dtype=np.int64))
+        targets.append(run.target + np.arange(len(run.sources), dtype=np.int64))
+        counts.append(np.ones(len(run.sources), dtype=np.int64))
+    source, target, count = (np.concatenate(parts) for parts in (sources, targets, counts))
+    if len(source) > 1 and (np.diff(source) < 0).any():
+        order = np.argsort(source, kind="stable")
+        source, target, count = source[order], target[order], count[order]
+    return Columns(source, target, count)
+
+
+def columns_from(ranges: Iterable[MappingRange]) -> Columns:
+    """Return ranges as columns, in their order."""
+    rows = np.array([(r.source, r.target, r.count) for r in ranges], dtype=np.int64).reshape(-1, 3)
+    return Columns(rows[:, 0], rows[:, 1], rows[:, 2])

@@ -1,0 +1,111 @@
+"""Ranges against a brute-force model: dictionaries of single offsets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k2ktui.engine.ranges import NOT_FOUND, Ranges
+
+steps = st.lists(
+    st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(1, 6)), min_size=1, max_size=30
+)
+
+
+def filled(
+    found: list[tuple[int, int, int]], source: int = 10, target: int = 100
+) -> tuple[Ranges, dict[int, int]]:
+    """Append ranges with gaps of the given sizes before them, a few at a time."""
+    ranges, model = Ranges(), dict[int, int]()
+    rows = []
+    for source_gap, target_gap, count in found:
+        source, target = source + source_gap, target + target_gap
+        rows.append((source, target, count))
+        model.update({source + i: target + i for i in range(count)})
+        source, target = source + count, target + count
+        if len(rows) == 3:
+            append(ranges, rows)
+            rows = []
+    append(ranges, rows)
+    return ranges, model
+
+
+def append(ranges: Ranges, rows: list[tuple[int, int, int]]) -> None:
+    columns = np.array(rows, dtype=np.int64).reshape(-1, 3)
+    ranges.append(columns[:, 0], columns[:, 1], columns[:, 2])
+
+
+def first_at(model: dict[int, int], offset: int) -> int:
+    following = [source for source in model if source >= offset]
+    return model[min(following)] if following else NOT_FOUND
+
+
+@given(steps)
+def test_translation_is_the_first_mapped_record_at_or_after(
+    found: list[tuple[int, int, int]],
+) -> None:
+    ranges, model = filled(found)
+    offsets = np.arange(0, max(model) + 5)
+    assert ranges.translate(offsets).tolist() == [first_at(model, o) for o in offsets.tolist()]
+    known = ranges.translate(offsets)
+    known = known[known != NOT_FOUND]
+    assert (np.diff(known) >= 0).all()
+
+
+@given(steps)
+def test_the_way_back_is_the_inverse(found: list[tuple[int, int, int]]) -> None:
+    ranges, model = filled(found)
+    sources = np.array(sorted(model))
+    assert ranges.back(ranges.translate(sources)).tolist() == sources.tolist()
+    inverse = {target: source for source, target in model.items()}
+    targets = np.arange(0, max(inverse) + 5)
+    assert ranges.back(targets).tolist() == [first_at(inverse, t) for t in targets.tolist()]
+
+
+@given(steps, st.integers(0, 150), st.integers(0, 150))
+def test_counting(found: list[tuple[int, int, int]], low: int, high: int) -> None:
+    ranges, model = filled(found)
+    assert ranges.records == len(model)
+    assert ranges.records_between(low, high) == sum(low <= s < high for s in model)
+    assert ranges.target_records_between(low, high) == sum(low <= t < high for t in model.values())
+    offsets = np.arange(0, 60)
+    assert ranges.mapped(offsets).tolist() == [o in model for o in offsets.tolist()]
+    assert (ranges.first, ranges.end) == (min(model), max(model) + 1)
+
+
+@given(steps, steps, st.integers(0, 120))
+def test_a_rewind_replaces_what_comes_after(
+    before: list[tuple[int, int, int]], after: list[tuple[int, int, int]], back_to: int
+) -> None:
+    ranges, model = filled(before)
+    again, remodel = filled(after, source=back_to, target=5_000)
+    columns = again.columns()
+    ranges.append(columns.source, columns.target, columns.count)
+    expected = {s: t for s, t in model.items() if s < min(remodel)} | remodel
+    offsets = np.arange(0, max(expected) + 3)
+    assert ranges.translate(offsets).tolist() == [first_at(expected, o) for o in offsets.tolist()]
+
+
+@given(steps, st.integers(0, 150))
+def test_forgetting_old_ranges_changes_no_later_answer(
+    found: list[tuple[int, int, int]], before: int
+) -> None:
+    ranges, model = filled(found)
+    ranges.drop_before(before)
+    offsets = np.arange(before, max(model) + 5)
+    assert ranges.translate(offsets).tolist() == [first_at(model, o) for o in offsets.tolist()]
+
+
+def test_continuing_ranges_are_one() -> None:
+    ranges = Ranges()
+    append(ranges, [(0, 5, 10)])
+    append(ranges, [(10, 15, 10), (30, 25, 1)])
+    assert len(ranges) == 2
+
+
+def test_unsorted_or_empty_ranges_are_refused() -> None:
+    for rows in ([(5, 0, 1), (4, 1, 1)], [(0, 0, 3), (2, 9, 1)], [(0, 0, 0)]):
+        with pytest.raises(ValueError, match=r"sorted|overlap"):
+            append(Ranges(), rows)
