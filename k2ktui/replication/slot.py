@@ -43,6 +43,7 @@ from k2ktui.replication.writer import (
 
 _LANE_BACKLOG = 3
 _STATE_LIMIT = 512 << 10
+_FIRST_TRANSACTION_S = 0.2
 
 _StateRecord = tuple[int, int, bytes | None, bytes | None]
 
@@ -153,7 +154,9 @@ class Slot:
         pace = self._token.pace
         if ending or self._batches >= pace.batch_size:
             return True
-        if self._in_transaction and now - self._began >= pace.batch_timeout_s:
+        # The first transaction is short: an operator who starts a pipeline wants to see it move.
+        longest = pace.batch_timeout_s if self._tally.transactions else _FIRST_TRANSACTION_S
+        if self._in_transaction and now - self._began >= min(longest, pace.batch_timeout_s):
             return True
         caught_up = self._writer.idle and not any(feed.ready for feed in self._active)
         return caught_up and now - self._last_commit >= self._idle_commit()
