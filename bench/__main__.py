@@ -7,13 +7,16 @@ import shutil
 import sys
 import tempfile
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from bench.clusters import running
 from bench.copying import Patience
 from bench.model import Results
+from bench.peer import MirrorMaker
 from bench.plan import QUICK, Scope, tasks
 from bench.run import Bench, keep, recall, say
+from bench.tuning import candidates
 
 _HERE = Path(__file__).parent
 
@@ -31,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.report:
         keep(results, out)
         return 0
-    if not wanted:
+    if not wanted and not options.tune:
         print("--only fits no run; see --list", file=sys.stderr)
         return 2
     directory = Path(tempfile.mkdtemp(prefix="k2ktui-bench-", dir=options.data))
@@ -39,7 +42,11 @@ def main(arguments: list[str] | None = None) -> int:
         say("starting the clusters")
         with running(directory, scope.heap) as clusters:
             bench = Bench(clusters, scope, directory / "runs", out, results)
-            bench.run(wanted, Patience(run=options.run_timeout))
+            patience = Patience(run=options.run_timeout)
+            if options.tune:
+                bench.tune([one for one in candidates() if _fits(one, options.only)], patience)
+                return 0
+            bench.run(wanted, patience)
     finally:
         if options.keep:
             say(f"kept {directory}")
@@ -47,6 +54,10 @@ def main(arguments: list[str] | None = None) -> int:
             shutil.rmtree(directory, ignore_errors=True)
     say(f"written: {out / 'RESULTS.md'}")
     return 1 if results.failed else 0
+
+
+def _fits(candidate: MirrorMaker, patterns: list[str]) -> bool:
+    return not patterns or any(fnmatchcase(candidate.key, pattern) for pattern in patterns)
 
 
 def _scope(options: argparse.Namespace) -> Scope:
@@ -83,6 +94,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--repeat", type=int, default=1, help="copy runs of each; the median counts")
     add("--resume", action="store_true", help="keep the runs that results.json holds already")
+    add(
+        "--tune",
+        action="store_true",
+        help="try candidates for the peer's tuned configuration instead, and write TUNING.md",
+    )
     add("--report", action="store_true", help="only write RESULTS.md anew from results.json")
     add("--out", type=Path, help="directory of RESULTS.md and results.json")
     add("--data", type=Path, help="directory for the clusters' data; removed at the end")

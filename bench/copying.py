@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from confluent_kafka import KafkaException
+
 from bench.child import Child
 from bench.clusters import Clusters
 from bench.model import Contender, CopyResult, DataSet, Job
@@ -17,7 +19,7 @@ _LOOK_SECONDS = 0.1
 _END_SECONDS = 60.0
 
 
-class RunFailed(Exception):
+class RunFailed(RuntimeError):
     """A run does not count; the text says why."""
 
 
@@ -55,7 +57,7 @@ def copy(
                 found = _await_all(child, watcher, data, job.target, launch.target_topic, patience)
                 result = _measured(blank, child, watcher.changes, found)
                 return _with_end(result, child, launch.ends), launch.config
-            except RunFailed as failure:
+            except (RunFailed, KafkaException) as failure:
                 return replace(blank, error=f"{failure}\n{child.tail()}"), launch.config
     finally:
         watcher.stop()

@@ -14,7 +14,7 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import numpy as np
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from bench.child import Child
 from bench.clusters import Clusters, admin, create_topic, end_offsets, led_partitions, wait_for
@@ -24,13 +24,15 @@ from bench.model import KEY_BYTES, Contender, DelayResult, Job
 _CLOCK = struct.Struct(">QQ")  # sequence number, nanoseconds since 1970
 _TICK_SECONDS = 0.002
 _TAIL_SECONDS = 10.0
+_CAUGHT_UP_MS = 2000.0
 
 
 @dataclass(frozen=True, slots=True)
 class Steady:
     """The load: ``rate`` records a second of ``size`` bytes, measured for ``seconds``.
 
-    ``warm_up`` seconds before that count from when the copy appears on the target.
+    ``warm_up`` seconds before that count from when the copy appears on the target. Neither its
+    appearance nor catching up takes longer than ``start_timeout`` seconds.
     """
 
     rate: int = 5000
@@ -64,7 +66,7 @@ def delay(
                 return _measure(
                     job.target, launch.target_topic, steady, blank, child
                 ), launch.config
-            except TimeoutError as failure:
+            except (KafkaException, TimeoutError) as failure:
                 return replace(blank, error=f"{failure}\n{child.tail()}"), launch.config
     finally:
         enough.set()
@@ -94,11 +96,14 @@ def _await_start(bootstrap: str, topic: str, steady: Steady) -> None:
     client = admin(bootstrap)
     timeout = steady.start_timeout
     wait_for(lambda: led_partitions(client, topic) == steady.partitions, f"{topic} exists", timeout)
-    wait_for(
-        lambda: all(end_offsets(client, topic, steady.partitions)),
-        f"every partition of {topic} has records",
-        timeout,
-    )
+
+    def flows() -> bool:
+        try:
+            return all(end_offsets(client, topic, steady.partitions))
+        except KafkaException:
+            return False  # just created, and not everywhere known
+
+    wait_for(flows, f"every partition of {topic} has records", timeout)
 
 
 def _measure(
@@ -117,8 +122,7 @@ def _measure(
     try:
         ends = enumerate(end_offsets(bootstrap, topic, steady.partitions))
         consumer.assign([TopicPartition(topic, number, end) for number, end in ends])
-        # The first seconds also hold what piled up before the replicator was there.
-        _read_until(consumer, time.monotonic() + steady.warm_up)
+        _warm_up(consumer, steady)
         begun, cpu = time.monotonic(), child.meter
         numbers, delays = _read_until(consumer, begun + steady.seconds)
         ended = time.monotonic()
@@ -130,7 +134,7 @@ def _measure(
     return replace(
         blank,
         records=len(delays),
-        expected=_expected(numbers),
+        expected=_expected(numbers, steady.partitions),
         p50_ms=float(p50),
         p90_ms=float(p90),
         p99_ms=float(p99),
@@ -139,9 +143,20 @@ def _measure(
     )
 
 
-def _expected(numbers: np.ndarray) -> int:
-    """How many records lie between the lowest and the highest number that came."""
-    return int(numbers.max() - numbers.min()) + 1
+def _warm_up(consumer: Consumer, steady: Steady) -> None:
+    """Read for the warm-up, and on until what piled up before the start is copied too."""
+    _read_until(consumer, time.monotonic() + steady.warm_up)
+    deadline = time.monotonic() + steady.start_timeout
+    while time.monotonic() < deadline:
+        _, delays = _read_until(consumer, time.monotonic() + 1.0)
+        if len(delays) and np.median(delays) < _CAUGHT_UP_MS:
+            return
+
+
+def _expected(numbers: np.ndarray, partitions: int) -> int:
+    """How many records lie between the first and the last that came, partition by partition."""
+    each = (numbers[numbers % partitions == number] for number in range(partitions))
+    return sum(int(one.max() - one.min()) // partitions + 1 for one in each if len(one))
 
 
 def _read_until(consumer: Consumer, deadline: float) -> tuple[np.ndarray, np.ndarray]:

@@ -13,6 +13,8 @@ KEY_BYTES = 8
 GB = 1e9
 MB = 1e6
 
+_TELLING_SHARE = 0.2
+
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
@@ -160,9 +162,14 @@ class CopyResult:
         return self.records - self.before_first
 
     @property
+    def _telling(self) -> bool:
+        """Whether the time between the first and the last sight of records says anything."""
+        return self.copying_s > 0 and self.copied >= _TELLING_SHARE * self.records
+
+    @property
     def rate(self) -> float | None:
-        """Records a second while copying; None when all became visible at once."""
-        return self.copied / self.copying_s if self.copied > 0 and self.copying_s > 0 else None
+        """Records a second while copying; None when too few became visible in that time."""
+        return self.copied / self.copying_s if self._telling else None
 
     @property
     def rate_from_start(self) -> float:
@@ -177,7 +184,7 @@ class CopyResult:
     @property
     def cpu_per_gb(self) -> float | None:
         """CPU seconds per GB while copying."""
-        if self.copied <= 0:
+        if not self._telling:
             return None
         return (self.cpu_s - self.cpu_start_s) / (self.copied * self.record_bytes / GB)
 

@@ -13,24 +13,22 @@ from k2ktui.runtime.java import find_java
 _MAIN = "org.apache.kafka.connect.mirror.MirrorMaker"
 TARGET_ALIAS = "target"
 
-# What connect-mirror-maker.sh gives it.
-_HEAP = ("-Xms256m", "-Xmx2g")
-_JVM = (
+_LOGS = (
+    "-Djava.awt.headless=true",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+)
+G1 = (
     "-server",
     "-XX:+UseG1GC",
     "-XX:MaxGCPauseMillis=20",
     "-XX:InitiatingHeapOccupancyPercent=35",
     "-XX:+ExplicitGCInvokesConcurrent",
-    "-Djava.awt.headless=true",
-    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    *_LOGS,
 )
-_TUNED_HEAP = ("-Xms2g", "-Xmx2g")
-_TUNED_JVM = (
-    "-server",
-    "-XX:+UseParallelGC",
-    "-Djava.awt.headless=true",
-    "-Dorg.slf4j.simpleLogger.showDateTime=true",
-)
+PARALLEL = ("-server", "-XX:+UseParallelGC", *_LOGS)
+# What connect-mirror-maker.sh gives it.
+_DEFAULT_JVM = ("-Xms256m", "-Xmx2g", *G1)
+_TUNED_JVM = ("-Xms2g", "-Xmx2g", *PARALLEL)
 
 # One broker each, one topic, one direction, no service topics beyond what copying needs.
 _COMMON = {
@@ -87,7 +85,7 @@ class MirrorMaker:
     label: str
     properties: Mapping[str, str] = field(default_factory=dict)
     exactly_once: bool = False
-    jvm: tuple[str, ...] = (*_HEAP, *_JVM)
+    jvm: tuple[str, ...] = _DEFAULT_JVM
 
     def prepare(self, job: Job) -> Launch:
         """Write the properties file; the run's name is the source's alias, hence the prefix."""
@@ -116,10 +114,9 @@ class MirrorMaker:
 
 def mirror_makers() -> tuple[MirrorMaker, ...]:
     """Return the four configurations that the issue asks for."""
-    tuned_jvm = (*_TUNED_HEAP, *_TUNED_JVM)
     return (
         MirrorMaker("mm2", "MirrorMaker 2, default", _OFFSET_SYNCS),
-        MirrorMaker("mm2-tuned", "MirrorMaker 2, tuned", _TUNED, jvm=tuned_jvm),
+        MirrorMaker("mm2-tuned", "MirrorMaker 2, tuned", _TUNED, jvm=_TUNED_JVM),
         MirrorMaker(
             "mm2-eos",
             "MirrorMaker 2 exactly-once, default",
@@ -131,6 +128,6 @@ def mirror_makers() -> tuple[MirrorMaker, ...]:
             "MirrorMaker 2 exactly-once, tuned",
             {**_TUNED, **_EXACTLY_ONCE},
             exactly_once=True,
-            jvm=tuned_jvm,
+            jvm=_TUNED_JVM,
         ),
     )

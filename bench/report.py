@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from bench.model import MB, CopyResult, DataSet, DelayResult, Results
 from bench.plan import contenders
@@ -41,6 +41,30 @@ def markdown(results: Results) -> str:
         _configs(results),
     ]
     return "\n".join(part for part in parts if part)
+
+
+def tuning(machine: Mapping[str, str], data: DataSet, runs: Iterable[CopyResult]) -> str:
+    """Return TUNING.md: what was tried for the tuned configurations of MirrorMaker 2."""
+    note = (
+        "Written by `python -m bench --tune`; do not edit. Each line is the tuned configuration, "
+        f"or its exactly-once form, with one change. Data: {data}, {data.records:,} records."
+    )
+    head = ("tuned, with", "records/s", "CPU s/GB", "first record, s", "peak memory, MB", "found")
+    rows = [
+        (one.contender, "failed", *[""] * 3, one.error)
+        if one.error
+        else (
+            one.contender,
+            _rate(one.rate),
+            _per_gb(one.cpu_per_gb),
+            f"{one.first_record_s:.1f}",
+            f"{one.rss_peak / MB:.0f}",
+            found(one),
+        )
+        for one in runs
+    ]
+    parts = ["# MirrorMaker 2: tuning\n", note + "\n", _table(("", ""), machine.items())]
+    return "\n".join([*parts, _table(head, rows)])
 
 
 def one_line(one: CopyResult) -> str:

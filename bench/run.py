@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import psutil
+from confluent_kafka import KafkaException
 
 from bench import report
 from bench.clusters import Clusters, delete_topics
@@ -70,8 +71,24 @@ class Bench:
             self._warm_up({task.contender.key for task in left}, patience)
         for number, task in enumerate(left, 1):
             say(f"[{number}/{len(left)}] {task.name}")
-            carry_out[task.suite](task, patience)
+            try:
+                carry_out[task.suite](task, patience)
+            except KafkaException as failure:
+                # A broker that is gone; the next run starts it again, and --resume repeats this.
+                say(f"    FAILED: {failure}")
             keep(self._results, self._out)
+
+    def tune(self, candidates: Sequence[Contender], patience: Patience) -> None:
+        """Copy the first data set once with each candidate, and write TUNING.md."""
+        data = self._scope.data_sets[0]
+        runs: list[CopyResult] = []
+        self._warm_up(set(_WARMERS), patience)
+        for number, candidate in enumerate(candidates, 1):
+            say(f"[{number}/{len(candidates)}] {candidate.key}")
+            self._load(data)
+            runs.append(self._copied(candidate, data, patience))
+            text = report.tuning(self._results.machine, data, runs)
+            write_atomically(self._out / "TUNING.md", text.encode())
 
     def _warm_up(self, keys: set[str], patience: Patience) -> None:
         """Let the brokers compile their hot paths, and the page cache hold everyone's program."""
@@ -144,6 +161,10 @@ class Bench:
 
     def _settle(self) -> None:
         """Wait until nothing of the run before is still being written or deleted."""
+        for node in self._clusters.both:
+            if not node.running:
+                say(f"the {node.name} broker had ended, and is started again:\n{node.tail()}")
+                node.start()
         os.sync()
         nodes = [psutil.Process(node.pid) for node in self._clusters.both]
         deadline = time.monotonic() + _SETTLE_SECONDS

@@ -1,0 +1,189 @@
+"""The benchmark counts right, measures right and judges right."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench import clusters, meter, targets, verify, watch
+from bench.load import load, value_of
+from bench.model import CopyResult, DataSet, DelayResult, MemoryResult, Results
+from bench.plan import QUICK, tasks
+from bench.report import markdown
+from k2ktui.config.load import load as load_pipeline
+from k2ktui.runtime.node import KafkaNode
+from k2ktui.runtime.reaper import spawn
+from tests.support.kafka import admin, open_transaction, produce_transaction, unique_name
+
+ONE = CopyResult(
+    contender="k2ktui",
+    data="100-none-4",
+    records=1000,
+    bytes=100_000,
+    visible=1000,
+    distinct=1000,
+    before_first=100,
+    first_record_s=5.0,
+    all_records_s=6.0,
+    cpu_start_s=10.0,
+    cpu_s=10.5,
+    rss_peak=500_000_000,
+)
+
+
+def run(contender: str, **changes: object) -> CopyResult:
+    return replace(ONE, contender=contender, **changes)  # type: ignore[arg-type]
+
+
+def test_only_chooses_by_pattern_and_by_part() -> None:
+    assert len(tasks(QUICK, [])) == 7 * 2 + 7 + 1
+    assert [task.name for task in tasks(QUICK, ["memory"])] == ["memory/k2ktui"]
+    names = [task.name for task in tasks(QUICK, ["copy/mm2*/1000-*"])]
+    assert len(names) == 4 and all("1000-none-4" in name for name in names)
+
+
+def test_the_pipelines_are_valid(tmp_path: Path) -> None:
+    from bench.model import Job
+    from bench.ours import variants
+
+    for one in variants():
+        job = Job("r001", "127.0.0.1:1", "127.0.0.1:2", "some-topic", tmp_path)
+        launch = one.prepare(job)
+        config = load_pipeline([tmp_path / "pipeline.yaml"]).config
+        assert config.features.exactly_once == one.exactly_once
+        assert config.topics.matches("some-topic")
+        assert config.topic_mapping.target_for("some-topic") == launch.target_topic
+        assert "--until-caught-up" in launch.command
+        assert "--until-caught-up" not in one.prepare(replace(job, steady=True)).command
+
+
+def test_counts_only_what_was_committed_and_sees_repeats(target: KafkaNode) -> None:
+    data = DataSet(100, "lz4", 2, 3000)
+    load(target.bootstrap, data, batch_bytes=16 << 10, processes=2)
+    ends = clusters.end_offsets(target.bootstrap, data.topic, 2)
+    assert verify.count(target.bootstrap, data.topic, ends) == verify.Found(3000, 3000, 3000)
+    again = [value_of(number, 100) for number in range(5)]
+    produce_transaction(target, data.topic, again)
+    produce_transaction(target, data.topic, again, commit=False)
+    left_open = open_transaction(target, data.topic, again)
+    found = verify.count(target.bootstrap, data.topic, (ends[0], 0))
+    assert found == verify.Found(3005, 3000, ends[0])
+    left_open.abort_transaction(30)
+
+
+def test_watches_what_becomes_visible(target: KafkaNode) -> None:
+    topic = unique_name()
+    watcher = watch.Watcher(target.bootstrap, topic, 2)
+    watcher.start()
+    try:
+        clusters.create_topic(target.bootstrap, topic, 2)
+        transaction = open_transaction(target, topic, [b"a", b"b"])
+        time.sleep(0.5)
+        assert not watcher.changes
+        transaction.commit_transaction(30)
+        clusters.wait_for(lambda: watcher.last_change.total == 3, "the commit is seen", 10)
+    finally:
+        watcher.stop()
+        admin(target).delete_topics([topic])
+
+
+BUSY = """
+import os, subprocess, sys, time
+def burn(seconds):
+    end = time.process_time() + seconds
+    while time.process_time() < end: pass
+if sys.argv[1] == "leaf":
+    burn(0.5)
+else:
+    subprocess.run([sys.executable, __file__, "leaf"])              # ended, and waited for
+    if os.fork() == 0:                                             # left behind, by its parent
+        os.setsid()
+        if os.fork() == 0:
+            burn(0.5)
+        os._exit(0)
+    burn(0.5)
+    time.sleep(60)
+"""
+
+
+def test_measures_the_whole_tree_once(tmp_path: Path) -> None:
+    """CPU time of a child that ended, one left behind and the parent: 1.5 s, not less, not more."""
+    import psutil
+
+    script = tmp_path / "busy.py"
+    script.write_text(BUSY)
+    child = spawn([sys.executable, str(script), "root"], log_path=tmp_path / "log")
+    root = psutil.Process(child.pid).ppid()
+    measured = meter.Meter(root, 0.05)
+    measured.start()
+    try:
+        clusters.wait_for(lambda: meter.usage(root).cpu_s >= 1.5, "1.5 CPU seconds", 60)
+        time.sleep(1.0)
+    finally:
+        measured.stop()
+        child.stop(5.0)
+    assert 1.5 <= measured.cpu_at(time.monotonic()) < 2.2  # starting Python three times included
+    assert 5_000_000 < measured.peak(time.monotonic()) < 200_000_000
+
+
+def test_rates_leave_out_what_was_there_at_first_sight() -> None:
+    assert ONE.rate == 900
+    assert ONE.cpu_per_gb == pytest.approx(0.5 / 90e-6)
+    assert ONE.rate_from_start == pytest.approx(1000 / 6)
+    assert replace(ONE, before_first=900).rate is None
+
+
+def test_verdicts_are_computed() -> None:
+    peers = [
+        run("mm2-tuned", before_first=0, all_records_s=9.0, cpu_s=15.0),
+        run("mm2-eos-tuned", before_first=0, all_records_s=8.5, cpu_s=14.4),
+        run("mm2-eos", before_first=0, all_records_s=20.0),
+        run("k2ktui-records", before_first=0, all_records_s=10.0, first_record_s=9.0),
+    ]
+    found = {one.text: one for one in targets.verdicts(Results(copies=[ONE, *peers]))}
+    tuned, default = list(found.values())[:2]
+    assert (tuned.found, tuned.met) == ("3.15 x", True)
+    assert (default.found, default.met) == ("13.50 x", True)
+    assert found["verbatim: CPU per GB over tuned, while copying"].found == "1/7.9"
+    assert found["verbatim: CPU per GB over tuned, while copying"].met is False
+    assert found["record path: records/s over exactly-once"].met is True
+    assert found["start to first record, warm"].met is True
+    assert found["verbatim: records/s over tuned MirrorMaker 2, 1,000 B"].met is None
+
+
+def test_a_run_that_broke_its_promise_does_not_count() -> None:
+    broken = run("k2ktui", visible=1001)
+    results = Results(copies=[broken, run("mm2-eos", all_records_s=20.0)])
+    assert all(one.met is None for one in targets.verdicts(results)[:4])
+    assert "**1 duplicates**" in markdown(results)
+    assert targets.usable(run("mm2", visible=1001))
+
+
+def test_results_survive_writing_and_reading() -> None:
+    results = Results(
+        machine={"CPU": "a"},
+        copies=[ONE],
+        delays=[DelayResult("k2ktui", 5000, 30.0, 4, 10, 10, 1.0, 2.0, 3.0, 4.0, 0.1)],
+        memory=[MemoryResult("k2ktui", ((10, 100), (40, 105)))],
+        configs={"k2ktui": "name: x"},
+    )
+    again = Results.from_plain(json.loads(json.dumps(results.plain())))
+    assert again == results
+    assert "| CPU | a |" in markdown(again)
+
+
+def test_lists_the_runs() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", "--list"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert "copy/mm2-eos-tuned/1000-lz4-64" in done.stdout.splitlines()
