@@ -14,23 +14,21 @@ from time import monotonic, time
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import Gap, Position, SourcePartition
-from k2ktui.errors import ConnectionFailed, TimedOut
+from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
 from k2ktui.replication.crashpoints import crash_point
-from k2ktui.replication.fencing import Warden
+from k2ktui.replication.fencing import Superseded, Warden
 from k2ktui.replication.reports import (
     Event,
     Finished,
-    FirstRecord,
     Note,
-    Progress,
     Resumed,
-    SlotLap,
     Started,
     Stopped,
     Surveyed,
 )
 from k2ktui.replication.spark import SparkRuntime
 from k2ktui.replication.survey import Survey, Surveyor
+from k2ktui.replication.teller import Teller
 from k2ktui.replication.tokens import (
     Assignment,
     Fault,
@@ -40,7 +38,6 @@ from k2ktui.replication.tokens import (
     Pace,
     Route,
     SlotResult,
-    Tally,
     Token,
 )
 
@@ -59,8 +56,8 @@ class _Slot:
     number: int
     sources: list[SourcePartition] = field(default_factory=list)
     running: Future[list[SlotResult]] | None = None
-    ended_at: float = 0.0
     failures: int = 0
+    broken: bool = False
     not_before: float = 0.0
 
 
@@ -107,13 +104,7 @@ class Driver:
         self._until: dict[SourcePartition, int] = {}
         self._survey = Survey()
         self._slots: list[_Slot] = []
-        self._lap = 0
-        self._lap_began = monotonic()
-        self._ended: set[int] = set()
-        self._tally = Tally()
-        self._total = 0
-        self._pause = 0.0
-        self._first_seen = False
+        self._teller = Teller(report, self._began_at)
 
     def stop(self) -> None:
         """Ask the driver to end; safe from a signal handler or another thread."""
@@ -152,7 +143,7 @@ class Driver:
     def _loop(self, pool: ThreadPoolExecutor) -> None:
         looking: Future[Survey] | None = None
         next_look = monotonic() + _SURVEY_EVERY_S
-        self._lap_began = monotonic()
+        self._teller.begin()
         while not self._stopping.is_set():
             for slot in self._slots:
                 self._start_lap(slot)
@@ -175,7 +166,9 @@ class Driver:
     def _looked(self, looking: Future[Survey]) -> None:
         try:
             self._learn(looking.result())
-        except (ConnectionFailed, TimedOut) as error:
+        except Superseded:
+            raise
+        except K2kError as error:
             self._report(Note(f"not looked for new topics: {error.what}"))
 
     def _learn(self, survey: Survey) -> None:
@@ -213,7 +206,14 @@ class Driver:
         assignments = [a for source in slot.sources if (a := self._assignment(source)) is not None]
         if not assignments:
             return
-        token = self._token(slot, tuple(assignments))
+        try:
+            if slot.broken:
+                self._believe_target(slot)
+                return
+            token = self._token(slot, tuple(assignments))
+        except (ConnectionFailed, TimedOut) as error:
+            self._postpone(slot, error.what)
+            return
         crash_point("token")
         slot.running = self._spark.submit([token])
 
@@ -267,13 +267,7 @@ class Driver:
         slot.running = None
         error = future.exception()
         result = None if error else future.result()[0]
-        self._report(SlotLap.of(slot.number, slot.ended_at, result))
-        if result is not None:
-            self._tally = self._tally.plus(result.tally)
-            self._see_first(result)
-            if slot.ended_at:
-                self._pause = max(self._pause, result.began_at - slot.ended_at)
-            slot.ended_at = result.ended_at
+        self._teller.lap_ended(slot.number, result)
         if result is not None and result.outcome is Outcome.DONE:
             self._positions.update(result.positions)
             slot.failures = 0
@@ -283,14 +277,8 @@ class Driver:
             self._recover(slot, reason)
         for fault in result.faults if result else ():
             self._judge(fault)
-        self._ended.add(slot.number)
-        if self._ended.issuperset(s.number for s in self._slots if s.running is not None):
-            self._progress(monotonic())
-
-    def _see_first(self, result: SlotResult) -> None:
-        if result.first_commit_at and not self._first_seen and result.tally.records:
-            self._first_seen = True
-            self._report(FirstRecord(result.first_commit_at - self._began_at))
+        if self._teller.all_ended([s.number for s in self._slots if s.running is not None]):
+            self._progress()
 
     def _see_resumed(self, result: SlotResult) -> None:
         again = {fault.source for fault in result.faults}
@@ -300,14 +288,31 @@ class Driver:
 
     def _recover(self, slot: _Slot, reason: str) -> None:
         """After a failed lap: fence what is left of it, and believe only the target."""
-        self._warden.renew(slot.number)
-        crash_point("recovering")
+        slot.broken = True
         if not self._stopping.is_set():
             self._report(Note(f"slot {slot.number}: {reason}; its positions are read again"))
+        try:
+            self._believe_target(slot)
+        except (ConnectionFailed, TimedOut) as error:
+            self._postpone(slot, error.what)
+
+    def _believe_target(self, slot: _Slot) -> None:
+        self._warden.renew(slot.number)
+        crash_point("recovering")
         books = self._warden.read()
         for source in slot.sources:
             if source in books.positions:
                 self._positions[source] = books.positions[source]
+        slot.broken = False
+        self._wait(slot)
+
+    def _postpone(self, slot: _Slot, reason: str) -> None:
+        """The target does not answer: nothing is copied meanwhile, and nothing is lost."""
+        slot.broken = True
+        self._wait(slot)
+        self._report(Note(f"slot {slot.number} waits for the target cluster: {reason}"))
+
+    def _wait(self, slot: _Slot) -> None:
         slot.not_before = monotonic() + _BACKOFF_S[min(slot.failures, len(_BACKOFF_S) - 1)]
         slot.failures += 1
 
@@ -349,27 +354,12 @@ class Driver:
             for source, end in self._until.items()
         )
 
-    def _progress(self, now: float) -> None:
-        tally, self._lap = self._tally, self._lap + 1
-        self._total += tally.records
-        self._report(
-            Progress(
-                lap=self._lap,
-                seconds=now - self._lap_began,
-                records=tally.records,
-                written_bytes=tally.written_bytes,
-                rebuilt=tally.rebuilt,
-                transactions=tally.transactions,
-                commit_s=tally.commit_s,
-                cpu_s=tally.cpu_s,
-                pause_s=self._pause,
-                partitions=len(self._survey.routes),
-                stopped=len(self._faults),
-                lag_records=self._lag(),
-            )
+    def _progress(self) -> None:
+        self._teller.progress(
+            partitions=len(self._survey.routes),
+            stopped=len(self._faults),
+            lag_records=self._lag(),
         )
-        self._tally, self._pause, self._lap_began = Tally(), 0.0, now
-        self._ended.clear()
 
     def _lag(self) -> int | None:
         ends: Mapping[SourcePartition, int] = self._survey.ends
@@ -385,11 +375,11 @@ class Driver:
         if any(slot.running is not None for slot in self._slots):
             self._spark.cancel()
         self._warden.close()
-        if self._tally.records:
-            self._progress(monotonic())
+        if self._teller.untold:
+            self._progress()
         faults = tuple(fault for fault, _ in self._faults.values())
         caught_up = self._until_caught_up and self._all_reached() and not faults
-        finished = Finished(caught_up, self._total, time() - self._began_at, faults)
+        finished = Finished(caught_up, self._teller.records, time() - self._began_at, faults)
         self._report(finished)
         return finished
 
