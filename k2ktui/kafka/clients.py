@@ -5,10 +5,12 @@ Every method turns the library's errors into ``k2ktui.errors``: who did not answ
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
+from time import monotonic
 from typing import Any, TypeVar
 
 from confluent_kafka import (
@@ -25,16 +27,25 @@ from k2ktui.config.clusters import ClusterConfig
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
 from k2ktui.kafka.properties import librdkafka
+from k2ktui.kafka.unreachable import login_refused, not_trusted
 from k2ktui.text import safe_text
 
 T = TypeVar("T")
 Partition = tuple[str, int]
 
 REQUEST_TIMEOUT_S = 30.0
+_FIRST_TRY_S, _METADATA_S = 3.0, 10.0
+# Several brokers may answer differently: one that lets us in is enough, and has this long.
+_REFUSED_AFTER_S = 2.0
+_LISTEN_EVERY_S = 0.25
+_HEARD_FOR_S = 15.0
 
 # librdkafka's own codes, negative by its convention (rdkafka.h).
 _LOCAL_TIMED_OUT = -185
-_UNREACHABLE = frozenset({-195, -193, -187, -181, -169})  # transport, resolve, all down, TLS, login
+_ALL_DOWN, _TLS, _LOGIN = -187, -181, -169
+_UNREACHABLE = frozenset({-195, -193, _ALL_DOWN, _TLS, _LOGIN})  # transport, resolve, …
+# "sasl_ssl://", "/bootstrap", "(after 356ms in state AUTH_REQ)"
+_NOISE = re.compile(r"^\w+://|/(bootstrap|\d+)(?=: )| \(after \d+ms in state \w+[^)]*\)")
 _REFUSED = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -77,6 +88,7 @@ class Cluster:
     def __init__(self, config: ClusterConfig, label: str) -> None:
         self.config = config
         self.label = label
+        self._heard = _Heard()
 
     @cached_property
     def admin(self) -> AdminClient:
@@ -101,7 +113,7 @@ class Cluster:
     def _make(self, kind: Callable[[dict[str, Any]], T], settings: dict[str, Any]) -> T:
         settings.setdefault("log_level", 2)
         try:
-            return kind({**settings, "logger": QUIET})
+            return kind({**settings, "logger": QUIET, "error_cb": self._heard})
         except KafkaException as error:
             raise ConnectionFailed(
                 f"no client for the {self.label} cluster: {reason(error)}",
@@ -122,24 +134,56 @@ class Cluster:
     def _translate(self, what: str, error: KafkaException) -> K2kError:
         code = error.args[0].code() if error.args and hasattr(error.args[0], "code") else 0
         text = f"{what} on the {self.label} cluster: {reason(error)}"
-        if code in _UNREACHABLE:
-            return ConnectionFailed(text, mend="Check that it is up, and the credentials.")
-        if code in (_LOCAL_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT):
-            return TimedOut(text, mend="Check that it is up and reachable from here.")
         if code in _REFUSED:
             return Refused(text, mend="Grant the principal what it needs (k2ktui check lists it).")
-        return K2kError(text)
+        if code not in _UNREACHABLE | {_LOCAL_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT}:
+            return K2kError(text)
+        heard = self._listen() or (error.args[0] if _keeps_out(error.args[0]) else None)
+        if heard is not None:
+            explain = login_refused if heard.code() == _LOGIN else not_trusted
+            return explain(self.label, _words(heard))
+        last = self._heard.last()
+        text += f" ({_words(last)})" if last else ""
+        if code in _UNREACHABLE:
+            where = f"bootstrap.servers and security.protocol of {self.label}.kafka"
+            return ConnectionFailed(text, mend=f"Check that it is up, and {where}.")
+        return TimedOut(text, mend="Check that it is up and reachable from here.")
+
+    def _listen(self) -> KafkaError | None:
+        """Return why brokers do not let us in, if they said so lately."""
+        # The library tells its errors only to who polls.
+        self.admin.poll(0)
+        return self._heard.refusal()
+
+    def wait(self, future: Future[T]) -> T:
+        """Wait for an admin call's result, but not for a cluster that keeps us out.
+
+        Raises:
+            KafkaException: the call failed, nobody answered, or brokers keep us out.
+        """
+        began = monotonic()
+        while True:
+            try:
+                return future.result(_LISTEN_EVERY_S)
+            except TimeoutError:
+                waited = monotonic() - began
+            refusal = self._listen()
+            if refusal is not None and waited > _REFUSED_AFTER_S:
+                raise KafkaException(refusal)
+            # The library's own time-out comes first, so that its error is the one that is seen.
+            if waited > REQUEST_TIMEOUT_S + 5:
+                raise KafkaException(KafkaError(_LOCAL_TIMED_OUT))
 
     def results(self, what: str, futures: Mapping[Any, Future[T]]) -> dict[Any, T]:
         """Wait for an admin call's futures; the first failure is raised."""
         return {
-            key: self.ask(what, lambda f=future: f.result(REQUEST_TIMEOUT_S))  # type: ignore[misc]
+            key: self.ask(what, lambda f=future: self.wait(f))  # type: ignore[misc]
             for key, future in futures.items()
         }
 
     def topic_names(self) -> frozenset[str]:
         """Return the names of all topics the principal may describe."""
-        metadata = self.ask("listing topics", lambda: self.admin.list_topics(timeout=10))
+        metadata = self._metadata("listing topics")
         return frozenset(name for name, topic in metadata.topics.items() if topic.error is None)
 
     def describe(self, names: Collection[str]) -> dict[str, TopicDescription | KafkaError]:
@@ -155,7 +199,7 @@ class Cluster:
         found: dict[str, TopicDescription | KafkaError] = {}
         for name, future in futures.items():
             try:
-                found[name] = _description(future.result(REQUEST_TIMEOUT_S))
+                found[name] = _description(self.wait(future))
             except KafkaException as error:
                 if error.args[0].code() in _UNREACHABLE | {_LOCAL_TIMED_OUT}:
                     raise self._translate("describing topics", error) from None
@@ -200,7 +244,7 @@ class Cluster:
         found: dict[Partition, int] = {}
         for where, future in futures.items():
             try:
-                found[(where.topic, where.partition)] = future.result(REQUEST_TIMEOUT_S).offset
+                found[(where.topic, where.partition)] = self.wait(future).offset
             except KafkaException as error:
                 if error.args[0].code() in _UNREACHABLE | {_LOCAL_TIMED_OUT}:
                     raise self._translate("listing offsets", error) from None
@@ -208,8 +252,46 @@ class Cluster:
 
     def cluster_id(self) -> str:
         """Return the cluster's id."""
-        metadata = self.ask("reaching a broker", lambda: self.admin.list_topics(timeout=10))
-        return str(metadata.cluster_id)
+        return str(self._metadata("reaching a broker").cluster_id)
+
+    def _metadata(self, what: str) -> Any:
+        try:
+            return self.admin.list_topics(timeout=_FIRST_TRY_S)
+        except KafkaException as error:
+            if self._listen() is not None:
+                raise self._translate(what, error) from None
+        return self.ask(what, lambda: self.admin.list_topics(timeout=_METADATA_S))
+
+
+class _Heard:
+    """The errors that librdkafka tells beside its answers: why it has no connection."""
+
+    def __init__(self) -> None:
+        self._told: dict[bool, tuple[float, KafkaError]] = {}
+
+    def __call__(self, error: KafkaError) -> None:
+        """Take in an error; the library calls this while it is polled."""
+        # That all brokers are down says nothing of the reason, which came before.
+        if error.code() != _ALL_DOWN:
+            self._told[_keeps_out(error)] = monotonic(), error
+
+    def refusal(self) -> KafkaError | None:
+        """Return the last refusal to let us in, unless it is long ago."""
+        return self._latest(True)
+
+    def last(self) -> KafkaError | None:
+        """Return the last error of another kind, unless it is long ago."""
+        return self._latest(False)
+
+    def _latest(self, kind: bool) -> KafkaError | None:
+        at, error = self._told.get(kind, (0.0, None))
+        return error if error and monotonic() - at < _HEARD_FOR_S else None
+
+
+def _keeps_out(error: KafkaError) -> bool:
+    """Whether waiting mends nothing: the login, or the certificate."""
+    code = error.code()
+    return code == _LOGIN or (code == _TLS and "certificate" in error.str())
 
 
 class _Quiet:
@@ -239,6 +321,11 @@ def reason(error: KafkaException) -> str:
     inner = error.args[0] if error.args else error
     text = inner.str() if hasattr(inner, "str") else str(inner)
     return safe_text((text or "no reason given").splitlines()[0])
+
+
+def _words(error: KafkaError) -> str:
+    text = (error.str() or "no reason given").splitlines()[0]
+    return safe_text(_NOISE.sub("", text))
 
 
 def _description(found: Any) -> TopicDescription:

@@ -16,12 +16,13 @@ from typing import Any
 
 from kafka.errors import KafkaError, NodeNotReadyError
 from kafka.future import Future
-from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from k2ktui.errors import ConnectionFailed
 from k2ktui.kafka.codes import COORDINATOR_RETRIABLE, Code, code_name
+from k2ktui.kafka.connections import ConnectionManager, Unrecoverable, is_login, is_untrusted, why
+from k2ktui.kafka.unreachable import login_refused, not_trusted
 
 # A fetch response may hold one batch larger than what was asked for (KIP-74).
 _MAX_RESPONSE_BYTES = 1 << 30
@@ -132,7 +133,7 @@ class Wire:
         settings.setdefault("receive_message_max_bytes", _MAX_RESPONSE_BYTES)
         settings["max_in_flight_requests_per_connection"] = 1000  # we count for ourselves
         settings["socket_options"] = [(6, 1, 1), (1, 9, 1), (1, 8, _SOCKET_BUFFER_BYTES)]
-        self._manager = KafkaConnectionManager(loop.net, **settings)
+        self._manager = ConnectionManager(loop.net, **settings)
 
     async def open(self, timeout: float) -> None:
         """Connect to a bootstrap broker.
@@ -142,11 +143,20 @@ class Wire:
         """
         try:
             await self._manager.bootstrap_async(timeout * 1000)
-        except KafkaError as error:
-            raise ConnectionFailed(
-                f"the {self.label} cluster did not answer within {timeout:g} s: {_reason(error)}",
-                mend=f"Check {self.label}.kafka.common bootstrap.servers, and the credentials.",
-            ) from None
+        except (KafkaError, Unrecoverable):
+            raise self._not_open(timeout) from None
+
+    def _not_open(self, timeout: float) -> ConnectionFailed:
+        failure = self._manager.failure
+        if is_login(failure):
+            return login_refused(self.label, why(failure))
+        if is_untrusted(failure):
+            return not_trusted(self.label, why(failure))
+        reason = f": {why(failure)}" if failure else ""
+        return ConnectionFailed(
+            f"the {self.label} cluster did not answer within {timeout:g} s{reason}",
+            mend=f"Check bootstrap.servers and security.protocol of {self.label}.kafka.",
+        )
 
     def close(self) -> None:
         """Drop all connections."""
@@ -189,7 +199,7 @@ class Wire:
         except NodeNotReadyError as error:
             raise NotSent(f"no connection to the {self.label} broker yet") from error
         except KafkaError as error:
-            raise OutcomeUnknown(f"{self.label} cluster: {_reason(error)}") from error
+            raise OutcomeUnknown(f"{self.label} cluster: {why(error)}") from error
 
     def drop(self, node: int) -> None:
         """Close the connection to one broker; what was in flight fails as OutcomeUnknown."""
@@ -264,8 +274,3 @@ def _topic_info(topic: Any) -> TopicInfo:
 def id_text(topic_id: uuid.UUID | None) -> str:
     """Return a topic id as hex text, empty for none or the zero id."""
     return topic_id.hex if topic_id is not None and topic_id.int else ""
-
-
-def _reason(error: Exception) -> str:
-    text = str(error) or type(error).__name__
-    return text.splitlines()[0]
