@@ -96,7 +96,7 @@ class Probe:
         """Connect.
 
         Raises:
-            ConnectionFailed: nobody answered within ``timeout`` seconds; :func:`trouble` knows why.
+            ConnectionFailed: nobody answered within ``timeout`` seconds, or we were kept out.
         """
         self._loop.run(lambda: self._wire.open(timeout))
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
@@ -29,8 +30,6 @@ from k2ktui.text import safe_text
 T = TypeVar("T")
 Settings = Mapping[str, ConfigEntry]
 
-# The library's own time-out comes first, so that its error is the one that is seen.
-_PATIENCE_S = REQUEST_TIMEOUT_S + 5
 _BROKER_DEFAULT = -1
 _UNAUTHORIZED = frozenset(
     {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
@@ -79,7 +78,7 @@ def create_topics(
     )
     by_name = {spec.name: spec for spec in specs}
     return {
-        name: _failure(future, lambda error, n=name: _not_created(cluster, by_name[n], error))  # type: ignore[misc]
+        name: _failure(cluster, future, partial(_not_created, cluster, by_name[name]))
         for name, future in futures.items()
     }
 
@@ -98,7 +97,7 @@ def grow_topics(
         ),
     )
     return {
-        name: _failure(future, lambda error, n=name: _not_grown(cluster, n, counts[n], error))  # type: ignore[misc]
+        name: _failure(cluster, future, partial(_not_grown, cluster, name, counts[name]))
         for name, future in futures.items()
     }
 
@@ -149,7 +148,7 @@ def broker_count(cluster: Cluster) -> int:
     future = cluster.ask(
         what, lambda: cluster.admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S)
     )
-    return len(cluster.ask(what, lambda: future.result(_PATIENCE_S)).nodes)
+    return len(cluster.ask(what, lambda: cluster.wait(future)).nodes)
 
 
 def topic_settings(
@@ -170,7 +169,7 @@ def topic_settings(
     found: dict[str, dict[str, ConfigEntry] | K2kError] = {}
     for resource, future in futures.items():
         try:
-            entries = cluster.ask("reading topic settings", lambda f=future: f.result(_PATIENCE_S))  # type: ignore[misc]
+            entries = cluster.ask("reading topic settings", partial(cluster.wait, future))
         except (ConnectionFailed, TimedOut):
             raise
         except K2kError as error:
@@ -230,10 +229,10 @@ def _serves(topic: TopicDescription, partitions: int) -> bool:
 
 
 def _failure(
-    future: Future[T], explain: Callable[[KafkaException], K2kError | None]
+    cluster: Cluster, future: Future[T], explain: Callable[[KafkaException], K2kError | None]
 ) -> K2kError | None:
     try:
-        future.result(_PATIENCE_S)
+        cluster.wait(future)
     except KafkaException as error:
         return explain(error)
     return None

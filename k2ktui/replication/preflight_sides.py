@@ -10,16 +10,15 @@ from dataclasses import dataclass, field
 
 from k2ktui.config.clusters import ClusterConfig, Role
 from k2ktui.config.model import PipelineConfig
-from k2ktui.errors import ConnectionFailed, K2kError
+from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.probe import READING, TRANSACTIONS, WRITING, Probe, Unknown
 from k2ktui.kafka.properties import wire
 from k2ktui.kafka.topics import broker_count
-from k2ktui.kafka.trouble import find_trouble
 from k2ktui.replication.checks import Check, counted, failed, failed_by, passed, unknown
 from k2ktui.text import safe_text
 
-_FIRST_ATTEMPT_S, _TROUBLE_S, _SECOND_ATTEMPT_S = 3.0, 2.0, 5.0
+_CONNECT_S = 10.0
 _CLOCK_TOLERANCE_S = 60.0
 _ROLES: Mapping[str, tuple[Role, ...]] = {
     "source": ("consumer", "admin"),
@@ -91,25 +90,14 @@ def _connect(side: Side) -> None:
 def _open(config: ClusterConfig, role: Role, label: str) -> Probe:
     probe = Probe(wire(config, role), label)
     try:
-        _dial(probe, config, role, label)
+        probe.open(_CONNECT_S)
+    except K2kError as error:
+        probe.close()
+        raise type(error)(f"{role}: {error.what}", mend=error.mend) from None
     except BaseException:
         probe.close()
         raise
     return probe
-
-
-def _dial(probe: Probe, config: ClusterConfig, role: Role, label: str) -> None:
-    try:
-        probe.open(_FIRST_ATTEMPT_S)
-    except ConnectionFailed as error:
-        trouble = find_trouble(config, role, _TROUBLE_S)
-        failure = trouble.error(label, role) if trouble else error
-        if trouble and trouble.lasting:
-            raise failure from None
-        try:
-            probe.open(_SECOND_ATTEMPT_S)
-        except ConnectionFailed:
-            raise failure from None
 
 
 def _version(config: PipelineConfig, side: Side) -> Check:

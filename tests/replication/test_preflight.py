@@ -122,7 +122,7 @@ def test_a_cluster_that_does_not_answer(source: KafkaNode) -> None:
     assert time.monotonic() - began < 25
     assert exit_code(checks) is ExitCode.CONNECTION
     assert named(checks, "source cluster").outcome is Verdict.PASS
-    assert "Connection refused" in named(checks, "target cluster").detail
+    assert "ECONNREFUSED" in named(checks, "target cluster").detail
     assert checks[-1].outcome is Verdict.UNKNOWN
     assert "the target cluster did not answer" in checks[-1].detail
 
@@ -136,7 +136,7 @@ def test_a_login_that_is_refused(secure: SecureNode, target: KafkaNode) -> None:
 
     assert exit_code(checks) is ExitCode.CONNECTION
     found = named(checks, "source cluster")
-    assert "refused the consumer's login: " in found.detail and "sasl.jaas.config" in found.mend
+    assert "refused the login: " in found.detail and "sasl.jaas.config" in found.mend
     assert "wrong" not in "".join(check.detail + check.mend for check in checks)
 
 
@@ -150,7 +150,7 @@ def test_a_certificate_that_is_not_trusted(
     checks = run_checks(pipeline(side, target, "t"))
 
     found = named(checks, "source cluster")
-    assert "no TLS connection" in found.detail and "ssl.*" in found.mend
+    assert "not trusted" in found.detail and "ssl.truststore" in found.mend
 
 
 def test_the_wrong_security_protocol(secure: SecureNode, target: KafkaNode) -> None:
@@ -159,8 +159,8 @@ def test_the_wrong_security_protocol(secure: SecureNode, target: KafkaNode) -> N
 
     checks = run_checks(pipeline(plain(secure.bootstrap), with_tls, "t"))
 
-    assert "security.protocol must fit the port" in named(checks, "source cluster").detail
-    assert "PLAINTEXT broker listener?" in named(checks, "target cluster").detail
+    for side in ("source cluster", "target cluster"):
+        assert "security.protocol" in named(checks, side).mend
 
 
 def test_describe_and_read_is_enough_on_the_source(secure: SecureNode, target: KafkaNode) -> None:
