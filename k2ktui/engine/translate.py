@@ -1,0 +1,274 @@
+"""Translate committed offsets from the source to the target, and say why they can be trusted.
+
+One target partition may be fed by one source partition or by several (fan-in, or keys that choose
+the partition). The rule is the same: the translated offset is the lowest target offset of any
+record that the group has not consumed, so nothing is ever skipped; what lies behind it and was
+consumed already is counted as re-read. With one source partition nothing is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+
+from k2ktui.engine.ranges import NOT_FOUND, Ranges
+from k2ktui.engine.state import Position, SourcePartition
+
+TargetPartition = tuple[str, int]
+
+
+class Basis(StrEnum):
+    """Why a translation can be trusted (design §2)."""
+
+    EXACT = "exact"
+    END = "end"
+    AHEAD = "ahead"
+    BOUNDED = "bounded"
+    UNMAPPED = "unmapped"
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """What is known of one source partition's copy.
+
+    Attributes:
+        position: its replicated position, None if it was never replicated.
+        lanes: its mapping ranges, by target partition.
+        complete_from: source offset from which on the mapping is whole; None: since the start.
+        source_start: log start offset on the source, None if the source cannot be asked.
+    """
+
+    position: Position | None
+    lanes: Mapping[TargetPartition, Ranges] = field(default_factory=dict)
+    complete_from: int | None = None
+    source_start: int | None = None
+
+    @property
+    def known_from(self) -> int:
+        """Lowest source offset whose translation the mapping decides."""
+        start = self.position.start if self.position else 0
+        return start if self.complete_from is None else max(start, self.complete_from)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetLog:
+    """Bounds of a target partition: log start and last stable offset.
+
+    ``clear_from`` is an offset from which on the target is proven to hold no record up to ``end``
+    (control records only); None if that was not looked at.
+    """
+
+    start: int
+    end: int
+    clear_from: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """The translation of a group's position for one target partition.
+
+    Attributes:
+        target: the target partition.
+        sources: the source partitions that feed it and that the group has committed.
+        offset: target offset to commit; None if there is none that can be given.
+        basis: why it can be trusted.
+        reread: records that would be read again, an upper bound; None if unknown.
+        skipped: records that would never be read, an upper bound; None if unknown.
+        reason: what an operator should know; empty if there is nothing to say.
+    """
+
+    target: TargetPartition
+    sources: tuple[SourcePartition, ...]
+    offset: int | None
+    basis: Basis
+    reread: int | None = 0
+    skipped: int | None = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _One:
+    """The same for one source partition alone."""
+
+    offset: int | None
+    basis: Basis
+    reread: int | None = 0
+    skipped: int | None = 0
+    reason: str = ""
+
+
+# From best to worst; a translation that depends on several is as good as the worst of them.
+_ORDER = (Basis.EXACT, Basis.END, Basis.AHEAD, Basis.BOUNDED, Basis.UNMAPPED)
+
+
+def translate(
+    replicas: Mapping[SourcePartition, Replica],
+    commits: Mapping[SourcePartition, int],
+    targets: Mapping[TargetPartition, TargetLog],
+) -> list[Translation]:
+    """Translate one group's committed offsets.
+
+    Args:
+        replicas: what is known of each source partition that the group has committed.
+        commits: committed offset per source partition; negative means none.
+        targets: bounds of every target partition that is fed by one of them.
+
+    Returns:
+        One row a target partition, sorted. Commits of partitions that feed no target partition
+        give no row.
+    """
+    feeding: dict[TargetPartition, list[SourcePartition]] = {}
+    for source in sorted(commits):
+        for target in sorted(_targets_of(replicas.get(source))):
+            feeding.setdefault(target, []).append(source)
+    return [
+        _joined(target, sources, replicas, commits, targets.get(target))
+        for target, sources in sorted(feeding.items())
+    ]
+
+
+def _targets_of(replica: Replica | None) -> set[TargetPartition]:
+    if replica is None or replica.position is None:
+        return set()
+    position, found = replica.position, set(replica.lanes)
+    if position.target_partition is not None:
+        found.add((position.target_topic, position.target_partition))
+    return found
+
+
+def _joined(
+    target: TargetPartition,
+    sources: list[SourcePartition],
+    replicas: Mapping[SourcePartition, Replica],
+    commits: Mapping[SourcePartition, int],
+    log: TargetLog | None,
+) -> Translation:
+    ones = {s: _one(replicas[s], commits[s], target, log) for s in sources}
+    offsets = [one.offset for one in ones.values() if one.offset is not None]
+    basis = max((one.basis for one in ones.values()), key=_ORDER.index)
+    reasons = dict.fromkeys(one.reason for one in ones.values() if one.reason)
+    if not offsets or any(one.offset is None for one in ones.values()):
+        reason = "; ".join(reasons)
+        return Translation(target, tuple(sources), None, Basis.UNMAPPED, None, None, reason)
+    offset = min(offsets)
+    reread, skipped = _sum(o.reread for o in ones.values()), _sum(o.skipped for o in ones.values())
+    again = sum(
+        _consumed_behind(replicas[s].lanes.get(target), offset, commits[s])
+        for s in sources
+        if ones[s].offset != offset
+    )
+    if again and reread is not None:
+        reread += again
+        basis = max(basis, Basis.BOUNDED, key=_ORDER.index)
+        reasons["records of several source partitions interleave here: no single position"] = None
+    return Translation(target, tuple(sources), offset, basis, reread, skipped, "; ".join(reasons))
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    total = 0
+    for count in counts:
+        if count is None:
+            return None
+        total += count
+    return total
+
+
+def _consumed_behind(ranges: Ranges | None, offset: int, committed: int) -> int:
+    """Number of records from ``offset`` on that the group has consumed on the source."""
+    if ranges is None:
+        return 0
+    columns = ranges.columns()
+    # Of each range: the records at or behind the offset whose source offset is below the commit.
+    first = np.maximum(0, offset - columns.target)
+    last = np.minimum(columns.count, committed - columns.source)
+    return int(np.maximum(0, last - first).sum())
+
+
+def _one(replica: Replica, committed: int, target: TargetPartition, log: TargetLog | None) -> _One:
+    position = replica.position
+    assert position is not None
+    if committed < 0:
+        return _One(None, Basis.UNMAPPED, None, None, "no offset is committed on the source")
+    ranges = replica.lanes.get(target)
+    found = NOT_FOUND
+    if ranges is not None and len(ranges):
+        found = int(ranges.translate(np.array([committed], dtype=np.int64))[0])
+    if committed < replica.known_from:
+        return _below(replica, committed, found, ranges, log)
+    if found == NOT_FOUND:
+        return _at_end(position, committed, ranges, log)
+    return _retained(found, ranges, committed, log, _lost(position, committed))
+
+
+def _lost(position: Position, committed: int) -> str:
+    for gap in position.gaps:
+        if gap.first <= committed < gap.end:
+            return f"source offsets {gap.first} to {gap.end - 1} were lost ({gap.reason})"
+    return ""
+
+
+def _at_end(
+    position: Position, committed: int, ranges: Ranges | None, log: TargetLog | None
+) -> _One:
+    """The group has consumed all that was copied, or more."""
+    offset = ranges.target_end if ranges is not None else None
+    if offset is None:
+        if log is None:
+            return _One(None, Basis.UNMAPPED, None, None, "the target partition cannot be asked")
+        offset = log.end  # nothing was copied yet: all that comes lands from here on
+    elif log is not None and log.clear_from is not None and log.clear_from <= offset:
+        offset = max(offset, log.end)
+    ahead = committed - position.offset
+    if ahead <= 0:
+        return _One(offset, Basis.END)
+    reason = f"the group is {ahead} offsets past what was copied; those come again"
+    return _One(offset, Basis.AHEAD, ahead, 0, reason)
+
+
+def _retained(
+    found: int, ranges: Ranges | None, committed: int, log: TargetLog | None, reason: str
+) -> _One:
+    """The mapping knows the record; the target may have deleted it since."""
+    if log is None or found >= log.start or ranges is None:
+        return _One(found, Basis.EXACT, 0, 0, reason)
+    gone = ranges.target_records_between(found, log.start)
+    why = f"the target has deleted {gone} unread records (log start offset {log.start})"
+    return _One(log.start, Basis.EXACT, 0, gone, "; ".join(filter(None, (reason, why))))
+
+
+def _below(
+    replica: Replica, committed: int, found: int, ranges: Ranges | None, log: TargetLog | None
+) -> _One:
+    """The group is further back than the mapping reaches."""
+    position = replica.position
+    assert position is not None
+    if committed < position.start and replica.known_from == position.start:
+        retained = replica.source_start
+        if retained is not None and retained >= position.start:
+            # Nothing before the start is left on the source: there was nothing else to copy.
+            if found == NOT_FOUND:
+                return _at_end(position, committed, ranges, log)
+            return _retained(found, ranges, committed, log, "")
+        missing = position.start - max(committed, retained or 0)
+        return _One(
+            found if found != NOT_FOUND else None,
+            Basis.UNMAPPED,
+            0,
+            missing,
+            f"the pipeline began at offset {position.start}: up to {missing} unread offsets "
+            "before it were never copied",
+        )
+    if log is None:
+        return _One(None, Basis.UNMAPPED, None, None, "its mapping was deleted by retention")
+    behind = max(0, found - log.start) if found != NOT_FOUND else None
+    return _One(
+        log.start,
+        Basis.UNMAPPED,
+        behind,
+        0,
+        f"its mapping was deleted by retention (known from {replica.known_from} on): from the "
+        "target's log start offset nothing is skipped",
+    )

@@ -1,0 +1,158 @@
+"""Translation against a brute-force model of a source log, its copy, and a group that reads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k2ktui.engine.ranges import Ranges
+from k2ktui.engine.state import Gap, Position, SourcePartition
+from k2ktui.engine.translate import Basis, Replica, TargetLog, Translation, translate
+
+TARGET = ("t", 0)
+A, B = SourcePartition("a", 0), SourcePartition("b", 0)
+
+
+def position(offset: int, start: int = 0, **changes: object) -> Position:
+    made = Position(offset, start, 0, "id", 1, 0, TARGET[0], TARGET[1])
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def ranges_of(pairs: list[tuple[int, int]]) -> Ranges:
+    ranges = Ranges()
+    for source, target in pairs:
+        ranges.append(np.array([source]), np.array([target]), np.array([1]))
+    return ranges
+
+
+def one(replica: Replica, committed: int, log: TargetLog | None) -> Translation:
+    (row,) = translate({A: replica}, {A: committed}, {TARGET: log} if log else {})
+    return row
+
+
+# A log is a list of steps: how many offsets without a record come first (compaction, markers,
+# aborted records), and how many foreign target offsets (native records, our own markers).
+logs = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=40)
+
+
+def copied(
+    log: list[tuple[int, int]], start: int = 5, target: int = 100
+) -> tuple[list[tuple[int, int]], int]:
+    """Return (source, target) of each record, and the replicated position."""
+    pairs, source = [], start
+    for source_gap, target_gap in log:
+        source, target = source + source_gap, target + target_gap
+        pairs.append((source, target))
+        source, target = source + 1, target + 1
+    return pairs, source
+
+
+@given(logs, st.integers(5, 200))
+def test_a_group_reads_exactly_what_it_has_not_read(
+    log: list[tuple[int, int]], committed: int
+) -> None:
+    pairs, end = copied(log)
+    row = one(Replica(position(end, 5), {TARGET: ranges_of(pairs)}), committed, TargetLog(0, 500))
+    unread = [t for s, t in pairs if s >= committed]
+    would_read = [t for _, t in pairs if row.offset is not None and t >= row.offset]
+    assert would_read == unread
+    assert row.skipped == 0
+    if unread:
+        assert (row.basis, row.offset, row.reread) == (Basis.EXACT, unread[0], 0)
+    elif committed <= end:
+        assert (row.basis, row.reread) == (Basis.END, 0)
+    else:
+        assert (row.basis, row.reread) == (Basis.AHEAD, committed - end)
+
+
+@given(logs, logs, st.integers(5, 120), st.integers(5, 120), st.randoms())
+def test_with_several_sources_nothing_is_skipped_and_what_is_read_again_is_counted(
+    a: list[tuple[int, int]],
+    b: list[tuple[int, int]],
+    read_a: int,
+    read_b: int,
+    random: object,
+) -> None:
+    records_a, end_a = copied(a)
+    records_b, end_b = copied(b)
+    merged = [(A, s) for s, _ in records_a] + [(B, s) for s, _ in records_b]
+    merged.sort(key=lambda item: (item[1] * 7919) % 101)
+    merged.sort(key=lambda item: item[1])
+    landed = {item: 100 + i for i, item in enumerate(merged)}
+    lanes = {
+        source: ranges_of([(s, landed[(source, s)]) for s, _ in records])
+        for source, records in ((A, records_a), (B, records_b))
+    }
+    replicas = {
+        A: Replica(position(end_a, 5), {TARGET: lanes[A]}),
+        B: Replica(position(end_b, 5), {TARGET: lanes[B]}),
+    }
+    commits = {A: min(read_a, end_a), B: min(read_b, end_b)}
+    end = 100 + len(merged)
+    (row,) = translate(replicas, commits, {TARGET: TargetLog(0, end)})
+    assert row.offset is not None
+    unread = [t for (source, s), t in landed.items() if s >= commits[source]]
+    again = [t for (source, s), t in landed.items() if s < commits[source] and t >= row.offset]
+    assert all(t >= row.offset for t in unread)
+    assert row.reread == len(again)
+    assert row.skipped == 0
+    assert (row.basis is Basis.BOUNDED) == bool(again)
+
+
+def test_a_caught_up_group_moves_over_control_records_only_where_that_is_proven() -> None:
+    replica = Replica(position(10), {TARGET: ranges_of([(s, 100 + s) for s in range(9)])})
+    assert one(replica, 10, TargetLog(0, 112)).offset == 109
+    assert one(replica, 10, TargetLog(0, 112, clear_from=109)).offset == 112
+    assert one(replica, 10, TargetLog(0, 112, clear_from=110)).offset == 109
+    assert one(replica, 9, TargetLog(0, 112)).basis is Basis.END
+
+
+def test_nothing_copied_yet_means_the_targets_end() -> None:
+    row = one(Replica(position(0)), 0, TargetLog(3, 40))
+    assert (row.offset, row.basis) == (40, Basis.END)
+    assert one(Replica(position(0)), 0, None).basis is Basis.UNMAPPED
+
+
+def test_no_committed_offset_is_unmapped() -> None:
+    row = one(Replica(position(1), {TARGET: ranges_of([(0, 0)])}), -1, TargetLog(0, 1))
+    assert (row.offset, row.basis) == (None, Basis.UNMAPPED)
+
+
+def test_before_the_pipelines_start() -> None:
+    replica = Replica(position(20, 10), {TARGET: ranges_of([(s, s) for s in range(10, 20)])})
+    row = one(replica, 4, TargetLog(0, 20))
+    assert (row.basis, row.offset, row.skipped) == (Basis.UNMAPPED, 10, 6)
+    row = one(replace(replica, source_start=6), 4, TargetLog(0, 20))
+    assert row.skipped == 4
+    row = one(replace(replica, source_start=10), 4, TargetLog(0, 20))
+    assert (row.basis, row.offset, row.skipped) == (Basis.EXACT, 10, 0)
+
+
+def test_a_mapping_deleted_by_retention_gives_the_safest_offset() -> None:
+    kept = ranges_of([(s, s + 5) for s in range(50, 60)])
+    replica = Replica(position(60), {TARGET: kept}, complete_from=50)
+    row = one(replica, 20, TargetLog(7, 65))
+    assert (row.basis, row.offset, row.skipped) == (Basis.UNMAPPED, 7, 0)
+    assert row.reread == 48
+    assert one(replica, 50, TargetLog(7, 65)).basis is Basis.EXACT
+
+
+def test_records_that_the_target_deleted_are_counted_as_skipped() -> None:
+    replica = Replica(position(10), {TARGET: ranges_of([(s, s) for s in range(10)])})
+    row = one(replica, 2, TargetLog(6, 10))
+    assert (row.offset, row.basis, row.skipped) == (6, Basis.EXACT, 4)
+
+
+def test_a_commit_in_a_lost_range_goes_to_what_follows_and_says_so() -> None:
+    lost = position(10, gaps=(Gap(3, 7, "truncated"),))
+    pairs = [(s, s) for s in (0, 1, 2)] + [(s, s - 4) for s in (7, 8, 9)]
+    row = one(Replica(lost, {TARGET: ranges_of(pairs)}), 4, TargetLog(0, 6))
+    assert (row.offset, row.basis) == (3, Basis.EXACT)
+    assert "lost" in row.reason
+
+
+def test_a_partition_that_is_not_replicated_gives_no_row() -> None:
+    assert translate({A: Replica(None)}, {A: 5, B: 6}, {}) == []
