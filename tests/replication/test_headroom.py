@@ -1,0 +1,87 @@
+"""How long the source keeps what is not copied yet."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.state import Position, SourcePartition, position_key, position_value
+from k2ktui.replication.checks import Check, Verdict
+from k2ktui.replication.preflight import run_checks
+from k2ktui.runtime.node import KafkaNode
+from tests.support.kafka import Out, admin, create_topic, produce, start_offsets
+from tests.support.pipelines import named, pipeline
+
+
+def with_position(
+    source: KafkaNode, target: KafkaNode, topic: str, offset: int, **sections: Any
+) -> PipelineConfig:
+    """A pipeline that has copied partition 0 of ``topic`` up to ``offset``."""
+    config = pipeline(source, target, topic, **sections)
+    commit = create_topic(
+        target, config.coordination.commit.topic, config={"cleanup.policy": "compact"}
+    )
+    create_topic(target, topic)
+    position = Position(offset, 0, -1, "", 1, 0, topic, 0)
+    key = position_key(config.coordination.commit.group, SourcePartition(topic, 0))
+    produce(target, commit, [Out(position_value(position), key)])
+    return config
+
+
+def headroom(config: PipelineConfig) -> Check:
+    return named(run_checks(config), "retention headroom")
+
+
+@pytest.mark.parametrize(
+    ("settings", "age_s", "outcome", "says"),
+    [
+        ({"retention.ms": "86400000"}, 3600, Verdict.PASS, "in 22 h 59 min"),
+        ({"retention.ms": "86400000"}, 86000, Verdict.FAIL, "in 6 min"),
+        ({"retention.ms": "-1"}, 3600, Verdict.PASS, "deletes none by age"),
+        ({"cleanup.policy": "compact"}, 3600, Verdict.PASS, "deletes none by age"),
+        ({"retention.bytes": "1000000"}, 3600, Verdict.UNKNOWN, "bound by size"),
+    ],
+)
+def test_headroom(
+    source: KafkaNode,
+    target: KafkaNode,
+    settings: dict[str, str],
+    age_s: int,
+    outcome: Verdict,
+    says: str,
+) -> None:
+    topic = create_topic(source, config=settings)
+    stamp = int(time.time() - age_s) * 1000
+    produce(source, topic, [Out(b"v", b"k", timestamp=stamp) for _ in range(5)])
+
+    check = headroom(with_position(source, target, topic, 2))
+
+    assert (check.outcome, says in check.detail) == (outcome, True), check.detail
+    assert "at most 3 records not copied in 1 partition" in check.detail
+
+
+def test_headroom_when_all_is_copied(source: KafkaNode, target: KafkaNode) -> None:
+    topic = create_topic(source)
+    produce(source, topic, [b"a", b"b"])
+    assert "1 partition caught up" in headroom(with_position(source, target, topic, 2)).detail
+
+
+@pytest.mark.parametrize(("policy", "outcome"), [("fail", "fail"), ("continue", "pass")])
+def test_records_lost_already(
+    source: KafkaNode, target: KafkaNode, policy: str, outcome: str
+) -> None:
+    topic = create_topic(source)
+    produce(source, topic, [b"a", b"b", b"c"])
+    with_admin = admin(source)
+    cut = TopicPartition(topic, 0, 2)
+    with_admin.delete_records([cut])[cut].result(30)
+    assert start_offsets(source, topic) == {0: 2}
+
+    check = headroom(with_position(source, target, topic, 0, onSourceDataLoss=policy))
+
+    assert check.outcome == outcome
+    assert f"{topic}-0 (2 offsets)" in check.detail
