@@ -14,7 +14,7 @@ from k2ktui.replication.checks import Check, Verdict
 from k2ktui.replication.preflight import run_checks
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import Out, admin, create_topic, produce, start_offsets
-from tests.support.pipelines import named, pipeline
+from tests.support.preflight import named, pipeline
 
 
 def with_position(

@@ -20,7 +20,7 @@ from k2ktui.replication.checks import Check, Verdict, exit_code
 from k2ktui.replication.preflight import run_checks
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import admin, create_topic, unique_name
-from tests.support.pipelines import named, pipeline, plain
+from tests.support.preflight import named, pipeline, plain
 from tests.support.secure import SecureNode, make_authority, start_secure_node
 
 NOBODY = "127.0.0.1:1"
