@@ -103,6 +103,7 @@ class Driver:
         self._limits: dict[SourcePartition, int] = {}
         self._until: dict[SourcePartition, int] = {}
         self._survey = Survey()
+        self._noted: set[str] = set()
         self._slots: list[_Slot] = []
         self._teller = Teller(report, self._began_at)
 
@@ -174,6 +175,9 @@ class Driver:
     def _learn(self, survey: Survey) -> None:
         """Take in what the clusters look like now: begin new partitions, notice changed ones."""
         self._survey = survey
+        for note in [note for note in survey.notes if note not in self._noted]:
+            self._noted.add(note)
+            self._report(Note(note))
         reborn = survey.reborn if self._continue else {}
         for fault in survey.faults:
             if fault.source not in reborn:

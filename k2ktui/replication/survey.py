@@ -33,6 +33,7 @@ class Survey:
         ends: last stable offset of each source partition.
         faults: partitions that must not be copied, and why.
         limits: max.message.bytes of target topics.
+        notes: what an operator should know of how target topics were created.
     """
 
     routes: Mapping[SourcePartition, Route] = field(default_factory=dict)
@@ -41,6 +42,7 @@ class Survey:
     ends: Mapping[SourcePartition, int] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
     limits: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def batch_limit(self, source: SourcePartition) -> int:
         """Largest batch, in bytes, that the partition's target topic takes."""
@@ -92,7 +94,8 @@ class Surveyor:
         again = [fault.source for fault in changed if fault.kind is FaultKind.RECREATED]
         reborn = self._begin(again, routes, ids, first_start=False)
         limits = {t.name: t.max_message_bytes for t in targets.values()}
-        return Survey(routes, begin, reborn, ends, (*faults, *changed), limits)
+        notes = tuple(f"{t.name}: {note}" for t in targets.values() for note in t.notes)
+        return Survey(routes, begin, reborn, ends, (*faults, *changed), limits, notes)
 
     def _topics(self, replicated: set[str]) -> tuple[list[TopicDescription], list[Fault]]:
         chosen = {n for n in self._source.topic_names() if self._config.topics.matches(n)}
