@@ -96,7 +96,11 @@ class Cluster:
         return self._make(AdminClient, librdkafka(self.config, "admin"))
 
     def consumer(self, **overrides: Any) -> Consumer:
-        """Make a consumer that never commits and joins no group; ``overrides`` are librdkafka's."""
+        """Make a consumer that never commits and joins no group; ``overrides`` are librdkafka's.
+
+        For the target only: librdkafka asks for its group's coordinator all the same, and that
+        makes a broker create ``__consumer_offsets``. The source is read over the wire.
+        """
         settings = {
             **librdkafka(self.config, "consumer"),
             # librdkafka wants a group id although nothing is ever committed under it.

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.engine.state import Position, SourcePartition
@@ -14,6 +14,7 @@ from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.topics import Settings, topic_settings
 from k2ktui.replication.checks import Check, counted, failed, passed, some, unknown
+from k2ktui.replication.peek import Peek
 
 NAME = "retention headroom"
 _MEND = (
@@ -130,26 +131,13 @@ def _verdict(
 
 def _timestamps(source: Cluster, waiting: list[_Waiting]) -> dict[SourcePartition, float]:
     """Return the timestamp, in seconds since 1970, of the first record that each waits for."""
-    if not waiting:
-        return {}
-    settings = {"isolation.level": "read_committed", "fetch.message.max.bytes": 4096}
-    consumer = source.consumer(**settings)
-    found: dict[SourcePartition, float] = {}
+    peek = Peek(source)
     try:
-        consumer.assign(
-            [TopicPartition(w.source.topic, w.source.partition, w.offset) for w in waiting]
-        )
-        until = time.monotonic() + _TIMESTAMPS_S
-        while len(found) < len(waiting) and time.monotonic() < until:
-            for message in consumer.consume(len(waiting), 0.2):
-                if message.error() is None:
-                    at = SourcePartition(message.topic() or "", message.partition() or 0)
-                    found.setdefault(at, message.timestamp()[1] / 1000)
-    except KafkaException:
-        return found
+        where = {(w.source.topic, w.source.partition): w.offset for w in waiting}
+        times = peek.times(where, _TIMESTAMPS_S)
     finally:
-        consumer.close()
-    return found
+        peek.close()
+    return {SourcePartition(*at): found for at, found in times.items()}
 
 
 def spoken_time(seconds: float) -> str:

@@ -24,6 +24,7 @@ from k2ktui.kafka.clients import (
 from k2ktui.kafka.logread import stable_ends
 from k2ktui.replication.fencing import read_books
 from k2ktui.replication.naming import target_name
+from k2ktui.replication.peek import Peek
 from k2ktui.replication.pipeline import commit_topic
 from k2ktui.replication.routing import choose_path
 
@@ -61,6 +62,7 @@ class StatusReader:
         self._config = config
         self._source = source_cluster(config)
         self._target = target_cluster(config)
+        self._peek = Peek(self._source)
         self._mappings = _MappingCounter(config, self._target)
 
     def snapshot(self) -> Status:
@@ -79,7 +81,7 @@ class StatusReader:
         where = [(s.topic, s.partition) for s in sources]
         starts = self._source.offsets(where, OffsetSpec.earliest())
         ends = self._source.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
-        ages = _ages(self._source, positions, starts, ends)
+        ages = _ages(self._peek, positions, starts, ends)
         mapped = self._mappings.read()
         target_ends = self._target_ends(topics, positions)
         rows = [
@@ -90,6 +92,7 @@ class StatusReader:
 
     def close(self) -> None:
         """Disconnect."""
+        self._peek.close()
         self._mappings.close()
 
     def _positions(self) -> Mapping[SourcePartition, Position]:
@@ -229,7 +232,7 @@ class _MappingCounter:
 
 
 def _ages(
-    source: Cluster,
+    peek: Peek,
     positions: Mapping[SourcePartition, Position],
     starts: Mapping[Partition, int],
     ends: Mapping[Partition, int],
@@ -242,27 +245,6 @@ def _ages(
         <= p.offset
         < ends.get((s.topic, s.partition), -1)
     }
-    if not where:
-        return {}
-    consumer = source.consumer(
-        **{
-            "isolation.level": "read_committed",
-            "fetch.message.max.bytes": 4096,
-            "queued.max.messages.kbytes": 4096,
-            "fetch.wait.max.ms": 20,
-        }
-    )
-    found: dict[SourcePartition, float] = {}
-    try:
-        consumer.assign([TopicPartition(t, p, offset) for (t, p), offset in where.items()])
-        until = time.monotonic() + _AGE_S
-        while len(found) < len(where) and time.monotonic() < until:
-            for message in consumer.consume(len(where), 0.1):
-                at = SourcePartition(message.topic() or "", message.partition() or 0)
-                if message.error() is None and at not in found:
-                    found[at] = max(0.0, time.time() - message.timestamp()[1] / 1000)
-    except K2kError:
-        return found
-    finally:
-        consumer.close()
-    return found
+    now = time.time()
+    times = peek.times(where, _AGE_S)
+    return {SourcePartition(*at): max(0.0, now - written) for at, written in times.items()}

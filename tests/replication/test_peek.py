@@ -1,0 +1,80 @@
+"""When the record at an offset was written, over the wire."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from k2ktui.config.clusters import ClusterConfig, KafkaClients
+from k2ktui.kafka.clients import Cluster
+from k2ktui.replication.peek import Peek
+from k2ktui.runtime.node import KafkaNode
+from tests.support.kafka import (
+    Out,
+    create_topic,
+    end_offsets,
+    produce,
+    produce_transaction,
+    unique_name,
+)
+
+NOW = int(time.time()) * 1000
+PATIENCE = 20.0
+
+
+@pytest.fixture
+def peek(source: KafkaNode) -> Iterator[Peek]:
+    properties = {"bootstrap.servers": source.bootstrap}
+    opened = Peek(Cluster(ClusterConfig(kafka=KafkaClients(common=properties)), "source"))
+    yield opened
+    opened.close()
+
+
+def stamped(count: int, first: int = 0, partition: int = 0) -> list[Out]:
+    """Records whose timestamps tell their numbers."""
+    return [Out(b"v" * 100, partition=partition, timestamp=NOW + first + i) for i in range(count)]
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4", "zstd", "snappy", "gzip"])
+def test_a_record_inside_a_batch(source: KafkaNode, peek: Peek, codec: str) -> None:
+    topic = create_topic(source)
+    produce(source, topic, stamped(500), compression_type=codec, linger_ms=50)
+    for offset in (0, 123, 499):
+        found = peek.times({(topic, 0): offset}, PATIENCE)
+        assert found == {(topic, 0): (NOW + offset) / 1000}
+
+
+def test_aborted_records_are_passed_over(source: KafkaNode, peek: Peek) -> None:
+    topic = create_topic(source)
+    produce_transaction(source, topic, stamped(200), commit=False)
+    produce_transaction(source, topic, stamped(10, first=1000))
+    assert peek.times({(topic, 0): 0}, PATIENCE) == {(topic, 0): (NOW + 1000) / 1000}
+
+
+def test_many_partitions_with_batches_larger_than_what_is_asked_for(
+    source: KafkaNode, peek: Peek
+) -> None:
+    topic = create_topic(source, partitions=40)
+    for partition in range(40):
+        records = [Out(bytes(90_000), partition=partition, timestamp=NOW + partition)]
+        produce(source, topic, records)
+    found = peek.times({(topic, p): 0 for p in range(40)}, PATIENCE)
+    assert found == {(topic, p): (NOW + p) / 1000 for p in range(40)}
+
+
+def test_what_is_not_there_is_left_out(source: KafkaNode, peek: Peek) -> None:
+    topic = create_topic(source)
+    produce(source, topic, stamped(3))
+    end = end_offsets(source, topic)[0]
+    where = {(topic, 0): 1, (unique_name("missing"), 0): 0, (topic, 7): 0}
+    assert peek.times(where, 1.0) == {(topic, 0): (NOW + 1) / 1000}
+    assert peek.times({(topic, 0): end}, 0.5) == {}
+    assert peek.times({(topic, 0): end + 5}, PATIENCE) == {}, "out of range is no reason to wait"
+
+
+def test_nobody_answers() -> None:
+    properties = {"bootstrap.servers": "127.0.0.1:1"}
+    peek = Peek(Cluster(ClusterConfig(kafka=KafkaClients(common=properties)), "source"))
+    assert peek.times({("topic", 0): 0}, 0.5) == {}
