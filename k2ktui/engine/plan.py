@@ -1,0 +1,236 @@
+"""A plan: what will be committed for which group, frozen, hashed and expiring.
+
+What is applied is what was shown: a plan is decided once, written down, and applied as it is or
+refused. Nothing here talks to Kafka.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from k2ktui.engine.guard import MappingVersion, is_stale
+from k2ktui.engine.translate import Basis
+
+VERSION = 1
+_EMPTY_STATES = frozenset({"Empty", "Dead", ""})
+
+
+class Action(StrEnum):
+    """What happens to a committed offset on the target."""
+
+    CREATE = "create"
+    ADVANCE = "advance"
+    REWIND = "rewind"
+    KEEP = "keep"
+    SKIP = "skip"
+
+
+class Rewind(StrEnum):
+    """What to do where the target is further than the translation."""
+
+    NEVER = "never"
+    FOLLOW = "follow"
+
+
+class UnusablePlan(ValueError):
+    """A plan file that is damaged, changed, expired or of another version."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRow:
+    """One committed offset on the target.
+
+    Attributes:
+        group: consumer group.
+        topic: target topic.
+        partition: target partition.
+        source: what it was translated from: ``topic-partition@offset``, several joined by commas.
+        state_source: group state on the source; empty if unknown.
+        state_target: group state on the target; empty if the group does not exist there.
+        current: committed offset on the target now, None if there is none.
+        proposed: translated offset, None if there is none.
+        basis: why it can be trusted.
+        reread: records read again, at most; None if unknown.
+        skipped: records never read, at most; None if unknown.
+        action: what will be done.
+        reason: why, where it is not plain.
+        version: mapping version that it was made from.
+        metadata: the application's own commit metadata, kept.
+    """
+
+    group: str
+    topic: str
+    partition: int
+    source: str
+    state_source: str
+    state_target: str
+    current: int | None
+    proposed: int | None
+    basis: Basis
+    reread: int | None
+    skipped: int | None
+    action: Action
+    reason: str
+    version: MappingVersion
+    metadata: str = ""
+
+    @property
+    def changes(self) -> bool:
+        """Whether applying the plan writes this row."""
+        return self.action in (Action.CREATE, Action.ADVANCE, Action.REWIND)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Rows to apply, and what they rest on. Times are epoch seconds."""
+
+    pipeline: str
+    source_cluster: str
+    target_cluster: str
+    created_at: float
+    expires_at: float
+    made_by: str
+    rewind: Rewind
+    rows: tuple[PlanRow, ...]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything the plan says, as hex text."""
+        return hashlib.sha256(_canonical(self).encode()).hexdigest()
+
+    @property
+    def id(self) -> str:
+        """Short name of the plan, from its digest."""
+        return self.digest[:12]
+
+    @property
+    def changes(self) -> tuple[PlanRow, ...]:
+        """The rows that applying it writes."""
+        return tuple(row for row in self.rows if row.changes)
+
+
+def decide(
+    row: PlanRow, rewind: Rewind, present: MappingVersion | None, *, guarded: bool = True
+) -> PlanRow:
+    """Return the row with its action.
+
+    Args:
+        row: what is proposed; its action and reason are replaced.
+        rewind: what to do where the target is further than the translation.
+        present: version mark of the commit that is there now, None without one.
+        guarded: whether an older mapping may not overwrite a newer one.
+    """
+    action, why = _decision(row, rewind, present, guarded=guarded)
+    reason = "; ".join(part for part in (why, row.reason) if part)
+    return replace(row, action=action, reason=reason)
+
+
+def _decision(
+    row: PlanRow, rewind: Rewind, present: MappingVersion | None, *, guarded: bool
+) -> tuple[Action, str]:
+    if row.proposed is None:
+        return Action.SKIP, "there is no offset that could be given"
+    if row.basis is Basis.UNMAPPED:
+        return Action.SKIP, "it is not known what the group would read; decide by hand"
+    if row.state_target not in _EMPTY_STATES:
+        return Action.SKIP, f"the group is {row.state_target} on the target: stop it there first"
+    if guarded and is_stale(row.version, present):
+        return Action.SKIP, "the offset there was made from a newer mapping"
+    if row.current is None:
+        return Action.CREATE, ""
+    if row.current == row.proposed:
+        return Action.KEEP, ""
+    if row.current < row.proposed:
+        return Action.ADVANCE, ""
+    if rewind is Rewind.FOLLOW:
+        return Action.REWIND, ""
+    return Action.SKIP, "the target is further; rewinding is off (--rewind follow)"
+
+
+def uncertain_first(rows: Iterable[PlanRow]) -> list[PlanRow]:
+    """Sort rows for reading: what is not exact or is skipped comes first."""
+
+    def rank(row: PlanRow) -> tuple[bool, bool, str, str, int]:
+        certain = row.basis in (Basis.EXACT, Basis.END) and not row.skipped
+        plain = row.action is not Action.SKIP
+        return certain, plain, row.group, row.topic, row.partition
+
+    return sorted(rows, key=rank)
+
+
+def dump(plan: Plan) -> str:
+    """Return the plan as a file: readable JSON with its digest."""
+    return json.dumps({**_as_json(plan), "id": plan.id, "sha256": plan.digest}, indent=2) + "\n"
+
+
+def load(text: str, now: float) -> Plan:
+    """Read a plan file.
+
+    Args:
+        text: the file.
+        now: epoch seconds; a plan that has expired is not usable.
+
+    Raises:
+        UnusablePlan: damaged, changed after it was made, expired, or of another version.
+    """
+    try:
+        found = json.loads(text)
+        if found["v"] != VERSION:
+            raise UnusablePlan(f"it is of version {found['v']}, this program reads {VERSION}")
+        plan = _plan(found)
+        digest = found["sha256"]
+    except UnusablePlan:
+        raise
+    except (ValueError, KeyError, TypeError) as error:
+        raise UnusablePlan(f"it is no plan file, or damaged ({error})") from error
+    if plan.digest != digest:
+        raise UnusablePlan("it was changed after it was made")
+    if now > plan.expires_at:
+        raise UnusablePlan(f"it expired {now - plan.expires_at:.0f} s ago; make a new one")
+    return plan
+
+
+def to_csv(plan: Plan) -> str:
+    """Return what ``kafka-consumer-groups --reset-offsets --from-file`` takes.
+
+    Columns: group, topic, partition, offset; only the rows that change something.
+    """
+    lines = [f"{r.group},{r.topic},{r.partition},{r.proposed}" for r in plan.changes]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _as_json(plan: Plan) -> dict[str, Any]:
+    return {"v": VERSION, **asdict(plan)}
+
+
+def _canonical(plan: Plan) -> str:
+    return json.dumps(_as_json(plan), sort_keys=True, separators=(",", ":"))
+
+
+def _plan(found: dict[str, Any]) -> Plan:
+    rows = tuple(
+        PlanRow(
+            **{
+                **row,
+                "basis": Basis(row["basis"]),
+                "action": Action(row["action"]),
+                "version": MappingVersion(**row["version"]),
+            }
+        )
+        for row in found["rows"]
+    )
+    return Plan(
+        pipeline=str(found["pipeline"]),
+        source_cluster=str(found["source_cluster"]),
+        target_cluster=str(found["target_cluster"]),
+        created_at=float(found["created_at"]),
+        expires_at=float(found["expires_at"]),
+        made_by=str(found["made_by"]),
+        rewind=Rewind(found["rewind"]),
+        rows=rows,
+    )

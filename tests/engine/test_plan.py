@@ -1,0 +1,103 @@
+"""Plans: decided once, written down, and applied as they are or refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k2ktui.engine.guard import METADATA_LIMIT, MappingVersion, is_stale, marked, unmarked
+from k2ktui.engine.plan import (
+    Action,
+    Plan,
+    PlanRow,
+    Rewind,
+    UnusablePlan,
+    decide,
+    dump,
+    load,
+    to_csv,
+    uncertain_first,
+)
+from k2ktui.engine.translate import Basis
+
+ROW = PlanRow(
+    "g", "t", 0, "t-0@5", "Stable", "Empty", 3, 7, Basis.EXACT, 0, 0, Action.KEEP, "",
+    MappingVersion(2, 50),
+)  # fmt: skip
+PLAN = Plan("p", "S", "T", 1000.0, 1600.0, "me@here", Rewind.NEVER, (ROW,))
+
+
+@pytest.mark.parametrize(
+    ("changes", "rewind", "present", "expected"),
+    [
+        ({}, Rewind.NEVER, None, Action.ADVANCE),
+        ({"current": None, "state_target": ""}, Rewind.NEVER, None, Action.CREATE),
+        ({"current": 7}, Rewind.NEVER, None, Action.KEEP),
+        ({"current": 9}, Rewind.NEVER, None, Action.SKIP),
+        ({"current": 9}, Rewind.FOLLOW, None, Action.REWIND),
+        ({"state_target": "Stable"}, Rewind.NEVER, None, Action.SKIP),
+        ({"proposed": None}, Rewind.NEVER, None, Action.SKIP),
+        ({"basis": Basis.UNMAPPED}, Rewind.NEVER, None, Action.SKIP),
+        ({}, Rewind.NEVER, MappingVersion(2, 50), Action.ADVANCE),
+        ({}, Rewind.NEVER, MappingVersion(2, 51), Action.SKIP),
+        ({}, Rewind.NEVER, MappingVersion(3, 1), Action.SKIP),
+    ],
+)
+def test_decisions(
+    changes: dict[str, object], rewind: Rewind, present: MappingVersion | None, expected: Action
+) -> None:
+    row = decide(replace(ROW, **changes), rewind, present)  # type: ignore[arg-type]
+    assert row.action is expected
+    assert bool(row.reason) == (expected is Action.SKIP)
+
+
+def test_without_the_guard_an_older_mapping_may_overwrite() -> None:
+    newer = MappingVersion(9, 9)
+    assert decide(ROW, Rewind.NEVER, newer, guarded=False).action is Action.ADVANCE
+
+
+def test_a_plan_survives_its_file_and_a_changed_one_does_not() -> None:
+    text = dump(PLAN)
+    assert load(text, now=1500.0) == PLAN
+    changed = json.loads(text)
+    changed["rows"][0]["proposed"] = 8
+    for bad in (json.dumps(changed), "{}", "x", text.replace('"v": 1', '"v": 2')):
+        with pytest.raises(UnusablePlan):
+            load(bad, now=1500.0)
+    with pytest.raises(UnusablePlan, match="expired"):
+        load(text, now=1601.0)
+
+
+def test_only_changes_go_into_the_csv() -> None:
+    rows = (replace(ROW, action=Action.ADVANCE), replace(ROW, partition=1, action=Action.SKIP))
+    assert to_csv(replace(PLAN, rows=rows)) == "g,t,0,7\n"
+
+
+def test_uncertain_rows_come_first() -> None:
+    sure = replace(ROW, action=Action.ADVANCE)
+    skipped = replace(sure, partition=1, action=Action.SKIP)
+    bounded = replace(sure, partition=2, basis=Basis.BOUNDED, reread=4)
+    assert uncertain_first([sure, skipped, bounded]) == [bounded, skipped, sure]
+
+
+versions = st.builds(MappingVersion, st.integers(0, 2**40), st.integers(0, 2**62))
+
+
+@given(st.text(min_size=1, max_size=20), versions, st.text(max_size=200))
+def test_marks_keep_the_applications_metadata(
+    prefix: str, version: MappingVersion, metadata: str
+) -> None:
+    assert unmarked(prefix, marked(prefix, version, metadata)) == (version, metadata)
+
+
+def test_foreign_metadata_is_left_alone() -> None:
+    for metadata in ("", "k2k_", "k2k_x.1;", "hello", "k2k_1.2"):
+        assert unmarked("k2k_", metadata) == (None, metadata)
+    assert unmarked("k2k_", None) == (None, "")
+    long = marked("k2k_", MappingVersion(1, 2), "é" * METADATA_LIMIT)
+    assert len(long.encode()) <= METADATA_LIMIT
+    assert not is_stale(MappingVersion(1, 1), None)
