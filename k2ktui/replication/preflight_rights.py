@@ -1,14 +1,16 @@
 """Preflight of rights: what each client role may do, against what it needs.
 
 The source needs Read (which implies Describe) on the topics, nothing else. The target needs
-Write and Describe on its topics and on the transactional ids, Read on the control topics; whether
-topics may be created and grown is checked where that is planned.
+Write and Describe on its topics and on the transactional ids, Read and (to see that they are fit)
+DescribeConfigs on the control topics; whether topics may be created and grown is checked where
+that is planned. ``docs/security.md`` has the table, and a test holds it.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 
 from k2ktui.config.clusters import Role
 from k2ktui.config.model import PipelineConfig
@@ -20,6 +22,7 @@ from k2ktui.kafka.wire import NotSent, OutcomeUnknown
 from k2ktui.replication.checks import (
     NAMED,
     Check,
+    Verdict,
     counted,
     failed,
     failed_by,
@@ -51,6 +54,8 @@ def check_rights(config: PipelineConfig, source: Side, target: Side) -> Iterator
         yield _transactions(config, target)
     yield _topics_allow(target, "consumer", Operation.READ, control)
     yield _topics_allow(target, "admin", Operation.DESCRIBE, targets | set(control))
+    if config.features.validate_control_topic_settings:
+        yield _settings_readable(target, control)
 
 
 def selected_topics(config: PipelineConfig, source: Cluster) -> set[str]:
@@ -73,8 +78,19 @@ def _targets(config: PipelineConfig, topics: Collection[str]) -> set[str]:
     return targets
 
 
+def _settings_readable(target: Side, control: Collection[str]) -> Check:
+    """Check what a start with existing control topics needs, even if this one creates them."""
+    found = _topics_allow(target, "admin", Operation.DESCRIBE_CONFIGS, control)
+    mend = found.mend and (
+        f"{found.mend} (or, if their cleanup.policy is known to be right, set "
+        "features.validateControlTopicSettings: disabled)"
+    )
+    lacking = found.outcome is Verdict.FAIL
+    return replace(found, name="control topic settings", mend=mend, fatal=lacking)
+
+
 def _topics_allow(side: Side, role: Role, wanted: Operation, topics: Collection[str]) -> Check:
-    right = wanted.name.capitalize()
+    right = "".join(word.capitalize() for word in wanted.name.split("_"))
     name = f"{side.label} {role} rights"
     if not topics:
         return unknown(name, "no topic is selected yet")
