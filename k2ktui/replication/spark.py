@@ -42,6 +42,8 @@ _FIXED = {
     "spark.task.maxFailures": "1",
     "spark.speculation": "false",
     "spark.stage.maxConsecutiveAttempts": "1",
+    # PySpark writes a larger task to a file, unencrypted and anew each lap; tasks hold secrets.
+    "spark.broadcast.UDFCompressionThreshold": "1g",
 }
 _DEFAULTS = {
     "spark.ui.enabled": "false",
