@@ -22,7 +22,6 @@ from k2ktui.kafka.wire import NotSent, OutcomeUnknown
 from k2ktui.replication.checks import (
     NAMED,
     Check,
-    Verdict,
     counted,
     failed,
     failed_by,
@@ -49,10 +48,10 @@ def check_rights(config: PipelineConfig, source: Side, target: Side) -> Iterator
     targets = _targets(config, topics)
     yield _topics_allow(source, "consumer", Operation.READ, topics)
     yield _topics_allow(source, "admin", Operation.DESCRIBE, topics)
-    yield _topics_allow(target, "producer", Operation.WRITE, targets | set(control))
+    yield _topics_allow(target, "producer", Operation.WRITE, targets | set(control), control)
     if config.features.exactly_once:
         yield _transactions(config, target)
-    yield _topics_allow(target, "consumer", Operation.READ, control)
+    yield _topics_allow(target, "consumer", Operation.READ, control, control)
     yield _topics_allow(target, "admin", Operation.DESCRIBE, targets | set(control))
     if config.features.validate_control_topic_settings:
         yield _settings_readable(target, control)
@@ -80,16 +79,22 @@ def _targets(config: PipelineConfig, topics: Collection[str]) -> set[str]:
 
 def _settings_readable(target: Side, control: Collection[str]) -> Check:
     """Check what a start with existing control topics needs, even if this one creates them."""
-    found = _topics_allow(target, "admin", Operation.DESCRIBE_CONFIGS, control)
+    found = _topics_allow(target, "admin", Operation.DESCRIBE_CONFIGS, control, control)
     mend = found.mend and (
         f"{found.mend} (or, if their cleanup.policy is known to be right, set "
         "features.validateControlTopicSettings: disabled)"
     )
-    lacking = found.outcome is Verdict.FAIL
-    return replace(found, name="control topic settings", mend=mend, fatal=lacking)
+    return replace(found, name="control topic settings", mend=mend)
 
 
-def _topics_allow(side: Side, role: Role, wanted: Operation, topics: Collection[str]) -> Check:
+def _topics_allow(
+    side: Side,
+    role: Role,
+    wanted: Operation,
+    topics: Collection[str],
+    vital: Collection[str] = (),
+) -> Check:
+    """Check a right on topics; without it on a ``vital`` one nothing can be copied."""
     right = "".join(word.capitalize() for word in wanted.name.split("_"))
     name = f"{side.label} {role} rights"
     if not topics:
@@ -104,6 +109,7 @@ def _topics_allow(side: Side, role: Role, wanted: Operation, topics: Collection[
             name,
             f"no {right} on {counted(len(lacking), 'topic')}: {some(lacking)}",
             _grant(side, right, "topic", sorted(lacking)[:NAMED]),
+            fatal=not set(vital).isdisjoint(lacking),
         )
     if any(rights.operations is None for rights in found.values()):
         return unknown(name, "its brokers do not tell what a principal may do (KIP-430)")
