@@ -126,6 +126,19 @@ class SecureNode:
             "log_level": 0,
         }
 
+    def java(self, user: str, password: str | None = None) -> dict[str, str]:
+        """Return client properties with Java's names, as in a pipeline file."""
+        login = f'username="{user}" password="{password or self.passwords[user]}"'
+        module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+        return {
+            "bootstrap.servers": self.bootstrap,
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.jaas.config": f"{module} required {login};",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.authority.ca_path),
+        }
+
     def allow(
         self,
         user: str,

@@ -1,0 +1,235 @@
+"""No secret on a command line, in a file, in a log or in what is shown."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AclOperation
+
+from k2ktui.cli import main as command_line
+from k2ktui.replication.status import StatusReader
+from k2ktui.runtime.node import KafkaNode
+from tests.support.kafka import Out, create_topic, eventually, produce, unique_name
+from tests.support.pipeline import Pipeline
+from tests.support.secure import SecureNode, start_secure_node
+from tests.support.tls import trust_pkcs12
+from tests.support.verbs import k2ktui
+
+PASSWORD, STORE_PASSWORD, SPARK_SECRET = (f"{name}-3cr3t" for name in ("login", "store", "spark"))
+SECRETS = [text.encode() for text in (PASSWORD, STORE_PASSWORD, SPARK_SECRET)]
+PROPERTIES = "spark.properties"
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureNode]:
+    started = start_secure_node(tmp_path_factory.mktemp("secure"), {"ann": PASSWORD})
+    started.allow("ann", [AclOperation.READ], "*")
+    yield started
+    started.node.close()
+
+
+class Watch:
+    """Looks at all command lines and at the files below a directory, over and over."""
+
+    def __init__(self, directory: Path) -> None:
+        self.looked = 0
+        self.shown: set[str] = set()
+        self.stored: dict[Path, tuple[int, int]] = {}
+        self._directory = directory
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look_on, daemon=True)
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _look_on(self) -> None:
+        while not self._ended.wait(0.02):
+            for file in Path("/proc").glob("[0-9]*/cmdline"):
+                text = _read(file)
+                if any(secret in text for secret in SECRETS):
+                    self.shown.add(text.replace(b"\0", b" ").decode(errors="replace"))
+            for file in holders(self._directory):
+                with contextlib.suppress(OSError):
+                    self.stored[file] = _mode(file), _mode(file.parent)
+            self.looked += 1
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
+
+
+def files(directory: Path) -> Iterator[Path]:
+    for parent, _, names in os.walk(directory):
+        yield from (Path(parent, name) for name in names)
+
+
+def holders(directory: Path) -> list[Path]:
+    """Return the files that hold a secret."""
+    return [f for f in files(directory) if any(secret in _read(f) for secret in SECRETS)]
+
+
+@pytest.fixture
+def pipe(secure: SecureNode, target: KafkaNode, tmp_path: Path) -> Pipeline:
+    """A pipeline with secrets of every kind, none of them in its file."""
+    topic = create_topic(secure.node)
+    produce(secure.node, topic, [Out(b"v%d" % i) for i in range(100)])
+    store = tmp_path / "stores" / "trust.p12"
+    store.parent.mkdir()
+    trust_pkcs12(secure.authority.certificate, store, STORE_PASSWORD)
+    login = secure.java("ann", "${env:string:LOGIN}") | {
+        "ssl.truststore.type": "PKCS12",
+        "ssl.truststore.location": str(store),
+        "ssl.truststore.password": "${file:" + str(secret_file(tmp_path)) + "}",
+    }
+    settings = {
+        "source.kafka.common": login,
+        "spark.config": {"spark.hadoop.fs.s3a.secret.key": "${env:string:SPARK_SECRET}"},
+        "coordination.commit.topic": unique_name("commit"),
+        "offsetMapping.topic": unique_name("mapping"),
+    }
+    (tmp_path / "run").mkdir()
+    return Pipeline(tmp_path / "run", secure.node, target, [topic], settings)
+
+
+def secret_file(directory: Path) -> Path:
+    path = directory / "stores" / "password"
+    path.write_text(STORE_PASSWORD)
+    return path
+
+
+def surroundings(directory: Path) -> Mapping[str, str]:
+    """Environment in which every file that a run writes goes below ``directory``."""
+    for name in ("tmp", "spark", "state"):
+        (directory / name).mkdir(parents=True)
+    return {
+        "TMPDIR": str(directory / "tmp"),
+        "SPARK_LOCAL_DIRS": str(directory / "spark"),
+        "XDG_STATE_HOME": str(directory / "state"),
+        "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={directory / 'tmp'}",
+        "LOGIN": PASSWORD,
+        "SPARK_SECRET": SPARK_SECRET,
+    }
+
+
+def test_a_run_keeps_its_secrets(pipe: Pipeline, tmp_path: Path) -> None:
+    env = surroundings(tmp_path / "run")
+    with Watch(tmp_path / "run") as watch, pipe.start(env=env) as run:
+        run.expect("firstrecord")
+        assert len(run.processes()) >= 3, "the driver, Java and a worker were looked at"
+        assert run.java().environ()["LOGIN"] == PASSWORD
+        assert holders(tmp_path / "run") == [], "not even while it runs"
+        run.stop()
+        said = run.out.read_text() + run.err.read_text()
+    assert watch.looked > 20
+    assert watch.shown == set()
+    # While Spark starts, its settings are in a file for this user alone.
+    assert {file.name: modes for file, modes in watch.stored.items()} == {
+        PROPERTIES: (0o600, 0o700)
+    }
+    assert [f for f in files(tmp_path / "run" / "tmp") if "k2ktui" in str(f)] == []
+    assert not any(secret.decode() in said for secret in SECRETS)
+
+
+def test_a_killed_driver_leaves_no_secret(pipe: Pipeline, tmp_path: Path) -> None:
+    with pipe.start(env=surroundings(tmp_path / "run")) as run:
+        run.expect("firstrecord")
+        run.signal(signal.SIGKILL)
+        run.await_gone()
+    assert holders(tmp_path / "run") == []
+
+
+def test_secrets_are_not_shown(pipe: Pipeline, tmp_path: Path) -> None:
+    file, env = pipe.write(), surroundings(tmp_path / "run")
+    assert not any(secret in file.read_bytes() for secret in SECRETS)
+    for options in (["show"], ["show", "--json"], ["show", "--sources"], ["validate", "--json"]):
+        said = k2ktui("config", *options, "-f", file, env=env)
+        assert said.code == 0, said
+        assert not any(secret.decode() in said.out + said.err for secret in SECRETS)
+    shown = k2ktui("config", "show", "-f", file, env=env).out
+    assert shown.count("<redacted>") >= 3
+
+
+def test_a_fault_of_our_own_tells_no_secret(
+    pipe: Pipeline,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    for name, text in surroundings(tmp_path / "run").items():
+        monkeypatch.setenv(name, text)
+
+    def fail(reader: StatusReader) -> None:
+        password = PASSWORD
+        raise RuntimeError(f"{password} {reader._config.source.kafka.common}")
+
+    monkeypatch.setattr(StatusReader, "snapshot", fail)
+    monkeypatch.setattr(sys, "argv", ["k2ktui", "status", "-f", str(pipe.write())])
+    with pytest.raises(SystemExit) as ended:
+        command_line.main()
+    assert ended.value.code == 1
+    (report,) = [f for f in files(tmp_path / "run" / "state") if f.name == "crash.txt"]
+    text = report.read_text() + "".join(capfd.readouterr())
+    assert "RuntimeError" in text and "in fail" in text
+    assert not any(secret.decode() in text for secret in SECRETS)
+
+
+_LARGE_TASK = """
+import os, sys
+from k2ktui.config.model import Spark
+from k2ktui.replication.spark import SparkRuntime
+
+secrets = {"client_dns_lookup": "no such way", "sasl_plain_password": sys.stdin.read()}
+runtime = SparkRuntime(Spark(master="local[1]"), "test", secrets, {})
+runtime.start()
+runtime.warm_up(1).result()
+print("ran", flush=True)
+os.read(int(sys.argv[1]), 1)
+runtime.stop()
+"""
+
+
+def test_a_large_task_is_not_written_to_a_file(tmp_path: Path) -> None:
+    """PySpark puts what is larger than 1 MiB into a file; so many partitions are not rare."""
+    env = surroundings(tmp_path / "run")
+    waits, ends = os.pipe()
+    with subprocess.Popen(
+        [sys.executable, "-c", _LARGE_TASK, str(waits)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        pass_fds=(waits,),
+        env={**os.environ, **env},
+    ) as process:
+        try:
+            assert process.stdin and process.stdout
+            process.stdin.write(os.urandom(1 << 21).hex().encode() + SECRETS[0])
+            process.stdin.close()
+            assert process.stdout.readline() == b"ran\n"
+            assert eventually(lambda: list(files(tmp_path / "run")), "Spark wrote its files")
+            assert holders(tmp_path / "run") == []
+            os.write(ends, b".")
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+            os.close(waits)
+            os.close(ends)
