@@ -19,7 +19,6 @@ from k2ktui.kafka.codes import FENCED, LEADER_MOVED, PRODUCE_REFUSED, PRODUCE_RE
 from k2ktui.kafka.transactions import Producer
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown, PartitionLeader, Signal, Wire
 from k2ktui.replication.batch import next_sequence, stamp
-from k2ktui.replication.crashpoints import crash_point
 from k2ktui.replication.records import I64
 
 if TYPE_CHECKING:
@@ -240,15 +239,14 @@ class Writer:
             max_version=11,
         )
         self._in_flight[node] += 1
-        posted = self._wire.post(request, node)
-        crash_point("sent")
-        self._wire.loop.spawn(self._await_answer(node, items, posted))
+        # Callbacks and not a coroutine a request: they run in the order of the answers, while a
+        # coroutine that has not begun yet could see its answer before an older one does.
+        future = self._wire.post(request, node)
+        future.add_callback(self._on_answer, node, items)
+        future.add_errback(self._on_silence, node, items)
 
-    async def _await_answer(
-        self, node: int, items: list[tuple[Lane, Outgoing]], future: Any
-    ) -> None:
+    def _on_answer(self, node: int, items: list[tuple[Lane, Outgoing]], response: Any) -> None:
         try:
-            response = await self._wire.answer(future)
             answers = {
                 (topic.name, part.index): part
                 for topic in response.responses
@@ -256,14 +254,19 @@ class Writer:
             }
             for lane, outgoing in items:
                 self._answered(lane, outgoing, answers[lane.target])
-        except (NotSent, OutcomeUnknown):
-            for lane, _ in items:
-                self._again(lane)
         except Exception as error:  # a bug or a malformed response must end the lap, not hang it
-            self._fail(error)
-        finally:
-            self._in_flight[node] -= 1
-            self._signal.set()
+            self._failure = self._failure or error
+        self._in_flight[node] -= 1
+        self._signal.set()
+
+    def _on_silence(
+        self, node: int, items: list[tuple[Lane, Outgoing]], error: BaseException
+    ) -> None:
+        """The connection was lost, or never there: the same bytes go again, in order."""
+        for lane, _ in items:
+            self._again(lane)
+        self._in_flight[node] -= 1
+        self._signal.set()
 
     def _answered(self, lane: Lane, outgoing: Outgoing, answer: Any) -> None:
         code = answer.error_code
@@ -300,9 +303,6 @@ class Writer:
         lane.flying.clear()
         lane.broken = 0
         lane.retry_at = monotonic() + _RETRY_BACKOFF_S
-
-    def _fail(self, error: Exception) -> None:
-        self._failure = self._failure or error
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
