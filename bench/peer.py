@@ -60,18 +60,23 @@ _TUNED = {
     "{source}.consumer.fetch.max.bytes": str(64 << 20),
     "{source}.consumer.max.partition.fetch.bytes": str(4 << 20),
     "{source}.consumer.receive.buffer.bytes": str(4 << 20),
+    "{source}.consumer.check.crcs": "false",
     "{target}.producer.enable.idempotence": "true",
     "{target}.producer.max.in.flight.requests.per.connection": "5",
     "{target}.producer.acks": "all",
     "{target}.producer.batch.size": str(512 << 10),
-    "{target}.producer.linger.ms": "5",
+    "{target}.producer.linger.ms": "20",
+    "{target}.producer.max.request.size": str(8 << 20),
     "{target}.producer.buffer.memory": str(256 << 20),
     "{target}.producer.send.buffer.bytes": str(4 << 20),
     "{target}.producer.compression.type": "none",
     "{target}.topic.tracking.enable": "false",
+    "{target}.topic.creation.enable": "false",
     # Its record of offsets; without it consumer groups cannot be translated, but it is faster.
     "emit.offset-syncs.enabled": "false",
 }
+# It commits a transaction a poll.
+_FEW_TRANSACTIONS = {"{source}.consumer.max.poll.records": "50000"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +131,7 @@ def mirror_makers() -> tuple[MirrorMaker, ...]:
         MirrorMaker(
             "mm2-eos-tuned",
             "MirrorMaker 2 exactly-once, tuned",
-            {**_TUNED, **_EXACTLY_ONCE},
+            {**_TUNED, **_EXACTLY_ONCE, **_FEW_TRANSACTIONS},
             exactly_once=True,
             jvm=_TUNED_JVM,
         ),

@@ -23,6 +23,7 @@ _CHANGES: Mapping[str, Mapping[str, str]] = {
     "producer batches 64 KiB": {_PRODUCER + "batch.size": str(64 << 10)},
     "producer batches 1 MB": {_PRODUCER + "batch.size": "1000000"},
     "linger 0 ms": {_PRODUCER + "linger.ms": "0"},
+    "linger 5 ms": {_PRODUCER + "linger.ms": "5"},
     "linger 50 ms": {_PRODUCER + "linger.ms": "50"},
     "500 records a poll": {_CONSUMER + "max.poll.records": "500"},
     "2,000 records a poll": {_CONSUMER + "max.poll.records": "2000"},
@@ -32,6 +33,9 @@ _CHANGES: Mapping[str, Mapping[str, str]] = {
         _PRODUCER + "enable.idempotence": "false",
         _PRODUCER + "acks": "1",
     },
+    "requests up to 1 MiB": {_PRODUCER + "max.request.size": str(1 << 20)},
+    "checksums checked": {_CONSUMER + "check.crcs": "true"},
+    "Connect's topic creation on": {"{target}.topic.creation.enable": "true"},
     "lz4 to the target": {_PRODUCER + "compression.type": "lz4"},
     "topic tracking on": {"{target}.topic.tracking.enable": "true"},
     "offset syncs on": {
@@ -41,8 +45,8 @@ _CHANGES: Mapping[str, Mapping[str, str]] = {
 }
 _EXACTLY_ONCE_CHANGES: Mapping[str, Mapping[str, str]] = {
     "as chosen": {},
-    "2,000 records a poll": {_CONSUMER + "max.poll.records": "2000"},
-    "50,000 records a poll": {_CONSUMER + "max.poll.records": "50000"},
+    "10,000 records a poll": {_CONSUMER + "max.poll.records": "10000"},
+    "100,000 records a poll": {_CONSUMER + "max.poll.records": "100000"},
     "a transaction each 0.5 s": {
         _PAIR + "transaction.boundary": "interval",
         _PAIR + "transaction.boundary.interval.ms": "500",
