@@ -224,7 +224,7 @@ class Writer:
         for lane, outgoing in items:
             by_topic[lane.target[0]].append(
                 ProduceRequest.TopicProduceData.PartitionProduceData(
-                    index=lane.target[1], records=bytes(outgoing.data)
+                    index=lane.target[1], records=outgoing.data
                 )
             )
             self.sent_bytes += len(outgoing.data)
