@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from time import monotonic
 
@@ -43,12 +43,28 @@ def read_committed(
         TimedOut: not everything arrived within ``timeout`` seconds.
         K2kError: the broker refused.
     """
-    remaining = {p: end for p, end in stable_ends(cluster, topic, partitions).items() if end > 0}
+    ends = stable_ends(cluster, topic, partitions)
+    yield from _read(cluster, topic, ends, timeout, "read_committed")
+
+
+def read_written(
+    cluster: Cluster, topic: str, partitions: int, timeout: float
+) -> Iterator[ControlRecord]:
+    """Yield all records, those of open and aborted transactions too; else as read_committed."""
+    found = cluster.offsets([(topic, p) for p in range(partitions)], OffsetSpec.latest())
+    ends = {partition: offset for (_, partition), offset in found.items()}
+    yield from _read(cluster, topic, ends, timeout, "read_uncommitted")
+
+
+def _read(
+    cluster: Cluster, topic: str, ends: Mapping[int, int], timeout: float, isolation: str
+) -> Iterator[ControlRecord]:
+    remaining = {partition: end for partition, end in ends.items() if end > 0}
     if not remaining:
         return
     consumer = cluster.consumer(
         **{
-            "isolation.level": "read_committed",
+            "isolation.level": isolation,
             "enable.partition.eof": True,
             "fetch.wait.max.ms": 50,
         }

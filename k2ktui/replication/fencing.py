@@ -9,6 +9,7 @@ is done twice, because a coordinator accepts the previous epoch as a repeat of t
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +30,7 @@ from k2ktui.engine.state import (
 from k2ktui.errors import K2kError, Refused, TimedOut
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.codes import FENCED, Code
-from k2ktui.kafka.logread import await_stable, read_committed
+from k2ktui.kafka.logread import await_stable, read_committed, read_written
 from k2ktui.kafka.transactions import Producer, add_partitions, end_transaction, init_producer
 from k2ktui.kafka.wire import CoordinatorError, Loop, OutcomeUnknown, Signal, Wire
 from k2ktui.replication.crashpoints import crash_point
@@ -155,8 +156,7 @@ class Warden:
         """
         self._loop.run(lambda: self._wire.open(self._sync_timeout))
         self._fence(_DRIVER)
-        used = self.read().run.slots
-        for slot in range(max(used, slots)):
+        for slot in range(max(self._slots_ever(), slots)):
             self._fence(slot)
         books = self.read()
         self.run = books.run
@@ -164,6 +164,21 @@ class Warden:
         self.begin_term(slots)
         crash_point("begun")
         return books
+
+    def _slots_ever(self) -> int:
+        """Return how many slots any earlier driver may have used.
+
+        A run record counts whether its transaction was committed or not: to fence a slot too many
+        does no harm, but a slot's open transaction hides what is behind it until we fence it.
+        """
+        topic = self.topic
+        slots = 0
+        for entry in read_written(self._target, topic.name, topic.partitions, self._sync_timeout):
+            with contextlib.suppress(MalformedRecord):
+                group, _, state = read_commit_record(entry.key, entry.value)
+                if group == topic.group and isinstance(state, Run):
+                    slots = max(slots, state.slots)
+        return slots
 
     def read(self) -> Books:
         """Read the state once every transaction on the commit topic is decided."""
