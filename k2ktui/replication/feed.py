@@ -130,9 +130,12 @@ class Feed:
             for mapping in landed.mappings(Mapping(pipeline, self.source, *target, term))
         ]
 
-    def mark_committed(self) -> None:
-        """Forget what the last transaction covered."""
-        self.committed = self.handed
+    def mark_committed(self, offset: int) -> None:
+        """Forget what the last transaction covered; ``offset`` is the position that it wrote.
+
+        Markers that arrived in the meantime may have moved ``handed`` on: they are for the next.
+        """
+        self.committed = offset
         self._landed.clear()
 
     def stop(self, kind: FaultKind, what: str, mend: str, offset: int = -1) -> None:

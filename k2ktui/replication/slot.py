@@ -232,6 +232,7 @@ class Slot:
         crash_point("before-state")
         began = monotonic()
         dirty = sorted((feed for feed in self._active if feed.dirty), key=lambda feed: feed.source)
+        handed = [feed.handed for feed in dirty]
         state = self._state_records(dirty)
         await self._join(set(state) - self._in_transaction)
         for target, found in state.items():
@@ -244,8 +245,8 @@ class Slot:
         if self._token.transactional:
             await end_transaction(self._target, self._token.producer, commit=True)
         crash_point("after-commit")
-        for feed in dirty:
-            feed.mark_committed()
+        for feed, offset in zip(dirty, handed, strict=True):
+            feed.mark_committed(offset)
         self._active = {feed for feed in self._active if feed.active}
         self._in_transaction.clear()
         self._batches = 0
