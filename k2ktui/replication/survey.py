@@ -57,6 +57,7 @@ class Surveyor:
         self._config = config
         self._source = source
         self._target = target
+        self._looked = False
 
     def survey(self, positions: Mapping[SourcePartition, Position]) -> Survey:
         """Look once. ``positions`` are the known ones: partitions that have one do not begin.
@@ -85,7 +86,8 @@ class Surveyor:
                 faults += [_refused(s, found.short) for s in _partitions(topic) if s not in routes]
         ends = self._ends(routes)
         new = [source for source in routes if source not in positions]
-        begin = self._begin(new, routes, ids, first_start=not positions)
+        begin = self._begin(new, routes, ids, first_start=not (positions or self._looked))
+        self._looked = True
         changed = [
             fault
             for s in routes
