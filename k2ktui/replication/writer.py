@@ -29,6 +29,7 @@ _REQUEST_BYTES = 4 << 20
 _DELIVERY_TIMEOUT_S = 90.0
 _RETRY_BACKOFF_S = 0.05
 _GONE_AFTER_S = 5.0
+_NOWHERE = PartitionLeader(-1, -1)
 _LONGEST_WAIT_S = 1.0
 
 TargetPartition = tuple[str, int]
@@ -321,12 +322,15 @@ class Writer:
             for lane in self._busy:
                 if lane.target[0] == name:
                     leader = info.partitions.get(lane.target[1]) if info else None
-                    self._leaders[lane.target] = leader or PartitionLeader(-1, -1)
+                    self._leaders[lane.target] = leader or _NOWHERE
 
     def _wait_for_leader(self, lane: Lane, now: float) -> None:
-        """Look again soon; a partition that stays unknown is gone."""
+        """Look again soon; a partition that stays unknown is gone, one may lack a leader longer."""
         lane.gone_since = lane.gone_since or now
         lane.retry_at = now + _RETRY_BACKOFF_S
         self._stale = True
-        if now - lane.gone_since > _GONE_AFTER_S:
+        waited = now - lane.gone_since
+        if self._leaders.get(lane.target) is _NOWHERE and waited > _GONE_AFTER_S:
             raise BatchRefused(lane.waiting[0], 3, "no such topic-partition on the target")
+        if waited > _DELIVERY_TIMEOUT_S:
+            raise SlotFailed(f"{lane.target[0]}-{lane.target[1]} on the target has no leader")
