@@ -292,7 +292,7 @@ class Spark(Section):
 
     master: Name = "local[*]"
     config: Mapping[Name, JavaText] = Field(default={}, repr=False)
-    lap_s: Duration = Field(default=10.0, gt=0)
+    lap_s: Duration = Field(default=20.0, gt=0)
     slots: Annotated[int, Field(ge=1)] | None = None
 
 

@@ -70,7 +70,7 @@ class Pace:
     """
 
     lap_s: float
-    idle_commit_s: float = 0.02
+    idle_commit_s: float = 0.01
     batch_timeout_s: float = 2.0
     batch_size: int = 1000
 
