@@ -26,7 +26,7 @@ from k2ktui.replication.reports import (
     Stopped,
     Surveyed,
 )
-from k2ktui.replication.spark import SparkRuntime
+from k2ktui.replication.spark import SparkEnded, SparkRuntime
 from k2ktui.replication.survey import Survey, Surveyor
 from k2ktui.replication.teller import Teller
 from k2ktui.replication.tokens import (
@@ -116,6 +116,7 @@ class Driver:
 
         Raises:
             Superseded: another driver took over.
+            SparkEnded: Spark is gone.
             K2kError: the pipeline could not begin; nothing was copied.
         """
         books = self._warden.take_over(slots)
@@ -270,6 +271,8 @@ class Driver:
     def _end_lap(self, slot: _Slot, future: Future[list[SlotResult]]) -> None:
         slot.running = None
         error = future.exception()
+        if isinstance(error, SparkEnded):
+            raise error
         result = None if error else future.result()[0]
         self._teller.lap_ended(slot.number, result)
         if result is not None and result.outcome is Outcome.DONE:

@@ -7,6 +7,7 @@ Secrets travel inside the task's closure, which Spark keeps in memory; data give
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
@@ -14,7 +15,6 @@ import shutil
 import sys
 import tempfile
 import time
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -22,9 +22,9 @@ from typing import Any
 
 import psutil
 
-import k2ktui
 from k2ktui.config.model import Spark
 from k2ktui.errors import K2kError
+from k2ktui.replication.executors import await_executors, ship, spark_reason
 from k2ktui.replication.tokens import SlotResult, Token
 from k2ktui.replication.worker import run_slot, warm
 from k2ktui.runtime.java import spark_java_home
@@ -91,6 +91,14 @@ def local_cores(master: str) -> int | None:
     return int(wanted or 1)
 
 
+class LapLost(Exception):
+    """Spark lost a task, with its executor or otherwise; the text says how."""
+
+
+class SparkEnded(K2kError):
+    """Spark is gone, and no lap can be run any more."""
+
+
 class SparkRuntime:
     """A Spark session and the jobs on it.
 
@@ -109,6 +117,7 @@ class SparkRuntime:
         self._options = (dict(source), dict(target))
         self._jobs: ThreadPoolExecutor | None = None
         self._context: Any = None
+        self._gateway: Any = None
         self._private: Path | None = None
 
     def start(self) -> None:
@@ -117,7 +126,11 @@ class SparkRuntime:
         Raises:
             K2kError: Spark did not start; the message has Spark's reason.
         """
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        # PySpark reads the variable only; the property is for programs that spark-submit starts.
+        chosen = self._settings.config.get("spark.pyspark.python")
+        os.environ["PYSPARK_PYTHON"] = (
+            chosen or os.environ.get("PYSPARK_PYTHON", "") or sys.executable
+        )
         os.environ["JAVA_HOME"] = str(spark_java_home())
         for name, value in _ALLOCATOR.items():
             os.environ.setdefault(name, value)
@@ -137,12 +150,14 @@ class SparkRuntime:
                 gateway = launch_gateway(
                     None, {"stdout": out, "stderr": out, "start_new_session": True}
                 )
+            self._gateway = gateway
             self._context = SparkContext(gateway=gateway)
             settings.unlink()
         except Exception as error:
             raise self._did_not_start(error, log) from None
         if local_cores(self._settings.master) is None:
-            self._ship(self._context)
+            ship(self._context, self._private)
+            await_executors(self._context, self._settings.master, self._pool().submit)
 
     def _write_settings(self) -> Path:
         assert self._private is not None
@@ -193,7 +208,10 @@ class SparkRuntime:
         return int(self._context.defaultParallelism)
 
     def submit(self, tokens: Sequence[Token]) -> Future[list[SlotResult]]:
-        """Run a job: a task a token. The future fails if Spark lost a task."""
+        """Run a job: a task a token.
+
+        The future fails with LapLost if Spark lost a task, with SparkEnded if Spark itself ended.
+        """
         return self._pool().submit(self._run, tuple(tokens))
 
     def _pool(self) -> ThreadPoolExecutor:
@@ -216,10 +234,24 @@ class SparkRuntime:
                 yield run_slot(tokens[index], source, target)
 
         count = len(tokens)
-        found: list[SlotResult] = (
-            context.parallelize(range(count), count).mapPartitions(task).collect()
-        )
+        try:
+            found: list[SlotResult] = (
+                context.parallelize(range(count), count).mapPartitions(task).collect()
+            )
+        except Exception as error:
+            if self._is_gone():
+                raise _ended(self._settings.master, spark_reason(error)) from None
+            raise LapLost(spark_reason(error)) from None
         return found
+
+    def _is_gone(self) -> bool:
+        context = self._context
+        if context is None or self._gateway.proc.poll() is not None:
+            return True
+        try:
+            return bool(context._jsc.sc().isStopped())  # noqa: SLF001 - Python's side cannot tell
+        except Exception:  # whatever it is, Java does not answer
+            return True
 
     def cancel(self) -> None:
         """Stop the running laps' tasks; their futures fail."""
@@ -229,7 +261,8 @@ class SparkRuntime:
     def stop(self) -> None:
         """End the session and its processes."""
         if self._context is not None:
-            self._context.stop()
+            with contextlib.suppress(Exception):  # its Java may be gone already
+                self._context.stop()
             self._context = None
         if self._jobs is not None:
             self._jobs.shutdown(wait=False, cancel_futures=True)
@@ -240,15 +273,13 @@ class SparkRuntime:
         if self._private is not None:
             shutil.rmtree(self._private, ignore_errors=True)
 
-    def _ship(self, context: Any) -> None:
-        """Send this package's code to the executors; its dependencies must be installed there."""
-        assert self._private is not None
-        root = Path(k2ktui.__file__).parent
-        shipped = self._private / "k2ktui.zip"
-        with zipfile.ZipFile(shipped, "w", zipfile.ZIP_DEFLATED) as archive:
-            for path in sorted(root.rglob("*.py")):
-                archive.write(path, Path("k2ktui") / path.relative_to(root))
-        context.addPyFile(str(shipped))
+
+def _ended(master: str, reason: str) -> SparkEnded:
+    return SparkEnded(
+        f"Spark ({safe_text(master)}) has ended: {reason}",
+        unchanged="What was committed is whole; what was not is aborted at the next start.",
+        mend="Start again: it goes on from the positions on the target.",
+    )
 
 
 def _sweep() -> None:

@@ -1,0 +1,121 @@
+"""Executors on a Spark cluster: what they are given, and whether they can run our tasks.
+
+Local masters need none of this: their tasks run beside the driver.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+import socket
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import k2ktui
+from k2ktui.errors import K2kError
+from k2ktui.text import safe_text
+
+_FIRST_TASK_S = 60.0
+# Executors register one after the other; this long without a new one, and all are there.
+_SETTLED_S = 1.5
+_SETTLING_S = 15.0
+_POLL_S = 0.1
+_LONGEST_REASON = 400
+_GUIDE = "docs/spark-cluster.md says what executors need."
+# The last line of a Python traceback, and Spark's own first line.
+_RAISED = re.compile(r"^(?:[\w.]*\.)?(\w+(?:Error|Exception)): (.*)$", re.MULTILINE)
+_LOST = re.compile(r"(ExecutorLostFailure.*|Job .*cancelled.*|.*SparkContext was shut down.*)")
+
+
+def ship(context: Any, directory: Path) -> None:
+    """Send this package's code to the executors; its dependencies must be installed there.
+
+    Args:
+        context: the Spark context.
+        directory: for the archive, which executors fetch from the driver when they need it.
+    """
+    root = Path(k2ktui.__file__).parent
+    shipped = directory / "k2ktui.zip"
+    with zipfile.ZipFile(shipped, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(root.rglob("*.py")):
+            archive.write(path, Path("k2ktui") / path.relative_to(root))
+    context.addPyFile(str(shipped))
+
+
+def await_executors(
+    context: Any, master: str, submit: Callable[[Callable[[], Any]], Future[Any]]
+) -> None:
+    """Wait until executors are there, and see that they can run our tasks.
+
+    Args:
+        context: the Spark context.
+        master: for messages.
+        submit: runs a call in another thread.
+
+    Raises:
+        K2kError: no executor took a task in time, or it could not run it.
+    """
+    trial = submit(lambda: context.parallelize([0], 1).mapPartitions(_try_out).collect())
+    try:
+        (missing,) = trial.result(_FIRST_TASK_S)
+    except TimeoutError:
+        context.cancelAllJobs()
+        raise K2kError(
+            f"{safe_text(master)} gave no executor within {_FIRST_TASK_S:g} s",
+            unchanged="Nothing was written.",
+            mend="Check that it has workers with free cores and memory (spark.cores.max, "
+            "spark.executor.memory), and that they can connect to this machine "
+            "(spark.driver.host, spark.driver.port).",
+        ) from None
+    except Exception as error:
+        raise _unfit(spark_reason(error)) from None
+    if missing:
+        raise _unfit(missing)
+    _settle(context)
+
+
+def _try_out(_: Iterator[int]) -> Iterator[str]:
+    """Run on an executor: return why our tasks cannot run there, "" if they can."""
+    try:
+        import k2ktui.kafka.security
+        import k2ktui.replication.slot
+        import k2ktui.replication.worker  # noqa: F401
+    except ImportError as error:
+        yield f"{error} (on {socket.gethostname()}, Python {platform.python_version()})"
+    else:
+        yield ""
+
+
+def _unfit(reason: str) -> K2kError:
+    return K2kError(
+        f"executors cannot run tasks: {safe_text(reason, _LONGEST_REASON)}",
+        unchanged="Nothing was written.",
+        mend="Install the same Python version and k2ktui's dependencies there, and set "
+        f"spark.pyspark.python to that Python. {_GUIDE}",
+    )
+
+
+def _settle(context: Any) -> None:
+    began = changed = time.monotonic()
+    cores = context.defaultParallelism
+    while time.monotonic() - changed < _SETTLED_S and time.monotonic() - began < _SETTLING_S:
+        time.sleep(_POLL_S)
+        if context.defaultParallelism != cores:
+            cores, changed = context.defaultParallelism, time.monotonic()
+
+
+def spark_reason(error: BaseException) -> str:
+    """Return why a Spark job failed, in one line: what a task raised, or how it was lost."""
+    inner = getattr(error, "java_exception", None)
+    text = str(inner.getMessage() if inner is not None else error) or type(error).__name__
+    lost = _LOST.search(text)
+    raised = _RAISED.findall(text)
+    if lost:
+        return safe_text(lost[1], _LONGEST_REASON)
+    if raised:
+        return safe_text(": ".join(raised[-1]), _LONGEST_REASON)
+    return safe_text(text.strip().splitlines()[0], _LONGEST_REASON)
