@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-import stat
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -23,9 +20,10 @@ from tests.support.pipeline import Pipeline
 from tests.support.secure import SecureNode, start_secure_node
 from tests.support.tls import trust_pkcs12
 from tests.support.verbs import k2ktui
+from tests.support.watch import Watch, files
 
 PASSWORD, STORE_PASSWORD, SPARK_SECRET = (f"{name}-3cr3t" for name in ("login", "store", "spark"))
-SECRETS = [text.encode() for text in (PASSWORD, STORE_PASSWORD, SPARK_SECRET)]
+SECRETS = (PASSWORD, STORE_PASSWORD, SPARK_SECRET)
 PROPERTIES = "spark.properties"
 
 
@@ -35,58 +33,6 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureNode]:
     started.allow("ann", [AclOperation.READ], "*")
     yield started
     started.node.close()
-
-
-class Watch:
-    """Looks at all command lines and at the files below a directory, over and over."""
-
-    def __init__(self, directory: Path) -> None:
-        self.looked = 0
-        self.shown: set[str] = set()
-        self.stored: dict[Path, tuple[int, int]] = {}
-        self._directory = directory
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._look_on, daemon=True)
-
-    def __enter__(self) -> Watch:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _look_on(self) -> None:
-        while not self._ended.wait(0.02):
-            for file in Path("/proc").glob("[0-9]*/cmdline"):
-                text = _read(file)
-                if any(secret in text for secret in SECRETS):
-                    self.shown.add(text.replace(b"\0", b" ").decode(errors="replace"))
-            for file in holders(self._directory):
-                with contextlib.suppress(OSError):
-                    self.stored[file] = _mode(file), _mode(file.parent)
-            self.looked += 1
-
-
-def _mode(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
-
-
-def _read(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError:
-        return b""
-
-
-def files(directory: Path) -> Iterator[Path]:
-    for parent, _, names in os.walk(directory):
-        yield from (Path(parent, name) for name in names)
-
-
-def holders(directory: Path) -> list[Path]:
-    """Return the files that hold a secret."""
-    return [f for f in files(directory) if any(secret in _read(f) for secret in SECRETS)]
 
 
 @pytest.fixture
@@ -134,11 +80,11 @@ def surroundings(directory: Path) -> Mapping[str, str]:
 
 def test_a_run_keeps_its_secrets(pipe: Pipeline, tmp_path: Path) -> None:
     env = surroundings(tmp_path / "run")
-    with Watch(tmp_path / "run") as watch, pipe.start(env=env) as run:
+    with Watch(tmp_path / "run", SECRETS) as watch, pipe.start(env=env) as run:
         run.expect("firstrecord")
         assert len(run.processes()) >= 3, "the driver, Java and a worker were looked at"
         assert run.java().environ()["LOGIN"] == PASSWORD
-        assert holders(tmp_path / "run") == [], "not even while it runs"
+        assert watch.holders() == [], "not even while it runs"
         run.stop()
         said = run.out.read_text() + run.err.read_text()
     assert watch.looked > 20
@@ -148,7 +94,7 @@ def test_a_run_keeps_its_secrets(pipe: Pipeline, tmp_path: Path) -> None:
         PROPERTIES: (0o600, 0o700)
     }
     assert [f for f in files(tmp_path / "run" / "tmp") if "k2ktui" in str(f)] == []
-    assert not any(secret.decode() in said for secret in SECRETS)
+    assert not any(secret in said for secret in SECRETS)
 
 
 def test_a_killed_driver_leaves_no_secret(pipe: Pipeline, tmp_path: Path) -> None:
@@ -156,16 +102,16 @@ def test_a_killed_driver_leaves_no_secret(pipe: Pipeline, tmp_path: Path) -> Non
         run.expect("firstrecord")
         run.signal(signal.SIGKILL)
         run.await_gone()
-    assert holders(tmp_path / "run") == []
+    assert Watch(tmp_path / "run", SECRETS).holders() == []
 
 
 def test_secrets_are_not_shown(pipe: Pipeline, tmp_path: Path) -> None:
     file, env = pipe.write(), surroundings(tmp_path / "run")
-    assert not any(secret in file.read_bytes() for secret in SECRETS)
+    assert not any(secret in file.read_text() for secret in SECRETS)
     for options in (["show"], ["show", "--json"], ["show", "--sources"], ["validate", "--json"]):
         said = k2ktui("config", *options, "-f", file, env=env)
         assert said.code == 0, said
-        assert not any(secret.decode() in said.out + said.err for secret in SECRETS)
+        assert not any(secret in said.out + said.err for secret in SECRETS)
     shown = k2ktui("config", "show", "-f", file, env=env).out
     assert shown.count("<redacted>") >= 3
 
@@ -191,7 +137,7 @@ def test_a_fault_of_our_own_tells_no_secret(
     (report,) = [f for f in files(tmp_path / "run" / "state") if f.name == "crash.txt"]
     text = report.read_text() + "".join(capfd.readouterr())
     assert "RuntimeError" in text and "in fail" in text
-    assert not any(secret.decode() in text for secret in SECRETS)
+    assert not any(secret in text for secret in SECRETS)
 
 
 _LARGE_TASK = """
@@ -222,11 +168,11 @@ def test_a_large_task_is_not_written_to_a_file(tmp_path: Path) -> None:
     ) as process:
         try:
             assert process.stdin and process.stdout
-            process.stdin.write(os.urandom(1 << 21).hex().encode() + SECRETS[0])
+            process.stdin.write(os.urandom(1 << 21).hex().encode() + PASSWORD.encode())
             process.stdin.close()
             assert process.stdout.readline() == b"ran\n"
             assert eventually(lambda: list(files(tmp_path / "run")), "Spark wrote its files")
-            assert holders(tmp_path / "run") == []
+            assert Watch(tmp_path / "run", SECRETS).holders() == []
             os.write(ends, b".")
             assert process.wait(30) == 0
         finally:

@@ -1,0 +1,225 @@
+"""A pipeline on a real Spark cluster: executors that know nothing of k2ktui, killed or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AclOperation
+
+from k2ktui.errors import K2kError
+from k2ktui.replication import executors
+from k2ktui.runtime.node import KafkaNode
+from tests.support.kafka import create_topic, eventually, produce
+from tests.support.oracle import prove
+from tests.support.pipeline import Pipeline
+from tests.support.secure import SecureNode, start_secure_node
+from tests.support.spark_cluster import SparkCluster, bare_python, can_import
+from tests.support.traffic import Traffic, mixture
+from tests.support.watch import Watch
+
+PAGE = Path(__file__).parents[2] / "docs" / "spark-cluster.md"
+USER, PASSWORD = "copier", "login-3cr3t"
+
+
+def packages() -> list[str]:
+    """Return what the page tells to install on executors."""
+    text = PAGE.read_text()
+    line = text[text.index("<!-- executor packages -->") :].split("pip install ")[1].splitlines()[0]
+    return [word.strip("'").split(">")[0] for word in line.split()]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    with SparkCluster(tmp_path_factory.mktemp("cluster") / "spark") as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python with what the page lists, and without k2ktui."""
+    made = bare_python(tmp_path_factory.mktemp("python"), packages())
+    assert can_import(made, "kafka") and not can_import(made, "k2ktui")
+    return made
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureNode]:
+    started = start_secure_node(tmp_path_factory.mktemp("secure"), {USER: PASSWORD})
+    started.allow(USER, [AclOperation.READ], "*")
+    yield started
+    started.node.close()
+
+
+def settings(cluster: SparkCluster, python: Path) -> dict[str, Any]:
+    return {
+        "spark.master": cluster.master,
+        "spark.config": {**cluster.settings, "spark.pyspark.python": str(python)},
+    }
+
+
+@pytest.mark.slow
+def test_a_copy_on_a_cluster(
+    cluster: SparkCluster, python: Path, secure: SecureNode, target: KafkaNode, tmp_path: Path
+) -> None:
+    """Code and credentials come from the driver, and leave no trace on the executors."""
+    topic = create_topic(secure.node, partitions=4)
+    produce(secure.node, topic, mixture(1, 5000, 4), compression_type="zstd")
+    login = {"source.kafka.common": secure.java(USER)}
+    pipe = Pipeline(tmp_path, secure.node, target, [topic], settings(cluster, python) | login)
+
+    with Watch(cluster.directory, [PASSWORD]) as watch:
+        run = pipe.catch_up()
+    proof = prove(secure.node, target, pipe.name, topic)
+
+    assert proof.records == 5000
+    (started,) = run.events("started")
+    assert started["slots"] == 2, "a slot a core of the cluster"
+    assert {proof.position(topic, p)["slot"] for p in range(4)} == {0, 1}
+    assert watch.looked and not watch.shown and not watch.stored
+    eventually(lambda: not cluster.executors(), "executors end with the run")
+
+
+@pytest.mark.slow
+def test_executors_that_are_killed(
+    cluster: SparkCluster, python: Path, source: KafkaNode, target: KafkaNode, tmp_path: Path
+) -> None:
+    """Their slots go on elsewhere, or when they are back: nothing is lost, nothing doubled."""
+    topic = create_topic(source, partitions=4)
+    pipe = Pipeline(tmp_path, source, target, [topic], settings(cluster, python))
+    with Traffic(source, {topic: 4}, seed=7), pipe.start() as run:
+        run.expect("firstrecord")
+        for _ in range(3):
+            eventually(lambda: len(cluster.executors()) == 2, "both executors are there")
+            laps = len(run.events("progress"))
+            cluster.executors()[0].kill()
+            eventually(lambda n=laps: len(run.events("progress")) > n + 1, "it goes on")
+        # One that is killed between two laps is not missed.
+        assert [e for e in run.events("note") if "ExecutorLostFailure" in e["text"]]
+        run.stop()
+    pipe.catch_up()
+    proof = prove(source, target, pipe.name, topic)
+    assert proof.records > 100
+
+
+@pytest.mark.slow
+def test_executors_without_a_dependency(
+    cluster: SparkCluster, source: KafkaNode, target: KafkaNode, tmp_path: Path
+) -> None:
+    lacking = bare_python(tmp_path / "python", [p for p in packages() if p != "crc32c"])
+    topic = create_topic(source)
+    pipe = Pipeline(tmp_path, source, target, [topic], settings(cluster, lacking))
+
+    run = pipe.catch_up(code=1)
+
+    said = run.err.read_text()
+    assert "executors cannot run tasks: No module named 'crc32c'" in said
+    assert "docs/spark-cluster.md" in said
+    assert run.events("started") == []
+
+
+@pytest.mark.slow
+def test_executors_without_python(
+    cluster: SparkCluster, source: KafkaNode, target: KafkaNode, tmp_path: Path
+) -> None:
+    topic = create_topic(source)
+    nowhere = settings(cluster, tmp_path / "no" / "python")
+    run = Pipeline(tmp_path, source, target, [topic], nowhere).catch_up(code=1)
+    said = run.err.read_text()
+    assert "executors cannot run tasks: " in said and "no/python" in said
+
+
+class Context:
+    """What ``await_executors`` needs of a Spark context; the cores grow from call to call."""
+
+    def __init__(self, *cores: int) -> None:
+        self._cores = list(cores)
+        self.cancelled = False
+
+    @property
+    def defaultParallelism(self) -> int:
+        return self._cores.pop(0) if len(self._cores) > 1 else self._cores[0]
+
+    def cancelAllJobs(self) -> None:
+        self.cancelled = True
+
+
+def answers(outcome: Any) -> Callable[[Callable[[], Any]], Future[Any]]:
+    """Return a submit whose job has that outcome: a value, an error, or never one (None)."""
+
+    def submit(_: Callable[[], Any]) -> Future[Any]:
+        future: Future[Any] = Future()
+        if isinstance(outcome, Exception):
+            future.set_exception(outcome)
+        elif outcome is not None:
+            future.set_result(outcome)
+        return future
+
+    return submit
+
+
+def test_waits_until_all_executors_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executors, "_SETTLED_S", 0.05)
+    monkeypatch.setattr(executors, "_POLL_S", 0.001)
+    context = Context(2, 2, 4, 8, 8)
+    executors.await_executors(context, "spark://x:1", answers([""]))
+    assert context.defaultParallelism == 8
+
+
+def test_a_cluster_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executors, "_FIRST_TASK_S", 0.01)
+    context = Context(2)
+    with pytest.raises(K2kError, match="spark://x:1 gave no executor within") as caught:
+        executors.await_executors(context, "spark://x:1", answers(None))
+    assert context.cancelled
+    assert "spark.executor.memory" in caught.value.mend
+
+
+_PYTHON_FAILED = """Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times, most \
+recent failure: Lost task 0.0 in stage 0.0 (TID 0) (10.0.0.7 executor 0): \
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "worker.py", line 1, in main
+pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker \
+has different version: 3.10 than that in driver: 3.11.
+
+\tat org.apache.spark.api.python.BasePythonRunner.run(PythonRunner.scala:1)
+Driver stacktrace:"""
+_LOST = """Job aborted due to stage failure: Task 0 in stage 9.0 failed 1 times, most recent \
+failure: Lost task 0.0 in stage 9.0 (TID 9) (10.0.0.7 executor 1): ExecutorLostFailure (executor 1 \
+exited caused by one of the running tasks) Reason: Command exited with code 137
+Driver stacktrace:"""
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (_PYTHON_FAILED, "PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has"),
+        (_LOST, "ExecutorLostFailure (executor 1 exited caused by one of the running tasks)"),
+        ("Something else\nmore", "Something else"),
+        ("", "Exception"),
+    ],
+)
+def test_why_a_job_failed(text: str, told: str) -> None:
+    error = Exception("An error occurred while calling z:org.apache.spark.api.python.collect")
+    error.java_exception = SimpleNamespace(getMessage=lambda: text)  # type: ignore[attr-defined]
+    found = executors.spark_reason(error)
+    assert found.startswith(told) and "\n" not in found
+
+
+def test_a_run_ends_when_spark_does(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
+    """It says so, whoever watches it can start it again, and nothing is lost or doubled."""
+    topic = create_topic(source, partitions=2)
+    pipe = Pipeline(tmp_path, source, target, [topic])
+    with Traffic(source, {topic: 2}, seed=3), pipe.start() as run:
+        run.expect("firstrecord")
+        run.java().kill()
+        assert run.wait(30) == 1
+        said = run.err.read_text()
+        assert "Spark (local[2]) has ended: " in said and "Start again" in said
+        run.await_gone()
+    pipe.catch_up()
+    prove(source, target, pipe.name, topic)
