@@ -246,7 +246,8 @@ class SparkRuntime:
 
     def _is_gone(self) -> bool:
         context = self._context
-        if context is None or self._gateway.proc.poll() is not None:
+        gateway = self._gateway
+        if context is None or (gateway is not None and gateway.proc.poll() is not None):
             return True
         try:
             return bool(context._jsc.sc().isStopped())  # noqa: SLF001 - Python's side cannot tell
