@@ -1,4 +1,4 @@
-"""Named steps at which the proofs kill the process; nothing happens unless a test asks for it.
+"""Named steps at which the proofs kill or suspend the process, if a test asks for it.
 
 | step | process | when |
 |---|---|---|
@@ -18,22 +18,24 @@
 from __future__ import annotations
 
 import os
-import signal
+from pathlib import Path
 
 _VARIABLE = "K2KTUI_CRASH_DIR"
 
 
 def crash_point(step: str) -> None:
-    """Kill this process with SIGKILL if a test asks for it at this step.
+    """Send this process a signal if a test asks for it at this step.
 
-    It does if the directory ``K2KTUI_CRASH_DIR`` has a file of the step's name; the file goes, so
-    that only one process dies of it.
+    It does if the directory ``K2KTUI_CRASH_DIR`` has a file of the step's name, which holds the
+    signal's number; the file goes, so that it befalls only one process.
     """
     directory = os.environ.get(_VARIABLE)
     if not directory:
         return
+    file = Path(directory, step)
     try:
-        os.unlink(os.path.join(directory, step))
+        number = int(file.read_text())
+        file.unlink()
     except FileNotFoundError:
         return
-    os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), number)

@@ -19,6 +19,7 @@ from k2ktui.kafka.codes import FENCED, LEADER_MOVED, PRODUCE_REFUSED, PRODUCE_RE
 from k2ktui.kafka.transactions import Producer
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown, PartitionLeader, Signal, Wire
 from k2ktui.replication.batch import next_sequence, stamp
+from k2ktui.replication.crashpoints import crash_point
 from k2ktui.replication.records import I64
 
 if TYPE_CHECKING:
@@ -243,6 +244,7 @@ class Writer:
         # Callbacks and not a coroutine a request: they run in the order of the answers, while a
         # coroutine that has not begun yet could see its answer before an older one does.
         future = self._wire.post(request, node)
+        crash_point("sent")
         future.add_callback(self._on_answer, node, items)
         future.add_errback(self._on_silence, node, items)
 

@@ -24,9 +24,11 @@ from typing import Any, Self
 
 import psutil
 import yaml
+from confluent_kafka import KafkaException
 
 from k2ktui.runtime.node import KafkaNode
-from tests.support.kafka import eventually, unique_name
+from tests.support.kafka import end_offsets, eventually, unique_name
+from tests.support.oracle import Proof, prove
 
 _MARK = "K2KTUI_TEST_RUN"
 _CRASH_DIR = "K2KTUI_CRASH_DIR"
@@ -86,23 +88,17 @@ class Pipeline:
         self.runs.append(run)
         return run
 
-    def arm(self, step: str) -> None:
-        """Let the process that gets to a step of ``k2ktui.replication.crashpoints`` die there."""
+    def arm(self, step: str, number: int = signal.SIGKILL) -> None:
+        """Let a signal hit the process that gets to a step of k2ktui.replication.crashpoints."""
         self._steps.mkdir(exist_ok=True)
-        (self._steps / step).touch()
+        armed = self._steps / f".{step}"
+        armed.write_text(f"{int(number)}")
+        armed.rename(self._steps / step)
 
-    def disarm(self, step: str) -> bool:
-        """Take an armed step back; returns whether nobody had died of it."""
-        try:
-            (self._steps / step).unlink()
-        except FileNotFoundError:
-            return False
-        return True
-
-    def await_crash(self, step: str, timeout: float = START_TIMEOUT) -> None:
-        """Wait until a process has died at the step."""
+    def await_hit(self, step: str, timeout: float = START_TIMEOUT) -> None:
+        """Wait until the signal has hit a process at the step."""
         file = self._steps / step
-        eventually(lambda: not file.exists(), f"died at {step}", timeout)
+        eventually(lambda: not file.exists(), f"hit at {step}", timeout)
 
     @property
     def _steps(self) -> Path:
@@ -113,6 +109,26 @@ class Pipeline:
         with self.start("--until-caught-up") as run:
             assert run.wait(timeout) == code, f"exit code {run.code}:\n{run.tail()}"
         return run
+
+    def await_copying(self, timeout: float = START_TIMEOUT) -> None:
+        """Wait until more is visible on the target than there is now."""
+        before: dict[int, int] = {}
+
+        def grown() -> bool:
+            nonlocal before
+            with contextlib.suppress(KafkaException):  # a broker may be restarting
+                ends = end_offsets(self.target, self.topics[0], "read_committed")
+                before = before or ends
+                return ends != before
+            return False
+
+        eventually(grown, f"{self.topics[0]} grows on the target", timeout)
+
+    def prove(self, least: int = 1) -> Proof:
+        """Let the oracle compare all topics, and at least so many records."""
+        proof = prove(self.source, self.target, self.name, *self.topics)
+        assert proof.records >= least
+        return proof
 
     def close(self) -> None:
         """End what still runs."""
@@ -214,6 +230,10 @@ class Run:
         """Return Spark's Java process."""
         (found,) = [p for p in self.processes() if "java" in p.name()]
         return found
+
+    def suspended(self) -> list[psutil.Process]:
+        """Return its processes that are suspended."""
+        return [p for p in self.processes() if p.status() == psutil.STATUS_STOPPED]
 
     def workers(self) -> list[psutil.Process]:
         """Return Spark's Python workers: those that run tasks, not the daemon that forks them."""

@@ -67,16 +67,12 @@ class Traffic:
         self._topics = topics
         self._pause = pause
         self._plain = [
-            Producer(client(node, compression_type=codec, linger_ms=linger, **_PATIENT))
+            _producer(node, compression_type=codec, linger_ms=linger)
             for codec, linger in (("none", 0), ("lz4", 5), ("zstd", 20))
         ]
-        self._transactional = Producer(
-            client(
-                node,
-                transactional_id=unique_name("traffic"),
-                transaction_timeout_ms=120_000,
-                **_PATIENT,
-            )
+        identity = unique_name("traffic")
+        self._transactional = _producer(
+            node, transactional_id=identity, transaction_timeout_ms=120_000
         )
         self._transactions = transactions
         self._over = threading.Event()
@@ -136,4 +132,7 @@ class Traffic:
         assert producer.flush(TIMEOUT) == 0
 
 
-_PATIENT = {"delivery_timeout_ms": 120_000}
+def _producer(node: KafkaNode, **settings: object) -> Producer:
+    # Brokers go away in these tests; the clients need to be patient, and not to tell.
+    patient = client(node, delivery_timeout_ms=120_000, **settings) | {"log_level": 0}
+    return Producer(patient)
