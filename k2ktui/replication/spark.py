@@ -14,7 +14,6 @@ import re
 import shutil
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -37,7 +36,6 @@ _MAX_JOBS = 512
 _SHELL = "pyspark-shell"
 _DIRECTORY = "k2ktui-spark-"
 _WARM_S = 0.3
-_JAVA_ENDED = "Spark's Java process has ended, and is started again"
 
 # What the protocol stands on; a pipeline file may not change these.
 _FIXED = {
@@ -94,15 +92,11 @@ def local_cores(master: str) -> int | None:
 
 
 class LapLost(Exception):
-<<<<<<< Updated upstream
     """Spark lost a task, with its executor or otherwise; the text says how."""
 
 
 class SparkEnded(K2kError):
     """Spark is gone, and no lap can be run any more."""
-=======
-    """Spark lost a job; the message says why in one line."""
->>>>>>> Stashed changes
 
 
 class SparkRuntime:
@@ -123,13 +117,8 @@ class SparkRuntime:
         self._options = (dict(source), dict(target))
         self._jobs: ThreadPoolExecutor | None = None
         self._context: Any = None
-<<<<<<< Updated upstream
         self._gateway: Any = None
-=======
-        self._java: Any = None
->>>>>>> Stashed changes
         self._private: Path | None = None
-        self._starting = threading.Lock()
 
     def start(self) -> None:
         """Start or join Spark.
@@ -161,14 +150,8 @@ class SparkRuntime:
                 gateway = launch_gateway(
                     None, {"stdout": out, "stderr": out, "start_new_session": True}
                 )
-<<<<<<< Updated upstream
             self._gateway = gateway
-=======
-            self._java = gateway.proc
->>>>>>> Stashed changes
             self._context = SparkContext(gateway=gateway)
-            # It writes a traceback to the terminal when Java is gone.
-            self._context._accumulatorServer.handle_error = lambda *_: None  # noqa: SLF001
             settings.unlink()
         except Exception as error:
             raise self._did_not_start(error, log) from None
@@ -225,14 +208,10 @@ class SparkRuntime:
         return int(self._context.defaultParallelism)
 
     def submit(self, tokens: Sequence[Token]) -> Future[list[SlotResult]]:
-<<<<<<< Updated upstream
         """Run a job: a task a token.
 
         The future fails with LapLost if Spark lost a task, with SparkEnded if Spark itself ended.
         """
-=======
-        """Run a job: a task a token. The future fails with LapLost if Spark lost a task."""
->>>>>>> Stashed changes
         return self._pool().submit(self._run, tuple(tokens))
 
     def _pool(self) -> ThreadPoolExecutor:
@@ -241,30 +220,6 @@ class SparkRuntime:
         return self._jobs
 
     def _run(self, tokens: tuple[Token, ...]) -> list[SlotResult]:
-        with self._starting:
-            if not self._java_runs:
-                self._start_again()
-        try:
-            return self._run_job(tokens)
-        except Exception as error:
-            raise LapLost(_reason(error) if self._java_runs else _JAVA_ENDED) from None
-
-    @property
-    def _java_runs(self) -> bool:
-        return self._java is None or self._java.poll() is None
-
-    def _start_again(self) -> None:
-        """Replace a session whose Java process was killed or ran out of memory."""
-        from pyspark import SparkContext
-
-        with contextlib.suppress(Exception):
-            self._context.stop()  # nobody is there to answer
-        SparkContext._active_spark_context = None  # noqa: SLF001
-        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
-        self.forget_files()
-        self.start()
-
-    def _run_job(self, tokens: tuple[Token, ...]) -> list[SlotResult]:
         context = self._context
         context.setJobGroup(_JOB_GROUP, self._name, interruptOnCancel=True)
         source, target = self._options
@@ -301,17 +256,13 @@ class SparkRuntime:
 
     def cancel(self) -> None:
         """Stop the running laps' tasks; their futures fail."""
-        if self._context is not None and self._java_runs:
+        if self._context is not None:
             self._context.cancelAllJobs()
 
     def stop(self) -> None:
         """End the session and its processes."""
         if self._context is not None:
-<<<<<<< Updated upstream
             with contextlib.suppress(Exception):  # its Java may be gone already
-=======
-            with contextlib.suppress(Exception):  # Java may be gone already
->>>>>>> Stashed changes
                 self._context.stop()
             self._context = None
         if self._jobs is not None:
@@ -330,14 +281,6 @@ def _ended(master: str, reason: str) -> SparkEnded:
         unchanged="What was committed is whole; what was not is aborted at the next start.",
         mend="Start again: it goes on from the positions on the target.",
     )
-
-
-def _reason(error: Exception) -> str:
-    """Say in one line why a job failed: Spark begins with how it was asked, and ends with Java."""
-    lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    asked = lines[0].startswith("An error occurred while calling")
-    text = lines[1] if asked and len(lines) > 1 else lines[0]
-    return safe_text(text.rpartition("Exception: ")[2].partition(". Consider")[0], 200)
 
 
 def _sweep() -> None:
