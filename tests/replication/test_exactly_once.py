@@ -26,6 +26,7 @@ WORKER_STEPS = ("joined", "sent", "before-state", "before-commit", "after-commit
 DRIVER_STEPS = ("fenced", "recorded", "begun", "token", "recovering")
 
 slow = pytest.mark.slow
+pytestmark = slow
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=slow) for n in range(1, 8))])

@@ -14,6 +14,7 @@ from tests.support.pipeline import Pipeline, Run
 from tests.support.traffic import Traffic
 
 slow = pytest.mark.slow
+pytestmark = slow
 SUPERSEDED = 5
 _TIMEOUT_S = 3
 STEPS = ("joined", "sent", "before-commit", "after-commit")
