@@ -1,0 +1,368 @@
+"""What a copy keeps, on both paths, for every kind of topic and setting."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import NewPartitions
+from kafka.partitioner.default import murmur2
+
+from k2ktui.runtime.node import KafkaNode
+from tests.replication.conftest import MakePipeline
+from tests.support.kafka import (
+    TIMEOUT,
+    Got,
+    Headers,
+    Out,
+    admin,
+    create_topic,
+    end_offsets,
+    eventually,
+    open_transaction,
+    produce,
+    produce_transaction,
+    read_all,
+    unique_name,
+)
+from tests.support.kinds import make_all
+from tests.support.oracle import Expected, prove, read_ledger
+from tests.support.pipeline import Pipeline
+from tests.support.traffic import mixture
+
+slow = pytest.mark.slow
+pytestmark = slow
+
+
+@pytest.fixture(scope="module")
+def kinds(clusters: tuple[KafkaNode, KafkaNode]) -> dict[str, str]:
+    """One topic of every kind on the source; nobody writes to them any more."""
+    return make_all(clusters[0].start(), unique_name("kinds"))
+
+
+def by_key(partitions: int) -> Any:
+    """Return what the Java producer chooses; records without a key keep together by source."""
+
+    def choose(sent: Got) -> int:
+        if sent.key is None:
+            return sent.partition % partitions
+        return (murmur2(sent.key) & 0x7FFFFFFF) % partitions
+
+    return choose
+
+
+def test_every_kind_verbatim(make_pipeline: MakePipeline, kinds: dict[str, str]) -> None:
+    pipeline = make_pipeline(list(kinds.values()))
+    # Else the target's own cleaner would go on while we compare.
+    pipeline.settings = {"target.kafka.topicPropsExclusionList": ["cleanup.policy"]}
+    run = pipeline.catch_up()
+    proof = prove(pipeline.source, pipeline.target, pipeline.name, *kinds.values())
+    assert proof.records > 24_000
+    print(run.tail())
+
+
+def test_every_kind_by_key(make_pipeline: MakePipeline, kinds: dict[str, str]) -> None:
+    prefix = unique_name("by-key") + "."
+    pipeline = make_pipeline(
+        list(kinds.values()),
+        {
+            "replication.sink.topic": {"prefix": prefix},
+            "replication.sink.partition": "producer",
+            "topicCreation.replication.common": {"partitions": 3},
+            "target.kafka.topicPropsExclusionList": ["cleanup.policy"],
+        },
+    )
+    pipeline.catch_up()
+    expected = [Expected(t, prefix + t, partition=by_key(3)) for t in kinds.values()]
+    prove(pipeline.source, pipeline.target, pipeline.name, *expected)
+
+
+@slow
+@pytest.mark.parametrize("partition", ["source", "producer"])
+def test_headers_dropped_and_added_and_new_times(
+    make_pipeline: MakePipeline, kinds: dict[str, str], partition: str
+) -> None:
+    prefix = unique_name("headers") + "."
+    topics = [kinds[kind] for kind in ("mixed", "transactions", "lz4", "compacted", "append-time")]
+    pipeline = make_pipeline(
+        topics,
+        {
+            "features.headerReplication": "disabled",
+            "features.tracingHeaders": "enabled",
+            "features.keepRecordCreationTimestamp": "disabled",
+            "replication.sink.topic": {"prefix": prefix},
+            "replication.sink.partition": partition,
+            "topicCreation.replication.common": {"partitions": 3},
+            "target.kafka.topicPropsExclusionList": ["cleanup.policy"],
+        },
+    )
+    before = time.time() * 1000
+    pipeline.catch_up()
+
+    def traced(topic: str) -> Any:
+        def headers(sent: Got) -> Headers:
+            return (
+                ("__k2k_topic", topic.encode()),
+                ("__k2k_partition", b"%d" % sent.partition),
+                ("__k2k_offset", b"%d" % sent.offset),
+                ("__k2k_pipeline", pipeline.name.encode()),
+            )
+
+        return headers
+
+    chosen = by_key(3) if partition == "producer" else None
+    expected = [
+        Expected(t, prefix + t, partition=chosen, headers=traced(t), timestamps=False)
+        for t in topics
+    ]
+    prove(pipeline.source, pipeline.target, pipeline.name, *expected)
+    stamps = [got.timestamp for got in read_all(pipeline.target, prefix + kinds["lz4"])]
+    assert before <= min(stamps) <= max(stamps) <= time.time() * 1000
+
+
+@slow
+def test_headers_added_to_those_there_are(
+    make_pipeline: MakePipeline, kinds: dict[str, str]
+) -> None:
+    prefix = unique_name("traced") + "."
+    topic = kinds["mixed"]
+    pipeline = make_pipeline(
+        [topic],
+        {
+            "features.tracingHeaders": {"offset": "enabled"},
+            "tracing.headers.offset": "from",
+            "replication.sink.topic": {"prefix": prefix},
+        },
+    )
+    pipeline.catch_up()
+
+    def headers(sent: Got) -> Headers:
+        return (*sent.headers, ("from", b"%d" % sent.offset))
+
+    expected = Expected(topic, prefix + topic, headers=headers)
+    prove(pipeline.source, pipeline.target, pipeline.name, expected)
+
+
+@slow
+def test_exactly_once_disabled(make_pipeline: MakePipeline, kinds: dict[str, str]) -> None:
+    prefix = unique_name("plain") + "."
+    pipeline = make_pipeline(
+        list(kinds.values()),
+        {
+            "features.exactlyOnce": "disabled",
+            "replication.sink.topic": {"prefix": prefix},
+            "target.kafka.topicPropsExclusionList": ["cleanup.policy"],
+        },
+    )
+    pipeline.catch_up()
+    pipeline.catch_up()  # nothing is copied twice
+    expected = [Expected(t, prefix + t) for t in kinds.values()]
+    prove(pipeline.source, pipeline.target, pipeline.name, *expected)
+
+
+@slow
+def test_without_a_mapping(make_pipeline: MakePipeline, kinds: dict[str, str]) -> None:
+    prefix = unique_name("unmapped") + "."
+    topics = [kinds["mixed"], kinds["transactions"], kinds["compacted"]]
+    pipeline = make_pipeline(
+        topics,
+        {
+            "features.offsetMapping": "disabled",
+            "replication.sink.topic": {"prefix": prefix},
+            "target.kafka.topicPropsExclusionList": ["cleanup.policy"],
+        },
+    )
+    pipeline.catch_up()
+    expected = [Expected(t, prefix + t, mapped=False) for t in topics]
+    proof = prove(pipeline.source, pipeline.target, pipeline.name, *expected)
+    assert proof.records > 1500
+
+
+@slow
+def test_two_pipelines_share_the_control_topics(
+    make_pipeline: MakePipeline, kinds: dict[str, str]
+) -> None:
+    """Side by side, with a commit partition a slot; each finds its own positions only."""
+    topics = [kinds["mixed"], kinds["transactions"]]
+    shared = {
+        "coordination.commit.topic": unique_name("commits"),
+        "offsetMapping.topic": unique_name("mappings"),
+        "features.optimizeOffsetCommitPartition": "disabled",
+    }
+    prefixes = [unique_name("one") + ".", unique_name("two") + "."]
+    pair = [
+        make_pipeline(topics, shared | {"replication.sink.topic": {"prefix": p}}) for p in prefixes
+    ]
+    for _ in range(2):  # the second time with other slots
+        runs = [pipeline.start("--until-caught-up") for pipeline in pair]
+        assert [run.wait() for run in runs] == [0, 0]
+        for pipeline in pair:
+            pipeline.settings = {**pipeline.settings, "spark.slots": 3}
+    for pipeline, prefix in zip(pair, prefixes, strict=True):
+        prove(
+            pipeline.source,
+            pipeline.target,
+            pipeline.name,
+            *[Expected(t, prefix + t) for t in topics],
+            commit_topic=shared["coordination.commit.topic"],
+            mapping_topic=shared["offsetMapping.topic"],
+        )
+
+
+@slow
+def test_several_topics_into_one_that_has_records(
+    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
+) -> None:
+    topics = [create_topic(source, partitions=n) for n in (1, 2, 3)]
+    for seed, topic in enumerate(topics):
+        produce(source, topic, mixture(seed, 400, seed + 1))
+        produce_transaction(source, topic, mixture(seed + 9, 40, seed + 1), commit=False)
+    name = create_topic(target, partitions=3)
+    produce(target, name, mixture(40, 100, 3))
+    produce_transaction(target, name, mixture(41, 20, 3))
+    prior = read_all(target, name)
+    pipeline = make_pipeline(topics, {"replication.sink.topic": {"static": name}})
+    pipeline.catch_up()
+    expected = [Expected(topic, name) for topic in topics]
+    prove(source, target, pipeline.name, *expected, native={name: prior})
+
+
+@slow
+def test_from_the_latest(make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode) -> None:
+    """What is there is not copied; what appears later is, from its start."""
+    prefix = unique_name("latest")
+    topic, later = f"{prefix}.a", f"{prefix}.b"
+    create_topic(source, topic, partitions=2)
+    produce(source, topic, mixture(1, 100, 2))
+    start = end_offsets(source, topic)
+    pipeline = make_pipeline(
+        f"{prefix}.*", {"source.kafka.consumer": {"auto.offset.reset": "latest"}}
+    )
+    run = pipeline.start()
+    run.expect("started")
+    produce(source, topic, mixture(2, 100, 2))
+    create_topic(source, later, partitions=1)
+    produce(source, later, mixture(3, 100, 1))
+    grow(source, topic, 3)
+    produce(source, topic, [Out(b"%d" % i, partition=2) for i in range(50)])
+    eventually(lambda: caught_up(pipeline, later) and caught_up(pipeline, topic), "copied", 90)
+    assert run.stop() == 0
+    prove(source, target, pipeline.name, Expected(topic, start=start), later)
+
+
+@slow
+def test_from_the_latest_with_nothing_there_yet(
+    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
+) -> None:
+    """Records written between a topic's creation and its discovery are not skipped."""
+    prefix = unique_name("nothing")
+    pipeline = make_pipeline(
+        f"{prefix}.*", {"source.kafka.consumer": {"auto.offset.reset": "latest"}}
+    )
+    run = pipeline.start()
+    run.expect("started")
+    topic = create_topic(source, f"{prefix}.a")
+    produce(source, topic, mixture(1, 100, 1))
+    eventually(lambda: caught_up(pipeline, topic), "copied", 60)
+    assert run.stop() == 0
+    prove(source, target, pipeline.name, topic)
+
+
+@slow
+@pytest.mark.parametrize("partition", ["source", "producer"])
+def test_from_a_time_in_the_middle_of_a_batch(
+    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode, partition: str
+) -> None:
+    topic = create_topic(source, partitions=2)
+    base = int(time.time() * 1000) - 100_000
+    records = [Out(b"%d" % i, b"k", i % 2, timestamp=base + i * 100) for i in range(400)]
+    produce(source, topic, records, linger_ms=100, compression_type="lz4")
+    pipeline = make_pipeline(
+        [topic],
+        {
+            "start": {"from": "timestamp", "timestamp": base + 15_050},
+            "replication.sink.partition": partition,
+        },
+    )
+    pipeline.catch_up()
+    chosen = by_key(2) if partition == "producer" else None
+    expected = Expected(topic, start={0: 76, 1: 75}, partition=chosen)
+    assert prove(source, target, pipeline.name, expected).records == 249
+
+
+@slow
+def test_new_topics_and_partitions_while_running(
+    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
+) -> None:
+    prefix = unique_name("new")
+    first = create_topic(source, f"{prefix}.first", partitions=2)
+    produce(source, first, mixture(1, 100, 2))
+    pipeline = make_pipeline(f"{prefix}.*")
+    run = pipeline.start()
+    run.expect("firstrecord")
+    second = create_topic(source, f"{prefix}.second", partitions=2)
+    produce(source, second, mixture(2, 100, 2))
+    grow(source, first, 5)
+    produce(source, first, mixture(3, 200, 5))
+    eventually(lambda: caught_up(pipeline, first) and caught_up(pipeline, second), "copied", 60)
+    assert run.stop() == 0
+    prove(source, target, pipeline.name, first, second)
+
+
+@slow
+def test_a_transaction_left_open(
+    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
+) -> None:
+    """Nothing behind it is copied until it is decided; then what was committed is, in order."""
+    committed, aborted = (create_topic(source) for _ in range(2))
+    opened = []
+    for topic in (committed, aborted):
+        produce(source, topic, mixture(1, 50, 1))
+        opened.append(open_transaction(source, topic, mixture(2, 50, 1)))
+        produce(source, topic, mixture(3, 50, 1))
+    pipeline = make_pipeline([committed, aborted])
+    pipeline.catch_up()
+    assert prove(source, target, pipeline.name, committed, aborted).records == 100
+    opened[0].commit_transaction(TIMEOUT)
+    opened[1].abort_transaction(TIMEOUT)
+    pipeline.catch_up()
+    assert prove(source, target, pipeline.name, committed, aborted).records == 250
+
+
+@slow
+def test_scattered_beyond_one_mapping_record(
+    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
+) -> None:
+    """One transaction whose mapping is larger than a record may be."""
+    topic = create_topic(source)
+    produce(source, topic, [Out(b"", b"%d" % (i % 97)) for i in range(150_000)], linger_ms=20)
+    pipeline = make_pipeline(
+        [topic],
+        {
+            "replication.sink.partition": "producer",
+            "topicCreation.replication.common": {"partitions": 5},
+            "coordination.commit.batchTimeout": "20 seconds",
+        },
+    )
+    pipeline.catch_up()
+    expected = Expected(topic, partition=by_key(5))
+    assert prove(source, target, pipeline.name, expected).records == 150_000
+
+
+def caught_up(pipeline: Pipeline, topic: str) -> bool:
+    """Whether the positions of a topic stand at its last stable offsets."""
+    positions = read_ledger(pipeline.target, pipeline.name, mapping_topic="").positions
+    ends = end_offsets(pipeline.source, topic, "read_committed")
+    return all(positions.get((topic, p), {}).get("offset") == end for p, end in ends.items())
+
+
+def grow(node: KafkaNode, topic: str, partitions: int) -> None:
+    with_admin = admin(node)
+    with_admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(TIMEOUT)
+
+    def led() -> bool:
+        found = with_admin.list_topics(topic, timeout=TIMEOUT).topics[topic].partitions
+        return len(found) == partitions and all(each.leader >= 0 for each in found.values())
+
+    eventually(led, "new partitions have leaders")

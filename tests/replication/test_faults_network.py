@@ -1,0 +1,167 @@
+"""Brokers that restart or are silent, and requests and answers that never arrive."""
+
+from __future__ import annotations
+
+import random
+import struct
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from k2ktui.runtime.node import KafkaNode
+from tests.replication.conftest import MakePipeline
+from tests.support.kafka import eventually
+from tests.support.pipeline import Pipeline
+from tests.support.proxy import Api, Blow, ProxiedNode, proxied_node
+from tests.support.traffic import Traffic
+
+slow = pytest.mark.slow
+pytestmark = slow
+FENCED = (47, 90)
+BLOWS = [
+    (api, blow)
+    for api in (Api.PRODUCE, Api.ADD_PARTITIONS_TO_TXN, Api.END_TXN, Api.INIT_PRODUCER_ID)
+    for blow in (Blow.LOST, Blow.UNANSWERED)
+]
+
+
+@pytest.fixture(scope="module")
+def shaky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxiedNode]:
+    """A target behind a proxy."""
+    with proxied_node("shaky", tmp_path_factory.mktemp("shaky")) as node:
+        yield node
+
+
+@pytest.fixture
+def proxied(make_pipeline: MakePipeline, shaky: ProxiedNode, topics: dict[str, int]) -> Pipeline:
+    where = {"bootstrap.servers": shaky.proxy.address}
+    return make_pipeline(list(topics), {"target.kafka.common": where}, shaky)
+
+
+@slow
+@pytest.mark.parametrize("seed", range(6))
+def test_requests_and_answers_lost(
+    proxied: Pipeline, shaky: ProxiedNode, topics: dict[str, int], seed: int
+) -> None:
+    dice = random.Random(seed)
+    with Traffic(proxied.source, topics, seed):
+        run = proxied.start()
+        run.expect("firstrecord")
+        for api, blow in dice.sample(BLOWS, len(BLOWS)):
+            shaky.proxy.strike(api, blow, skip=dice.randrange(8)).wait()
+        proxied.await_copying()
+    assert run.stop() == 0
+    proxied.catch_up()
+    proxied.prove()
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=slow) for n in range(1, 6))])
+def test_a_commit_that_arrives_late(
+    proxied: Pipeline, shaky: ProxiedNode, topics: dict[str, int], seed: int
+) -> None:
+    """It must not commit a later transaction half-written."""
+    with Traffic(proxied.source, topics, seed, pause=0.01):
+        run = proxied.start()
+        run.expect("firstrecord")
+        for number in range(2):
+            late = shaky.proxy.strike(Api.END_TXN, Blow.DELAYED, skip=seed + number)
+            late.wait()
+            run.expect("note", lambda event: "disconnected" in event["text"])
+            proxied.await_copying()
+            _, code = struct.unpack_from(">ih", shaky.proxy.deliver(late))
+            assert code in FENCED
+        proxied.await_copying()
+    assert run.stop() == 0
+    proxied.catch_up()
+    proxied.prove()
+
+
+@slow
+@pytest.mark.parametrize("kill", [False, True], ids=["orderly", "killed"])
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_broker_restarts(
+    pipeline: Pipeline, topics: dict[str, int], side: str, kill: bool
+) -> None:
+    node: KafkaNode = getattr(pipeline, side)
+    with Traffic(pipeline.source, topics, 1, transactions=side == "target"):
+        run = pipeline.start()
+        run.expect("firstrecord")
+        for _ in range(2):
+            pipeline.await_copying()
+            if kill:
+                node.kill()
+                node.start()
+            else:
+                node.restart()
+        pipeline.await_copying()
+    assert run.stop() == 0
+    pipeline.catch_up()
+    pipeline.prove()
+
+
+@slow
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_cluster_is_away_for_longer_than_anybody_waits(
+    pipeline: Pipeline, topics: dict[str, int], side: str
+) -> None:
+    """The pipeline says so, and goes on by itself when the cluster is back."""
+    pipeline.settings = {"coordination.commit.syncTimeout": "2 seconds"}
+    node: KafkaNode = getattr(pipeline, side)
+    with Traffic(pipeline.source, topics, 2, transactions=False):
+        run = pipeline.start()
+        run.expect("firstrecord")
+    node.stop()
+    try:
+        run.expect("note", lambda event: side in event["text"])
+        run.expect("note", lambda event: run.events("note").index(event) > 2)
+        assert run.running
+    finally:
+        node.start()
+    with Traffic(pipeline.source, topics, 3):
+        pipeline.await_copying()
+    assert run.stop() == 0
+    pipeline.catch_up()
+    pipeline.prove()
+
+
+@slow
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_stops_in_time_while_a_cluster_is_away(
+    pipeline: Pipeline, topics: dict[str, int], side: str
+) -> None:
+    with Traffic(pipeline.source, topics, 3):
+        run = pipeline.start()
+        run.expect("firstrecord")
+    node: KafkaNode = getattr(pipeline, side)
+    node.stop()
+    try:
+        run.expect("note", lambda event: side in event["text"])
+        began = time.monotonic()
+        assert run.stop() == 0
+        assert time.monotonic() - began < 6
+        run.await_gone()
+    finally:
+        node.start()
+    pipeline.catch_up()
+    pipeline.prove()
+
+
+@slow
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_broker_stands_still(pipeline: Pipeline, topics: dict[str, int], side: str) -> None:
+    """Connections stay open and nothing is answered."""
+    node: KafkaNode = getattr(pipeline, side)
+    with Traffic(pipeline.source, topics, 4, transactions=side == "target"):
+        run = pipeline.start()
+        run.expect("firstrecord")
+        node.suspend()
+        try:
+            time.sleep(15)  # beyond the broker's session with its controller
+        finally:
+            node.resume()
+        eventually(lambda: run.running, "it runs")
+        pipeline.await_copying()
+    assert run.stop() == 0
+    pipeline.catch_up()
+    pipeline.prove()

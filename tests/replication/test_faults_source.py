@@ -1,0 +1,226 @@
+"""What may happen to a source topic or its target: the partition stops, or goes on as told."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from k2ktui.runtime.node import KafkaNode
+from tests.replication.conftest import MakePipeline
+from tests.support.kafka import (
+    TIMEOUT,
+    admin,
+    create_topic,
+    end_offsets,
+    eventually,
+    produce,
+    read_all,
+    start_offsets,
+)
+from tests.support.kinds import delete_before
+from tests.support.oracle import Expected, prove
+from tests.support.traffic import mixture
+
+slow = pytest.mark.slow
+pytestmark = slow
+FINDINGS = 1
+
+
+def delete_topic(node: KafkaNode, topic: str) -> None:
+    with_admin = admin(node)
+    with_admin.delete_topics([topic])[topic].result(TIMEOUT)
+    eventually(lambda: topic not in with_admin.list_topics(timeout=TIMEOUT).topics, "deleted")
+
+
+def filled(node: KafkaNode, seed: int = 1, partitions: int = 1) -> str:
+    topic = create_topic(node, partitions=partitions)
+    produce(node, topic, mixture(seed, 200, partitions))
+    return topic
+
+
+@slow
+@pytest.mark.parametrize("running", [True, False], ids=["running", "stopped"])
+def test_a_source_topic_is_created_anew(
+    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode, running: bool
+) -> None:
+    """Its partitions stop, whatever their offsets now mean; the others go on."""
+    anew, other = filled(source, 1, 2), filled(source, 2)
+    before = read_all(source, anew)
+    pipeline = make_pipeline([anew, other])
+    if running:
+        run = pipeline.start()
+        run.expect("firstrecord")
+    else:
+        pipeline.catch_up()
+    delete_topic(source, anew)
+    create_topic(source, anew, partitions=2)
+    produce(source, anew, mixture(3, 500, 2))
+    produce(source, other, mixture(4, 100, 1))
+    if not running:
+        run = pipeline.start("--until-caught-up")
+        assert run.wait() == FINDINGS
+    for partition in range(2):
+        run.expect("stopped", lambda e, p=partition: told(e, anew, p, "re-created", "gone"))
+    if running:
+        run.expect("stopped", lambda e: told(e, anew, 0, "re-created"))
+        eventually(lambda: len(read_all(target, other)) == 300, "the other goes on")
+        assert run.stop() == 0
+    assert [got.value for got in read_all(target, anew)] == [got.value for got in before]
+    assert pipeline.catch_up(FINDINGS).events("finished")[0]["caught_up"] is False
+    prove(source, target, pipeline.name, other)
+
+
+def told(event: dict[str, Any], topic: str, partition: int, *kinds: str) -> bool:
+    fault = event["fault"]
+    where = fault["source"]
+    assert fault["what"] and fault["mend"]
+    return (where["topic"], where["partition"]) == (topic, partition) and fault["kind"] in kinds
+
+
+@slow
+def test_a_source_topic_is_deleted(
+    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
+) -> None:
+    gone, other = filled(source, 1), filled(source, 2)
+    pipeline = make_pipeline([gone, other])
+    run = pipeline.start()
+    run.expect("firstrecord")
+    delete_topic(source, gone)
+    run.expect("stopped", lambda e: told(e, gone, 0, "gone"))
+    produce(source, other, mixture(4, 100, 1))
+    eventually(lambda: len(read_all(target, other)) == 300, "the other goes on")
+    assert run.stop() == 0
+    prove(source, target, pipeline.name, other)
+
+
+@slow
+@pytest.mark.parametrize("running", [True, False], ids=["running", "stopped"])
+@pytest.mark.parametrize("policy", ["fail", "continue"])
+def test_the_source_lost_records_before_they_were_copied(
+    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode, policy: str, running: bool
+) -> None:
+    lost, other = filled(source, 1), filled(source, 2)
+    pipeline = make_pipeline([lost, other], {"onSourceDataLoss": policy})
+    pipeline.catch_up()
+    archived = read_all(source, lost)
+    produce(source, lost, mixture(3, 100, 1), linger_ms=50)
+    archived_too = read_all(source, lost)
+    delete_before(source, lost, 251)
+    produce(source, lost, mixture(4, 30, 1))
+    run = pipeline.start() if running else pipeline.start("--until-caught-up")
+    if policy == "fail":
+        run.expect("stopped", lambda e: told(e, lost, 0, "truncated"))
+        produce(source, other, mixture(5, 10, 1))
+        code = run.stop() if running else run.wait()
+        assert code == (0 if running else FINDINGS)
+        pipeline.catch_up(FINDINGS)
+        prove(
+            source,
+            target,
+            pipeline.name,
+            other,
+            *[],
+        )
+        assert len(read_all(target, lost)) == 200
+        pipeline.settings = {"onSourceDataLoss": "continue"}
+    elif running:
+        eventually(lambda: len(read_all(target, lost)) == 279, "goes on")
+        assert run.stop() == 0
+    else:
+        assert run.wait() == 0
+    pipeline.catch_up()
+    expected = Expected(lost, archived=archived + archived_too)
+    proof = prove(source, target, pipeline.name, expected, other)
+    assert proof.position(lost)["gaps"] == [[200, 251, "truncated"]]
+    assert len(read_all(target, lost)) == 279
+
+
+@slow
+def test_retention_deletes_while_copying(
+    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
+) -> None:
+    """The log start runs after the position again and again."""
+    topic = filled(source)
+    pipeline = make_pipeline([topic], {"onSourceDataLoss": "continue"})
+    run = pipeline.start()
+    run.expect("firstrecord")
+    dice = random.Random(3)
+    archive: list[Any] = []
+    for seed in range(25):
+        produce(source, topic, mixture(seed, 200, 1), linger_ms=20)
+        archive += read_all(source, topic)
+        end = end_offsets(source, topic)[0]
+        delete_before(source, topic, end - dice.randrange(150))
+    assert run.stop() == 0
+    pipeline.catch_up()
+    proof = prove(source, target, pipeline.name, Expected(topic, archived=archive))
+    assert start_offsets(source, topic)[0] > 4000
+    print(proof.position(topic), proof.records)
+
+
+@slow
+@pytest.mark.parametrize("partition", ["source", "producer"])
+def test_a_record_too_large_for_the_target(
+    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode, partition: str
+) -> None:
+    """Its partition stops before it and says what to raise; batches that can be split are."""
+    config = {"max.message.bytes": "1000000"}
+    large, split, other = (create_topic(source, config=config) for _ in range(3))
+    for topic in (large, split, other):
+        create_topic(target, topic, config={"max.message.bytes": "20000"})
+    noise = random.Random(1)
+    produce(source, large, mixture(1, 50, 1))
+    produce(source, large, [noise.randbytes(50_000)])
+    produce(source, large, mixture(2, 50, 1))
+    produce(source, split, [noise.randbytes(9_000) for _ in range(100)], linger_ms=100)
+    produce(source, other, mixture(3, 50, 1))
+    pipeline = make_pipeline([large, split, other], {"replication.sink.partition": partition})
+    run = pipeline.catch_up(FINDINGS)
+    run.expect("stopped", lambda e: told(e, large, 0, "too-large") and "max.message" in str(e))
+    prove(source, target, pipeline.name, split, other)
+    with_admin = admin(target)
+    raise_limit(with_admin, large)
+    pipeline.catch_up()
+    prove(source, target, pipeline.name, large, split, other)
+
+
+def raise_limit(with_admin: Any, topic: str) -> None:
+    from confluent_kafka.admin import (
+        AlterConfigOpType,
+        ConfigEntry,
+        ConfigResource,
+        ResourceType,
+    )
+
+    entry = ConfigEntry("max.message.bytes", "1000000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    for future in with_admin.incremental_alter_configs([resource]).values():
+        future.result(TIMEOUT)
+
+
+@slow
+@pytest.mark.parametrize("again", [True, False], ids=["created again", "gone"])
+def test_the_target_topic_is_deleted(
+    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode, again: bool
+) -> None:
+    """It is not made again: the records that were in it would be missing."""
+    gone, other = filled(source, 1), filled(source, 2)
+    pipeline = make_pipeline([gone, other])
+    run = pipeline.start()
+    run.expect("firstrecord")
+    delete_topic(target, gone)
+    if again:
+        create_topic(target, gone)
+    produce(source, gone, mixture(3, 100, 1))
+    produce(source, other, mixture(4, 100, 1))
+    run.expect("stopped", lambda e: told(e, gone, 0, "target-gone", "refused"))
+    eventually(lambda: len(read_all(target, other)) == 300, "the other goes on")
+    assert run.stop() == 0
+    prove(source, target, pipeline.name, other)
+    again_run = pipeline.catch_up(FINDINGS)
+    print(again_run.tail())
+    prove(source, target, pipeline.name, other)
+    if again:
+        assert read_all(target, gone) == []
