@@ -1,0 +1,219 @@
+"""A TCP proxy in front of a broker that loses requests, answers and connections on demand.
+
+It understands no more of the protocol than the head of each request, so what it does to a
+connection is what a network does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from pathlib import Path
+
+from k2ktui.runtime.node import KafkaNode
+from tests.support.kafka import TIMEOUT
+
+LISTENER = "PROXIED"
+_HEAD = struct.Struct(">hhi")
+
+
+class Api(IntEnum):
+    """Requests by their number in Kafka's protocol."""
+
+    PRODUCE = 0
+    FETCH = 1
+    METADATA = 3
+    FIND_COORDINATOR = 10
+    INIT_PRODUCER_ID = 22
+    ADD_PARTITIONS_TO_TXN = 24
+    END_TXN = 26
+
+
+class Blow(Enum):
+    """What befalls a request."""
+
+    LOST = "the connection is cut before the request reaches the broker"
+    UNANSWERED = "the broker acts on it, and the connection is cut before its answer arrives"
+    DELAYED = "the connection is cut, and the broker gets the request only when told to"
+
+
+@dataclass
+class Strike:
+    """One request that something befell; made by :meth:`Proxy.strike`."""
+
+    api: Api
+    blow: Blow
+    skip: int
+    struck: threading.Event = field(default_factory=threading.Event)
+    frame: bytes = b""
+
+    def wait(self, timeout: float = 60.0) -> None:
+        """Wait until it has happened."""
+        assert self.struck.wait(timeout), f"no {self.api.name} came in {timeout:g} s"
+
+
+class Proxy:
+    """Listens on a loopback port and forwards to ``upstream`` (``host:port``, set before use)."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self.upstream = ""
+        self._lock = threading.Lock()
+        self._strike: Strike | None = None
+        self._open: set[socket.socket] = set()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def strike(self, api: Api, blow: Blow, skip: int = 0) -> Strike:
+        """Let something befall the next such request, or one ``skip`` later."""
+        strike = Strike(api, blow, skip)
+        with self._lock:
+            assert self._strike is None or self._strike.struck.is_set(), "one at a time"
+            self._strike = strike
+        return strike
+
+    def deliver(self, strike: Strike) -> bytes:
+        """Hand a delayed request to the broker at last, and return the answer's body."""
+        with self._connect() as broker:
+            broker.settimeout(TIMEOUT)
+            broker.sendall(strike.frame)
+            answer = _frame(broker)
+            assert answer is not None, "the broker closed the connection"
+            return answer[8:]
+
+    def close(self) -> None:
+        """Cut every connection and listen no more."""
+        self._listener.close()
+        with self._lock:
+            left = list(self._open)
+        for each in left:
+            _cut(each)
+
+    def _connect(self) -> socket.socket:
+        host, _, port = self.upstream.rpartition(":")
+        return socket.create_connection((host, int(port)), TIMEOUT)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+                broker = self._connect()
+            except OSError:
+                if self._listener.fileno() < 0:
+                    return
+                _cut(client)
+                continue
+            broker.settimeout(None)
+            with self._lock:
+                self._open |= {client, broker}
+            _Connection(self, client, broker).start()
+
+    def _befalls(self, api: int) -> Strike | None:
+        with self._lock:
+            strike = self._strike
+            if strike is None or strike.struck.is_set() or strike.api != api or strike.frame:
+                return None
+            strike.skip -= 1
+            return strike if strike.skip < 0 else None
+
+    def _forget(self, *sockets: socket.socket) -> None:
+        with self._lock:
+            self._open.difference_update(sockets)
+
+
+class _Connection:
+    def __init__(self, proxy: Proxy, client: socket.socket, broker: socket.socket) -> None:
+        self._proxy = proxy
+        self._client = client
+        self._broker = broker
+        self._awaited: tuple[bytes, Strike] | None = None
+
+    def start(self) -> None:
+        for pump in (self._requests, self._answers):
+            threading.Thread(target=self._until_cut, args=(pump,), daemon=True).start()
+
+    def _until_cut(self, pump: object) -> None:
+        with contextlib.suppress(OSError):
+            pump()  # type: ignore[operator]
+        _cut(self._client)
+        _cut(self._broker)
+        self._proxy._forget(self._client, self._broker)
+
+    def _requests(self) -> None:
+        while (frame := _frame(self._client)) is not None:
+            api, _, correlation = _HEAD.unpack_from(frame, 4)
+            strike = self._proxy._befalls(api)
+            if strike is not None:
+                strike.frame = frame
+                if strike.blow is Blow.UNANSWERED:
+                    self._awaited = struct.pack(">i", correlation), strike
+                    self._broker.sendall(frame)
+                    continue
+                _cut(self._client)
+                strike.struck.set()
+                return
+            self._broker.sendall(frame)
+
+    def _answers(self) -> None:
+        while (frame := _frame(self._broker)) is not None:
+            if self._awaited is not None and frame[4:8] == self._awaited[0]:
+                _cut(self._client)
+                self._awaited[1].struck.set()
+                return
+            self._client.sendall(frame)
+
+
+def _frame(source: socket.socket) -> bytes | None:
+    head = _exactly(source, 4)
+    if head is None:
+        return None
+    body = _exactly(source, int.from_bytes(head, "big"))
+    return None if body is None else head + body
+
+
+def _exactly(source: socket.socket, size: int) -> bytes | None:
+    data = bytearray()
+    while len(data) < size:
+        part = source.recv(min(size - len(data), 1 << 20))
+        if not part:
+            return None
+        data += part
+    return bytes(data)
+
+
+def _cut(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
+
+
+class ProxiedNode(KafkaNode):
+    """A node with a second listener, at which clients are told the address of a proxy."""
+
+    def __init__(self, name: str, data_dir: Path) -> None:
+        super().__init__(name, data_dir, listeners={LISTENER: "PLAINTEXT"})
+        self.proxy = Proxy()
+
+    def _settings(self) -> dict[str, str]:
+        settings = super()._settings()
+        self.proxy.upstream = self.address(LISTENER)
+        settings["advertised.listeners"] = settings["advertised.listeners"].replace(
+            self.address(LISTENER), self.proxy.address
+        )
+        return settings
+
+
+@contextlib.contextmanager
+def proxied_node(name: str, data_dir: Path) -> Iterator[ProxiedNode]:
+    """Run a node behind a proxy."""
+    node = ProxiedNode(name, data_dir)
+    try:
+        yield node.start()
+    finally:
+        node.close()
+        node.proxy.close()
