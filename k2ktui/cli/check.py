@@ -8,8 +8,8 @@ from dataclasses import asdict
 import click
 
 from k2ktui.cli.options import file_option, json_option, load_pipeline
-from k2ktui.replication.checks import Check, Verdict, exit_code
-from k2ktui.replication.preflight import run_checks
+from k2ktui.replication.preflight.checks import Check, Verdict, exit_code
+from k2ktui.replication.preflight.suite import run_checks
 from k2ktui.text import safe_text
 
 _MARKS = {

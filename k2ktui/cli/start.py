@@ -18,9 +18,9 @@ from k2ktui.cli.check import check_text
 from k2ktui.cli.options import file_option, load_pipeline
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ConnectionFailed, ExitCode, Refused
-from k2ktui.replication.checks import Verdict
 from k2ktui.replication.pipeline import Pipeline
-from k2ktui.replication.preflight import run_checks
+from k2ktui.replication.preflight.checks import Verdict
+from k2ktui.replication.preflight.suite import run_checks
 from k2ktui.replication.reports import (
     Finished,
     FirstRecord,
@@ -31,7 +31,7 @@ from k2ktui.replication.reports import (
     Started,
     Stopped,
 )
-from k2ktui.replication.telemetry import observed
+from k2ktui.replication.telemetry.session import observed
 from k2ktui.text import safe_text
 
 _GRACE_S = 4.5

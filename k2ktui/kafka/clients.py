@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, TypeVar
 
 from confluent_kafka import (
@@ -26,6 +26,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, Resou
 from k2ktui.config.clusters import ClusterConfig
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
+from k2ktui.kafka.codes import LEADER_MOVED
 from k2ktui.kafka.properties import librdkafka
 from k2ktui.kafka.unreachable import login_refused, not_trusted
 from k2ktui.text import safe_text
@@ -34,6 +35,7 @@ T = TypeVar("T")
 Partition = tuple[str, int]
 
 REQUEST_TIMEOUT_S = 30.0
+LEADER_WAIT_S, _LEADER_POLL_S = 1.0, 0.1
 _FIRST_TRY_S, _METADATA_S = 3.0, 10.0
 # Several brokers may answer differently: one that lets us in is enough, and has this long.
 _REFUSED_AFTER_S = 2.0
@@ -236,23 +238,44 @@ class Cluster:
         """Return an offset of each partition; partitions that fail are left out.
 
         With READ_COMMITTED, ``OffsetSpec.latest()`` is the last stable offset. A timestamp after
-        the last record yields -1.
+        the last record yields -1. While a leader is on its way (a broker restarts, leaders move)
+        the partition is asked again, for up to ``LEADER_WAIT_S``.
         """
-        if not partitions:
-            return {}
+        found: dict[Partition, int] = {}
+        until = monotonic() + LEADER_WAIT_S
+        left = set(partitions)
+        while left:
+            moving = self._offsets_once(left, spec, isolation, found)
+            if not moving or monotonic() > until:
+                break
+            left = moving
+            sleep(_LEADER_POLL_S)
+        return found
+
+    def _offsets_once(
+        self,
+        partitions: Collection[Partition],
+        spec: OffsetSpec,
+        isolation: IsolationLevel,
+        found: dict[Partition, int],
+    ) -> set[Partition]:
+        """Ask each leader once; return the partitions that have none at the moment."""
         futures = self.admin.list_offsets(
             {TopicPartition(topic, partition): spec for topic, partition in partitions},
             isolation_level=isolation,
             request_timeout=REQUEST_TIMEOUT_S,
         )
-        found: dict[Partition, int] = {}
+        moving = set()
         for where, future in futures.items():
             try:
                 found[(where.topic, where.partition)] = self.wait(future).offset
             except KafkaException as error:
-                if error.args[0].code() in _UNREACHABLE | {_LOCAL_TIMED_OUT}:
+                code = error.args[0].code()
+                if code in _UNREACHABLE | {_LOCAL_TIMED_OUT}:
                     raise self._translate("listing offsets", error) from None
-        return found
+                if code in LEADER_MOVED:
+                    moving.add((where.topic, where.partition))
+        return moving
 
     def cluster_id(self) -> str:
         """Return the cluster's id."""

@@ -15,7 +15,7 @@ from time import monotonic, time
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import Gap, Position, SourcePartition
 from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
-from k2ktui.replication.crashpoints import crash_point
+from k2ktui.replication.copying.crashpoints import crash_point
 from k2ktui.replication.fencing import Superseded, Warden
 from k2ktui.replication.reports import (
     Event,

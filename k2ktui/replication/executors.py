@@ -82,8 +82,8 @@ def _try_out(_: Iterator[int]) -> Iterator[str]:
     """Run on an executor: return why our tasks cannot run there, "" if they can."""
     try:
         import k2ktui.kafka.security
-        import k2ktui.replication.slot
-        import k2ktui.replication.worker  # noqa: F401
+        import k2ktui.replication.copying.slot
+        import k2ktui.replication.copying.worker  # noqa: F401
     except ImportError as error:
         yield f"{error} (on {socket.gethostname()}, Python {platform.python_version()})"
     else:

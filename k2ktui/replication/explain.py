@@ -10,8 +10,8 @@ from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import TopicDescription, source_cluster, target_cluster
 from k2ktui.kafka.topics import topic_settings
 from k2ktui.replication.naming import target_name
-from k2ktui.replication.preflight_rights import selected_topics
-from k2ktui.replication.preflight_topics import known_positions
+from k2ktui.replication.preflight.rights import selected_topics
+from k2ktui.replication.preflight.topics import known_positions
 from k2ktui.replication.routing import choose_path
 from k2ktui.replication.target_settings import TIMESTAMP_TYPE
 from k2ktui.replication.targets import TargetPlan, plan_targets

@@ -33,11 +33,12 @@ from k2ktui.kafka.codes import FENCED, Code
 from k2ktui.kafka.logread import await_stable, read_committed, read_written
 from k2ktui.kafka.transactions import Producer, add_partitions, end_transaction, init_producer
 from k2ktui.kafka.wire import CoordinatorError, Loop, OutcomeUnknown, Signal, Wire
-from k2ktui.replication.crashpoints import crash_point
-from k2ktui.replication.feed import now_ms
-from k2ktui.replication.rebuild import build
-from k2ktui.replication.records import of
-from k2ktui.replication.writer import BatchRefused, Fenced, Outgoing, SlotFailed, Writer
+from k2ktui.replication.copying.crashpoints import crash_point
+from k2ktui.replication.copying.feed import now_ms
+from k2ktui.replication.copying.outgoing import Outgoing
+from k2ktui.replication.copying.rebuild import build
+from k2ktui.replication.copying.records import of
+from k2ktui.replication.copying.writer import BatchRefused, Fenced, SlotFailed, Writer
 
 _STATE_LIMIT = 512 << 10
 

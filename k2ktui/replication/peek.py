@@ -20,8 +20,8 @@ from k2ktui.kafka.clients import Cluster, Partition
 from k2ktui.kafka.codes import Code
 from k2ktui.kafka.properties import wire
 from k2ktui.kafka.wire import Loop, NotSent, OutcomeUnknown, Wire
-from k2ktui.replication.batch import AbortedTransactions, split
-from k2ktui.replication.records import CorruptBatch, records
+from k2ktui.replication.copying.batch import AbortedTransactions, split
+from k2ktui.replication.copying.records import CorruptBatch, records
 
 _READ_COMMITTED = 1
 _NO_SESSION = -1

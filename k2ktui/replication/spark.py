@@ -24,9 +24,9 @@ import psutil
 
 from k2ktui.config.model import Spark
 from k2ktui.errors import K2kError
+from k2ktui.replication.copying.worker import run_slot, warm
 from k2ktui.replication.executors import await_executors, ship, spark_reason
 from k2ktui.replication.tokens import SlotResult, Token
-from k2ktui.replication.worker import run_slot, warm
 from k2ktui.runtime.java import spark_java_home
 from k2ktui.text import safe_text
 

@@ -12,9 +12,9 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
-from k2ktui.replication.feed import now_ms
+from k2ktui.replication.copying.feed import now_ms
+from k2ktui.replication.copying.source_faults import recreated_fault
 from k2ktui.replication.routing import routes_for
-from k2ktui.replication.source_faults import recreated_fault
 from k2ktui.replication.targets import TargetTopic, ensure_targets
 from k2ktui.replication.tokens import Fault, FaultKind, Route
 

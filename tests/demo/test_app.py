@@ -62,6 +62,7 @@ def children() -> list[psutil.Process]:
     return psutil.Process().children(recursive=True)
 
 
+@pytest.mark.slow
 def test_runs_keeps_and_continues(
     status: StubStatus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -86,6 +87,7 @@ def test_runs_keeps_and_continues(
     assert set(children()) == before
 
 
+@pytest.mark.slow
 def test_pipeline_that_ends_is_an_error_with_its_log(
     monkeypatch: pytest.MonkeyPatch, status: StubStatus, tmp_path: Path
 ) -> None:
@@ -103,6 +105,7 @@ def test_two_demos_do_not_share_data(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_everything(status: StubStatus, tmp_path: Path) -> None:
     before = set(children())
     done = threading.Event()

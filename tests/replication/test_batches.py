@@ -20,7 +20,7 @@ from k2ktui.engine.state import (
     mapping_value,
     read_mapping_record,
 )
-from k2ktui.replication.batch import (
+from k2ktui.replication.copying.batch import (
     APPEND_TIME,
     DELETE_HORIZON,
     AbortedTransactions,
@@ -31,9 +31,9 @@ from k2ktui.replication.batch import (
     split,
     stamp,
 )
-from k2ktui.replication.landing import Landing
-from k2ktui.replication.rebuild import build
-from k2ktui.replication.records import (
+from k2ktui.replication.copying.landing import Landing
+from k2ktui.replication.copying.rebuild import build
+from k2ktui.replication.copying.records import (
     CorruptBatch,
     concatenate,
     read_varint,

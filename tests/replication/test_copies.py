@@ -31,8 +31,8 @@ from tests.support.oracle import Expected, prove, read_ledger
 from tests.support.pipeline import Pipeline
 from tests.support.traffic import mixture
 
-slow = pytest.mark.slow
-pytestmark = slow
+proof = pytest.mark.proof
+pytestmark = proof
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,6 @@ def test_every_kind_by_key(make_pipeline: MakePipeline, kinds: dict[str, str]) -
     prove(pipeline.source, pipeline.target, pipeline.name, *expected)
 
 
-@slow
 @pytest.mark.parametrize("partition", ["source", "producer"])
 def test_headers_dropped_and_added_and_new_times(
     make_pipeline: MakePipeline, kinds: dict[str, str], partition: str
@@ -121,7 +120,6 @@ def test_headers_dropped_and_added_and_new_times(
     assert before <= min(stamps) <= max(stamps) <= time.time() * 1000
 
 
-@slow
 def test_headers_added_to_those_there_are(
     make_pipeline: MakePipeline, kinds: dict[str, str]
 ) -> None:
@@ -144,7 +142,6 @@ def test_headers_added_to_those_there_are(
     prove(pipeline.source, pipeline.target, pipeline.name, expected)
 
 
-@slow
 def test_exactly_once_disabled(make_pipeline: MakePipeline, kinds: dict[str, str]) -> None:
     prefix = unique_name("plain") + "."
     pipeline = make_pipeline(
@@ -161,7 +158,6 @@ def test_exactly_once_disabled(make_pipeline: MakePipeline, kinds: dict[str, str
     prove(pipeline.source, pipeline.target, pipeline.name, *expected)
 
 
-@slow
 def test_without_a_mapping(make_pipeline: MakePipeline, kinds: dict[str, str]) -> None:
     prefix = unique_name("unmapped") + "."
     topics = [kinds["mixed"], kinds["transactions"], kinds["compacted"]]
@@ -179,7 +175,6 @@ def test_without_a_mapping(make_pipeline: MakePipeline, kinds: dict[str, str]) -
     assert proof.records > 1500
 
 
-@slow
 def test_two_pipelines_share_the_control_topics(
     make_pipeline: MakePipeline, kinds: dict[str, str]
 ) -> None:
@@ -210,7 +205,6 @@ def test_two_pipelines_share_the_control_topics(
         )
 
 
-@slow
 def test_several_topics_into_one_that_has_records(
     make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
 ) -> None:
@@ -228,7 +222,6 @@ def test_several_topics_into_one_that_has_records(
     prove(source, target, pipeline.name, *expected, native={name: prior})
 
 
-@slow
 def test_from_the_latest(make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode) -> None:
     """What is there is not copied; what appears later is, from its start."""
     prefix = unique_name("latest")
@@ -251,7 +244,6 @@ def test_from_the_latest(make_pipeline: MakePipeline, source: KafkaNode, target:
     prove(source, target, pipeline.name, Expected(topic, start=start), later)
 
 
-@slow
 def test_from_the_latest_with_nothing_there_yet(
     make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
 ) -> None:
@@ -269,7 +261,6 @@ def test_from_the_latest_with_nothing_there_yet(
     prove(source, target, pipeline.name, topic)
 
 
-@slow
 @pytest.mark.parametrize("partition", ["source", "producer"])
 def test_from_a_time_in_the_middle_of_a_batch(
     make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode, partition: str
@@ -291,7 +282,6 @@ def test_from_a_time_in_the_middle_of_a_batch(
     assert prove(source, target, pipeline.name, expected).records == 249
 
 
-@slow
 def test_new_topics_and_partitions_while_running(
     make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
 ) -> None:
@@ -310,7 +300,6 @@ def test_new_topics_and_partitions_while_running(
     prove(source, target, pipeline.name, first, second)
 
 
-@slow
 def test_a_transaction_left_open(
     make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
 ) -> None:
@@ -330,7 +319,6 @@ def test_a_transaction_left_open(
     assert prove(source, target, pipeline.name, committed, aborted).records == 250
 
 
-@slow
 def test_scattered_beyond_one_mapping_record(
     make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
 ) -> None:

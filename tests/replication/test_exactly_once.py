@@ -25,11 +25,11 @@ from tests.support.verifiable import VerifiableProducer, consume
 WORKER_STEPS = ("joined", "sent", "before-state", "before-commit", "after-commit", "lap-over")
 DRIVER_STEPS = ("fenced", "recorded", "begun", "token", "recovering")
 
-slow = pytest.mark.slow
-pytestmark = slow
+proof = pytest.mark.proof
+pytestmark = proof
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=slow) for n in range(1, 8))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=proof) for n in range(1, 8))])
 def test_workers_killed_at_every_step(
     pipeline: Pipeline, topics: dict[str, int], seed: int
 ) -> None:
@@ -47,7 +47,6 @@ def test_workers_killed_at_every_step(
     pipeline.prove(traffic.sent // 3)
 
 
-@slow
 @pytest.mark.parametrize("step", DRIVER_STEPS)
 def test_driver_killed_at_every_step(pipeline: Pipeline, topics: dict[str, int], step: str) -> None:
     with Traffic(pipeline.source, topics, DRIVER_STEPS.index(step)):
@@ -69,7 +68,6 @@ def test_driver_killed_at_every_step(pipeline: Pipeline, topics: dict[str, int],
     pipeline.prove()
 
 
-@slow
 def test_all_killed_with_a_transaction_open(pipeline: Pipeline, topics: dict[str, int]) -> None:
     """The positions are behind an open transaction that only the next driver can end."""
     pipeline.settings = {"spark.lap": "30 seconds"}
@@ -89,7 +87,6 @@ def test_all_killed_with_a_transaction_open(pipeline: Pipeline, topics: dict[str
     pipeline.prove()
 
 
-@slow
 @pytest.mark.parametrize("seed", range(10))
 def test_any_process_killed_at_any_time(
     pipeline: Pipeline, topics: dict[str, int], seed: int
@@ -120,7 +117,6 @@ def kill(process: Any) -> None:
         os.kill(process.pid, signal.SIGKILL)
 
 
-@slow
 def test_spark_killed(pipeline: Pipeline, topics: dict[str, int]) -> None:
     """The driver starts Spark's Java process again, and says so without a traceback."""
     with Traffic(pipeline.source, topics, 2):
@@ -185,7 +181,6 @@ def test_a_task_that_spark_repeats_refuses(monkeypatch: pytest.MonkeyPatch) -> N
     assert ran == []
 
 
-@slow
 def test_kafkas_own_tools_agree(
     make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode, tmp_path: Path
 ) -> None:

@@ -20,9 +20,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConfigError
-from k2ktui.replication import exporters
 from k2ktui.replication.reports import Note, Report
-from k2ktui.replication.telemetry import chosen_exporters, observed, open_telemetry
+from k2ktui.replication.telemetry import exporters
+from k2ktui.replication.telemetry.session import chosen_exporters, observed, open_telemetry
 from tests.support.kafka import eventually
 from tests.support.telemetry import (
     EVENTS,
@@ -298,7 +298,7 @@ def test_a_prefix_that_begins_no_name() -> None:
 def test_nothing_is_loaded_when_it_is_off() -> None:
     code = """
 import sys, k2ktui.cli.start
-from k2ktui.replication.telemetry import observed
+from k2ktui.replication.telemetry.session import observed
 from tests.support.telemetry import STARTED, pipeline
 with observed(pipeline(), lambda _: None, env={}) as report:
     report(STARTED)

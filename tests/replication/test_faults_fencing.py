@@ -13,14 +13,13 @@ from tests.support.kafka import eventually
 from tests.support.pipeline import Pipeline, Run
 from tests.support.traffic import Traffic
 
-slow = pytest.mark.slow
-pytestmark = slow
+proof = pytest.mark.proof
+pytestmark = proof
 SUPERSEDED = 5
 _TIMEOUT_S = 3
 STEPS = ("joined", "sent", "before-commit", "after-commit")
 
 
-@slow
 @pytest.mark.parametrize("step", STEPS)
 def test_task_suspended_past_the_transaction_timeout(
     pipeline: Pipeline, topics: dict[str, int], step: str
@@ -44,7 +43,7 @@ def test_task_suspended_past_the_transaction_timeout(
     pipeline.prove()
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=slow) for n in range(1, 5))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=proof) for n in range(1, 5))])
 def test_two_drivers(pipeline: Pipeline, topics: dict[str, int], seed: int) -> None:
     """The second takes over; the first ends, says why, and writes nothing any more."""
     with Traffic(pipeline.source, topics, seed):
@@ -62,7 +61,6 @@ def test_two_drivers(pipeline: Pipeline, topics: dict[str, int], seed: int) -> N
     pipeline.prove()
 
 
-@slow
 @pytest.mark.parametrize("step", STEPS)
 def test_all_suspended_while_another_copies(
     pipeline: Pipeline, topics: dict[str, int], step: str
@@ -92,7 +90,6 @@ def tell_all(run: Run, number: int) -> None:
             process.send_signal(number)
 
 
-@slow
 @pytest.mark.parametrize("seed", range(5))
 def test_many_drivers_at_once(pipeline: Pipeline, topics: dict[str, int], seed: int) -> None:
     """However they interleave, at most one is left, and nothing is doubled."""

@@ -16,8 +16,8 @@ from tests.support.pipeline import Pipeline
 from tests.support.proxy import Api, Blow, ProxiedNode, proxied_node
 from tests.support.traffic import Traffic
 
-slow = pytest.mark.slow
-pytestmark = slow
+proof = pytest.mark.proof
+pytestmark = proof
 FENCED = (47, 90)
 BLOWS = [
     (api, blow)
@@ -39,7 +39,6 @@ def proxied(make_pipeline: MakePipeline, shaky: ProxiedNode, topics: dict[str, i
     return make_pipeline(list(topics), {"target.kafka.common": where}, shaky)
 
 
-@slow
 @pytest.mark.parametrize("seed", range(6))
 def test_requests_and_answers_lost(
     proxied: Pipeline, shaky: ProxiedNode, topics: dict[str, int], seed: int
@@ -56,7 +55,7 @@ def test_requests_and_answers_lost(
     proxied.prove()
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=slow) for n in range(1, 6))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=proof) for n in range(1, 6))])
 def test_a_commit_that_arrives_late(
     proxied: Pipeline, shaky: ProxiedNode, topics: dict[str, int], seed: int
 ) -> None:
@@ -77,7 +76,6 @@ def test_a_commit_that_arrives_late(
     proxied.prove()
 
 
-@slow
 @pytest.mark.parametrize("kill", [False, True], ids=["orderly", "killed"])
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_a_broker_restarts(
@@ -100,7 +98,6 @@ def test_a_broker_restarts(
     pipeline.prove()
 
 
-@slow
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_a_cluster_is_away_for_longer_than_anybody_waits(
     pipeline: Pipeline, topics: dict[str, int], side: str
@@ -125,7 +122,6 @@ def test_a_cluster_is_away_for_longer_than_anybody_waits(
     pipeline.prove()
 
 
-@slow
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_stops_in_time_while_a_cluster_is_away(
     pipeline: Pipeline, topics: dict[str, int], side: str
@@ -147,7 +143,6 @@ def test_stops_in_time_while_a_cluster_is_away(
     pipeline.prove()
 
 
-@slow
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_a_broker_stands_still(pipeline: Pipeline, topics: dict[str, int], side: str) -> None:
     """Connections stay open and nothing is answered."""

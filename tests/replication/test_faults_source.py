@@ -23,8 +23,8 @@ from tests.support.kinds import delete_before
 from tests.support.oracle import Expected, prove
 from tests.support.traffic import mixture
 
-slow = pytest.mark.slow
-pytestmark = slow
+proof = pytest.mark.proof
+pytestmark = proof
 FINDINGS = 1
 
 
@@ -40,7 +40,6 @@ def filled(node: KafkaNode, seed: int = 1, partitions: int = 1) -> str:
     return topic
 
 
-@slow
 @pytest.mark.parametrize("running", [True, False], ids=["running", "stopped"])
 def test_a_source_topic_is_created_anew(
     make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode, running: bool
@@ -79,7 +78,6 @@ def told(event: dict[str, Any], topic: str, partition: int, *kinds: str) -> bool
     return (where["topic"], where["partition"]) == (topic, partition) and fault["kind"] in kinds
 
 
-@slow
 def test_a_source_topic_is_deleted(
     make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
 ) -> None:
@@ -95,7 +93,6 @@ def test_a_source_topic_is_deleted(
     prove(source, target, pipeline.name, other)
 
 
-@slow
 @pytest.mark.parametrize("running", [True, False], ids=["running", "stopped"])
 @pytest.mark.parametrize("policy", ["fail", "continue"])
 def test_the_source_lost_records_before_they_were_copied(
@@ -137,7 +134,6 @@ def test_the_source_lost_records_before_they_were_copied(
     assert len(read_all(target, lost)) == 279
 
 
-@slow
 def test_retention_deletes_while_copying(
     make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
 ) -> None:
@@ -160,7 +156,6 @@ def test_retention_deletes_while_copying(
     print(proof.position(topic), proof.records)
 
 
-@slow
 @pytest.mark.parametrize("partition", ["source", "producer"])
 def test_a_record_too_large_for_the_target(
     make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode, partition: str
@@ -200,7 +195,6 @@ def raise_limit(with_admin: Any, topic: str) -> None:
         future.result(TIMEOUT)
 
 
-@slow
 @pytest.mark.parametrize("again", [True, False], ids=["created again", "gone"])
 def test_the_target_topic_is_deleted(
     make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode, again: bool

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from k2ktui.engine.state import Position, SourcePartition
-from k2ktui.replication.feed import Feed
+from k2ktui.replication.copying.feed import Feed
 from k2ktui.replication.tokens import Assignment, Path, Route
 
 _PRODUCER = 5

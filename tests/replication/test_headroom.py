@@ -10,8 +10,8 @@ from confluent_kafka import TopicPartition
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import Position, SourcePartition, position_key, position_value
-from k2ktui.replication.checks import Check, Verdict
-from k2ktui.replication.preflight import run_checks
+from k2ktui.replication.preflight.checks import Check, Verdict
+from k2ktui.replication.preflight.suite import run_checks
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import Out, admin, create_topic, produce, start_offsets
 from tests.support.preflight import named, pipeline

@@ -9,9 +9,9 @@ import pytest
 
 from k2ktui.config.model import MetricPrefixes
 from k2ktui.engine.state import Gap
-from k2ktui.replication.metrics import CATALOGUE, Figures
 from k2ktui.replication.reports import FirstRecord, Resumed, SlotLap
-from k2ktui.replication.telemetry import full_name
+from k2ktui.replication.telemetry.metrics import CATALOGUE, Figures
+from k2ktui.replication.telemetry.session import full_name
 from k2ktui.replication.tokens import FaultKind, Outcome
 from tests.support.telemetry import (
     ORDERS_0,

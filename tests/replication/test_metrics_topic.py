@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from k2ktui.engine.state import SourcePartition
-from k2ktui.replication import exporters
+from k2ktui.replication.telemetry import exporters
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import Got, create_topic, eventually, produce, read_all, unique_name
 from tests.support.telemetry import STARTED, Start, measured, pipeline, surveyed
@@ -124,6 +124,7 @@ spark: {{master: "local[1]"}}
     return path
 
 
+@pytest.mark.slow
 def test_start_until_caught_up(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
     topic, metrics = create_topic(source, partitions=2), unique_name("__k2k_metrics")
     produce(source, topic, [f"value {number}".encode() for number in range(300)])

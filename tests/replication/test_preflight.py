@@ -16,8 +16,8 @@ from k2ktui.cli import check as check_verb
 from k2ktui.cli import explain as explain_verb
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ExitCode
-from k2ktui.replication.checks import Check, Verdict, exit_code
-from k2ktui.replication.preflight import run_checks
+from k2ktui.replication.preflight.checks import Check, Verdict, exit_code
+from k2ktui.replication.preflight.suite import run_checks
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import admin, create_topic, unique_name
 from tests.support.preflight import named, pipeline, plain
@@ -91,6 +91,7 @@ def test_the_same_cluster_twice(source: KafkaNode) -> None:
     assert exit_code(checks) is ExitCode.REFUSED
 
 
+@pytest.mark.slow
 def test_a_cluster_that_does_not_answer(source: KafkaNode) -> None:
     began = time.monotonic()
     checks = run_checks(pipeline(source, plain(NOBODY), "t"))
@@ -129,6 +130,7 @@ def test_a_certificate_that_is_not_trusted(
     assert "not trusted" in found.detail and "ssl.truststore" in found.mend
 
 
+@pytest.mark.slow
 def test_the_wrong_security_protocol(secure: SecureNode, target: KafkaNode) -> None:
     with_tls = as_user(secure, "reader")
     with_tls["kafka"]["common"]["bootstrap.servers"] = target.bootstrap

@@ -78,6 +78,7 @@ def surroundings(directory: Path) -> Mapping[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_a_run_keeps_its_secrets(pipe: Pipeline, tmp_path: Path) -> None:
     env = surroundings(tmp_path / "run")
     with Watch(tmp_path / "run", SECRETS) as watch, pipe.start(env=env) as run:
@@ -97,6 +98,7 @@ def test_a_run_keeps_its_secrets(pipe: Pipeline, tmp_path: Path) -> None:
     assert not any(secret in said for secret in SECRETS)
 
 
+@pytest.mark.slow
 def test_a_killed_driver_leaves_no_secret(pipe: Pipeline, tmp_path: Path) -> None:
     with pipe.start(env=surroundings(tmp_path / "run")) as run:
         run.expect("firstrecord")
@@ -155,6 +157,7 @@ runtime.stop()
 """
 
 
+@pytest.mark.slow
 def test_a_large_task_is_not_written_to_a_file(tmp_path: Path) -> None:
     """PySpark puts what is larger than 1 MiB into a file; so many partitions are not rare."""
     env = surroundings(tmp_path / "run")

@@ -210,6 +210,7 @@ def test_why_a_job_failed(text: str, told: str) -> None:
     assert found.startswith(told) and "\n" not in found
 
 
+@pytest.mark.slow
 def test_a_run_ends_when_spark_does(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
     """It says so, whoever watches it can start it again, and nothing is lost or doubled."""
     topic = create_topic(source, partitions=2)

@@ -8,8 +8,9 @@ import pytest
 
 from k2ktui.kafka.transactions import Producer
 from k2ktui.kafka.wire import Loop, OutcomeUnknown, PartitionLeader, Signal, TopicInfo
-from k2ktui.replication import writer as module
-from k2ktui.replication.writer import BatchRefused, Outgoing, SlotFailed, Writer
+from k2ktui.replication.copying import writer as module
+from k2ktui.replication.copying.outgoing import Outgoing
+from k2ktui.replication.copying.writer import BatchRefused, SlotFailed, Writer
 
 TARGET = ("t", 0)
 

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from confluent_kafka import (
@@ -21,6 +22,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from k2ktui.kafka.codes import LEADER_MOVED
 from k2ktui.runtime.node import KafkaNode
 
 TIMEOUT = 30.0
@@ -210,9 +212,21 @@ def _bounds(node: KafkaNode, topic: str, isolation: str) -> tuple[dict[int, int]
     found = []
     for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):
         asked = {TopicPartition(topic, number): spec for number in partitions}
-        futures = with_admin.list_offsets(asked, isolation_level=level)
-        found.append({tp.partition: f.result(TIMEOUT).offset for tp, f in futures.items()})
+        found.append(
+            eventually(partial(_listed, with_admin, asked, level), "its partitions have leaders")
+        )
     return found[0], found[1]
+
+
+def _listed(client: AdminClient, asked: dict[TopicPartition, Any], level: Any) -> dict[int, int]:
+    """The offsets; nothing while a broker that just started does not lead its partitions yet."""
+    futures = client.list_offsets(asked, isolation_level=level)
+    try:
+        return {tp.partition: f.result(TIMEOUT).offset for tp, f in futures.items()}
+    except KafkaException as error:
+        if error.args[0].code() in LEADER_MOVED:
+            return {}
+        raise
 
 
 def read_all(

@@ -89,7 +89,7 @@ class Pipeline:
         return run
 
     def arm(self, step: str, number: int = signal.SIGKILL) -> None:
-        """Let a signal hit the process that gets to a step of k2ktui.replication.crashpoints."""
+        """Let a signal hit the process that gets to a step, see copying.crashpoints."""
         self._steps.mkdir(exist_ok=True)
         armed = self._steps / f".{step}"
         armed.write_text(f"{int(number)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.replication.checks import Check
+from k2ktui.replication.preflight.checks import Check
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import unique_name
 

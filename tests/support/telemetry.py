@@ -9,7 +9,7 @@ from typing import Any
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import Gap, Position, SourcePartition
 from k2ktui.replication.reports import Event, SlotLap, Started, Stopped, Surveyed
-from k2ktui.replication.telemetry import Telemetry, open_telemetry
+from k2ktui.replication.telemetry.session import Telemetry, open_telemetry
 from k2ktui.replication.tokens import Fault, FaultKind, Outcome, Seen, Tally
 from tests.support.kafka import eventually
 

@@ -39,8 +39,7 @@ from k2ktui import __version__
 from k2ktui.config.model import MetricPrefixes, PipelineConfig
 from k2ktui.errors import ConfigError
 from k2ktui.kafka.metrics_exporter import ExportFailed, KafkaMetrics, values
-from k2ktui.replication.metrics import CATALOGUE, Figures, Metric
-from k2ktui.replication.telemetry import full_name
+from k2ktui.replication.telemetry.metrics import CATALOGUE, Figures, Metric, full_name
 from k2ktui.text import safe_text
 
 _CLOSE_S = 3.0

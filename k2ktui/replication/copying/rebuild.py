@@ -10,8 +10,8 @@ from crc32c import crc32c
 from kafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
 from numpy.typing import NDArray
 
-from k2ktui.replication.batch import HEADER, HEADER_BYTES, PREFIX_BYTES
-from k2ktui.replication.records import I64, Records
+from k2ktui.replication.copying.batch import HEADER, HEADER_BYTES, PREFIX_BYTES
+from k2ktui.replication.copying.records import I64, Records
 
 _ENCODERS: dict[int, Callable[[bytes], bytes]] = {
     1: gzip_encode,
@@ -39,7 +39,7 @@ def build(found: Records, codec: int, limit: int) -> Iterator[Built]:
     """Encode records into batches of at most ``limit`` bytes before compression.
 
     A single record larger than the limit gets a batch of its own. The result is neither
-    transactional nor stamped: ``k2ktui.replication.batch.stamp`` does that.
+    transactional nor stamped: ``k2ktui.replication.copying.batch.stamp`` does that.
     """
     if not len(found):
         return

@@ -13,7 +13,8 @@ from contextlib import ExitStack
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import K2kError
-from k2ktui.replication.checks import (
+from k2ktui.replication.naming import check_supported
+from k2ktui.replication.preflight.checks import (
     Check,
     Verdict,
     exit_code,
@@ -22,10 +23,9 @@ from k2ktui.replication.checks import (
     passed,
     unknown,
 )
-from k2ktui.replication.naming import check_supported
-from k2ktui.replication.preflight_rights import check_rights
-from k2ktui.replication.preflight_sides import Side, check_clocks, check_ids, open_sides
-from k2ktui.replication.preflight_topics import check_topics
+from k2ktui.replication.preflight.rights import check_rights
+from k2ktui.replication.preflight.sides import Side, check_clocks, check_ids, open_sides
+from k2ktui.replication.preflight.topics import check_topics
 from k2ktui.runtime.java import find_java, java_notes
 from k2ktui.text import safe_text
 

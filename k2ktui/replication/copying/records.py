@@ -15,7 +15,7 @@ from kafka.codec import gzip_decode, lz4_decode, snappy_decode, zstd_decode
 from kafka.record.memory_records import MemoryRecords
 from numpy.typing import NDArray
 
-from k2ktui.replication.batch import APPEND_TIME, COMPRESSION_MASK, HEADER_BYTES, Batch
+from k2ktui.replication.copying.batch import APPEND_TIME, COMPRESSION_MASK, HEADER_BYTES, Batch
 
 I64 = NDArray[np.int64]
 U8 = NDArray[np.uint8]

@@ -8,10 +8,11 @@ import numpy as np
 
 from k2ktui.engine.partitioner import partitions_for_keys
 from k2ktui.engine.state import SourcePartition
-from k2ktui.replication.batch import COMPRESSION_MASK, Batch, Defect, defect
-from k2ktui.replication.feed import Feed, now_ms
-from k2ktui.replication.rebuild import Built, build
-from k2ktui.replication.records import (
+from k2ktui.replication.copying.batch import COMPRESSION_MASK, Batch, Defect, defect
+from k2ktui.replication.copying.feed import Feed, now_ms
+from k2ktui.replication.copying.outgoing import Outgoing, TargetPartition
+from k2ktui.replication.copying.rebuild import Built, build
+from k2ktui.replication.copying.records import (
     I64,
     Decoded,
     Records,
@@ -22,7 +23,6 @@ from k2ktui.replication.records import (
     varint,
 )
 from k2ktui.replication.tokens import HeaderRules, Path, Route
-from k2ktui.replication.writer import Outgoing, TargetPartition
 
 # Batches smaller than this are worth merging when several wait: one goes per request and lane.
 SMALL_BATCH_BYTES = 16 << 10

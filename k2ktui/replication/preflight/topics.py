@@ -10,7 +10,9 @@ from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.control import inspect_control_topics, missing_control_topic
 from k2ktui.kafka.topics import Settings, alter_command, create_topics, grow_topics, topic_settings
-from k2ktui.replication.checks import (
+from k2ktui.replication.fencing import read_books
+from k2ktui.replication.pipeline import commit_topic
+from k2ktui.replication.preflight.checks import (
     Check,
     counted,
     failed,
@@ -19,11 +21,9 @@ from k2ktui.replication.checks import (
     some,
     unknown,
 )
-from k2ktui.replication.fencing import read_books
-from k2ktui.replication.headroom import check_headroom
-from k2ktui.replication.pipeline import commit_topic
-from k2ktui.replication.preflight_rights import selected_topics
-from k2ktui.replication.preflight_sides import Side
+from k2ktui.replication.preflight.headroom import check_headroom
+from k2ktui.replication.preflight.rights import selected_topics
+from k2ktui.replication.preflight.sides import Side
 from k2ktui.replication.routing import APPEND_TIME
 from k2ktui.replication.target_settings import MAX_MESSAGE_BYTES, TIMESTAMP_TYPE
 from k2ktui.replication.targets import TargetPlan, plan_targets

@@ -1,7 +1,7 @@
 """Kafka v2 record batches as bytes: read the header, decide, and stamp a new producer on it.
 
 Layout and rules: KIP-98 and ``DefaultRecordBatch.java``. Nothing here decodes a record; batches
-that cannot go as they are go through ``k2ktui.replication.rebuild``.
+that cannot go as they are go through ``k2ktui.replication.copying.rebuild``.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from k2ktui.engine.state import Mapping, MappingRange, ScatteredRun
-from k2ktui.replication.records import I64
+from k2ktui.replication.copying.records import I64
 
 # A mapping record must stay well below max.message.bytes, which is 1 MiB by default.
 _RANGES_A_RECORD = 8_000

@@ -7,10 +7,10 @@ from collections import deque
 from dataclasses import replace
 
 from k2ktui.engine.state import Gap, Mapping, Position, SourcePartition
-from k2ktui.replication.batch import APPEND_TIME, AbortedTransactions, Batch, split
-from k2ktui.replication.landing import Landing
+from k2ktui.replication.copying.batch import APPEND_TIME, AbortedTransactions, Batch, split
+from k2ktui.replication.copying.landing import Landing
+from k2ktui.replication.copying.outgoing import Outgoing, TargetPartition
 from k2ktui.replication.tokens import Assignment, Fault, FaultKind
-from k2ktui.replication.writer import Outgoing, TargetPartition
 
 
 class Feed:

@@ -25,21 +25,15 @@ from k2ktui.engine.state import (
 from k2ktui.kafka.codes import FENCED, Code, code_name
 from k2ktui.kafka.transactions import add_partitions, end_transaction
 from k2ktui.kafka.wire import CoordinatorError, OutcomeUnknown, Signal, Wire
-from k2ktui.replication.crashpoints import crash_point
-from k2ktui.replication.feed import Feed, now_ms
-from k2ktui.replication.reader import Reader
-from k2ktui.replication.rebuild import build
-from k2ktui.replication.records import CorruptBatch, of
-from k2ktui.replication.routes import route
+from k2ktui.replication.copying.crashpoints import crash_point
+from k2ktui.replication.copying.feed import Feed, now_ms
+from k2ktui.replication.copying.outgoing import Outgoing, Owner, TargetPartition
+from k2ktui.replication.copying.reader import Reader
+from k2ktui.replication.copying.rebuild import build
+from k2ktui.replication.copying.records import CorruptBatch, of
+from k2ktui.replication.copying.routes import route
+from k2ktui.replication.copying.writer import BatchRefused, Fenced, SlotFailed, Writer
 from k2ktui.replication.tokens import Fault, FaultKind, Outcome, SlotResult, Tally, Token
-from k2ktui.replication.writer import (
-    BatchRefused,
-    Fenced,
-    Outgoing,
-    SlotFailed,
-    TargetPartition,
-    Writer,
-)
 
 _LANE_BACKLOG = 3
 _STATE_LIMIT = 512 << 10
@@ -301,7 +295,7 @@ class Slot:
         }
 
 
-def _refusal(refused: BatchRefused, feed: Feed, where: dict[Outgoing, TargetPartition]) -> Fault:
+def _refusal(refused: BatchRefused, feed: Owner, where: dict[Outgoing, TargetPartition]) -> Fault:
     outgoing, code = refused.outgoing, refused.code
     topic, partition = where[outgoing]
     first = outgoing.first_source

@@ -11,19 +11,16 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafka.protocol.producer import ProduceRequest
 
 from k2ktui.kafka.codes import FENCED, LEADER_MOVED, PRODUCE_REFUSED, PRODUCE_RETRIABLE, code_name
 from k2ktui.kafka.transactions import Producer
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown, PartitionLeader, Signal, Wire
-from k2ktui.replication.batch import next_sequence, stamp
-from k2ktui.replication.crashpoints import crash_point
-from k2ktui.replication.records import I64
-
-if TYPE_CHECKING:
-    from k2ktui.replication.feed import Feed
+from k2ktui.replication.copying.batch import next_sequence, stamp
+from k2ktui.replication.copying.crashpoints import crash_point
+from k2ktui.replication.copying.outgoing import Outgoing, TargetPartition
 
 _IN_FLIGHT = 5
 _REQUEST_BYTES = 4 << 20
@@ -32,8 +29,6 @@ _RETRY_BACKOFF_S = 0.05
 _GONE_AFTER_S = 5.0
 _NOWHERE = PartitionLeader(-1, -1)
 _LONGEST_WAIT_S = 1.0
-
-TargetPartition = tuple[str, int]
 
 
 class Fenced(Exception):
@@ -52,23 +47,6 @@ class BatchRefused(Exception):
         self.outgoing = outgoing
         self.code = code
         self.detail = detail
-
-
-@dataclass(slots=True, eq=False)
-class Outgoing:
-    """One batch on its way to a lane.
-
-    ``sources`` are the records' source offsets, None where they are consecutive from
-    ``first_source`` on; ``feed`` is None for state records.
-    """
-
-    data: memoryview
-    count: int
-    first_source: int = -1
-    sources: I64 | None = None
-    feed: Feed | None = None
-    sequence: int = -1
-    first_sent: float = 0.0
 
 
 @dataclass(slots=True, eq=False)

@@ -18,8 +18,8 @@ from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from k2ktui.engine.state import SourcePartition
 from k2ktui.kafka.codes import LEADER_MOVED, SESSION_LOST, TOPIC_GONE, Code
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown, Signal, TopicInfo, Wire
-from k2ktui.replication import source_faults
-from k2ktui.replication.feed import Feed
+from k2ktui.replication.copying import source_faults
+from k2ktui.replication.copying.feed import Feed
 from k2ktui.replication.tokens import Seen
 
 _RESPONSE_BYTES = 16 << 20

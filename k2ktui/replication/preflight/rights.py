@@ -19,7 +19,9 @@ from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.control import control_specs
 from k2ktui.kafka.probe import Operation, Unknown
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown
-from k2ktui.replication.checks import (
+from k2ktui.replication.fencing import transactional_id
+from k2ktui.replication.naming import target_name
+from k2ktui.replication.preflight.checks import (
     NAMED,
     Check,
     counted,
@@ -29,9 +31,7 @@ from k2ktui.replication.checks import (
     some,
     unknown,
 )
-from k2ktui.replication.fencing import transactional_id
-from k2ktui.replication.naming import target_name
-from k2ktui.replication.preflight_sides import Side
+from k2ktui.replication.preflight.sides import Side
 from k2ktui.text import safe_text
 
 _DRIVER, _FIRST_SLOT = -1, 0

@@ -11,7 +11,7 @@ from typing import Any
 
 from k2ktui.errors import ConnectionFailed
 from k2ktui.kafka.wire import Loop, NotSent, OutcomeUnknown, Wire
-from k2ktui.replication.slot import Slot
+from k2ktui.replication.copying.slot import Slot
 from k2ktui.replication.tokens import Outcome, SlotResult, Token
 
 _CONNECT_TIMEOUT_S = 15.0

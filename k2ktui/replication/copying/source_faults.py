@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from k2ktui.engine.state import SourcePartition
 from k2ktui.kafka.codes import code_name
-from k2ktui.replication.feed import Feed
+from k2ktui.replication.copying.feed import Feed
 from k2ktui.replication.tokens import Fault, FaultKind
 
 

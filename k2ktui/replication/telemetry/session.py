@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from k2ktui.config.model import MetricPrefixes, PipelineConfig
 from k2ktui.errors import ConfigError
-from k2ktui.replication.metrics import CATALOGUE, Figures
 from k2ktui.replication.reports import Event, Note, Report, SlotLap, Started, Surveyed
+from k2ktui.replication.telemetry.metrics import CATALOGUE, Figures, full_name
 from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
-    from k2ktui.replication.exporters import Exporters
+    from k2ktui.replication.telemetry.exporters import Exporters
 
 EXPORTERS = ("console", "kafka", "none", "otlp", "prometheus")
 _VARIABLE = "OTEL_METRICS_EXPORTER"
@@ -106,7 +106,7 @@ def open_telemetry(
     if not names:
         return None
     _check_names(config.metrics.prefix)
-    from k2ktui.replication.exporters import make_exporters
+    from k2ktui.replication.telemetry.exporters import make_exporters
 
     figures = Figures(config.name, config.spark.lap_s)
     return Telemetry(figures, make_exporters(config, names, env, note), note)
@@ -139,11 +139,6 @@ class Telemetry:
     def close(self) -> None:
         """Export once more and end, within three seconds."""
         self.exporters.close()
-
-
-def full_name(prefixes: MetricPrefixes, prefix: str, name: str) -> str:
-    """Return a metric's name: the prefix of the file and the catalogue's name, as they are."""
-    return f"{getattr(prefixes, prefix)}{name}"
 
 
 def _check_names(prefixes: MetricPrefixes) -> None:

@@ -1,6 +1,6 @@
 """What a running pipeline measures: fed by the driver's events, read by any number of exporters.
 
-The catalogue and the figures know nothing of OpenTelemetry; ``k2ktui.replication.exporters``
+The catalogue and the figures know nothing of OpenTelemetry; ``exporters``
 makes instruments of them. docs/metrics.md explains every metric.
 """
 
@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from k2ktui.config.model import MetricPrefixes
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.replication.reports import (
     Event,
@@ -364,3 +365,8 @@ CATALOGUE: tuple[Metric, ...] = (
         counter=True,
     ),
 )
+
+
+def full_name(prefixes: MetricPrefixes, prefix: str, name: str) -> str:
+    """Return a metric's name: the prefix of the file and the catalogue's name, as they are."""
+    return f"{getattr(prefixes, prefix)}{name}"

@@ -15,7 +15,7 @@ from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.probe import READING, TRANSACTIONS, WRITING, Probe, Unknown
 from k2ktui.kafka.properties import wire
 from k2ktui.kafka.topics import broker_count
-from k2ktui.replication.checks import Check, counted, failed, failed_by, passed, unknown
+from k2ktui.replication.preflight.checks import Check, counted, failed, failed_by, passed, unknown
 from k2ktui.text import safe_text
 
 _CONNECT_S = 10.0

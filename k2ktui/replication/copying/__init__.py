@@ -1,0 +1,1 @@
+"""The hot path, run inside Spark tasks: read batches, write them, say where they landed."""

@@ -1,0 +1,1 @@
+"""Metrics of a run, and where OpenTelemetry sends them."""
