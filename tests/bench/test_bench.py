@@ -63,6 +63,7 @@ def test_the_pipelines_are_valid(tmp_path: Path) -> None:
         assert "--until-caught-up" not in one.prepare(replace(job, steady=True)).command
 
 
+@pytest.mark.slow
 def test_counts_only_what_was_committed_and_sees_repeats(target: KafkaNode) -> None:
     data = DataSet(100, "lz4", 2, 3000)
     load(target.bootstrap, data, batch_bytes=16 << 10, processes=2)

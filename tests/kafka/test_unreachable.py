@@ -16,6 +16,8 @@ from k2ktui.kafka.properties import wire
 from k2ktui.kafka.wire import Loop, Wire
 from tests.support.secure import MECHANISMS, SecureNode, make_authority, start_secure_node
 
+pytestmark = pytest.mark.slow
+
 PASSWORD, WRONG = "right-password", "hunter2"
 PATIENCE = 8.0
 Properties = dict[str, str]
@@ -95,7 +97,6 @@ def test_a_certificate_that_is_not_trusted(secure: SecureNode, ask: Ask, tmp_pat
     assert time.monotonic() - began < PATIENCE - 1, "it is known long before a time-out"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("ask", "words"), [(by_wire, "ECONNREFUSED"), (by_metadata, "refused")])
 def test_nobody_listens(ask: Ask, words: str) -> None:
     error = failure(ask, {"bootstrap.servers": "127.0.0.1:1"})
@@ -104,7 +105,6 @@ def test_nobody_listens(ask: Ask, words: str) -> None:
     assert "bootstrap.servers" in error.mend
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("ask", [by_wire, by_metadata])
 def test_no_tls_where_tls_is_expected(secure: SecureNode, ask: Ask) -> None:
     error = failure(ask, {"bootstrap.servers": secure.bootstrap})

@@ -32,6 +32,8 @@ from tests.support.pipeline import Pipeline
 from tests.support.secure import SecureNode, start_secure_node
 from tests.support.verbs import k2ktui
 
+pytestmark = pytest.mark.slow
+
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 USER = "copier"
 OFFSETS = "__consumer_offsets"
@@ -121,7 +123,6 @@ def state_of(secure: SecureNode) -> dict[str, Any]:
     }
 
 
-@pytest.mark.slow
 def test_the_source_is_only_read(sites: Sites, tmp_path: Path) -> None:
     source, target = sites
     topic, hidden = filled(source, segment_bytes="10485760"), filled(source)
@@ -180,7 +181,6 @@ def run_verbs(pipe: Pipeline, lag: int) -> None:
     assert len(behind) == lag and all(0 <= seconds < 3600 for seconds in behind), status
 
 
-@pytest.mark.slow
 def test_source_topics_that_may_not_be_read(sites: Sites, tmp_path: Path) -> None:
     """Each stops for itself, says why, and the exit code tells; the others are copied."""
     source, target = sites
@@ -202,7 +202,6 @@ def test_source_topics_that_may_not_be_read(sites: Sites, tmp_path: Path) -> Non
     assert read_all(target.node, unread) == []
 
 
-@pytest.mark.slow
 def test_target_topics_that_may_not_be_written_or_created(sites: Sites, tmp_path: Path) -> None:
     source, target = sites
     good, unwritten, uncreated = filled(source), filled(source), filled(source)
@@ -290,7 +289,6 @@ def _told(checks: list[Check]) -> list[Grant]:
     return [grant for line in lines for grant in read_command(line.replace("(or ", "# "))]
 
 
-@pytest.mark.slow
 def test_no_right_to_the_transactional_ids(sites: Sites, tmp_path: Path) -> None:
     """Refused before anything is written."""
     source, target = sites
@@ -308,7 +306,6 @@ def test_no_right_to_the_transactional_ids(sites: Sites, tmp_path: Path) -> None
     assert not {topic, names["coordination.commit.topic"]} & state_of(target)["topics"].keys()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_a_wrong_password(sites: Sites, tmp_path: Path, side: str) -> None:
     """Every verb says so, in the broker's words and soon; nobody waits for a time-out."""
