@@ -144,6 +144,23 @@ class Ranges:
         found[known] = self._target[rows] + ahead
         return found
 
+    def first_at_or_after(self, offsets: I64) -> I64:
+        """Return the source offset of the first mapped record at or after each source offset.
+
+        NOT_FOUND behind the last mapped record.
+        """
+        size = self._size
+        source, count = self._source[:size], self._count[:size]
+        found = np.full(len(offsets), NOT_FOUND, dtype=np.int64)
+        if not size:
+            return found
+        row = np.searchsorted(source, offsets, side="right") - 1
+        inside = (row >= 0) & (offsets - source[row] < count[row])
+        following = np.where(inside, row, row + 1)
+        known = following < size
+        found[known] = np.maximum(offsets[known], source[following[known]])
+        return found
+
     def back(self, offsets: I64) -> I64:
         """Return the source offset of the first mapped record at or after each target offset.
 

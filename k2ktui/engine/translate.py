@@ -9,15 +9,14 @@ consumed already is counted as re-read. With one source partition nothing is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 
 from k2ktui.engine.ranges import NOT_FOUND, Ranges
+from k2ktui.engine.replica import Found, Lookup, Replica, TargetLog, TargetPartition, targets_of
 from k2ktui.engine.state import Position, SourcePartition
-
-TargetPartition = tuple[str, int]
 
 
 class Basis(StrEnum):
@@ -28,42 +27,6 @@ class Basis(StrEnum):
     AHEAD = "ahead"
     BOUNDED = "bounded"
     UNMAPPED = "unmapped"
-
-
-@dataclass(frozen=True, slots=True)
-class Replica:
-    """What is known of one source partition's copy.
-
-    Attributes:
-        position: its replicated position, None if it was never replicated.
-        lanes: its mapping ranges, by target partition.
-        complete_from: source offset from which on the mapping is whole; None: since the start.
-        source_start: log start offset on the source, None if the source cannot be asked.
-    """
-
-    position: Position | None
-    lanes: Mapping[TargetPartition, Ranges] = field(default_factory=dict)
-    complete_from: int | None = None
-    source_start: int | None = None
-
-    @property
-    def known_from(self) -> int:
-        """Lowest source offset whose translation the mapping decides."""
-        start = self.position.start if self.position else 0
-        return start if self.complete_from is None else max(start, self.complete_from)
-
-
-@dataclass(frozen=True, slots=True)
-class TargetLog:
-    """Bounds of a target partition: log start and last stable offset.
-
-    ``clear_from`` is an offset from which on the target is proven to hold no record up to ``end``
-    (control records only); None if that was not looked at.
-    """
-
-    start: int
-    end: int
-    clear_from: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,35 +71,31 @@ def translate(
     replicas: Mapping[SourcePartition, Replica],
     commits: Mapping[SourcePartition, int],
     targets: Mapping[TargetPartition, TargetLog],
+    lookup: Lookup | None = None,
 ) -> list[Translation]:
     """Translate one group's committed offsets.
 
     Args:
-        replicas: what is known of each source partition that the group has committed.
+        replicas: what is known of each source partition, those included that the group has not
+            committed but that feed the same target partitions.
         commits: committed offset per source partition; negative means none.
         targets: bounds of every target partition that is fed by one of them.
+        lookup: look-ups made for many groups at once; None makes them here.
 
     Returns:
         One row a target partition, sorted. Commits of partitions that feed no target partition
         give no row.
     """
+    if lookup is None:
+        lookup = Lookup(replicas, {source: [offset] for source, offset in commits.items()})
     feeding: dict[TargetPartition, list[SourcePartition]] = {}
     for source in sorted(commits):
-        for target in sorted(_targets_of(replicas.get(source))):
+        for target in sorted(targets_of(replicas.get(source))):
             feeding.setdefault(target, []).append(source)
     return [
-        _joined(target, sources, replicas, commits, targets.get(target))
+        _joined(target, sources, replicas, commits, targets.get(target), lookup)
         for target, sources in sorted(feeding.items())
     ]
-
-
-def _targets_of(replica: Replica | None) -> set[TargetPartition]:
-    if replica is None or replica.position is None:
-        return set()
-    position, found = replica.position, set(replica.lanes)
-    if position.target_partition is not None:
-        found.add((position.target_topic, position.target_partition))
-    return found
 
 
 def _joined(
@@ -145,8 +104,12 @@ def _joined(
     replicas: Mapping[SourcePartition, Replica],
     commits: Mapping[SourcePartition, int],
     log: TargetLog | None,
+    lookup: Lookup,
 ) -> Translation:
-    ones = {s: _one(replicas[s], commits[s], target, log) for s in sources}
+    ones = {
+        s: _one(replicas[s], commits[s], target, log, lookup.find(s, target, commits[s]))
+        for s in sources
+    }
     offsets = [one.offset for one in ones.values() if one.offset is not None]
     basis = max((one.basis for one in ones.values()), key=_ORDER.index)
     reasons = dict.fromkeys(one.reason for one in ones.values() if one.reason)
@@ -164,7 +127,28 @@ def _joined(
         reread += again
         basis = max(basis, Basis.BOUNDED, key=_ORDER.index)
         reasons["records of several source partitions interleave here: no single position"] = None
+    uncommitted = _uncommitted(target, offset, set(sources), replicas, lookup)
+    if uncommitted:
+        basis, skipped = Basis.UNMAPPED, None
+        names = ", ".join(str(source) for source in uncommitted)
+        reasons[f"{names} feeds this partition too, and the group has no offset there"] = None
     return Translation(target, tuple(sources), offset, basis, reread, skipped, "; ".join(reasons))
+
+
+def _uncommitted(
+    target: TargetPartition,
+    offset: int,
+    committed: set[SourcePartition],
+    replicas: Mapping[SourcePartition, Replica],
+    lookup: Lookup,
+) -> list[SourcePartition]:
+    """Source partitions without a commit that have records here before the offset."""
+    others = lookup.feeds.get(target, frozenset()) - committed
+    return sorted(
+        source
+        for source in others
+        if replicas[source].lanes[target].target_records_between(0, offset)
+    )
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:
@@ -187,20 +171,40 @@ def _consumed_behind(ranges: Ranges | None, offset: int, committed: int) -> int:
     return int(np.maximum(0, last - first).sum())
 
 
-def _one(replica: Replica, committed: int, target: TargetPartition, log: TargetLog | None) -> _One:
+def _one(
+    replica: Replica,
+    committed: int,
+    target: TargetPartition,
+    log: TargetLog | None,
+    first: Found,
+) -> _One:
     position = replica.position
     assert position is not None
     if committed < 0:
         return _One(None, Basis.UNMAPPED, None, None, "no offset is committed on the source")
-    ranges = replica.lanes.get(target)
-    found = NOT_FOUND
-    if ranges is not None and len(ranges):
-        found = int(ranges.translate(np.array([committed], dtype=np.int64))[0])
+    ranges, found = replica.lanes.get(target), first.target
     if committed < replica.known_from:
         return _below(replica, committed, found, ranges, log)
+    hole = _hole(replica, committed, first.source)
+    if hole is not None:
+        return _One(
+            found if found != NOT_FOUND else None,
+            Basis.UNMAPPED,
+            None,
+            None,
+            f"the mapping of source offsets {hole[0]} to {hole[1] - 1} is in a damaged record",
+        )
     if found == NOT_FOUND:
-        return _at_end(position, committed, ranges, log)
+        return _at_end(replica, committed, ranges, log)
     return _retained(found, ranges, committed, log, _lost(position, committed))
+
+
+def _hole(replica: Replica, committed: int, first: int) -> tuple[int, int] | None:
+    """The hole in which the first unread record may be, before the first one that is known."""
+    for hole in replica.holes:
+        if hole[1] > committed and (first == NOT_FOUND or hole[0] < first):
+            return hole
+    return None
 
 
 def _lost(position: Position, committed: int) -> str:
@@ -210,22 +214,36 @@ def _lost(position: Position, committed: int) -> str:
     return ""
 
 
-def _at_end(
-    position: Position, committed: int, ranges: Ranges | None, log: TargetLog | None
-) -> _One:
+def _at_end(replica: Replica, committed: int, ranges: Ranges | None, log: TargetLog | None) -> _One:
     """The group has consumed all that was copied, or more."""
+    position = replica.position
+    assert position is not None
     offset = ranges.target_end if ranges is not None else None
+    known_end = ranges.end if ranges is not None else None
+    if replica.behind and committed < position.offset:
+        return _unread_mappings(position, committed, offset, known_end)
     if offset is None:
         if log is None:
             return _One(None, Basis.UNMAPPED, None, None, "the target partition cannot be asked")
         offset = log.end  # nothing was copied yet: all that comes lands from here on
     elif log is not None and log.clear_from is not None and log.clear_from <= offset:
         offset = max(offset, log.end)
-    ahead = committed - position.offset
+    ahead = committed - max(position.offset, known_end or 0)
     if ahead <= 0:
         return _One(offset, Basis.END)
     reason = f"the group is {ahead} offsets past what was copied; those come again"
     return _One(offset, Basis.AHEAD, ahead, 0, reason)
+
+
+def _unread_mappings(
+    position: Position, committed: int, offset: int | None, known_end: int | None
+) -> _One:
+    """Mappings between what was read and the position are not visible yet."""
+    why = "the mapping topic is behind: an open transaction holds back what was copied last"
+    if offset is None or known_end is None:
+        return _One(None, Basis.UNMAPPED, None, None, why)
+    again = max(0, min(committed, position.offset) - known_end)
+    return _One(offset, Basis.BOUNDED, again, 0, why)
 
 
 def _retained(
@@ -250,7 +268,7 @@ def _below(
         if retained is not None and retained >= position.start:
             # Nothing before the start is left on the source: there was nothing else to copy.
             if found == NOT_FOUND:
-                return _at_end(position, committed, ranges, log)
+                return _at_end(replica, committed, ranges, log)
             return _retained(found, ranges, committed, log, "")
         missing = position.start - max(committed, retained or 0)
         return _One(

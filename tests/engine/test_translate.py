@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k2ktui.engine.ranges import Ranges
+from k2ktui.engine.replica import Replica, TargetLog
 from k2ktui.engine.state import Gap, Position, SourcePartition
-from k2ktui.engine.translate import Basis, Replica, TargetLog, Translation, translate
+from k2ktui.engine.translate import Basis, Translation, translate
 
 TARGET = ("t", 0)
 A, B = SourcePartition("a", 0), SourcePartition("b", 0)
@@ -156,3 +157,42 @@ def test_a_commit_in_a_lost_range_goes_to_what_follows_and_says_so() -> None:
 
 def test_a_partition_that_is_not_replicated_gives_no_row() -> None:
     assert translate({A: Replica(None)}, {A: 5, B: 6}, {}) == []
+
+
+def test_an_offset_whose_mapping_was_damaged_is_unmapped() -> None:
+    ranges = ranges_of([(5, 100), (6, 101), (20, 115), (21, 116)])
+    replica = Replica(position(22, 5), {TARGET: ranges}, holes=((7, 20),))
+    log = TargetLog(0, 500)
+    assert one(replica, 6, log).basis is Basis.EXACT
+    for committed in (7, 10, 19):
+        row = one(replica, committed, log)
+        assert (row.basis, row.skipped) == (Basis.UNMAPPED, None)
+        assert "7 to 19" in row.reason
+    assert (one(replica, 20, log).basis, one(replica, 20, log).offset) == (Basis.EXACT, 115)
+
+
+def test_mappings_that_are_not_visible_yet_bound_the_answer() -> None:
+    ranges = ranges_of([(5, 100), (6, 101)])
+    replica = Replica(position(50, 5), {TARGET: ranges}, behind=True)
+    log = TargetLog(0, 500)
+    row = one(replica, 30, log)
+    assert (row.basis, row.offset, row.reread, row.skipped) == (Basis.BOUNDED, 102, 23, 0)
+    assert one(replica, 50, log).basis is Basis.END
+    assert one(replica, 6, log).basis is Basis.EXACT
+
+
+def test_a_mapping_newer_than_the_position_counts() -> None:
+    replica = Replica(position(6, 5), {TARGET: ranges_of([(5, 100), (6, 101), (7, 102)])})
+    assert one(replica, 8, TargetLog(0, 500)) == Translation(TARGET, (A,), 103, Basis.END)
+
+
+def test_another_source_without_a_commit_makes_it_uncertain() -> None:
+    replicas = {
+        A: Replica(position(7, 5), {TARGET: ranges_of([(5, 100), (6, 102)])}),
+        B: Replica(position(7, 5), {TARGET: ranges_of([(5, 101), (6, 103)])}),
+    }
+    (row,) = translate(replicas, {A: 6}, {TARGET: TargetLog(0, 500)})
+    assert (row.basis, row.offset, row.skipped) == (Basis.UNMAPPED, 102, None)
+    assert "b-0 feeds this partition too" in row.reason
+    (row,) = translate(replicas, {A: 5}, {TARGET: TargetLog(0, 500)})
+    assert row.basis is Basis.EXACT

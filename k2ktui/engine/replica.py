@@ -1,0 +1,121 @@
+"""What is known of a source partition's copy, and look-ups in it for many groups at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from k2ktui.engine.ranges import NOT_FOUND, Ranges
+from k2ktui.engine.state import Position, SourcePartition
+
+TargetPartition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """What is known of one source partition's copy.
+
+    Attributes:
+        position: its replicated position, None if it was never replicated.
+        lanes: its mapping ranges, by target partition.
+        complete_from: source offset from which on the mapping is whole; None: since the start.
+        source_start: log start offset on the source, None if the source cannot be asked.
+        holes: source offsets ``[first, end)`` whose mapping was in a damaged record.
+        behind: whether mappings below the position could not be read yet.
+    """
+
+    position: Position | None
+    lanes: Mapping[TargetPartition, Ranges] = field(default_factory=dict)
+    complete_from: int | None = None
+    source_start: int | None = None
+    holes: tuple[tuple[int, int], ...] = ()
+    behind: bool = False
+
+    @property
+    def known_from(self) -> int:
+        """Lowest source offset whose translation the mapping decides."""
+        start = self.position.start if self.position else 0
+        return start if self.complete_from is None else max(start, self.complete_from)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetLog:
+    """Bounds of a target partition: log start and last stable offset.
+
+    ``clear_from`` is an offset from which on the target is proven to hold no record up to ``end``
+    (control records only); None if that was not looked at.
+    """
+
+    start: int
+    end: int
+    clear_from: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Target and source offset of the first mapped record; NOT_FOUND if there is none."""
+
+    target: int
+    source: int
+
+
+class Lookup:
+    """Look-ups of many committed offsets made at once, one binary search a lane.
+
+    Args:
+        replicas: what is known of each source partition.
+        offsets: the committed offsets that will be asked for, per source partition.
+
+    Attributes:
+        feeds: the source partitions that have records on each target partition.
+    """
+
+    def __init__(
+        self,
+        replicas: Mapping[SourcePartition, Replica],
+        offsets: Mapping[SourcePartition, Collection[int]],
+    ) -> None:
+        self.feeds: dict[TargetPartition, frozenset[SourcePartition]] = _feeds(replicas)
+        self._found: dict[tuple[SourcePartition, TargetPartition], dict[int, tuple[int, int]]] = {}
+        for source, wanted in offsets.items():
+            replica = replicas.get(source)
+            if replica is None:
+                continue
+            asked = np.array(sorted(set(wanted)), dtype=np.int64)
+            for target, ranges in replica.lanes.items():
+                landed = ranges.translate(asked)
+                origin = ranges.first_at_or_after(asked)
+                self._found[source, target] = {
+                    offset: (at, of)
+                    for offset, at, of in zip(
+                        asked.tolist(), landed.tolist(), origin.tolist(), strict=True
+                    )
+                }
+
+    def find(self, source: SourcePartition, target: TargetPartition, offset: int) -> Found:
+        """Return the first mapped record at or after a source offset, on one target partition."""
+        at, origin = self._found.get((source, target), {}).get(offset, (NOT_FOUND, NOT_FOUND))
+        return Found(at, origin)
+
+
+def targets_of(replica: Replica | None) -> set[TargetPartition]:
+    """Return the target partitions that a source partition feeds."""
+    if replica is None or replica.position is None:
+        return set()
+    position, found = replica.position, set(replica.lanes)
+    if position.target_partition is not None:
+        found.add((position.target_topic, position.target_partition))
+    return found
+
+
+def _feeds(
+    replicas: Mapping[SourcePartition, Replica],
+) -> dict[TargetPartition, frozenset[SourcePartition]]:
+    found: dict[TargetPartition, set[SourcePartition]] = {}
+    for source, replica in replicas.items():
+        for target, ranges in replica.lanes.items():
+            if len(ranges):
+                found.setdefault(target, set()).add(source)
+    return {target: frozenset(sources) for target, sources in found.items()}
