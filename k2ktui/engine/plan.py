@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from k2ktui.engine.groups import EMPTY_STATES
 from k2ktui.engine.guard import MappingVersion, is_stale
 from k2ktui.engine.translate import Basis
 
 VERSION = 1
-_EMPTY_STATES = frozenset({"Empty", "Dead", ""})
 
 
 class Action(StrEnum):
@@ -137,7 +137,7 @@ def _decision(
         return Action.SKIP, "there is no offset that could be given"
     if row.basis is Basis.UNMAPPED:
         return Action.SKIP, "it is not known what the group would read; decide by hand"
-    if row.state_target not in _EMPTY_STATES:
+    if row.state_target not in EMPTY_STATES:
         return Action.SKIP, f"the group is {row.state_target} on the target: stop it there first"
     if guarded and is_stale(row.version, present):
         return Action.SKIP, "the offset there was made from a newer mapping"

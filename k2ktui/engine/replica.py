@@ -24,6 +24,8 @@ class Replica:
         source_start: log start offset on the source, None if the source cannot be asked.
         holes: source offsets ``[first, end)`` whose mapping was in a damaged record.
         behind: whether mappings below the position could not be read yet.
+        foreign: why committed offsets are not of the log that was copied (a topic was created
+            anew); empty if they are.
     """
 
     position: Position | None
@@ -32,6 +34,7 @@ class Replica:
     source_start: int | None = None
     holes: tuple[tuple[int, int], ...] = ()
     behind: bool = False
+    foreign: str = ""
 
     @property
     def known_from(self) -> int:

@@ -182,6 +182,8 @@ def _one(
     assert position is not None
     if committed < 0:
         return _One(None, Basis.UNMAPPED, None, None, "no offset is committed on the source")
+    if replica.foreign:
+        return _One(None, Basis.UNMAPPED, None, None, replica.foreign)
     ranges, found = replica.lanes.get(target), first.target
     if committed < replica.known_from:
         return _below(replica, committed, found, ranges, log)

@@ -1,0 +1,277 @@
+"""Consumer groups of both clusters beside each other: committed, translated, divergence.
+
+A snapshot holds what was read of both clusters; rows and plans are computed from it and from
+nothing else, so what is shown is what a plan is made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from k2ktui.engine.guard import MappingVersion
+from k2ktui.engine.replica import Lookup, Replica, TargetLog, TargetPartition
+from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.translate import Basis, Translation, translate
+
+EMPTY_STATES = frozenset({"Empty", "Dead", ""})
+Partition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """A committed offset and the metadata that goes with it; negative is none."""
+
+    offset: int
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A consumer group on one cluster.
+
+    Attributes:
+        state: as Kafka calls it; empty if the group does not exist there.
+        members: number of members, None if they may not be described.
+        offsets: committed offsets.
+        error: why it, or a part of it, could not be read; empty if it could.
+    """
+
+    state: str
+    members: int | None = 0
+    offsets: Mapping[Partition, CommittedOffset] = field(default_factory=dict)
+    error: str = ""
+
+    @property
+    def empty(self) -> bool:
+        """Whether nobody consumes with it."""
+        return self.state in EMPTY_STATES and not self.members
+
+
+ABSENT = GroupView("")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Both clusters at one moment; times are epoch seconds.
+
+    Attributes:
+        pipeline: its name.
+        taken_at: when it was read.
+        commits_at: when the source's commits were read: earlier than ``taken_at`` when the source
+            cannot be asked and what was kept of it on the target is used.
+        source_down: why the source cannot be asked; empty if it can.
+        source: chosen groups of the source.
+        target: the same groups on the target.
+        replicas: copies of source partitions.
+        logs: bounds of target partitions.
+        rivals: source partitions that other pipelines map too, with all their names.
+        notes: what the operator should know of the snapshot as a whole.
+    """
+
+    pipeline: str
+    source_cluster: str
+    target_cluster: str
+    taken_at: float
+    commits_at: float
+    source_down: str = ""
+    source: Mapping[str, GroupView] = field(default_factory=dict)
+    target: Mapping[str, GroupView] = field(default_factory=dict)
+    replicas: Mapping[SourcePartition, Replica] = field(default_factory=dict)
+    logs: Mapping[TargetPartition, TargetLog] = field(default_factory=dict)
+    rivals: Mapping[SourcePartition, tuple[str, ...]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """One group on one source partition and the target partition it maps to; None is unknown.
+
+    Attributes:
+        topic: source topic.
+        partition: source partition.
+        state_source: state of the group on the source, empty if it does not exist or is unknown.
+        state_target: the same on the target.
+        source_offset: committed offset on the source.
+        target_topic: where the partition's records go; empty if it was never replicated.
+        target_offset: committed offset on the target.
+        translated_offset: where the group would go on, on the target.
+        basis: why that can be trusted.
+        reread: records it would read again, at most.
+        skipped: records it would never read, at most.
+        divergence: ``target_offset`` minus ``translated_offset``, counted in source records.
+            Negative: the group would read records again there; positive: it would miss some.
+        reason: what an operator should know.
+    """
+
+    group: str
+    topic: str
+    partition: int
+    state_source: str
+    state_target: str
+    source_offset: int | None
+    target_topic: str
+    target_partition: int | None
+    target_offset: int | None
+    translated_offset: int | None
+    basis: Basis
+    reread: int | None
+    skipped: int | None
+    divergence: int | None
+    reason: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that commands print."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class TranslatedGroup:
+    """A group with its translations, one a target partition."""
+
+    group: str
+    source: GroupView
+    target: GroupView
+    translations: tuple[Translation, ...]
+    unplaced: tuple[SourcePartition, ...]
+
+    def target_offset(self, target: TargetPartition) -> CommittedOffset | None:
+        """Return the committed offset on the target, None if there is none."""
+        found = self.target.offsets.get(target)
+        return found if found is not None and found.offset >= 0 else None
+
+
+def translated(snapshot: Snapshot) -> list[TranslatedGroup]:
+    """Translate every group of a snapshot, sorted by name."""
+    commits = {name: _commits(view) for name, view in snapshot.source.items()}
+    wanted: dict[SourcePartition, set[int]] = {}
+    for offsets in commits.values():
+        for source, offset in offsets.items():
+            wanted.setdefault(source, set()).add(offset)
+    lookup = Lookup(snapshot.replicas, wanted)
+    found = []
+    for name in sorted(commits):
+        offsets = commits[name]
+        known = {s: o for s, o in offsets.items() if s in snapshot.replicas}
+        rows = translate(snapshot.replicas, known, snapshot.logs, lookup)
+        placed = {source for row in rows for source in row.sources}
+        found.append(
+            TranslatedGroup(
+                name,
+                snapshot.source[name],
+                snapshot.target.get(name, ABSENT),
+                tuple(rows),
+                tuple(sorted(offsets.keys() - placed)),
+            )
+        )
+    return found
+
+
+def _commits(view: GroupView) -> dict[SourcePartition, int]:
+    return {
+        SourcePartition(*where): committed.offset
+        for where, committed in view.offsets.items()
+        if committed.offset >= 0
+    }
+
+
+def rows(snapshot: Snapshot) -> list[GroupRow]:
+    """Return every group-partition of a snapshot, sorted by group, topic and partition."""
+    found: list[GroupRow] = []
+    for group in translated(snapshot):
+        for translation in group.translations:
+            found += _rows_of(snapshot, group, translation)
+        for source in group.unplaced:
+            found.append(_unplaced(group, source))
+    return sorted(found, key=lambda row: (row.group, row.topic, row.partition))
+
+
+def _rows_of(
+    snapshot: Snapshot, group: TranslatedGroup, translation: Translation
+) -> Iterable[GroupRow]:
+    current = group.target_offset(translation.target)
+    topic, partition = translation.target
+    reason = with_rivals(snapshot, translation)
+    for source in translation.sources:
+        yield GroupRow(
+            group=group.group,
+            topic=source.topic,
+            partition=source.partition,
+            state_source=group.source.state,
+            state_target=group.target.state,
+            source_offset=group.source.offsets[source.topic, source.partition].offset,
+            target_topic=topic,
+            target_partition=partition,
+            target_offset=current.offset if current else None,
+            translated_offset=translation.offset,
+            basis=translation.basis,
+            reread=translation.reread,
+            skipped=translation.skipped,
+            divergence=divergence(
+                snapshot.replicas,
+                translation,
+                current.offset if current else None,
+            ),
+            reason=reason,
+        )
+
+
+def _unplaced(group: TranslatedGroup, source: SourcePartition) -> GroupRow:
+    return GroupRow(
+        group=group.group,
+        topic=source.topic,
+        partition=source.partition,
+        state_source=group.source.state,
+        state_target=group.target.state,
+        source_offset=group.source.offsets[source.topic, source.partition].offset,
+        target_topic="",
+        target_partition=None,
+        target_offset=None,
+        translated_offset=None,
+        basis=Basis.UNMAPPED,
+        reread=None,
+        skipped=None,
+        divergence=None,
+        reason="this partition was never replicated",
+    )
+
+
+def divergence(
+    replicas: Mapping[SourcePartition, Replica], translation: Translation, current: int | None
+) -> int | None:
+    """Return how far the target's committed offset is from the translation, in source records.
+
+    Args:
+        replicas: copies of the source partitions.
+        translation: where the group belongs.
+        current: committed offset on the target, None if there is none.
+
+    Returns:
+        Positive: that many records would be missed; negative: read again; None if unknown.
+    """
+    if current is None or translation.offset is None:
+        return None
+    low, high = sorted((current, translation.offset))
+    records = 0
+    if low < high:
+        lanes = (replicas[s].lanes.get(translation.target) for s in translation.sources)
+        records = sum(lane.target_records_between(low, high) for lane in lanes if lane is not None)
+    return records if current > translation.offset else -records
+
+
+def with_rivals(snapshot: Snapshot, translation: Translation) -> str:
+    """Return a translation's reason, with the pipelines that map the same records too."""
+    names = sorted({n for s in translation.sources for n in snapshot.rivals.get(s, ())})
+    if not names:
+        return translation.reason
+    rival = f"mapped by several pipelines: {', '.join(names)}"
+    return "; ".join(part for part in (rival, translation.reason) if part)
+
+
+def version_of(replicas: Mapping[SourcePartition, Replica], rows: Translation) -> MappingVersion:
+    """Return how new the mapping is that a translation was made from."""
+    positions = [p for s in rows.sources if (p := replicas[s].position) is not None]
+    return MappingVersion(
+        max((p.term for p in positions), default=0), sum(p.offset for p in positions)
+    )

@@ -1,0 +1,150 @@
+"""From a snapshot to a plan: what would be committed on the target, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from k2ktui.engine.groups import (
+    EMPTY_STATES,
+    GroupView,
+    Snapshot,
+    TranslatedGroup,
+    translated,
+    version_of,
+    with_rivals,
+)
+from k2ktui.engine.guard import marked, unmarked
+from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind, decide
+from k2ktui.engine.translate import Translation
+
+_ITS_OWN = "the application has committed further on the target itself"
+_ACTIVE = "still active on the source: what it reads there from now on is read again here"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """How a plan is made.
+
+    Attributes:
+        made_by: ``user@host``.
+        valid_s: seconds until it expires.
+        rewind: what to do where the target is further than the translation.
+        guard_prefix: of our mark in commit metadata.
+        guarded: whether an older mapping may not overwrite a newer one.
+        own_only: never rewind over an offset that an application committed on the target itself.
+        rivals_fail: leave alone what several pipelines map.
+        group: which groups, all by default.
+        topic: which source topics.
+    """
+
+    made_by: str
+    valid_s: float = 900.0
+    rewind: Rewind = Rewind.NEVER
+    guard_prefix: str = "k2k_"
+    guarded: bool = True
+    own_only: bool = False
+    rivals_fail: bool = True
+    group: Callable[[str], bool] = lambda _: True
+    topic: Callable[[str], bool] = lambda _: True
+
+
+def make_plan(snapshot: Snapshot, options: PlanOptions) -> Plan:
+    """Decide what to commit for every chosen group; nothing is changed by it."""
+    rows = [
+        _row(snapshot, group, translation, options)
+        for group in translated(snapshot)
+        if options.group(group.group)
+        for translation in group.translations
+        if any(options.topic(source.topic) for source in translation.sources)
+    ]
+    return Plan(
+        pipeline=snapshot.pipeline,
+        source_cluster=snapshot.source_cluster,
+        target_cluster=snapshot.target_cluster,
+        created_at=snapshot.taken_at,
+        expires_at=snapshot.taken_at + options.valid_s,
+        made_by=options.made_by,
+        rewind=options.rewind,
+        rows=tuple(rows),
+    )
+
+
+def _row(
+    snapshot: Snapshot, group: TranslatedGroup, translation: Translation, options: PlanOptions
+) -> PlanRow:
+    current = group.target_offset(translation.target)
+    present, _ = unmarked(options.guard_prefix, current.metadata if current else "")
+    topic, partition = translation.target
+    row = PlanRow(
+        group=group.group,
+        topic=topic,
+        partition=partition,
+        source=",".join(
+            f"{s}@{group.source.offsets[s.topic, s.partition].offset}" for s in translation.sources
+        ),
+        state_source=group.source.state,
+        state_target=_state(group.target),
+        current=current.offset if current else None,
+        proposed=translation.offset,
+        basis=translation.basis,
+        reread=translation.reread,
+        skipped=translation.skipped,
+        action=Action.SKIP,
+        reason=_reason(snapshot, group, translation),
+        version=version_of(snapshot.replicas, translation),
+        metadata=_metadata(group.source, translation, options.guard_prefix),
+    )
+    refused = _refusal(snapshot, group, translation, options)
+    if refused:
+        return replace(row, reason="; ".join(part for part in (refused, row.reason) if part))
+    if options.own_only and present is None and _further(row):
+        return replace(row, reason=f"{_ITS_OWN}; {row.reason}" if row.reason else _ITS_OWN)
+    return decide(row, options.rewind, present, guarded=options.guarded)
+
+
+def _further(row: PlanRow) -> bool:
+    return row.current is not None and row.proposed is not None and row.current > row.proposed
+
+
+def _state(view: GroupView) -> str:
+    """The state on the target; a group with members is not empty, whatever it calls itself."""
+    if view.members and view.state in EMPTY_STATES:
+        return f"{view.state or 'Unknown'} with {view.members} members"
+    return view.state
+
+
+def _reason(snapshot: Snapshot, group: TranslatedGroup, translation: Translation) -> str:
+    parts = [with_rivals(snapshot, translation)]
+    if snapshot.source_down:
+        age = snapshot.taken_at - snapshot.commits_at
+        parts.append(f"the source does not answer; its commits are {age:.0f} s old")
+    elif not group.source.empty:
+        parts.append(_ACTIVE)
+    return "; ".join(part for part in parts if part)
+
+
+def _refusal(
+    snapshot: Snapshot, group: TranslatedGroup, translation: Translation, options: PlanOptions
+) -> str:
+    if group.target.error:
+        return f"on the target: {group.target.error}"
+    if group.source.error:
+        return f"on the source: {group.source.error}"
+    if options.rivals_fail and any(snapshot.rivals.get(s) for s in translation.sources):
+        return "errorHandling.onMultipleTargetCommittedOffsets is fail"
+    return ""
+
+
+def _metadata(source: GroupView, translation: Translation, prefix: str) -> str:
+    """The application's own metadata; of several source partitions the first that has any."""
+    for partition in translation.sources:
+        own = unmarked(prefix, source.offsets[partition.topic, partition.partition].metadata)[1]
+        if own:
+            return own
+    return ""
+
+
+def commit_metadata(row: PlanRow, prefix: str) -> str:
+    """Return what is committed beside a row's offset: our mark, then the application's own."""
+    return marked(prefix, row.version, row.metadata)

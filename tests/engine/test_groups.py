@@ -1,0 +1,182 @@
+"""Rows, divergence, plans and their preconditions, from snapshots made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k2ktui.engine.applying import (
+    Result,
+    Write,
+    Written,
+    objections,
+    read_back,
+    reversal,
+    writes_of,
+)
+from k2ktui.engine.groups import CommittedOffset, GroupView, Snapshot, rows
+from k2ktui.engine.guard import MappingVersion, marked
+from k2ktui.engine.plan import Action, PlanRow, Rewind
+from k2ktui.engine.planning import PlanOptions, commit_metadata, make_plan
+from k2ktui.engine.ranges import Ranges
+from k2ktui.engine.replica import Replica, TargetLog
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.translate import Basis
+
+T = ("t", 0)
+S = SourcePartition("s", 0)
+OPTIONS = PlanOptions("me@here")
+
+
+def a_range(source: int, target: int, count: int) -> Ranges:
+    made = Ranges()
+    made.append(np.array([source]), np.array([target]), np.array([count]))
+    return made
+
+
+def at(offset: int, metadata: str = "") -> dict[tuple[str, int], CommittedOffset]:
+    return {T: CommittedOffset(offset, metadata)}
+
+
+def snapshot(
+    source: int = 40,
+    target: Mapping[tuple[str, int], CommittedOffset] | None = None,
+    **changes: object,
+) -> Snapshot:
+    position = Position(100, 0, 0, "id", 3, 0, *T)
+    made = Snapshot(
+        "p",
+        "A",
+        "B",
+        1000.0,
+        1000.0,
+        source={"g": GroupView("Empty", 0, {("s", 0): CommittedOffset(source, "mine")})},
+        target={"g": GroupView("Empty", 0, target)} if target is not None else {},
+        replicas={S: Replica(position, {T: a_range(0, 500, 100)})},
+        logs={T: TargetLog(0, 700)},
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+@given(st.integers(0, 100), st.integers(500, 600))
+def test_divergence_counts_source_records(source: int, target: int) -> None:
+    (row,) = rows(snapshot(source, at(target)))
+    assert row.translated_offset == 500 + source
+    assert row.divergence == target - (500 + source)
+
+
+def test_a_partition_that_was_never_replicated() -> None:
+    (row,) = rows(snapshot(replicas={}))
+    assert (row.basis, row.divergence, row.target_topic) == (Basis.UNMAPPED, None, "")
+    assert "never replicated" in row.reason
+
+
+@pytest.mark.parametrize(
+    ("target", "rewind", "action"),
+    [
+        (None, Rewind.NEVER, Action.CREATE),
+        (at(-1), Rewind.NEVER, Action.CREATE),
+        (at(539), Rewind.NEVER, Action.ADVANCE),
+        (at(540), Rewind.NEVER, Action.KEEP),
+        (at(541), Rewind.NEVER, Action.SKIP),
+        (at(541), Rewind.FOLLOW, Action.REWIND),
+    ],
+)
+def test_actions(target: object, rewind: Rewind, action: Action) -> None:
+    plan = make_plan(snapshot(40, target), replace(OPTIONS, rewind=rewind))  # type: ignore[arg-type]
+    (row,) = plan.rows
+    assert (row.action, row.proposed, row.source) == (action, 540, "s-0@40")
+    assert commit_metadata(row, "k2k_") == "k2k_3.100;mine"
+
+
+def test_an_active_group_is_left_alone() -> None:
+    busy = {"g": GroupView("Stable", 2, at(0))}
+    (row,) = make_plan(snapshot(target=busy[next(iter(busy))].offsets), OPTIONS).rows
+    assert row.changes
+    (row,) = make_plan(replace(snapshot(), target=busy), OPTIONS).rows
+    assert row.action is Action.SKIP
+    assert "Stable" in row.reason
+
+
+def test_what_the_application_committed_itself_is_not_taken_back() -> None:
+    own_only = replace(OPTIONS, rewind=Rewind.FOLLOW, own_only=True)
+    (row,) = make_plan(snapshot(40, at(560, "app")), own_only).rows
+    assert (row.action, "on the target itself" in row.reason) == (Action.SKIP, True)
+    ours = marked("k2k_", MappingVersion(3, 90), "app")
+    (row,) = make_plan(snapshot(40, at(560, ours)), own_only).rows
+    assert row.action is Action.REWIND
+
+
+def test_an_older_mapping_never_overwrites() -> None:
+    newer = at(530, marked("k2k_", MappingVersion(4, 1), ""))
+    (row,) = make_plan(snapshot(40, newer), OPTIONS).rows
+    assert (row.action, "newer mapping" in row.reason) == (Action.SKIP, True)
+    (row,) = make_plan(snapshot(40, newer), replace(OPTIONS, guarded=False)).rows
+    assert row.action is Action.ADVANCE
+
+
+def test_two_pipelines_for_one_record() -> None:
+    rivals = {S: ("p", "q")}
+    (row,) = make_plan(snapshot(rivals=rivals), OPTIONS).rows
+    assert (row.action, "p, q" in row.reason) == (Action.SKIP, True)
+    (row,) = make_plan(snapshot(rivals=rivals), replace(OPTIONS, rivals_fail=False)).rows
+    assert row.action is Action.CREATE
+
+
+def test_the_age_of_what_is_known_of_a_dead_source_is_told() -> None:
+    (row,) = make_plan(snapshot(source_down="no answer", commits_at=880.0), OPTIONS).rows
+    assert row.changes
+    assert "120 s old" in row.reason
+
+
+def test_groups_and_topics_are_chosen() -> None:
+    none = replace(OPTIONS, group=lambda name: name != "g")
+    assert not make_plan(snapshot(), none).rows
+    assert not make_plan(snapshot(), replace(OPTIONS, topic=lambda name: name != "s")).rows
+
+
+def planned(target: Mapping[tuple[str, int], CommittedOffset] | None) -> tuple[PlanRow, Write]:
+    taken = snapshot(40, target)
+    (row,) = make_plan(taken, OPTIONS).rows
+    (write,) = writes_of([row], taken.target, {row: commit_metadata(row, "k2k_")})
+    return row, write
+
+
+def test_what_moved_since_is_told() -> None:
+    row, _ = planned(at(510, "before"))
+    expected = {("g", "t", 0): row.current}
+    assert not objections(expected, {"g": GroupView("Empty", 0, at(510))})
+    (why,) = objections(expected, {"g": GroupView("Stable", 1, at(510))}).values()
+    assert "Stable" in why
+    (why,) = objections(expected, {"g": GroupView("Empty", 0, at(511))}).values()
+    assert "511" in why
+    assert objections(expected, {})
+    assert not objections({("g", "t", 0): None}, {})
+
+
+def test_every_write_is_judged_by_what_is_there_afterwards() -> None:
+    _, write = planned(at(510, "before"))
+    assert write.before_metadata == "before"
+
+    def judged(refused: str, view: GroupView | None) -> Result:
+        views = {"g": view} if view else {}
+        return read_back([write], {write: refused} if refused else {}, views)[0].result
+
+    assert judged("", GroupView("Empty", 0, at(540))) is Result.APPLIED
+    assert judged("has members", None) is Result.REFUSED
+    assert judged("", None) is Result.UNKNOWN
+    assert judged("", GroupView("Empty", 0, at(541))) is Result.CHANGED
+    assert judged("", GroupView("Stable", 1, at(540))) is Result.CHANGED
+
+
+def test_taking_back_is_the_way_back() -> None:
+    _, write = planned(None)
+    (back,) = reversal([Written(write, Result.APPLIED), Written(write, Result.REFUSED)])
+    assert (back.before, back.after) == (540, None)
+    (again,) = reversal([Written(back, Result.APPLIED)])
+    assert again == write
