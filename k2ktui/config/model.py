@@ -40,7 +40,7 @@ from k2ktui.config.topics import (
     compile_pattern,
 )
 
-ControlTopic = Literal["assignment", "commit", "metrics", "offset_mapping"]
+ControlTopic = Literal["assignment", "commit", "metrics", "offset_mapping", "state"]
 
 
 class TracingHeaders(Section):
@@ -165,11 +165,18 @@ class AssignmentCoordination(Section):
     fencing_max_parallelism: int = Field(default=5, ge=1)
 
 
+class StateCoordination(Section):
+    """Ours: heartbeats of runs, snapshots of group commits, and the journal."""
+
+    topic: Name = "__k2k_state"
+
+
 class Coordination(Section):
     """State of the pipeline on the target."""
 
     commit: CommitCoordination = CommitCoordination()
     assignment: AssignmentCoordination = AssignmentCoordination()
+    state: StateCoordination = StateCoordination()
 
 
 class MetricPrefixes(Section):
@@ -238,6 +245,7 @@ class ControlTopics(Section):
     commit: TopicSettings = TopicSettings()
     metrics: TopicSettings = TopicSettings()
     offset_mapping: TopicSettings = TopicSettings()
+    state: TopicSettings = TopicSettings()
 
 
 class TopicCreation(Section):
@@ -352,6 +360,7 @@ class PipelineConfig(Section):
             {
                 coordination.commit.topic,
                 coordination.assignment.topic,
+                coordination.state.topic,
                 self.metrics.kafka.topic,
                 self.offset_mapping.topic,
             }

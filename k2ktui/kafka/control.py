@@ -1,15 +1,17 @@
-"""The pipeline's own topics on the target: positions, mapping ranges and metrics.
+"""The pipeline's own topics on the target: positions, mapping ranges, state and metrics.
 
 | topic | cleanup.policy | default partitions | default retention |
 |---|---|---|---|
 | ``coordination.commit.topic`` | compact | 1, or one a slot (6) | the last record of each key |
 | ``offsetMapping.topic`` | delete | 6 | 7 days |
 | ``metrics.kafka.topic`` | delete | 3 | 30 days |
+| ``coordination.state.topic`` | compact | 1 | the last record of each key |
 
 One commit partition is enough for one pipeline: its positions are few, and one partition is read
 to its end in one go at every start. With ``optimizeOffsetCommitPartition: disabled`` each slot
 writes to its own, so that a transaction which one slot leaves open delays no other's positions.
-The assignment topic of Lenses K2K is not used: the driver issues fencing tokens instead.
+The assignment topic of Lenses K2K is not used: the driver issues fencing tokens instead. The state
+topic is made by who first writes to it (:func:`ensure_state_topic`): copying needs it not.
 """
 
 from __future__ import annotations
@@ -50,16 +52,26 @@ _DEFAULTS: Mapping[ControlTopic, TopicSettings] = {
     "metrics": TopicSettings(
         partitions=3, config={_POLICY: "delete", "retention.ms": str(30 * _DAY_MS)}
     ),
+    # Heartbeats come every few seconds: small segments keep what a reader must pass over short.
+    "state": TopicSettings(
+        partitions=1, config={_POLICY: "compact", "segment.bytes": str(10 << 20)}
+    ),
+}
+_COMPACTED: Mapping[ControlTopic, str] = {
+    "commit": "records of quiet partitions would expire",
+    "state": "snapshots and the journal would expire",
 }
 _SECTION: Mapping[ControlTopic, str] = {
     "commit": "topicCreation.control.commit",
     "offset_mapping": "topicCreation.control.offsetMapping",
     "metrics": "topicCreation.control.metrics",
+    "state": "topicCreation.control.state",
 }
 _HOLDS: Mapping[ControlTopic, str] = {
     "commit": "replicated positions",
     "offset_mapping": "offset mappings",
     "metrics": "metrics",
+    "state": "heartbeats, snapshots and the journal",
 }
 
 
@@ -130,6 +142,26 @@ def ensure_control_topics(
     )
 
 
+def ensure_state_topic(config: PipelineConfig, target: Cluster) -> int:
+    """Create the state topic if it is missing and may be created; return its partitions.
+
+    Raises:
+        Refused: it is missing and may not be created, or is not fit.
+        ConfigError: another control topic has its name.
+        ConnectionFailed, TimedOut: as for :func:`ensure_control_topics`.
+    """
+    control_specs(config, {})  # refuses a name that is taken
+    spec = _spec(config, "state", config.coordination.state.topic)
+    (found,) = _inspect_all(config, target, {"state": spec})
+    if found.problem:
+        raise found.problem
+    if found.partitions:
+        return found.partitions
+    if not config.features.auto_create_control_topics:
+        raise missing_control_topic(config, found)
+    return _create(config, target, [spec])[spec.name].partitions
+
+
 def inspect_control_topics(
     config: PipelineConfig, target: Cluster, env: Mapping[str, str] = os.environ
 ) -> list[ControlFinding]:
@@ -138,7 +170,12 @@ def inspect_control_topics(
     Raises:
         ConfigError, ConnectionFailed, TimedOut: as for :func:`ensure_control_topics`.
     """
-    specs = control_specs(config, env)
+    return _inspect_all(config, target, control_specs(config, env))
+
+
+def _inspect_all(
+    config: PipelineConfig, target: Cluster, specs: Mapping[ControlTopic, TopicSpec]
+) -> list[ControlFinding]:
     described = target.describe([spec.name for spec in specs.values()])
     present = [name for name, topic in described.items() if isinstance(topic, TopicDescription)]
     settings = topic_settings(target, present) if _validated(config) else {}
@@ -161,10 +198,12 @@ def control_specs(
         names["offset_mapping"] = config.offset_mapping.topic
     if "kafka" in [part.strip() for part in env.get("OTEL_METRICS_EXPORTER", "").split(",")]:
         names["metrics"] = config.metrics.kafka.topic
-    if len(set(names.values())) < len(names):
+    all_names = [*names.values(), config.coordination.state.topic]
+    if len(set(all_names)) < len(all_names):
         raise ConfigError(
-            "coordination.commit.topic, offsetMapping.topic and metrics.kafka.topic must be "
-            f"different topics, found {', '.join(map(safe_text, names.values()))}",
+            "coordination.commit.topic, coordination.state.topic, offsetMapping.topic and "
+            "metrics.kafka.topic must be different topics, found "
+            + ", ".join(map(safe_text, all_names)),
             unchanged="Nothing was created.",
             mend="Give each its own name; only commit and assignment may share one.",
         )
@@ -220,14 +259,10 @@ def _wrong_policy(
     config: PipelineConfig, role: ControlTopic, spec: TopicSpec, policy: str, *, made: bool
 ) -> K2kError | None:
     policies = {part.strip() for part in policy.split(",")}
-    wanted = "compact" if role == "commit" else "delete"
-    if policies == {"compact"} if role == "commit" else "compact" not in policies:
+    wanted = "compact" if role in _COMPACTED else "delete"
+    if policies == {"compact"} if role in _COMPACTED else "compact" not in policies:
         return None
-    loss = (
-        "records of quiet partitions would expire"
-        if role == "commit"
-        else "compaction would drop all but the newest record of each key"
-    )
+    loss = _COMPACTED.get(role, "compaction would drop all but the newest record of each key")
     setting = f'{_SECTION[role]}.config "{_POLICY}": {wanted}'
     name = safe_text(spec.name)
     return Refused(

@@ -39,7 +39,7 @@ def test_a_list_is_never_a_pattern() -> None:
 def test_a_pattern_takes_no_internal_topic(files: Files) -> None:
     topics = files.over_minimal("coordination: {commit: {topic: mine}}").config.topics
     ours = ["mine", "__k2k_assignment", "__k2k_metrics", "__k2k_offset_mappings"]
-    for name in [*ours, "__consumer_offsets", "__transaction_state"]:
+    for name in [*ours, "__k2k_state", "__consumer_offsets", "__transaction_state"]:
         assert not topics.matches(name)
     assert topics.matches("__k2k_consumer-offsets")
     assert topics.matches("__other")

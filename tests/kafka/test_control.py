@@ -9,7 +9,7 @@ import pytest
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ConfigError, Refused
 from k2ktui.kafka.clients import Cluster
-from k2ktui.kafka.control import ControlTopics, ensure_control_topics
+from k2ktui.kafka.control import ControlTopics, ensure_control_topics, ensure_state_topic
 from k2ktui.kafka.topics import TopicSpec, create_topics
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import create_topic, eventually, unique_name
@@ -19,7 +19,9 @@ NO_METRICS: dict[str, str] = {}
 
 @pytest.fixture
 def names() -> dict[str, str]:
-    return {role: unique_name(f"__k2k_{role}") for role in ("commit", "mapping", "metrics")}
+    return {
+        role: unique_name(f"__k2k_{role}") for role in ("commit", "mapping", "metrics", "state")
+    }
 
 
 def pipeline(target: KafkaNode, names: dict[str, str], **sections: Any) -> PipelineConfig:
@@ -30,7 +32,10 @@ def pipeline(target: KafkaNode, names: dict[str, str], **sections: Any) -> Pipel
             "name": "p",
             "source": there,
             "target": there,
-            "coordination": {"commit": {"topic": names["commit"]}},
+            "coordination": {
+                "commit": {"topic": names["commit"]},
+                "state": {"topic": names["state"]},
+            },
             "offsetMapping": {"topic": names["mapping"]},
             "metrics": {"kafka": {"topic": names["metrics"]}},
             "features": {"autoCreateControlTopics": "enabled"},
@@ -61,6 +66,32 @@ def test_missing_topics_are_created(target: KafkaNode, names: dict[str, str]) ->
     assert settings(config, names["commit"])["cleanup.policy"] == "compact"
     assert settings(config, names["mapping"])["retention.ms"] == "604800000"
     assert not exists(config, names["metrics"])
+
+
+def test_the_state_topic_is_made_by_who_writes_to_it(
+    target: KafkaNode, names: dict[str, str]
+) -> None:
+    config = pipeline(target, names)
+    cluster = Cluster(config.target, "target")
+    ensure(config)
+    assert not exists(config, names["state"]), "copying does not need it"
+
+    assert [ensure_state_topic(config, cluster) for _ in range(2)] == [1, 1]
+    assert settings(config, names["state"])["cleanup.policy"] == "compact"
+
+
+def test_a_state_topic_that_is_missing_or_expires_is_refused(
+    target: KafkaNode, names: dict[str, str]
+) -> None:
+    config = pipeline(target, names, features={})
+    cluster = Cluster(config.target, "target")
+    with pytest.raises(Refused, match="does not exist") as refused:
+        ensure_state_topic(config, cluster)
+    assert f"--create --topic {names['state']} --partitions 1" in refused.value.mend
+
+    create_topic(target, names["state"], config={"cleanup.policy": "compact,delete"})
+    with pytest.raises(Refused, match="journal would expire"):
+        ensure_state_topic(config, cluster)
 
 
 def test_present_topics_are_taken_as_they_are(target: KafkaNode, names: dict[str, str]) -> None:
@@ -168,8 +199,9 @@ def test_wrong_partition_count(target: KafkaNode, names: dict[str, str]) -> None
     assert "topicCreation.control.offsetMapping.partitions: 2" in refused.value.mend
 
 
-def test_one_name_for_two_topics(target: KafkaNode, names: dict[str, str]) -> None:
-    names["mapping"] = names["commit"]
+@pytest.mark.parametrize("role", ["mapping", "state"])
+def test_one_name_for_two_topics(target: KafkaNode, names: dict[str, str], role: str) -> None:
+    names[role] = names["commit"]
     config = pipeline(target, names)
 
     with pytest.raises(ConfigError, match="must be different topics"):
