@@ -211,6 +211,19 @@ class Wire:
         Raises:
             NotSent, OutcomeUnknown: as for ``send``.
         """
+        response = await self._metadata(topics, 30.0)
+        return {topic.name: _topic_info(topic) for topic in response.topics}
+
+    async def brokers(self, timeout: float = 30.0) -> list[int]:
+        """Ask which brokers there are now, and learn where they are; returns their ids.
+
+        Raises:
+            NotSent, OutcomeUnknown: as for ``send``.
+        """
+        response = await self._metadata((), timeout)
+        return [int(broker.node_id) for broker in response.brokers]
+
+    async def _metadata(self, topics: Collection[str], timeout: float) -> Any:
         request = MetadataRequest(
             topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in topics],
             allow_auto_topic_creation=False,
@@ -218,9 +231,9 @@ class Wire:
             include_topic_authorized_operations=False,
             max_version=12,
         )
-        response = await self.send(request)
+        response = await self.send(request, timeout=timeout)
         self._manager.cluster.update_metadata(response)
-        return {topic.name: _topic_info(topic) for topic in response.topics}
+        return response
 
     async def coordinator(self, transactional_id: str) -> int:
         """Return the broker id of a transactional id's coordinator, looked up once.

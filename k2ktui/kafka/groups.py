@@ -1,0 +1,338 @@
+"""Consumer groups of one cluster: which there are, who is in them, and what they have committed.
+
+Fast for thousands of groups, and what fails for one group is that group's error and no other's.
+
+A cluster creates ``__consumer_offsets`` when it is first asked for a group's coordinator. The
+source is only read: there only groups that its brokers list are asked about, and the broker that
+lists a group is its coordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from time import monotonic
+from types import TracebackType
+from typing import Any, Self
+
+from kafka.protocol.consumer.group import OffsetFetchRequest
+
+from k2ktui.errors import Refused, TimedOut
+from k2ktui.kafka.codes import Code, code_name
+from k2ktui.kafka.groups_courier import Courier, Question, Refusal, back_off
+from k2ktui.kafka.groups_messages import (
+    HAS_MEMBERS,
+    Committed,
+    ConsumerGroupDescribeRequest,
+    Fetched,
+    GroupListing,
+    GroupOffsets,
+    GroupState,
+    Member,
+    PartitionCodes,
+    TopicPartition,
+    commit_offsets,
+    delete_offsets,
+    describe_classic,
+    describe_consumer,
+    fetch_offsets,
+    in_words,
+    list_request,
+    read_listing,
+)
+from k2ktui.kafka.wire import NotSent, OutcomeUnknown
+from k2ktui.text import safe_text
+
+__all__ = [
+    "HAS_MEMBERS",
+    "Committed",
+    "GroupListing",
+    "GroupOffsets",
+    "GroupState",
+    "Groups",
+    "Member",
+]
+
+_SOURCE = "source"
+_NAMED_AT_MOST = 3
+# Kinds that only the listing tells about; share groups commit no offsets.
+_LISTED_ONLY = frozenset({"share", "streams"})
+
+_NOT_TOLD = Refusal(Code.NONE, "the broker left it out of its answer", doubtful=True)
+
+Verdicts = dict[str, dict[TopicPartition, str]]
+
+
+class Groups:
+    """Connections to one cluster, for its consumer groups. For use by one thread at a time.
+
+    Args:
+        options: wire options, from ``k2ktui.kafka.properties``.
+        label: ``source`` or ``target``; the source is only read.
+        patience: seconds without progress after which coordinators that move, load or do not
+            answer are given up.
+        stable_patience: seconds to wait for transactions that are about to commit offsets.
+
+    Attributes:
+        unheard: why the last listing may lack groups, in words; empty if it is complete.
+    """
+
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        label: str,
+        *,
+        patience: float = 30.0,
+        stable_patience: float = 5.0,
+    ) -> None:
+        self._courier = Courier(options, label, patience)
+        self._label = label
+        self._stable_patience = stable_patience
+        self.unheard = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def open(self, timeout: float) -> None:
+        """Connect.
+
+        Raises:
+            ConnectionFailed: nobody answered within ``timeout`` seconds, or we were kept out.
+        """
+        self._courier.open(timeout)
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._courier.close()
+
+    def list(self) -> dict[str, GroupListing]:
+        """Return the groups that the principal may see; ``unheard`` tells if brokers kept silent.
+
+        Raises:
+            TimedOut: no broker answered.
+        """
+        return self._courier.run(self._list)
+
+    def describe(self, names: Iterable[str]) -> dict[str, GroupState]:
+        """Return the state and members of groups.
+
+        On the source, groups that are not listed (those that the principal may not describe, too)
+        count as not existing.
+
+        Raises:
+            TimedOut: no broker answered.
+        """
+        return self._courier.run(lambda: self._describe(list(names)))
+
+    def committed(self, names: Iterable[str]) -> dict[str, GroupOffsets]:
+        """Return all that groups have committed; of unlisted groups as for :meth:`describe`.
+
+        An offset that an open transaction is about to commit (KIP-447) is waited for; if the
+        transaction stays open, the offset before it is returned, and the error says so. Not seen
+        are offsets of topics that the principal may not describe, and a group's first commit of a
+        partition while its transaction is open: brokers do not tell.
+
+        Raises:
+            TimedOut: no broker answered.
+        """
+        return self._courier.run(lambda: self._committed(list(names)))
+
+    def commit(self, commits: Mapping[str, Mapping[TopicPartition, Committed]]) -> Verdicts:
+        """Commit offsets of groups that have no members.
+
+        A coordinator that does not answer is asked again with the same offsets.
+
+        Returns:
+            For each group and partition "" if it was committed, otherwise why not; it begins with
+            ``HAS_MEMBERS`` if that is why.
+
+        Raises:
+            Refused: this is the source.
+        """
+        self._refuse_source("committed")
+        return self._write(commits, commit_offsets(commits), "Read")
+
+    def delete_offsets(self, where: Mapping[str, Collection[TopicPartition]]) -> Verdicts:
+        """Delete committed offsets; returned and raised is the same as by :meth:`commit`.
+
+        An offset or a group that is not there counts as deleted.
+        """
+        self._refuse_source("deleted")
+        return self._write(where, delete_offsets(where), "Delete")
+
+    def _refuse_source(self, done: str) -> None:
+        if self._label == _SOURCE:
+            raise Refused(
+                "committed offsets on the source cluster are only read",
+                unchanged=f"No offset was {done}.",
+            )
+
+    def _write(
+        self,
+        wanted: Mapping[str, Collection[TopicPartition]],
+        question: Question[PartitionCodes],
+        right: str,
+    ) -> Verdicts:
+        asked = [group for group, wheres in wanted.items() if wheres]
+        found = self._courier.run(lambda: self._courier.ask(asked, question))
+        verdicts: Verdicts = {group: {} for group in wanted}
+        for group, answer in found.items():
+            verdicts[group] = self._verdicts(wanted[group], answer, right)
+        return verdicts
+
+    def _verdicts(
+        self, wheres: Iterable[TopicPartition], answer: PartitionCodes | Refusal, right: str
+    ) -> dict[TopicPartition, str]:
+        if isinstance(answer, Refusal):
+            return dict.fromkeys(wheres, in_words(answer, self._label, right))
+        words = {
+            code: in_words(_NOT_TOLD if code is None else Refusal(code), self._label, right)
+            for code in set(map(answer.get, wheres)) - {0}
+        }
+        return {where: words.get(answer.get(where), "") for where in wheres}
+
+    async def _list(self) -> dict[str, GroupListing]:
+        until, attempt = monotonic() + self._courier.patience, 0
+        while True:
+            listed, self.unheard = await self._list_once()
+            if not self.unheard:
+                return listed or {}
+            if monotonic() > until:
+                break
+            # Groups of a broker that failed are another one's now: all are asked again.
+            await self._courier.sleep(back_off(attempt))
+            attempt += 1
+        if listed is None:
+            raise TimedOut(
+                f"the {self._label} cluster did not list its groups within "
+                f"{self._courier.patience:g} s: {self.unheard}",
+                mend="Check that its brokers are up and reachable from here.",
+            )
+        return listed
+
+    async def _list_once(self) -> tuple[dict[str, GroupListing] | None, str]:
+        """Ask every broker once; returns None if none answered, and who did not."""
+        kind = "" if self._knows_consumer_groups() else "classic"
+        listed: dict[str, GroupListing] = {}
+        silent: list[str] = []
+        try:
+            answers = await self._courier.everywhere(list_request)
+        except (NotSent, OutcomeUnknown) as error:
+            return None, str(error)
+        for node, response in answers.items():
+            code = Code.NETWORK_EXCEPTION if isinstance(response, Refusal) else response.error_code
+            if code:
+                silent.append(_silence(node, response))
+                continue
+            for group in read_listing(response, kind):
+                listed[group.group] = group
+                self._courier.coordinators[group.group] = node
+        return (listed if len(silent) < len(answers) else None), "; ".join(silent)
+
+    def _knows_consumer_groups(self) -> bool:
+        return self._courier.version_of(ConsumerGroupDescribeRequest) >= 0
+
+    async def _describe(self, names: Collection[str]) -> dict[str, GroupState]:
+        listed = await self._list()
+        states = {name: self._as_listed(name, listed) for name in names}
+        asked = [n for n in self._askable(names, listed) if states[n].kind not in _LISTED_ONLY]
+        modern = [n for n in asked if states[n].kind == "consumer"]
+        classic = [n for n in asked if states[n].kind != "consumer"]
+        found = await self._courier.ask(classic, describe_classic())
+        if self._knows_consumer_groups():
+            # A group of another kind than it had, or than was told, is not found as a classic one.
+            modern += [n for n, answer in found.items() if answer == GroupState(n, "", "")]
+            described = await self._courier.ask(modern, describe_consumer())
+            found |= described
+        for name, answer in found.items():
+            if isinstance(answer, Refusal):
+                why = in_words(answer, self._label, "Describe")
+                states[name] = replace(states[name], error=why)
+            else:
+                states[name] = answer
+        return states
+
+    def _as_listed(self, name: str, listed: Mapping[str, GroupListing]) -> GroupState:
+        group = listed.get(name)
+        if group is None:
+            return GroupState(name, "", "", (), self._unlisted())
+        return GroupState(name, group.state, group.kind)
+
+    def _askable(self, names: Iterable[str], listed: Mapping[str, GroupListing]) -> Sequence[str]:
+        """Return the groups that may be asked about without changing the cluster."""
+        return [name for name in names if name in listed or self._label != _SOURCE]
+
+    def _unlisted(self) -> str:
+        """Return why it is not known whether a group exists that was not listed."""
+        return f"not every broker listed its groups: {self.unheard}" if self.unheard else ""
+
+    async def _committed(self, names: Collection[str]) -> dict[str, GroupOffsets]:
+        listed = await self._list()
+        unlisted = self._unlisted()
+        offsets = {n: GroupOffsets(n, {}, "" if n in listed else unlisted) for n in names}
+        found = await self._fetch(self._askable(names, listed))
+        for name, answer in found.items():
+            if isinstance(answer, Refusal):
+                why = in_words(answer, self._label, "Describe")
+                offsets[name] = GroupOffsets(name, {}, why)
+            else:
+                offsets[name] = GroupOffsets(name, answer.offsets, self._shortcomings(answer))
+        return offsets
+
+    async def _fetch(self, names: Collection[str]) -> dict[str, Fetched | Refusal]:
+        version = self._courier.version_of(OffsetFetchRequest)
+        stable = fetch_offsets(version, require_stable=True)
+        found = await self._courier.ask(names, stable)
+        until, attempt = monotonic() + self._stable_patience, 0
+        while (unstable := _unstable(found)) and monotonic() < until:
+            await self._courier.sleep(back_off(attempt))
+            attempt += 1
+            again = await self._courier.ask(list(unstable), stable)
+            found |= again
+        lasting = await self._courier.ask(
+            list(unstable), fetch_offsets(version, require_stable=False)
+        )
+        for name, answer in lasting.items():
+            if isinstance(answer, Fetched):
+                answer.unstable = unstable[name]
+            found[name] = answer
+        return found
+
+    def _shortcomings(self, fetched: Fetched) -> str:
+        reasons = []
+        if fetched.unstable:
+            reasons.append(
+                f"{_some(fetched.unstable)}: a transaction that commits the offset has not ended "
+                f"within {self._stable_patience:g} s; the offset committed before it is given"
+            )
+        for where, code in fetched.refused.items():
+            reasons.append(f"{_some([where])}: {in_words(Refusal(code), self._label, 'Describe')}")
+        return "; ".join(reasons[:_NAMED_AT_MOST])
+
+
+def _unstable(found: Mapping[str, Fetched | Refusal]) -> dict[str, list[TopicPartition]]:
+    return {
+        name: answer.unstable
+        for name, answer in found.items()
+        if isinstance(answer, Fetched) and answer.unstable
+    }
+
+
+def _silence(node: int, response: Any) -> str:
+    if isinstance(response, Refusal):
+        return f"broker {node}: {response.reason}"
+    return f"broker {node}: {code_name(response.error_code)}"
+
+
+def _some(wheres: Sequence[TopicPartition]) -> str:
+    named = ", ".join(safe_text(f"{topic}-{part}") for topic, part in wheres[:_NAMED_AT_MOST])
+    more = len(wheres) - _NAMED_AT_MOST
+    return f"{named} and {more} more" if more > 0 else named
