@@ -1,0 +1,214 @@
+"""State records: what is written is read back, and nothing damaged is taken for ours."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k2ktui.engine.journal import (
+    CommitSnapshot,
+    GroupOffset,
+    JournalHeader,
+    JournalKey,
+    JournalRow,
+    JournalRows,
+    Runner,
+    RunnerKey,
+    RunnerState,
+    SnapshotKey,
+    StateRecord,
+    new_id,
+    outdated,
+    read_state_key,
+    read_state_value,
+    state_key,
+    state_value,
+)
+from k2ktui.engine.state import MalformedRecord
+
+offsets = st.integers(0, 2**62)
+times = st.integers(0, 2**45)
+names = st.text(min_size=1, max_size=60)
+texts = st.text(max_size=60)
+partitions = st.integers(0, 100_000)
+runners = st.builds(
+    Runner,
+    runner=names,
+    host=texts,
+    user=texts,
+    pid=st.integers(1, 2**22),
+    started_ms=times,
+    at_ms=times,
+    state=st.sampled_from([s for s in RunnerState if s is not RunnerState.SILENT]),
+    lap=offsets,
+    slots=st.integers(0, 1000),
+    lag_records=st.none() | offsets,
+    last_error=texts,
+    version=texts,
+)
+snapshots = st.builds(
+    CommitSnapshot,
+    names,
+    times,
+    texts,
+    st.lists(st.builds(GroupOffset, names, partitions, offsets, texts), max_size=4).map(tuple),
+)
+headers = st.builds(
+    JournalHeader,
+    id=names,
+    at_ms=times,
+    who=texts,
+    what=texts,
+    plan=texts,
+    pipeline=texts,
+    counts=st.dictionaries(texts, offsets, max_size=3),
+    undoes=texts,
+)
+optional = st.none() | offsets
+rows = st.builds(JournalRow, names, partitions, optional, texts, optional, texts, texts)
+parts = st.builds(JournalRows, names, names, st.lists(rows, max_size=4).map(tuple))
+records = st.one_of(runners, snapshots, headers, parts)
+
+
+def read(group: str, record: StateRecord, value: bytes) -> StateRecord:
+    found, key = read_state_key(state_key(group, record.key))
+    assert (found, key) == (group, record.key)
+    return read_state_value(key, value)
+
+
+@given(names, records)
+def test_records_survive(group: str, record: StateRecord) -> None:
+    assert read(group, record, state_value(record)) == record
+
+
+@given(names, records)
+def test_keys_begin_alike(group: str, record: StateRecord) -> None:
+    start = json.dumps({"group": group}, separators=(",", ":"), ensure_ascii=False)[:-1]
+    assert state_key(group, record.key).decode().startswith(f'{start},"kind":"')
+
+
+@given(names, records, records)
+def test_two_records_share_a_key_only_if_they_are_the_same_thing(
+    group: str, a: StateRecord, b: StateRecord
+) -> None:
+    assert (state_key(group, a.key) == state_key(group, b.key)) == (a.key == b.key)
+
+
+WRONG: list[Any] = [None, True, "x", -0.5, [], {}, [["t"]]]
+
+
+@given(records, st.data())
+def test_damaged_values_are_malformed(record: StateRecord, data: st.DataObject) -> None:
+    """A field that is missing, or of another kind, and a value that was cut."""
+    whole = state_value(record)
+    body = json.loads(whole)
+    name = data.draw(st.sampled_from(sorted(body)))
+    lacking = {key: value for key, value in body.items() if key != name}
+    nonsense = data.draw(st.sampled_from(WRONG))
+    changed = {**body, name: nonsense}
+    cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
+    damaged = [json.dumps(lacking).encode(), cut]
+    if not _fits(name, nonsense):
+        damaged.append(json.dumps(changed).encode())
+    for value in damaged:
+        with pytest.raises(MalformedRecord):
+            read("g", record, value)
+
+
+def _fits(name: str, value: Any) -> bool:
+    allowed = {"lag": None, "counts": {}, "offsets": [], "rows": []}
+    if name in allowed:
+        return bool(value == allowed[name] and type(value) is type(allowed[name]))
+    numbers = {"at", "lap", "pid", "slots", "startedAt", "v"}
+    return isinstance(value, str) and name not in numbers
+
+
+def test_a_foreign_state_of_a_runner_is_malformed() -> None:
+    value = state_value(Runner("r", "h", "u", 1, 0, 0, RunnerState.RUNNING))
+    with pytest.raises(MalformedRecord):
+        read_state_value(RunnerKey("r"), value.replace(b'"running"', b'"dancing"'))
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        None,
+        b"",
+        b"\xff",
+        b"[]",
+        b"[" * 100_000,
+        b"{}",
+        b'{"group":"g"}',
+        b'{"group":"g","kind":"else"}',
+        b'{"group":"g","kind":["runner"]}',
+        b'{"group":7,"kind":"runner","runner":"r"}',
+        b'{"group":"g","kind":"runner"}',
+        b'{"group":"g","kind":"commits","consumerGroup":null}',
+        b'{"group":"g","kind":"journal","id":"i"}',
+    ],
+)
+def test_foreign_keys_are_malformed(key: bytes | None) -> None:
+    with pytest.raises(MalformedRecord):
+        read_state_key(key)
+
+
+def test_the_formats_are_as_documented() -> None:
+    """Byte by byte, since others read them."""
+    runner = Runner("a-1", "h", "u", 7, 1, 2, RunnerState.RUNNING, 3, 4, 5, "", "0.1.0")
+    assert state_key("g", runner.key) == b'{"group":"g","kind":"runner","runner":"a-1"}'
+    assert state_value(runner) == (
+        b'{"at":2,"host":"h","lag":5,"lap":3,"lastError":"","pid":7,"slots":4,"startedAt":1,'
+        b'"state":"running","user":"u","v":1,"version":"0.1.0"}'
+    )
+    snapshot = CommitSnapshot("app", 9, "Stable", (GroupOffset("t", 0, 12, "m"),))
+    assert state_key("g", snapshot.key) == b'{"group":"g","kind":"commits","consumerGroup":"app"}'
+    assert state_value(snapshot) == b'{"at":9,"offsets":[["t",0,12,"m"]],"state":"Stable","v":1}'
+    header = JournalHeader("i", 9, "u@h", "apply", "p1", "orders", {"ok": 2}, "")
+    assert state_key("g", header.key) == (
+        b'{"group":"g","kind":"journal","consumerGroup":"","id":"i"}'
+    )
+    assert state_value(header) == (
+        b'{"at":9,"counts":{"ok":2},"pipeline":"orders","plan":"p1","undoes":"","v":1,'
+        b'"what":"apply","who":"u@h"}'
+    )
+    part = JournalRows("i", "app", (JournalRow("t", 0, None, "", 12, "m", "ok"),))
+    assert state_key("g", part.key) == (
+        b'{"group":"g","kind":"journal","consumerGroup":"app","id":"i"}'
+    )
+    assert state_value(part) == b'{"rows":[["t",0,null,"",12,"m","ok"]],"v":1}'
+
+
+@pytest.mark.parametrize(
+    ("state", "age_ms", "standing", "alive"),
+    [
+        (RunnerState.RUNNING, 15_000, RunnerState.RUNNING, True),
+        (RunnerState.RUNNING, 15_001, RunnerState.SILENT, False),
+        (RunnerState.STARTING, 0, RunnerState.STARTING, True),
+        (RunnerState.STOPPING, 20_000, RunnerState.SILENT, False),
+        (RunnerState.STOPPED, 1, RunnerState.STOPPED, False),
+        (RunnerState.STOPPED, 10**9, RunnerState.STOPPED, False),
+        (RunnerState.RUNNING, -60_000, RunnerState.RUNNING, True),
+    ],
+)
+def test_who_is_silent(state: RunnerState, age_ms: int, standing: RunnerState, alive: bool) -> None:
+    now = 10**12
+    runner = Runner("r", "h", "u", 1, 0, now - age_ms, state)
+    assert (runner.standing(now), runner.alive(now)) == (standing, alive)
+
+
+@given(st.lists(st.tuples(times, st.text("0123456789abcdef", min_size=4, max_size=4)), unique=True))
+def test_the_newest_entries_are_kept(made: list[tuple[int, str]]) -> None:
+    ids = {new_id(at, salt): at // 1000 for at, salt in made}
+    gone = outdated(ids, 3)
+    assert len(ids) - len(gone) == min(3, len(ids))
+    kept = ids.keys() - gone
+    assert all(ids[old] <= ids[new] for old in gone for new in kept)
+
+
+def test_keys_of_parts_sort_by_entry() -> None:
+    assert JournalKey("a", "z") < JournalKey("b")
+    assert SnapshotKey("a") != RunnerKey("a")
