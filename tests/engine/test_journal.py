@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from k2ktui.engine.groups import CommittedOffset
 from k2ktui.engine.journal import (
     CommitSnapshot,
-    GroupOffset,
     JournalHeader,
     JournalKey,
     JournalRow,
@@ -23,11 +23,8 @@ from k2ktui.engine.journal import (
     StateRecord,
     new_id,
     outdated,
-    read_state_key,
-    read_state_value,
-    state_key,
-    state_value,
 )
+from k2ktui.engine.journal_format import read_state_key, read_state_value, state_key, state_value
 from k2ktui.engine.state import MalformedRecord
 
 offsets = st.integers(0, 2**62)
@@ -53,9 +50,12 @@ runners = st.builds(
 snapshots = st.builds(
     CommitSnapshot,
     names,
+    texts,
     times,
     texts,
-    st.lists(st.builds(GroupOffset, names, partitions, offsets, texts), max_size=4).map(tuple),
+    st.dictionaries(
+        st.tuples(names, partitions), st.builds(CommittedOffset, offsets, texts), max_size=4
+    ),
 )
 headers = st.builds(
     JournalHeader,
@@ -164,9 +164,11 @@ def test_the_formats_are_as_documented() -> None:
         b'{"at":2,"host":"h","lag":5,"lap":3,"lastError":"","pid":7,"slots":4,"startedAt":1,'
         b'"state":"running","user":"u","v":1,"version":"0.1.0"}'
     )
-    snapshot = CommitSnapshot("app", 9, "Stable", (GroupOffset("t", 0, 12, "m"),))
+    snapshot = CommitSnapshot("app", "c", 9, "Stable", {("t", 0): CommittedOffset(12, "m")})
     assert state_key("g", snapshot.key) == b'{"group":"g","kind":"commits","consumerGroup":"app"}'
-    assert state_value(snapshot) == b'{"at":9,"offsets":[["t",0,12,"m"]],"state":"Stable","v":1}'
+    assert state_value(snapshot) == (
+        b'{"at":9,"cluster":"c","offsets":[["t",0,12,"m"]],"state":"Stable","v":1}'
+    )
     header = JournalHeader("i", 9, "u@h", "apply", "p1", "orders", {"ok": 2}, "")
     assert state_key("g", header.key) == (
         b'{"group":"g","kind":"journal","consumerGroup":"","id":"i"}'
