@@ -1,0 +1,330 @@
+"""What is read over the wire is what a consumer of another library sees, record for record."""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import random
+import struct
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AclOperation
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k2ktui.config.clusters import ClusterConfig, KafkaClients
+from k2ktui.errors import ConnectionFailed
+from k2ktui.kafka.clients import Cluster
+from k2ktui.runtime.node import KafkaNode
+from k2ktui.sync.content import (
+    Absence,
+    Answer,
+    Contents,
+    Part,
+    Record,
+    Unreadable,
+    Where,
+    digest,
+    next_records,
+    same_content,
+    stretch,
+)
+from k2ktui.sync.record import TimestampType
+from tests.support.kafka import (
+    TIMEOUT,
+    Got,
+    Out,
+    admin,
+    create_topic,
+    end_offsets,
+    open_transaction,
+    produce,
+    produce_transaction,
+    read_all,
+    start_offsets,
+    unique_name,
+)
+from tests.support.kinds import delete_before, make_all
+from tests.support.secure import start_secure_node
+from tests.support.traffic import CODECS, mixture
+
+PATIENCE = 20.0
+
+
+def cluster(node: KafkaNode, **properties: str) -> Cluster:
+    every = {"bootstrap.servers": node.bootstrap} | properties
+    return Cluster(ClusterConfig(kafka=KafkaClients(common=every)), "source")
+
+
+def record_of(got: Got) -> Record:
+    kind = TimestampType.APPEND if got.append_time else TimestampType.CREATE
+    return Record(got.offset, got.key, got.value, got.headers, got.timestamp, kind)
+
+
+def expected(records: list[Record], start: int, high: int, offset: int) -> Answer:
+    if offset < start:
+        return Unreadable(f"below the log start offset {start}")
+    if offset > high:
+        return Unreadable(f"above the high watermark {high}")
+    at = bisect.bisect_left(records, offset, key=lambda record: record.offset)
+    return records[at] if at < len(records) else None
+
+
+def prove_topic(node: KafkaNode, contents: Contents, topic: str, most: int = 400) -> None:
+    """Every answer about a topic is what reading it with confluent-kafka says."""
+    dice = random.Random(topic)
+    seen = read_all(node, topic)
+    starts, highs = start_offsets(node, topic), end_offsets(node, topic)
+    stables = end_offsets(node, topic, "read_committed")
+    for number, high in highs.items():
+        records = [record_of(got) for got in seen if got.partition == number]
+        offsets = list(range(high + 3))
+        asked = offsets if len(offsets) <= most else sorted(dice.sample(offsets, most))
+        where = [(topic, number, offset) for offset in asked]
+        dice.shuffle(where)
+        answers = contents.next_records(where, PATIENCE)
+        for at in where:
+            assert answers[at] == expected(records, starts[number], high, at[2]), at
+        (whole,) = contents.stretches([((topic, number, 0), high + 2)], PATIENCE)
+        assert list(whole.records.values()) == records
+        assert (whole.start, whole.stable, whole.high) == (starts[number], stables[number], high)
+        assert whole.unread == ""
+
+
+@pytest.fixture
+def contents(source: KafkaNode) -> Iterator[Contents]:
+    with Contents(cluster(source)) as opened:
+        yield opened
+
+
+@pytest.mark.slow
+def test_topics_of_every_kind(source: KafkaNode, contents: Contents) -> None:
+    for topic in make_all(source, unique_name("content")).values():
+        prove_topic(source, contents, topic)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_mixed_records(source: KafkaNode, contents: Contents, codec: str) -> None:
+    topic = create_topic(source, partitions=3)
+    produce(source, topic, mixture(1, 400, 3), compression_type=codec, linger_ms=20)
+    prove_topic(source, contents, topic)
+
+
+def test_transactions(source: KafkaNode, contents: Contents) -> None:
+    topic = create_topic(source)
+    for seed in range(5):
+        produce_transaction(source, topic, mixture(seed, 20, 1), commit=seed % 2 == 0)
+        produce(source, topic, mixture(seed, 3, 1))
+    produce_transaction(source, topic, mixture(9, 20, 1), commit=False)
+    prove_topic(source, contents, topic)
+
+
+def test_append_time(source: KafkaNode, contents: Contents) -> None:
+    topic = create_topic(source, config={"message.timestamp.type": "LogAppendTime"})
+    produce(source, topic, mixture(1, 50, 1), linger_ms=20)
+    prove_topic(source, contents, topic)
+    answer = contents.next_records([(topic, 0, 7)], PATIENCE)[topic, 0, 7]
+    assert isinstance(answer, Record) and answer.timestamp_type is TimestampType.APPEND
+
+
+def test_a_deleted_head(source: KafkaNode, contents: Contents) -> None:
+    topic = create_topic(source)
+    produce(source, topic, mixture(1, 100, 1), linger_ms=50)
+    delete_before(source, topic, 37)
+    prove_topic(source, contents, topic)
+    piece = stretch(cluster(source), topic, 0, 30, 20)
+    assert list(piece.records) == list(range(37, 50))
+    assert piece.absence(36) is Absence.DELETED
+
+
+def test_an_open_transaction_hides_what_is_behind_it(source: KafkaNode, contents: Contents) -> None:
+    topic = create_topic(source)
+    produce(source, topic, [b"a", b"b"])
+    producer = open_transaction(source, topic, [b"c", b"d"])
+    produce(source, topic, [b"e"])
+    prove_topic(source, contents, topic)
+    piece = stretch(cluster(source), topic, 0, 0, 9)
+    assert [piece.absence(offset) for offset in (2, 4, 5)] == [
+        Absence.UNSTABLE,
+        Absence.UNSTABLE,
+        Absence.BEYOND,
+    ]
+    producer.commit_transaction(TIMEOUT)
+    prove_topic(source, contents, topic)
+
+
+def test_an_aborted_tail_and_an_empty_topic(source: KafkaNode, contents: Contents) -> None:
+    topic, empty = create_topic(source), create_topic(source)
+    produce_transaction(source, topic, [b"x"] * 300, commit=False)
+    where: list[Where] = [(topic, 0, 0), (topic, 0, 300), (topic, 0, 301), (empty, 0, 0)]
+    assert contents.next_records(where, PATIENCE) == dict.fromkeys(where)
+
+
+def test_what_cannot_be_read_says_why(source: KafkaNode, contents: Contents) -> None:
+    topic, missing = create_topic(source), unique_name("missing")
+    produce(source, topic, [b"x"])
+    where: list[Where] = [
+        (topic, 0, 0),
+        (topic, 5, 0),
+        (missing, 0, 0),
+        ("b d", 0, 0),
+        (topic, 0, -1),
+    ]
+    found = contents.next_records(where, PATIENCE)
+    assert isinstance(found[topic, 0, 0], Record)
+    assert found[topic, 5, 0] == Unreadable("the topic has 1 partitions")
+    for at, words in {(missing, 0, 0): "not exist", ("b d", 0, 0): "name"}.items():
+        answer = found[at]
+        assert isinstance(answer, Unreadable) and words in answer.reason
+    assert found[topic, 0, -1] == Unreadable("no offset")
+    assert stretch(cluster(source), missing, 0, 0, 5).absence(3) is Absence.UNREAD
+    assert missing not in admin(source).list_topics(timeout=TIMEOUT).topics
+
+
+def test_time_is_over(source: KafkaNode, contents: Contents) -> None:
+    topic = create_topic(source)
+    contents.next_records([(topic, 0, 0)], PATIENCE)
+    answer = contents.next_records([(topic, 0, 0)], 0.0)[topic, 0, 0]
+    assert isinstance(answer, Unreadable) and "not read within 0 s" in answer.reason
+    piece = contents.stretches([((topic, 0, 0), 3)], 0.0)[0]
+    assert "not read within" in piece.unread and piece.absence(0) is Absence.UNREAD
+
+
+def test_nobody_answers() -> None:
+    nobody = Cluster(
+        ClusterConfig(kafka=KafkaClients(common={"bootstrap.servers": "127.0.0.1:1"})), "source"
+    )
+    with pytest.raises(ConnectionFailed, match="source cluster did not answer"):
+        next_records(nobody, [("topic", 0, 0)], 0.5)
+
+
+def test_batches_larger_than_what_is_asked_for(source: KafkaNode, contents: Contents) -> None:
+    """Only the first partition of a request is sure to get its batch: the others get a turn."""
+    topic = create_topic(source, partitions=40)
+    for number in range(40):
+        produce(source, topic, [Out(bytes(90_000), b"%d" % number, number)] * 2)
+    where = [(topic, number, offset) for number in range(40) for offset in (0, 1)]
+    found = contents.next_records(where, PATIENCE)
+    for _, number, offset in where:
+        answer = found[topic, number, offset]
+        assert isinstance(answer, Record)
+        assert (answer.offset, answer.key) == (offset, b"%d" % number)
+
+
+def test_overlapping_stretches(source: KafkaNode, contents: Contents) -> None:
+    topic = create_topic(source)
+    produce(source, topic, [b"%d" % i for i in range(3000)], batch_num_messages=100)
+    spans = [(0, 1), (10, 500), (400, 5), (400, 1200), (2999, 1), (2990, 100)]
+    found = contents.stretches([((topic, 0, first), count) for first, count in spans], PATIENCE)
+    for (first, count), piece in zip(spans, found, strict=True):
+        assert list(piece.records) == list(range(first, min(first + count, 3000)))
+        assert all(one.value == b"%d" % at for at, one in piece.records.items())
+
+
+@pytest.mark.slow
+def test_least_rights_and_no_offsets_topic(tmp_path: Path) -> None:
+    """Describe and Read on the topic are enough, and nothing appears on the cluster."""
+    secure = start_secure_node(tmp_path, {"ann": "secret-1"})
+    try:
+        node = secure.node
+        readable, described = create_topic(node), create_topic(node)
+        for topic in (readable, described):
+            produce(node, topic, [b"x"])
+        secure.allow("ann", [AclOperation.DESCRIBE, AclOperation.READ], readable)
+        secure.allow("ann", [AclOperation.DESCRIBE], described)
+        where = [(readable, 0, 0), (described, 0, 0), (unique_name("hidden"), 0, 0)]
+        config = ClusterConfig(kafka=KafkaClients(common=secure.java("ann")))
+        found = next_records(Cluster(config, "source"), where, PATIENCE)
+        answers = [found[at] for at in where]
+        assert isinstance(answers[0], Record) and answers[0].value == b"x"
+        assert answers[1:] == [Unreadable("the principal may not read it")] * 2
+        assert "__consumer_offsets" not in admin(node).list_topics(timeout=TIMEOUT).topics
+    finally:
+        secure.node.close()
+
+
+@pytest.mark.slow
+def test_a_leader_on_its_way_is_waited_for(target: KafkaNode) -> None:
+    topic = create_topic(target)
+    produce(target, topic, [b"x"])
+    with Contents(cluster(target)) as contents:
+        assert contents.next_records([(topic, 0, 0)], PATIENCE)
+        target.stop()
+        target.start()
+        answer = contents.next_records([(topic, 0, 0)], PATIENCE)[topic, 0, 0]
+    assert isinstance(answer, Record) and answer.value == b"x"
+
+
+SOURCE = Record(5, b"k", b"v", (("h", b"1"), ("h", None), ("", b"")), 1000)
+CHANGES = {
+    "": {"offset": 9, "timestamp_type": TimestampType.APPEND},
+    "key differs": {"key": b""},
+    "value differs": {"value": None},
+    "header 2 differs": {"headers": (("h", b"1"), ("h", b""), ("", b""))},
+    "header 1 differs": {"headers": (("h", None), ("h", b"1"), ("", b""))},
+    "number of headers differs (3 on the source, 2)": {"headers": SOURCE.headers[:2]},
+    "timestamp differs (1000 on the source, 1001)": {"timestamp_ms": 1001},
+}
+
+
+@pytest.mark.parametrize("difference", CHANGES)
+def test_what_differs(difference: str) -> None:
+    copy = replace(SOURCE, **CHANGES[difference])  # type: ignore[arg-type]
+    assert same_content(SOURCE, copy) == difference
+    assert (digest(SOURCE) == digest(copy)) == (not difference)
+
+
+def test_parts_can_be_left_out() -> None:
+    copy = replace(SOURCE, timestamp_ms=1, headers=())
+    ignored = [Part.TIMESTAMP, Part.HEADERS]
+    assert same_content(SOURCE, copy, ignored) == ""
+    assert digest(SOURCE, ignored) == digest(copy, ignored)
+    assert same_content(SOURCE, copy, [Part.TIMESTAMP]) != ""
+
+
+def test_the_hash_is_what_it_says() -> None:
+    """So that somebody else can compute it."""
+
+    def number(value: int) -> bytes:
+        return struct.pack(">q", value)
+
+    encoded = number(1) + b"k" + number(-1) + number(1) + number(1) + b"h" + number(0)
+    made = Record(0, b"k", None, (("h", b""),), 7)
+    assert digest(made) == hashlib.sha256(encoded + number(7)).hexdigest()
+
+
+small = st.none() | st.binary(max_size=2)
+records = st.builds(
+    Record,
+    st.integers(0, 3),
+    small,
+    small,
+    st.lists(st.tuples(st.sampled_from(["", "a", "aa", "\udcff"]), small), max_size=3).map(tuple),
+    st.integers(-1, 1),
+    st.sampled_from(TimestampType),
+)
+
+
+@given(records, records, st.sets(st.sampled_from(Part)))
+def test_hashes_are_equal_where_nothing_differs(a: Record, b: Record, ignore: set[Part]) -> None:
+    assert (digest(a, ignore) == digest(b, ignore)) == (same_content(a, b, ignore) == "")
+
+
+@pytest.mark.slow
+def test_thousands_of_positions(source: KafkaNode, contents: Contents) -> None:
+    topic = create_topic(source, partitions=10)
+    produce(source, topic, [Out(b"v%d" % i, partition=i % 10) for i in range(200_000)], linger_ms=5)
+    dice = random.Random(1)
+    where = {(topic, n, dice.randrange(20_000)) for n in range(10) for _ in range(1000)}
+    began = time.monotonic()
+    found = contents.next_records(where, 60)
+    took = time.monotonic() - began
+    for _, number, offset in where:
+        answer = found[topic, number, offset]
+        assert isinstance(answer, Record) and answer.value == b"v%d" % (offset * 10 + number)
+    assert took < 30, f"{len(where)} positions took {took:.1f} s"
+    print(f"{len(where)} positions in {took:.2f} s")
