@@ -23,8 +23,8 @@ T = TypeVar("T")
 _AHEAD = 4
 _KEYS_A_REQUEST = 500
 _GROUP_KEY = 0
-_LANE_OPEN_S = 10.0
-_METADATA_S = 5.0
+_ASIDE_S = 5.0
+_SETUP_S = 10.0
 # A broker that restarts is back within seconds; the library's pauses would grow to half a minute.
 _RECONNECT_MS = 1000
 PASSING = COORDINATOR_RETRIABLE | {Code.REQUEST_TIMED_OUT}
@@ -81,7 +81,11 @@ class Courier:
     """
 
     def __init__(self, options: Mapping[str, Any], label: str, patience: float) -> None:
-        self._options = {"reconnect_backoff_max_ms": _RECONNECT_MS, **options}
+        own = {
+            "reconnect_backoff_max_ms": _RECONNECT_MS,
+            "socket_connection_setup_timeout_ms": min(patience, _SETUP_S) * 1000,
+        }
+        self._options = own | dict(options)
         self._label = label
         self.patience = patience
         self._loop = Loop()
@@ -120,7 +124,7 @@ class Courier:
             NotSent, OutcomeUnknown: not even who the brokers are can be learnt now.
         """
         wire, timeout = self._lanes[0], self.patience
-        brokers = await wire.brokers(min(timeout, _METADATA_S))
+        brokers = await wire.brokers(min(timeout, _ASIDE_S))
         posted = {node: wire.post(make(), node, timeout) for node in brokers}
         found: dict[int, Any | Refusal] = {}
         for node, future in posted.items():
@@ -166,7 +170,7 @@ class Courier:
         await self.sleep(back_off(attempt))
         for lane in self._lanes:
             try:
-                await lane.brokers(min(self.patience, _METADATA_S))
+                await lane.brokers(min(self.patience, _ASIDE_S))
             except (NotSent, OutcomeUnknown):
                 return
 
@@ -174,7 +178,7 @@ class Courier:
         while len(self._lanes) < lanes:
             lane = self._lane()
             try:
-                await lane.open(_LANE_OPEN_S)
+                await lane.open(min(self.patience, _ASIDE_S))
             except ConnectionFailed:
                 lane.close()
                 return

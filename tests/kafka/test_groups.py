@@ -1,0 +1,243 @@
+"""Consumer groups over the wire, against real brokers and real members of both protocols."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from k2ktui.errors import Refused
+from k2ktui.kafka.groups import HAS_MEMBERS, Committed, Groups
+from k2ktui.runtime.node import KafkaNode
+from tests.support.kafka import (
+    TIMEOUT,
+    client,
+    commit_offsets,
+    committed,
+    create_topic,
+    eventually,
+    unique_name,
+)
+
+# The protocol that brokers of these releases speak: no batches, no states, no kinds; no kinds; all.
+RELEASES = [(2, 5), (3, 6), None]
+Connect = Callable[..., Groups]
+
+
+def options(node: KafkaNode, release: tuple[int, int] | None = None) -> dict[str, Any]:
+    return {"bootstrap_servers": [node.bootstrap]} | ({"api_version": release} if release else {})
+
+
+@pytest.fixture
+def connect() -> Iterator[Connect]:
+    with contextlib.ExitStack() as stack:
+
+        def connected(
+            node: KafkaNode,
+            label: str = "target",
+            release: tuple[int, int] | None = None,
+            **settings: float,
+        ) -> Groups:
+            groups = stack.enter_context(Groups(options(node, release), label, **settings))
+            groups.open(TIMEOUT)
+            return groups
+
+        yield connected
+
+
+@pytest.fixture(params=RELEASES, ids=["2.5", "3.6", "now"])
+def groups(target: KafkaNode, connect: Connect, request: pytest.FixtureRequest) -> Groups:
+    """Groups of the target, asked as for a broker of each release."""
+    return connect(target, release=request.param)
+
+
+@contextlib.contextmanager
+def member(
+    node: KafkaNode, group: str, topic: str, protocol: str = "classic"
+) -> Iterator[Consumer]:
+    """A consumer that has joined, and got a partition."""
+    settings = client(node, group_id=group, group_protocol=protocol, client_id=f"app-of-{group}")
+    consumer = Consumer(settings | {"enable.auto.commit": False})
+    consumer.subscribe([topic])
+
+    def joined() -> bool:
+        consumer.poll(0.05)
+        return bool(consumer.assignment())
+
+    try:
+        eventually(joined, f"{group} has a member")
+        yield consumer
+    finally:
+        consumer.close()
+
+
+@contextlib.contextmanager
+def pending_commit(node: KafkaNode, group: str, topic: str, offset: int) -> Iterator[Producer]:
+    """A transaction that is about to commit an offset; aborted at the end if it is still open."""
+    producer = Producer(client(node, transactional_id=unique_name("tx")))
+    consumer = Consumer(client(node, group_id=group))
+    producer.init_transactions(TIMEOUT)
+    producer.begin_transaction()
+    where = TopicPartition(topic, 0, offset)
+    producer.send_offsets_to_transaction([where], consumer.consumer_group_metadata(), TIMEOUT)
+    try:
+        yield producer
+    finally:
+        with contextlib.suppress(Exception):
+            producer.abort_transaction(TIMEOUT)
+        consumer.close()
+
+
+def test_all_that_was_committed_is_read(target: KafkaNode, groups: Groups) -> None:
+    topics = [create_topic(target, partitions=3), create_topic(target)]
+    first, second, missing = unique_name("g"), unique_name("g"), unique_name("g")
+    commit_offsets(target, first, {(topics[0], 2): 7, (topics[1], 0): 0}, "mine")
+    commit_offsets(target, second, {(topics[0], 1): 1 << 40})
+    found = groups.committed([first, second, missing])
+    assert {where: each.offset for where, each in found[first].offsets.items()} == {
+        (topics[0], 2): 7,
+        (topics[1], 0): 0,
+    }
+    # The client library commits the terminating zero of its C string too.
+    assert {each.metadata for each in found[first].offsets.values()} == {"mine\0"}
+    assert [each.offset for each in found[second].offsets.values()] == [1 << 40]
+    assert found[missing].offsets == {}
+    assert {each.error for each in found.values()} == {""}
+
+
+def test_offsets_are_committed_and_deleted(target: KafkaNode, groups: Groups) -> None:
+    topic, group = create_topic(target, partitions=2), unique_name("g")
+    wanted = {(topic, 0): Committed(5, "guard|äpp", 3), (topic, 1): Committed(0, "", -1)}
+    assert groups.commit({group: wanted}) == {group: {(topic, 0): "", (topic, 1): ""}}
+    assert groups.committed([group])[group].offsets == wanted
+    assert committed(target, group) == {(topic, 0): 5, (topic, 1): 0}
+
+    assert groups.delete_offsets({group: [(topic, 0)]}) == {group: {(topic, 0): ""}}
+    assert committed(target, group) == {(topic, 1): 0}
+    nobody = unique_name("g")
+    gone = {group: [(topic, 0)], nobody: [(topic, 1)]}
+    assert groups.delete_offsets(gone) == {
+        group: {(topic, 0): ""},
+        nobody: {(topic, 1): ""},
+    }, "what is not there counts as deleted"
+
+
+def test_what_cannot_be_committed_stops_nothing_else(target: KafkaNode, groups: Groups) -> None:
+    topic, first, second = create_topic(target), unique_name("g"), unique_name("g")
+    found = groups.commit(
+        {
+            first: {(topic, 0): Committed(1), (topic, 9): Committed(1)},
+            second: {(topic, 0): Committed(2, "x" * 5000)},
+            unique_name("g"): {},
+        }
+    )
+    assert found[first][(topic, 0)] == ""
+    assert "no such topic-partition" in found[first][(topic, 9)]
+    assert "offset.metadata.max.bytes" in found[second][(topic, 0)]
+    assert committed(target, first) == {(topic, 0): 1}
+    assert committed(target, second) == {}
+
+
+def test_many_groups_at_once(target: KafkaNode, groups: Groups) -> None:
+    topic = create_topic(target, partitions=3)
+    stem = unique_name("many")
+    wanted = {
+        f"{stem}-{number}": {(topic, part): Committed(number + part) for part in range(3)}
+        for number in range(150)
+    }
+    done = groups.commit(wanted)
+    assert {why for each in done.values() for why in each.values()} == {""}
+    assert {n: dict(each.offsets) for n, each in groups.committed(wanted).items()} == wanted
+    assert {each.state for each in groups.describe(wanted).values()} == {"Empty"}
+    assert wanted.keys() <= groups.list().keys()
+
+
+def test_groups_are_listed_with_state_and_kind(target: KafkaNode, connect: Connect) -> None:
+    topic = create_topic(target)
+    stopped, old, new = unique_name("stopped"), unique_name("old"), unique_name("new")
+    commit_offsets(target, stopped, {(topic, 0): 1})
+    with member(target, old, topic), member(target, new, topic, "consumer"):
+        now, before = connect(target), connect(target, release=(2, 5))
+        found = now.list()
+        assert (found[stopped].state, found[stopped].kind) == ("Empty", "classic")
+        assert (found[old].state, found[old].kind) == ("Stable", "classic")
+        assert (found[new].state, found[new].kind) == ("Stable", "consumer")
+        assert before.list()[old].state == "", "brokers before 2.6 do not tell"
+    assert now.unheard == ""
+
+
+def test_groups_are_described_with_their_members(target: KafkaNode, connect: Connect) -> None:
+    topic = create_topic(target)
+    stopped, old, new = unique_name("stopped"), unique_name("old"), unique_name("new")
+    missing = unique_name("missing")
+    commit_offsets(target, stopped, {(topic, 0): 1})
+    with member(target, old, topic), member(target, new, topic, "consumer") as consumer:
+        found = connect(target).describe([stopped, old, new, missing])
+        assert (found[stopped].state, found[stopped].members) == ("Empty", ())
+        assert (found[missing].state, found[missing].kind) == ("", "")
+        for group, kind in ((old, "classic"), (new, "consumer")):
+            assert (found[group].state, found[group].kind) == ("Stable", kind)
+            (only,) = found[group].members
+            assert only.client_id == f"app-of-{group}"
+            assert only.host == "/127.0.0.1"
+        assert found[new].members[0].id == consumer.memberid()
+        assert {each.error for each in found.values()} == {""}
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_with_members_is_not_written(
+    target: KafkaNode, connect: Connect, protocol: str
+) -> None:
+    topic, live, stopped = create_topic(target), unique_name("live"), unique_name("stopped")
+    groups = connect(target)
+    with member(target, live, topic, protocol) as consumer:
+        consumer.commit(offsets=[TopicPartition(topic, 0, 4)], asynchronous=False)
+        wanted = {(topic, 0): Committed(9)}
+        found = groups.commit({live: wanted, stopped: wanted})
+        assert found[live][(topic, 0)].startswith(HAS_MEMBERS + " on the target")
+        assert found[stopped][(topic, 0)] == ""
+        deleted = groups.delete_offsets({live: [(topic, 0)], stopped: [(topic, 0)]})
+        assert deleted[live][(topic, 0)].startswith(HAS_MEMBERS)
+        assert deleted[stopped][(topic, 0)] == ""
+        assert groups.committed([live])[live].offsets[(topic, 0)].offset == 4
+    eventually(lambda: groups.describe([live])[live].state == "Empty", "its member has left")
+    assert groups.commit({live: wanted}) == {live: {(topic, 0): ""}}
+    assert committed(target, live) == {(topic, 0): 9}
+
+
+def test_an_offset_that_a_transaction_is_about_to_commit(
+    target: KafkaNode, connect: Connect
+) -> None:
+    topic, group, other = create_topic(target), unique_name("g"), unique_name("g")
+    commit_offsets(target, group, {(topic, 0): 3})
+    commit_offsets(target, other, {(topic, 0): 8})
+    with pending_commit(target, group, topic, 5):
+        found = connect(target, stable_patience=0.3).committed([group, other])
+        assert f"{topic}-0: a transaction" in found[group].error
+        assert found[group].offsets[(topic, 0)].offset == 3
+        assert found[other].error == "" and found[other].offsets[(topic, 0)].offset == 8
+
+
+def test_a_transaction_that_ends_is_waited_for(target: KafkaNode, connect: Connect) -> None:
+    topic, group = create_topic(target), unique_name("g")
+    commit_offsets(target, group, {(topic, 0): 3})
+    groups = connect(target, stable_patience=TIMEOUT)
+    with pending_commit(target, group, topic, 5) as producer, ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(groups.committed, [group])
+        producer.commit_transaction(TIMEOUT)
+        found = answer.result(TIMEOUT)[group]
+    assert (found.offsets[(topic, 0)].offset, found.error) == (5, "")
+
+
+def test_the_source_is_only_read(source: KafkaNode, connect: Connect) -> None:
+    topic, group = create_topic(source), unique_name("g")
+    groups = connect(source, "source")
+    with pytest.raises(Refused, match="only read"):
+        groups.commit({group: {(topic, 0): Committed(1)}})
+    with pytest.raises(Refused, match="only read"):
+        groups.delete_offsets({group: [(topic, 0)]})
+    assert committed(source, group) == {}
