@@ -25,6 +25,7 @@ __all__ = [
     "Absence",
     "Answer",
     "Contents",
+    "LogBounds",
     "Part",
     "Record",
     "Stretch",
@@ -60,14 +61,21 @@ Answer = Record | Unreadable | None
 
 
 @dataclass(frozen=True, slots=True)
+class LogBounds:
+    """Log start offset, last stable offset and high watermark, -1 where unknown."""
+
+    start: int = -1
+    stable: int = -1
+    high: int = -1
+
+
+@dataclass(frozen=True, slots=True)
 class Stretch:
     """What a partition holds at offsets ``first … first+count-1``.
 
     Attributes:
         records: by offset.
-        start: log start offset; -1 if the partition could not be asked.
-        stable: last stable offset, likewise.
-        high: high watermark, likewise.
+        bounds: bounds of the log as it was read.
         unread_from: offset from which on nothing was read although there may be records.
         unread: why; empty if all was read.
     """
@@ -75,21 +83,20 @@ class Stretch:
     first: int
     count: int
     records: Mapping[int, Record]
-    start: int
-    stable: int
-    high: int
+    bounds: LogBounds
     unread_from: int
     unread: str = ""
 
     def absence(self, offset: int) -> Absence:
         """Return why there is no record at an offset of the stretch."""
-        if self.start < 0 or (self.unread and offset >= self.unread_from):
+        bounds = self.bounds
+        if bounds.start < 0 or (self.unread and offset >= self.unread_from):
             return Absence.UNREAD
-        if offset < self.start:
+        if offset < bounds.start:
             return Absence.DELETED
-        if offset >= self.high:
+        if offset >= bounds.high:
             return Absence.BEYOND
-        return Absence.UNSTABLE if offset >= self.stable else Absence.NONE
+        return Absence.UNSTABLE if offset >= bounds.stable else Absence.NONE
 
 
 class Contents:
@@ -97,10 +104,14 @@ class Contents:
 
     Args:
         cluster: whose consumer properties to connect with.
+
+    Attributes:
+        bounds: bounds of each log as it was last read.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self._fetcher = Fetcher(cluster)
+        self.bounds: dict[Partition, LogBounds] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -126,6 +137,7 @@ class Contents:
                 offsets[topic, number].add(offset)
         wants = {at: _Next(at, sorted(offsets[at]), found) for at in sorted(offsets)}
         self._fetcher.run(wants, timeout)
+        self.bounds |= {at: want.log for at, want in wants.items()}
         return found
 
     def stretches(self, where: Collection[tuple[Where, int]], timeout: float) -> list[Stretch]:
@@ -187,11 +199,13 @@ class _Next:
         self._todo = deque(offsets)
         self._found = found
         self._seen = 0
+        self.log = LogBounds()
 
     def at(self) -> int | None:
         return max(self._todo[0], self._seen) if self._todo else None
 
     def bounds(self, start: int, stable: int, high: int) -> None:
+        self.log = LogBounds(start, stable, high)
         while self._todo and self._todo[0] < start:
             self._answer(self._todo.popleft(), Unreadable(f"below the log start offset {start}"))
         while self._todo and self._todo[-1] > high:
@@ -230,12 +244,12 @@ class _Next:
 
 @dataclass(slots=True)
 class _Span:
-    """One range while it is read; ``bounds`` as for :class:`Stretch`."""
+    """One range while it is read."""
 
     first: int
     count: int
     records: dict[int, Record] = field(default_factory=dict)
-    bounds: tuple[int, int, int] = (-1, -1, -1)
+    log: LogBounds = LogBounds()
     unread_from: int = 0
     unread: str = ""
 
@@ -245,7 +259,7 @@ class _Span:
 
     def read(self) -> Stretch:
         return Stretch(
-            self.first, self.count, self.records, *self.bounds, self.unread_from, self.unread
+            self.first, self.count, self.records, self.log, self.unread_from, self.unread
         )
 
 
@@ -261,7 +275,7 @@ class _Spans:
 
     def bounds(self, start: int, stable: int, high: int) -> None:
         for span in self._todo:
-            span.bounds = start, stable, high
+            span.log = LogBounds(start, stable, high)
         self.passed(start)
         self._todo = [span for span in self._todo if span.first < high]
 

@@ -24,6 +24,7 @@ from k2ktui.sync.content import (
     Absence,
     Answer,
     Contents,
+    LogBounds,
     Part,
     Record,
     Unreadable,
@@ -91,7 +92,7 @@ def prove_topic(node: KafkaNode, contents: Contents, topic: str, most: int = 400
             assert answers[at] == expected(records, starts[number], high, at[2]), at
         (whole,) = contents.stretches([((topic, number, 0), high + 2)], PATIENCE)
         assert list(whole.records.values()) == records
-        assert (whole.start, whole.stable, whole.high) == (starts[number], stables[number], high)
+        assert whole.bounds == LogBounds(starts[number], stables[number], high)
         assert whole.unread == ""
 
 

@@ -1,0 +1,276 @@
+"""Content proof: what a group reads next, and what was copied, compared on both clusters.
+
+The target is read before the source: a record that arrives in between is then missing on the
+target at worst, which is lag, and never too many there.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from time import monotonic
+
+import numpy as np
+
+from k2ktui.engine.replica import Replica
+from k2ktui.engine.state import SourcePartition
+from k2ktui.kafka.clients import Cluster
+from k2ktui.sync.checks import Check, GroupPosition, Totals, Verification
+from k2ktui.sync.content import (
+    Absence,
+    Answer,
+    Contents,
+    Record,
+    Stretch,
+    Where,
+    digest,
+    same_content,
+)
+from k2ktui.sync.judging import Compaction, Judge, Outcome, Pair, Verdict
+
+__all__ = [
+    "PIECE_RECORDS",
+    "Check",
+    "GroupPosition",
+    "Outcome",
+    "Pair",
+    "Totals",
+    "Verification",
+    "verify",
+]
+
+PIECE_RECORDS = 1000
+# What is held in memory at once: both sides' records of so many positions, or of so many offsets.
+_POSITIONS_AT_ONCE = 1000
+_OFFSETS_AT_ONCE = 20_000
+_NEIGHBOURS = 64
+_EXAMPLES = 3
+
+
+def verify(
+    source: Cluster,
+    target: Cluster,
+    rows: Sequence[GroupPosition],
+    *,
+    replicas: Mapping[SourcePartition, Replica] | None = None,
+    sample: int = 0,
+    seed: int = 0,
+    ignore: Collection[str] = (),
+    timeout: float = 120.0,
+) -> Verification:
+    """Compare each group's next record on both sides, and the records of sampled ranges.
+
+    Args:
+        source: the source cluster; it is only read.
+        target: the target cluster; it is only read.
+        rows: committed offsets. Positions that several groups share are read once.
+        replicas: the mapping, read before this is called. It decides what a difference means:
+            without it lag and a skipped record, or compaction and a mistake, may look the same.
+        sample: how many pieces of mapped ranges, of up to ``PIECE_RECORDS`` records, to compare
+            record by record; all of them if there are fewer.
+        seed: the same seed picks the same pieces of the same ranges.
+        ignore: parts of a record (``k2ktui.sync.content.Part``) that the pipeline changes on
+            purpose, such as its headers without ``headerReplication``.
+        timeout: seconds for all of it; what is not read by then could not be checked.
+
+    Raises:
+        ConnectionFailed: a cluster did not answer, or does not let us in.
+        ConfigError: client properties cannot be used.
+    """
+    known = replicas or {}
+    until = monotonic() + timeout
+    compacted = Compaction(source), Compaction(target)
+    pairs = sorted({row.pair for row in rows})
+    judge = Judge(known, pairs, (compacted[0].may, compacted[1].may), ignore)
+    with Contents(source) as left, Contents(target) as right:
+        found: dict[Pair, tuple[Verdict, tuple[str, str]]] = {}
+        for some in _in_turn(pairs):
+            found |= _next_checks(some, left, right, judge, ignore, until)
+        pieces = sampled(known, sample, seed)
+        foreign = [p for p in pieces if known[p.pair.source].foreign]
+        ranges = [_foreign_check(piece, known[piece.pair.source].foreign) for piece in foreign]
+        for batch in _batches([p for p in pieces if not known[p.pair.source].foreign]):
+            ranges += _range_checks(batch, left, right, compacted[1], ignore, until)
+    checks = [
+        Check(row.group, row.pair, 1, verdict.outcome, verdict.why, hashes)
+        for row, (verdict, hashes) in ((row, found[row.pair]) for row in rows)
+    ]
+    return Verification((*checks, *ranges))
+
+
+def _in_turn(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
+    """Yield the pairs in portions; each has neighbours of many partitions.
+
+    So what lies together is read together, and every request serves many partitions.
+    """
+    seen: Counter[SourcePartition] = Counter()
+    ordered = []
+    for pair in pairs:
+        ordered.append((seen[pair.source] // _NEIGHBOURS, pair))
+        seen[pair.source] += 1
+    ordered.sort()
+    for at in range(0, len(ordered), _POSITIONS_AT_ONCE):
+        yield [pair for _, pair in ordered[at : at + _POSITIONS_AT_ONCE]]
+
+
+def _next_checks(
+    pairs: Sequence[Pair],
+    source: Contents,
+    target: Contents,
+    judge: Judge,
+    ignore: Collection[str],
+    until: float,
+) -> dict[Pair, tuple[Verdict, tuple[str, str]]]:
+    there = target.next_records({_target_at(pair) for pair in pairs}, _left(until))
+    here = source.next_records({_source_at(pair) for pair in pairs}, _left(until))
+    found = {}
+    for pair in pairs:
+        one, other = here[_source_at(pair)], there[_target_at(pair)]
+        verdict = judge.judge(pair, one, other, target.bounds)
+        found[pair] = verdict, (_hash(one, ignore), _hash(other, ignore))
+    return found
+
+
+def _source_at(pair: Pair) -> Where:
+    return pair.source.topic, pair.source.partition, pair.source_offset
+
+
+def _target_at(pair: Pair) -> Where:
+    return (*pair.target, pair.target_offset)
+
+
+def _hash(answer: Answer, ignore: Collection[str]) -> str:
+    return digest(answer, ignore) if isinstance(answer, Record) else ""
+
+
+def _left(until: float) -> float:
+    return max(0.0, until - monotonic())
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """``count`` records that landed one after the other."""
+
+    pair: Pair
+    count: int
+
+
+def sampled(replicas: Mapping[SourcePartition, Replica], sample: int, seed: int) -> list[Piece]:
+    """Choose pieces of mapped ranges, each as likely as the other, in the order of the log."""
+    lanes = [
+        (source, target, ranges.columns())
+        for source, replica in sorted(replicas.items())
+        for target, ranges in sorted(replica.lanes.items())
+        if len(ranges)
+    ]
+    ends = [np.cumsum(-(-columns.count // PIECE_RECORDS)) for _, _, columns in lanes]
+    totals = np.cumsum([0, *(int(end[-1]) for end in ends)])
+    count = min(sample, int(totals[-1]))
+    chosen = sorted(random.Random(seed).sample(range(int(totals[-1])), count))  # noqa: S311
+    pieces = []
+    for number in chosen:
+        lane = int(np.searchsorted(totals, number, side="right")) - 1
+        source, target, columns = lanes[lane]
+        inside = number - int(totals[lane])
+        row = int(np.searchsorted(ends[lane], inside, side="right"))
+        before = int(ends[lane][row - 1]) if row else 0
+        skip = (inside - before) * PIECE_RECORDS
+        pair = Pair(
+            source, int(columns.source[row]) + skip, target, int(columns.target[row]) + skip
+        )
+        pieces.append(Piece(pair, min(PIECE_RECORDS, int(columns.count[row]) - skip)))
+    return pieces
+
+
+def _batches(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
+    batch: list[Piece] = []
+    size = 0
+    for piece in pieces:
+        if batch and size + piece.count > _OFFSETS_AT_ONCE:
+            yield batch
+            batch, size = [], 0
+        batch.append(piece)
+        size += piece.count
+    if batch:
+        yield batch
+
+
+def _range_checks(
+    pieces: Sequence[Piece],
+    source: Contents,
+    target: Contents,
+    compacted: Compaction,
+    ignore: Collection[str],
+    until: float,
+) -> list[Check]:
+    there = target.stretches([(_target_at(p.pair), p.count) for p in pieces], _left(until))
+    here = source.stretches([(_source_at(p.pair), p.count) for p in pieces], _left(until))
+    return [
+        _range_check(piece, one, other, compacted, ignore)
+        for piece, one, other in zip(pieces, here, there, strict=True)
+    ]
+
+
+def _foreign_check(piece: Piece, why: str) -> Check:
+    totals = Totals(could_not_check=piece.count)
+    return Check("", piece.pair, piece.count, Outcome.COULD_NOT_CHECK, why, records=totals)
+
+
+def _range_check(
+    piece: Piece, source: Stretch, target: Stretch, compacted: Compaction, ignore: Collection[str]
+) -> Check:
+    different: list[str] = []
+    unchecked: Counter[str] = Counter()
+    for step in range(piece.count):
+        verdict = _one(source, target, step, piece.pair.target[0], compacted, ignore)
+        if verdict.outcome is Outcome.DIFFERENT:
+            different.append(f"source offset {source.first + step}: {verdict.why}")
+        elif verdict.outcome is Outcome.COULD_NOT_CHECK:
+            unchecked[verdict.why] += 1
+    same = piece.count - len(different) - unchecked.total()
+    outcome = Outcome.SAME if same else Outcome.COULD_NOT_CHECK
+    said = different[:_EXAMPLES]
+    if len(different) > _EXAMPLES:
+        said.append(f"{len(different) - _EXAMPLES:,} more differ")
+    said += [f"{count:,} could not be checked: {why}" for why, count in unchecked.most_common()]
+    return Check(
+        "",
+        piece.pair,
+        piece.count,
+        Outcome.DIFFERENT if different else outcome,
+        "; ".join(said),
+        records=Totals(same, len(different), unchecked.total()),
+    )
+
+
+def _one(
+    source: Stretch,
+    target: Stretch,
+    step: int,
+    topic: str,
+    compacted: Compaction,
+    ignore: Collection[str],
+) -> Verdict:
+    """Compare one record of a mapped range with its copy."""
+    here, there = source.first + step, target.first + step
+    copy, original = target.records.get(there), source.records.get(here)
+    if copy is None:
+        why = target.absence(there)
+        # The mapping was committed with its record: without compaction it must be there.
+        lost = why is Absence.BEYOND or (why is Absence.NONE and not compacted.may(topic))
+        if lost:
+            return Verdict(Outcome.DIFFERENT, f"on the target, at {there}: {why}")
+        return Verdict(Outcome.COULD_NOT_CHECK, _reason("target", why, target.unread))
+    if original is None:
+        why = source.absence(here)
+        return Verdict(Outcome.COULD_NOT_CHECK, _reason("source", why, source.unread))
+    difference = same_content(original, copy, ignore)
+    return Verdict(Outcome.DIFFERENT, difference) if difference else Verdict(Outcome.SAME)
+
+
+def _reason(side: str, why: Absence, unread: str) -> str:
+    if why is Absence.NONE:
+        return f"{side}: no longer there (compaction)"
+    return f"{side}: {unread if why is Absence.UNREAD and unread else why}"
