@@ -254,7 +254,8 @@ class Courier:
         else:
             found = {each.key: (each.error_code, each.node_id) for each in response.coordinators}
         self.coordinators |= {group: node for group, (code, node) in found.items() if not code}
-        return {group: Refusal(code) for group, (code, _) in found.items() if code}
+        missing = dict.fromkeys(groups, (Code.COORDINATOR_NOT_AVAILABLE, -1))
+        return {group: Refusal(code) for group, (code, _) in (missing | found).items() if code}
 
 
 def passes(answer: object) -> bool:

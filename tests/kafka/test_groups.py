@@ -228,6 +228,9 @@ def test_a_transaction_that_ends_is_waited_for(target: KafkaNode, connect: Conne
     groups = connect(target, stable_patience=TIMEOUT)
     with pending_commit(target, group, topic, 5) as producer, ThreadPoolExecutor(1) as pool:
         answer = pool.submit(groups.committed, [group])
+        # Somebody with less patience gives up in the meantime.
+        assert connect(target, stable_patience=0.3).committed([group])[group].error
+        assert not answer.done()
         producer.commit_transaction(TIMEOUT)
         found = answer.result(TIMEOUT)[group]
     assert (found.offsets[(topic, 0)].offset, found.error) == (5, "")
