@@ -8,11 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from time import time
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.kafka.control import ControlTopics, ensure_control_topics
 from k2ktui.kafka.properties import wire
 from k2ktui.replication.driver import Driver
 from k2ktui.replication.fencing import CommitTopic, Warden
+from k2ktui.replication.heartbeat import Heartbeat
 from k2ktui.replication.reports import Event, Finished
 from k2ktui.replication.spark import SparkRuntime, local_cores
 from k2ktui.replication.survey import Surveyor
@@ -49,12 +51,13 @@ class Pipeline:
         preflight: Callable[[], None] | None = None,
     ) -> None:
         self._config = config
-        self._report = report
+        self._tell = report
         self._until_caught_up = until_caught_up
         self._preflight = preflight
         self._began_at = time()
         self._driver: Driver | None = None
         self._stop_early = threading.Event()
+        self._heartbeat = Heartbeat(config, self._began_at)
         source, target = wire(config.source, "consumer"), wire(config.target, "producer")
         self._spark = SparkRuntime(config.spark, f"k2ktui {config.name}", source, target)
         self._target_options = target
@@ -72,18 +75,24 @@ class Pipeline:
                 if self._preflight is not None:
                     self._preflight()
                 control = ensure_control_topics(self._config, target)
+                self._heartbeat.start()
                 starting.result()
                 self._spark.warm_up(self._slots())
                 self._driver = self._make_driver(source, target, control)
                 if self._stop_early.is_set():
                     self._driver.stop()
                 return self._driver.run(self._slots())
+            except K2kError as error:
+                self._heartbeat.failed(error.what)
+                raise
             finally:
                 starting.exception()
+                self._heartbeat.stop()
                 self._spark.stop()
 
     def stop(self) -> None:
         """End soon; safe from a signal handler."""
+        self._heartbeat.ending()
         self._stop_early.set()
         if self._driver is not None:
             self._driver.stop()
@@ -91,6 +100,12 @@ class Pipeline:
     def abandon(self) -> None:
         """Leave no file behind when there is no time to stop; the processes end by themselves."""
         self._spark.forget_files()
+
+    def _observed(self, event: Event) -> None:
+        self._heartbeat.observe(event)
+        for note in self._heartbeat.notes():
+            self._tell(note)
+        self._tell(event)
 
     def _slots(self) -> int:
         settings = self._config.spark
@@ -113,7 +128,7 @@ class Pipeline:
             warden,
             self._spark,
             Surveyor(config, source, target),
-            self._report,
+            self._observed,
             mapping_partitions=control.mapping_partitions,
             until_caught_up=self._until_caught_up,
             began_at=self._began_at,

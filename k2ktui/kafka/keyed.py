@@ -1,0 +1,147 @@
+"""Write keyed records to a control topic outside any transaction: idempotent, acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from time import monotonic
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
+from k2ktui.kafka.clients import QUIET, Cluster
+from k2ktui.kafka.properties import librdkafka
+from k2ktui.text import safe_text
+
+Entry = tuple[bytes, bytes | None]
+
+_DEFAULT_S = 20.0
+# Compressed it is far less, and the broker counts that; librdkafka counts before it compresses.
+_LARGEST_BYTES = 64 << 20
+_FULL_POLL_S = 0.05
+# Names of properties that would contradict what is set here, and librdkafka's aliases of them.
+_OURS = (
+    "delivery.timeout.ms",
+    "transactional.id",
+    "request.required.acks",
+    "message.send.max.retries",
+    "max.in.flight",
+    "compression.codec",
+)
+_TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+_FORBIDDEN = frozenset(
+    {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
+)
+
+
+class KeyedWriter:
+    """Writes to one topic; connects at the first record, and anew after a failure.
+
+    Args:
+        cluster: where the topic is.
+        topic: its name; it must exist.
+        timeout: seconds that a record may wait for its acknowledgement by all replicas in sync.
+    """
+
+    def __init__(self, cluster: Cluster, topic: str, timeout: float = _DEFAULT_S) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._timeout = timeout
+        self._producer: Producer | None = None
+        self._trouble = ""
+
+    def put(self, entries: Iterable[Entry]) -> None:
+        """Write records in this order (None is a tombstone) and wait for all acknowledgements.
+
+        Raises:
+            Refused: the principal may not write there, or a record is too large.
+            ConnectionFailed, TimedOut, K2kError: not all were acknowledged; some may be there.
+        """
+        refused: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                refused.append(error)
+
+        until = monotonic() + self._timeout
+        try:
+            producer = self._connected()
+            left = self._send(producer, list(entries), delivered, until)
+        except KafkaException as error:
+            self.close()
+            raise self._failure(error.args[0]) from None
+        if refused or left:
+            self.close()
+            raise self._failure(refused[0] if refused else None)
+        self._trouble = ""
+
+    def close(self) -> None:
+        """Disconnect; what is not acknowledged yet is dropped."""
+        if self._producer is not None:
+            self._producer.purge()
+            self._producer = None
+
+    def _send(
+        self, producer: Producer, entries: Sequence[Entry], delivered: Any, until: float
+    ) -> int:
+        """Return how many were not acknowledged in time."""
+        for key, value in entries:
+            while True:
+                try:
+                    producer.produce(self._topic, value, key, on_delivery=delivered)
+                    break
+                except BufferError:
+                    if monotonic() > until:
+                        return len(producer)
+                    producer.poll(_FULL_POLL_S)
+            producer.poll(0)
+        return int(producer.flush(max(0.0, until - monotonic())))
+
+    def _connected(self) -> Producer:
+        if self._producer is None:
+            settings = librdkafka(self._cluster.config, "producer")
+            for name in _OURS:
+                settings.pop(name, None)
+            self._producer = Producer({**settings, **self._settings()})
+        return self._producer
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "acks": "all",
+            "enable.idempotence": True,
+            "max.in.flight.requests.per.connection": 5,
+            "retries": 2**31 - 1,
+            "message.timeout.ms": int(self._timeout * 1000),
+            "message.max.bytes": _LARGEST_BYTES,
+            "compression.type": "lz4",
+            "linger.ms": 0,
+            "partitioner": "murmur2_random",
+            "log_level": 2,
+            "logger": QUIET,
+            "error_cb": self._note_trouble,
+        }
+
+    def _note_trouble(self, error: KafkaError) -> None:
+        self._trouble = safe_text(error.str())
+
+    def _failure(self, error: KafkaError | None) -> K2kError:
+        where = f"writing to {safe_text(self._topic)} on the {self._cluster.label} cluster"
+        if error is not None and error.code() in _FORBIDDEN:
+            return Refused(
+                f"{where}: {safe_text(error.str())}",
+                mend="Grant the principal Describe and Write on the topic, and on brokers before "
+                "3.0 IdempotentWrite on the cluster.",
+            )
+        if error is not None and error.code() in _TOO_LARGE:
+            return Refused(
+                f"{where}: a record is too large",
+                mend=f"Raise max.message.bytes of {safe_text(self._topic)}.",
+            )
+        if error is None or error.code() == KafkaError._MSG_TIMED_OUT:  # noqa: SLF001
+            why = f" ({self._trouble})" if self._trouble else ""
+            kind = ConnectionFailed if self._trouble else TimedOut
+            return kind(
+                f"{where}: not acknowledged within {self._timeout:g} s{why}",
+                mend="Check that it is up and reachable from here.",
+            )
+        return K2kError(f"{where}: {safe_text(error.str())}")

@@ -1,0 +1,203 @@
+"""A running pipeline says every few seconds that it lives, on the state topic of the target.
+
+From a thread of its own, with connections of its own: whatever fails here is one note, and the run
+goes on. Who reads the heartbeats knows where a pipeline runs; what keeps two drivers apart is
+fencing, not this.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import threading
+import uuid
+from contextlib import suppress
+from dataclasses import replace
+from time import monotonic
+
+from k2ktui import __version__
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.journal import Runner, RunnerKey, RunnerState
+from k2ktui.engine.journal_format import read_state_key, read_state_value, state_key, state_value
+from k2ktui.engine.state import MalformedRecord
+from k2ktui.errors import K2kError, Refused
+from k2ktui.kafka.clients import Cluster, target_cluster
+from k2ktui.kafka.control import ensure_state_topic
+from k2ktui.kafka.keyed import KeyedWriter
+from k2ktui.kafka.logread import read_committed
+from k2ktui.replication.copying.feed import now_ms
+from k2ktui.replication.reports import Event, Note, Progress, Started, Stopped, Surveyed
+from k2ktui.text import safe_text
+
+BEAT_S = 5.0
+_TICK_S = 0.25
+_WRITE_S = 8.0
+_READ_S = 10.0
+_FAREWELL_S = 1.5
+_FORGET_MS = 24 * 3_600_000
+_ERROR_CHARS = 500
+_RUNNER = b'"kind":"runner"'
+
+
+class Heartbeat:
+    """The heartbeat of one run.
+
+    Args:
+        config: the pipeline.
+        began_at: epoch seconds at which the run was asked for.
+    """
+
+    def __init__(self, config: PipelineConfig, began_at: float) -> None:
+        self._config = config
+        self._group = config.coordination.commit.group
+        self._now = Runner(
+            runner=f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}",
+            host=socket.gethostname(),
+            user=_user(),
+            pid=os.getpid(),
+            started_ms=int(began_at * 1000),
+            at_ms=0,
+            state=RunnerState.STARTING,
+            version=__version__,
+        )
+        self._notes: list[str] = []
+        self._noted = False
+        self._partitions = 0
+        self._over = threading.Event()
+        # A plain flag, because signal handlers set it: an Event's lock may be held by who they
+        # interrupt.
+        self._ending = False
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+
+    @property
+    def runner(self) -> str:
+        """The unique id of this process."""
+        return self._now.runner
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._thread.start()
+
+    def observe(self, event: Event) -> None:
+        """Take in what the pipeline reports; called from one thread."""
+        if isinstance(event, Started):
+            self._now = replace(self._now, state=RunnerState.RUNNING, slots=event.slots)
+        elif isinstance(event, Progress):
+            self._now = replace(self._now, lap=event.lap, lag_records=event.lag_records)
+        elif isinstance(event, Surveyed):
+            self._now = replace(self._now, lag_records=_lag(event))
+        elif isinstance(event, Stopped):
+            self.failed(event.fault.what)
+
+    def failed(self, what: str) -> None:
+        """Tell an error with the next heartbeats."""
+        self._now = replace(self._now, last_error=safe_text(what, _ERROR_CHARS))
+
+    def notes(self) -> list[Note]:
+        """Return what an operator should know of the heartbeat itself, each note once."""
+        taken, self._notes = self._notes, []
+        return [Note(text) for text in taken]
+
+    def ending(self) -> None:
+        """The run was asked to stop; safe from a signal handler."""
+        self._ending = True
+
+    def stop(self, timeout: float = _FAREWELL_S) -> None:
+        """Write ``stopped`` and end; waits no longer than ``timeout`` seconds for it."""
+        self._over.set()
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        try:
+            self._beat_until_over()
+        except Refused as error:
+            self._note(error)  # waiting does not mend it
+        except Exception as error:  # a fault of ours is no reason to stop a replication
+            self._note(K2kError(f"a fault in k2ktui itself ({type(error).__name__})"))
+
+    def _beat_until_over(self) -> None:
+        target = target_cluster(self._config)
+        writer = KeyedWriter(target, self._config.coordination.state.topic, _WRITE_S)
+        try:
+            told, at, tidy = None, 0.0, False
+            while not self._over.is_set():
+                state = self._state()
+                if state is not told or monotonic() - at >= BEAT_S:
+                    told, at = state, monotonic()
+                    self._beat(target, writer, state)
+                    if self._partitions and not tidy:
+                        tidy = True
+                        self._forget_the_dead(target, writer)
+                self._over.wait(_TICK_S)
+            if self._partitions:
+                self._beat(target, writer, RunnerState.STOPPED)
+        finally:
+            writer.close()
+
+    def _state(self) -> RunnerState:
+        return RunnerState.STOPPING if self._ending else self._now.state
+
+    def _beat(self, target: Cluster, writer: KeyedWriter, state: RunnerState) -> None:
+        """Write once, making the topic before the first time.
+
+        Raises:
+            Refused: the topic is missing, or may not be written to.
+        """
+        try:
+            if not self._partitions:
+                self._partitions = ensure_state_topic(self._config, target)
+            runner = replace(self._now, at_ms=now_ms(), state=state)
+            writer.put([(state_key(self._group, runner.key), state_value(runner))])
+        except Refused:
+            raise
+        except K2kError as error:
+            self._note(error)
+
+    def _forget_the_dead(self, target: Cluster, writer: KeyedWriter) -> None:
+        """Remove the last words of runs that ended long ago: every run has a key of its own."""
+        topic = self._config.coordination.state.topic
+        values: dict[bytes, bytes | None] = {}
+        with suppress(K2kError):  # the next run will
+            for record in read_committed(target, topic, self._partitions, _READ_S):
+                if record.key and _RUNNER in record.key:
+                    values[record.key] = record.value
+            writer.put([(raw, None) for raw, value in values.items() if self._is_dead(raw, value)])
+
+    def _is_dead(self, raw: bytes, value: bytes | None) -> bool:
+        if value is None:
+            return False
+        try:
+            group, key = read_state_key(raw)
+            if group != self._group or not isinstance(key, RunnerKey):
+                return False
+            runner = read_state_value(key, value)
+        except MalformedRecord:
+            return False
+        return isinstance(runner, Runner) and now_ms() - runner.at_ms > _FORGET_MS
+
+    def _note(self, error: K2kError) -> None:
+        if not self._noted and not self._over.is_set():
+            self._notes.append(
+                "no heartbeat (the pipeline runs all the same; others cannot see that it does): "
+                + ". ".join(part for part in (error.what, error.mend) if part)
+            )
+        self._noted = True
+
+
+def _lag(event: Surveyed) -> int | None:
+    if not event.ends:
+        return None
+    return sum(
+        max(0, end - event.positions[source].offset)
+        for source, end in event.ends.items()
+        if source in event.positions
+    )
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

@@ -1,0 +1,251 @@
+"""The state topic of a pipeline: who runs it, what groups had committed, what was changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from confluent_kafka import KafkaError
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.journal import (
+    CommitSnapshot,
+    JournalHeader,
+    JournalKey,
+    JournalRows,
+    Runner,
+    StateKey,
+    StateRecord,
+    outdated,
+)
+from k2ktui.engine.journal_format import (
+    read_state_key,
+    read_state_value,
+    state_key,
+    state_value,
+)
+from k2ktui.engine.state import MalformedRecord
+from k2ktui.errors import Refused
+from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.kafka.control import ensure_state_topic
+from k2ktui.kafka.keyed import Entry, KeyedWriter
+from k2ktui.kafka.logread import read_committed
+from k2ktui.text import safe_text
+
+_READ_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the state topic says now.
+
+    Attributes:
+        runners: newest heartbeat of each process, the last started first.
+        commits: newest snapshot of each consumer group of the source.
+        journal: entries by id; :meth:`entry` reads what each changed.
+        malformed: records that could not be read.
+    """
+
+    runners: tuple[Runner, ...] = ()
+    commits: Mapping[str, CommitSnapshot] = field(default_factory=dict)
+    journal: Mapping[str, JournalHeader] = field(default_factory=dict)
+    malformed: int = 0
+    # 200 entries of thousands of rows are not kept in memory for the one that is wanted.
+    rows: Callable[[str], tuple[JournalRows, ...]] = field(default=lambda _: (), repr=False)
+
+    def entry(self, entry_id: str) -> tuple[JournalRows, ...]:
+        """Read what a journal entry changed, a part a consumer group; empty if there is none.
+
+        Raises:
+            Refused: a part of it is damaged, or the topic may not be read.
+            ConnectionFailed, TimedOut: the target did not answer in time.
+        """
+        return self.rows(entry_id)
+
+    def alive(self, now_ms: int) -> list[Runner]:
+        """Return the runners that must be taken to be running."""
+        return [runner for runner in self.runners if runner.alive(now_ms)]
+
+
+class StateStore:
+    """Reads and writes a pipeline's records on the state topic; others' are passed over.
+
+    Args:
+        config: the pipeline.
+        target: its target cluster.
+        timeout: seconds to read the topic, and to have a write acknowledged.
+    """
+
+    def __init__(self, config: PipelineConfig, target: Cluster, timeout: float = _READ_S) -> None:
+        self._config = config
+        self._target = target
+        self._timeout = timeout
+        self._topic = config.coordination.state.topic
+        self._group = config.coordination.commit.group
+        self._writer: KeyedWriter | None = None
+        self._entries: dict[str, set[str]] | None = None
+
+    def read(self) -> State:
+        """Read everything but the journal's rows; nothing where the topic does not exist.
+
+        Raises:
+            Refused: the principal may not read the topic.
+            ConnectionFailed, TimedOut: the target did not answer in time.
+        """
+        newest, malformed = self._newest(_is_whole)
+        found: list[StateRecord] = []
+        entries: dict[str, set[str]] = {}
+        for key, value in newest.items():
+            if isinstance(key, JournalKey):
+                entries.setdefault(key.id, set()).add(key.consumer_group)
+            if not _is_whole(key):
+                continue
+            try:
+                found.append(read_state_value(key, value))
+            except MalformedRecord:
+                malformed += 1
+        self._entries = entries
+        return _state(found, malformed, self._rows)
+
+    def _rows(self, entry_id: str) -> tuple[JournalRows, ...]:
+        newest, _ = self._newest(lambda key: isinstance(key, JournalKey) and key.id == entry_id)
+        parts = []
+        for key, value in newest.items():
+            if not isinstance(key, JournalKey) or key.id != entry_id or _is_whole(key):
+                continue
+            try:
+                record = read_state_value(key, value)
+            except MalformedRecord as error:
+                raise Refused(
+                    f"journal entry {safe_text(entry_id)} has a damaged record for group "
+                    f"{safe_text(key.consumer_group)}: {safe_text(error)}",
+                    unchanged="Nothing of the entry was used.",
+                ) from None
+            if isinstance(record, JournalRows):
+                parts.append(record)
+        return tuple(sorted(parts, key=lambda part: part.consumer_group))
+
+    def ensure(self) -> None:
+        """Create the topic if it is missing and the pipeline may.
+
+        Raises:
+            Refused: it is missing and may not be created, or is not fit.
+            ConfigError, ConnectionFailed, TimedOut: as for the other control topics.
+        """
+        ensure_state_topic(self._config, self._target)
+
+    def put(self, records: Sequence[StateRecord], gone: Iterable[StateKey] = ()) -> None:
+        """Write records in this order and wait for their acknowledgement; ``gone`` are deleted.
+
+        With a journal entry the oldest beyond :data:`~k2ktui.engine.journal.JOURNAL_ENTRIES` go.
+
+        Raises:
+            K2kError: not everything was acknowledged; some of it may be there.
+        """
+        entries: list[Entry] = [
+            (state_key(self._group, record.key), state_value(record)) for record in records
+        ]
+        keys = [*gone, *self._outdated(records)]
+        entries += [(state_key(self._group, key), None) for key in keys]
+        if not entries:
+            return
+        if self._writer is None:
+            self.ensure()
+            self._writer = KeyedWriter(self._target, self._topic, self._timeout)
+        self._writer.put(entries)
+
+    def close(self) -> None:
+        """Disconnect."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _outdated(self, records: Sequence[StateRecord]) -> list[JournalKey]:
+        """Return the keys of the journal entries that go because of these records."""
+        new = [record.key for record in records if isinstance(record, JournalHeader | JournalRows)]
+        if not new:
+            return []
+        if self._entries is None:
+            self.read()
+        assert self._entries is not None
+        for key in new:
+            self._entries.setdefault(key.id, set()).add(key.consumer_group)
+        # The header goes last: what is left of a removal that was cut short is still an entry.
+        return [
+            JournalKey(entry_id, group)
+            for entry_id in outdated(self._entries)
+            for group in sorted(self._entries.pop(entry_id), reverse=True)
+        ]
+
+    def _newest(self, wanted: Callable[[StateKey], bool]) -> tuple[dict[StateKey, bytes], int]:
+        """Return our keys that have a value, with the last value of those that are wanted.
+
+        And how many keys could not be read.
+        """
+        found = self._target.describe([self._topic])[self._topic]
+        if isinstance(found, KafkaError):
+            if found.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return {}, 0
+            raise self._unread(found)
+        assert isinstance(found, TopicDescription)
+        keys: dict[bytes, StateKey | None] = {}
+        newest: dict[StateKey, bytes] = {}
+        malformed = set()
+        for record in read_committed(self._target, self._topic, found.partitions, self._timeout):
+            raw = record.key or b""
+            if raw not in keys:
+                keys[raw], readable = self._key(raw)
+                if not readable:
+                    malformed.add(raw)
+            key = keys[raw]
+            if record.value is None:
+                malformed.discard(raw)
+                if key is not None:
+                    newest.pop(key, None)
+            elif key is not None:
+                newest[key] = record.value if wanted(key) else b""
+        return newest, len(malformed)
+
+    def _key(self, raw: bytes) -> tuple[StateKey | None, bool]:
+        """Return a key if it is ours, and whether it could be read."""
+        try:
+            group, key = read_state_key(raw)
+        except MalformedRecord:
+            return None, False
+        return key if group == self._group else None, True
+
+    def _unread(self, error: KafkaError) -> Refused:
+        return Refused(
+            f"topic {safe_text(self._topic)} on the target cluster cannot be read: "
+            f"{safe_text(error.str())}",
+            mend="Grant the target principal Describe and Read on it.",
+        )
+
+
+def _is_whole(key: StateKey) -> bool:
+    """Whether it is not one of the parts of a journal entry, which are read when wanted."""
+    return not (isinstance(key, JournalKey) and key.consumer_group)
+
+
+def _state(
+    records: Iterable[StateRecord],
+    malformed: int,
+    rows: Callable[[str], tuple[JournalRows, ...]],
+) -> State:
+    runners: list[Runner] = []
+    commits: dict[str, CommitSnapshot] = {}
+    journal: dict[str, JournalHeader] = {}
+    for record in records:
+        if isinstance(record, Runner):
+            runners.append(record)
+        elif isinstance(record, CommitSnapshot):
+            commits[record.consumer_group] = record
+        elif isinstance(record, JournalHeader):
+            journal[record.id] = record
+    return State(
+        runners=tuple(sorted(runners, key=lambda r: (r.started_ms, r.runner), reverse=True)),
+        commits=dict(sorted(commits.items())),
+        journal=dict(sorted(journal.items())),
+        malformed=malformed,
+        rows=rows,
+    )

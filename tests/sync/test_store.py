@@ -1,0 +1,280 @@
+"""The state topic on a real cluster: newest records, removals, the journal's length, heartbeats."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.groups import CommittedOffset
+from k2ktui.engine.journal import (
+    JOURNAL_ENTRIES,
+    CommitSnapshot,
+    JournalHeader,
+    JournalRow,
+    JournalRows,
+    Runner,
+    RunnerState,
+    SnapshotKey,
+    new_id,
+)
+from k2ktui.engine.journal_format import state_key, state_value
+from k2ktui.engine.state import SourcePartition
+from k2ktui.errors import ConnectionFailed, K2kError, Refused
+from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.keyed import KeyedWriter
+from k2ktui.replication.heartbeat import Heartbeat
+from k2ktui.replication.reports import Progress, Started, Stopped
+from k2ktui.replication.tokens import Fault, FaultKind
+from k2ktui.runtime.node import KafkaNode
+from k2ktui.sync.store import State, StateStore
+from tests.support.kafka import Out, create_topic, eventually, produce, read_all, unique_name
+from tests.support.preflight import pipeline, plain
+
+NOW = 1_763_000_000_000
+MakeStore = Callable[..., StateStore]
+
+
+@pytest.fixture
+def config(source: KafkaNode, target: KafkaNode) -> PipelineConfig:
+    return configured(source, target)
+
+
+def configured(source: KafkaNode, target: KafkaNode, **sections: Any) -> PipelineConfig:
+    coordination = {
+        "commit": {"topic": unique_name("commit"), "group": "g"},
+        "state": {"topic": unique_name("state")},
+    }
+    return pipeline(source, target, "t", **({"coordination": coordination} | sections))
+
+
+@pytest.fixture
+def make_store() -> Iterator[MakeStore]:
+    made: list[StateStore] = []
+
+    def make(config: PipelineConfig, **options: Any) -> StateStore:
+        made.append(StateStore(config, Cluster(config.target, "target"), **options))
+        return made[-1]
+
+    yield make
+    for store in made:
+        store.close()
+
+
+def snapshot(group: str, offset: int) -> CommitSnapshot:
+    return CommitSnapshot(group, "cluster", NOW, "Stable", {("t", 0): CommittedOffset(offset, "m")})
+
+
+def entry(number: int) -> tuple[JournalHeader, JournalRows]:
+    entry_id = new_id(NOW + number * 1000, "0000")
+    row = JournalRow("t", 0, number, "", number + 1, "", "applied")
+    return (
+        JournalHeader(entry_id, NOW + number * 1000, "u@h", "apply", counts={"applied": 1}),
+        JournalRows(entry_id, "app", (row,)),
+    )
+
+
+def test_what_is_written_is_read(config: PipelineConfig, make_store: MakeStore) -> None:
+    store = make_store(config)
+    assert store.read() == replace(State(), rows=store.read().rows), "nothing before the topic"
+    runner = Runner("r", "h", "u", 1, NOW, NOW, RunnerState.RUNNING)
+    header, rows = entry(0)
+
+    store.put([runner, snapshot("app", 5), snapshot("ä\x1b[2J", 7), header, rows])
+
+    for reader in (store, make_store(config)):
+        state = reader.read()
+        assert state.runners == (runner,)
+        assert state.commits == {
+            s.consumer_group: s for s in map(snapshot, ["app", "ä\x1b[2J"], [5, 7])
+        }
+        assert state.journal == {header.id: header}
+        assert state.entry(header.id) == (rows,)
+        assert state.entry("another") == ()
+        assert state.malformed == 0
+
+
+def test_the_newest_counts_and_what_is_gone_is_gone(
+    config: PipelineConfig, make_store: MakeStore
+) -> None:
+    store = make_store(config)
+    store.put([snapshot("a", 1), snapshot("b", 1), snapshot("a", 2)])
+    store.put([snapshot("a", 3)], gone=[SnapshotKey("b")])
+
+    assert {name: s.offsets["t", 0].offset for name, s in store.read().commits.items()} == {"a": 3}
+
+
+def test_other_pipelines_are_passed_over(
+    config: PipelineConfig, make_store: MakeStore, target: KafkaNode
+) -> None:
+    store = make_store(config)
+    store.put([snapshot("mine", 1)])
+    theirs = snapshot("theirs", 1)
+    topic = config.coordination.state.topic
+    produce(target, topic, [Out(state_value(theirs), state_key("other", theirs.key))])
+
+    assert list(store.read().commits) == ["mine"]
+
+
+def test_damaged_records_are_counted_and_passed_over(
+    config: PipelineConfig, make_store: MakeStore, target: KafkaNode
+) -> None:
+    store = make_store(config)
+    header, rows = entry(0)
+    store.put([snapshot("a", 1), snapshot("b", 1), header, rows])
+    state = store.read()
+    key_a = state_key("g", SnapshotKey("a"))
+    key_rows = state_key("g", rows.key)
+    junk = [Out(b"{", key_a), Out(b"x", b"foreign"), Out(b'{"v":2}', key_rows)]
+    produce(target, config.coordination.state.topic, junk)
+
+    damaged = store.read()
+    assert list(damaged.commits) == ["b"]
+    assert damaged.malformed == 2
+    with pytest.raises(Refused, match="damaged record for group app"):
+        state.entry(header.id)
+
+    produce(target, config.coordination.state.topic, [Out(None, b"foreign"), Out(None, key_a)])
+    assert store.read().malformed == 0, "what was removed does not count"
+
+
+def test_the_journal_keeps_its_newest_entries(
+    config: PipelineConfig, make_store: MakeStore
+) -> None:
+    old = make_store(config)
+    old.put([part for number in range(JOURNAL_ENTRIES) for part in entry(number)])
+    first, newest = entry(0)[0].id, entry(JOURNAL_ENTRIES)
+    assert len(old.read().journal) == JOURNAL_ENTRIES
+
+    make_store(config).put(newest)
+
+    state = old.read()
+    assert len(state.journal) == JOURNAL_ENTRIES
+    assert newest[0].id in state.journal and first not in state.journal
+    assert state.entry(first) == ()
+    old.put(entry(JOURNAL_ENTRIES + 1))
+    assert len(old.read().journal) == JOURNAL_ENTRIES
+
+
+def test_an_entry_of_many_rows_fits(config: PipelineConfig, make_store: MakeStore) -> None:
+    """A group of 20,000 partitions makes a record larger than Kafka's default limit."""
+    store = make_store(config)
+    rows = tuple(
+        JournalRow("topic-name", p, p * 7, "meta", p * 7 + 1, "meta", "applied")
+        for p in range(20_000)
+    )
+    big = JournalRows("i", "app", rows)
+    assert len(state_value(big)) > 1 << 20
+
+    store.put([JournalHeader("i", NOW, "u@h", "apply"), big])
+
+    assert store.read().entry("i") == (big,)
+
+
+def test_a_topic_that_may_not_be_created_is_refused(
+    source: KafkaNode, target: KafkaNode, make_store: MakeStore
+) -> None:
+    store = make_store(configured(source, target, features={}))
+    with pytest.raises(Refused, match=r"heartbeats, snapshots and the journal does not exist"):
+        store.put([snapshot("a", 1)])
+    assert store.read().commits == {}
+
+
+def test_a_cluster_that_does_not_answer() -> None:
+    nowhere = pipeline(plain("127.0.0.1:1"), plain("127.0.0.1:1")).target
+    writer = KeyedWriter(Cluster(nowhere, "target"), "any", timeout=1.0)
+    with pytest.raises(ConnectionFailed, match="writing to any on the target cluster"):
+        writer.put([(b"k", b"v")])
+
+
+def test_a_writer_goes_on_after_a_failure(target: KafkaNode, config: PipelineConfig) -> None:
+    cluster = Cluster(config.target, "target")
+    topic = create_topic(target)
+    writer = KeyedWriter(cluster, topic, timeout=15)
+    with pytest.raises(K2kError):
+        writer.put([(b"k", b"x" * (65 << 20))])
+    writer.put([(b"k", b"v"), (b"k", None)])
+    writer.close()
+    assert [got.value for got in read_all(target, topic)] == [b"v", None]
+
+
+def beat(store: StateStore, state: RunnerState) -> Runner:
+    def told() -> Runner | None:
+        return next((r for r in store.read().runners if r.state is state), None)
+
+    runner: Runner = eventually(told, f"a heartbeat that says {state}")
+    return runner
+
+
+def test_heartbeats_tell_how_a_run_goes(config: PipelineConfig, make_store: MakeStore) -> None:
+    store = make_store(config)
+    heart = Heartbeat(config, time.time() - 1)
+    heart.start()
+    first = beat(store, RunnerState.STARTING)
+    assert first.runner == heart.runner and first.started_ms < first.at_ms
+    assert first.lag_records is None and first.version
+
+    heart.observe(Started("p", 3, 4, 5, 0.1))
+    heart.observe(Progress(7, 1, 1, 1, 0, 1, 0.1, 0.1, 0.1, 1, 0, 99))
+    gone = Fault(SourcePartition("t", 0), FaultKind.GONE, "t is\x1b[2J gone", "")
+    heart.observe(Stopped(gone))
+    running = beat(store, RunnerState.RUNNING)
+    assert (running.slots, running.lap, running.lag_records) == (4, 7, 99)
+    assert running.last_error == r"t is\x1b[2J gone"
+    assert running.alive(running.at_ms)
+
+    heart.ending()
+    beat(store, RunnerState.STOPPING)
+    heart.stop()
+    assert [r.state for r in store.read().runners] == [RunnerState.STOPPED]
+    assert heart.notes() == []
+
+
+@pytest.mark.slow
+def test_heartbeats_come_by_themselves(config: PipelineConfig, make_store: MakeStore) -> None:
+    store = make_store(config)
+    heart = Heartbeat(config, time.time())
+    heart.start()
+    first = beat(store, RunnerState.STARTING)
+    eventually(lambda: store.read().runners[0].at_ms > first.at_ms, "the next", 8)
+    heart.stop()
+
+
+def test_old_runs_are_forgotten(config: PipelineConfig, make_store: MakeStore) -> None:
+    store = make_store(config)
+    now = int(time.time() * 1000)
+    day = 24 * 3_600_000
+    recent, old = (
+        Runner(name, "h", "u", 1, now, now - age, RunnerState.STOPPED)
+        for name, age in (("recent", day // 2), ("old", day + 1))
+    )
+    store.put([recent, old, snapshot("app", 1)])
+    heart = Heartbeat(config, time.time())
+    heart.start()
+
+    def names() -> bool:
+        return {r.runner for r in store.read().runners} == {"recent", heart.runner}
+
+    eventually(names, "the old one is gone")
+    heart.stop()
+    assert list(store.read().commits) == ["app"]
+
+
+def test_a_heart_that_may_not_beat_says_so_once(source: KafkaNode, target: KafkaNode) -> None:
+    heart = Heartbeat(configured(source, target, features={}), time.time())
+    heart.start()
+    (note,) = eventually(heart.notes, "a note")
+    assert "no heartbeat" in note.text and "does not exist on the target" in note.text
+    assert "--create --topic" in note.text
+    heart.stop()
+    assert heart.notes() == []
+
+
+def test_a_heart_that_never_began_can_be_stopped(config: PipelineConfig) -> None:
+    began = time.monotonic()
+    Heartbeat(config, time.time()).stop()
+    assert time.monotonic() - began < 1
