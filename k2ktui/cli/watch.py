@@ -1,0 +1,133 @@
+"""``k2ktui watch``: what the console shows, as lines or JSON, live or from a recording."""
+
+from __future__ import annotations
+
+import queue
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import click
+
+from k2ktui.cli.options import json_option, load_pipeline
+from k2ktui.errors import ConfigError, ExitCode
+
+if TYPE_CHECKING:
+    from k2ktui.watch.feed import Feed
+    from k2ktui.watch.model import View
+
+_TICK_S = 0.5
+_ONCE_S = 30.0
+
+
+@click.command(help="Watch lag, coverage, groups and jobs as lines: for logs and screen readers.")
+@click.option("-f", "--file", "files", multiple=True, metavar="FILE", help="Pipeline file.")
+@click.option("--plain", is_flag=True, help="Lines of text; this is the default.")
+@click.option("--interval", default=5.0, show_default=True, metavar="SECONDS", help="2 at least.")
+@click.option("--once", is_flag=True, help="Look once, then end; 1 when there is a bad problem.")
+@click.option("--record", metavar="FILE", help="Record what is seen to a new file.")
+@click.option("--replay", metavar="FILE", help="Print a recording from its beginning to its end.")
+@json_option
+def command(
+    files: tuple[str, ...],
+    plain: bool,
+    interval: float,
+    once: bool,
+    record: str | None,
+    replay: str | None,
+    as_json: bool,
+) -> int:
+    """Print views until SIGINT or SIGTERM; findings when one that is printed once has some."""
+    if plain and as_json:
+        raise ConfigError("--plain and --json exclude each other")
+    if bool(files) == bool(replay):
+        raise ConfigError("give a pipeline with -f, or a recording with --replay, one of them")
+    if replay:
+        return _replayed(Path(replay), once=once, as_json=as_json)
+    from k2ktui.watch.poller import live
+
+    feed = live(load_pipeline(files), interval)
+    return _watched(feed, Path(record) if record else None, once=once, as_json=as_json)
+
+
+def _replayed(path: Path, *, once: bool, as_json: bool) -> int:
+    from k2ktui.watch.record import Recording
+
+    recording = Recording(path)
+    numbers = [len(recording) - 1] if once else range(len(recording))
+    for number in numbers:
+        view = recording.view(number)
+        _print(view, view.taken_at, as_json=as_json)
+    recording.close()
+    return _code(view, view.taken_at) if once else ExitCode.OK
+
+
+def _watched(feed: Feed, record: Path | None, *, once: bool, as_json: bool) -> int:
+    from k2ktui.watch.record import Recorder
+
+    recorder = Recorder(record) if record else None
+    seen: queue.SimpleQueue[View] = queue.SimpleQueue()
+    ended = _on_signals()
+    feed.start(seen.put)
+    code, until = int(ExitCode.OK), time.monotonic() + _ONCE_S
+    try:
+        while not ended:
+            try:
+                view = seen.get(timeout=_TICK_S)
+            except queue.Empty:
+                continue
+            if once and not _whole(view) and time.monotonic() < until:
+                continue
+            _print(view, feed.now(), as_json=as_json)
+            if recorder:
+                recorder.add(view)
+            if once:
+                code = _code(view, feed.now())
+                break
+    finally:
+        feed.close()
+        if recorder:
+            recorder.close()
+    return ExitCode.INTERRUPTED if ended[:1] == [signal.SIGINT] else code
+
+
+def _on_signals() -> list[int]:
+    seen: list[int] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if seen:
+            sys.exit(ExitCode.INTERRUPTED)
+        seen.append(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, handle)
+    return seen
+
+
+def _whole(view: View) -> bool:
+    """Whether every part was read, or failed."""
+    from k2ktui.watch.model import PartName
+
+    return all(p.error or p.taken_at for p in map(view.part, PartName))
+
+
+def _print(view: View, now: float, *, as_json: bool) -> None:
+    from k2ktui.watch.codec import dumps
+    from k2ktui.watch.plain import lines
+
+    click.echo(dumps(view) if as_json else "\n".join(lines(view, now)))
+    sys.stdout.flush()
+
+
+def _code(view: View, now: float) -> int:
+    from k2ktui.watch.model import PartName
+    from k2ktui.watch.severity import Severity, problems
+
+    clusters = (PartName.SOURCE, PartName.TARGET)
+    if all(view.part(name).taken_at is None for name in clusters):
+        return ExitCode.CONNECTION
+    bad = any(problem.severity is Severity.BAD for problem in problems(view, now))
+    return ExitCode.FINDINGS if bad else ExitCode.OK

@@ -1,0 +1,315 @@
+"""Put a view together from the last facts of each part; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import TypeVar
+
+from k2ktui.engine.groups import GroupRow, GroupView
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.status import PartitionState, PartitionStatus, coverage, state_of
+from k2ktui.engine.translate import Basis
+from k2ktui.watch.history import History
+from k2ktui.watch.model import (
+    ClusterView,
+    GroupSide,
+    GroupSummary,
+    Pair,
+    Part,
+    PartitionRow,
+    PartName,
+    Span,
+    Totals,
+    View,
+)
+from k2ktui.watch.reading import (
+    GroupFacts,
+    Known,
+    Mapped,
+    SourceFacts,
+    StateFacts,
+    TargetFacts,
+)
+
+F = TypeVar("F")
+
+_SPANS = 32
+_EXACT = frozenset({Basis.EXACT, Basis.END})
+
+
+class Assembler:
+    """Makes views of one pipeline; keeps the history that trends need.
+
+    Args:
+        pair: what the views are of.
+        path: name of the path that the pipeline's records take.
+        target_of: where a partition without a position would go: topic, and partition or None.
+        addresses: of source and target, shown until they are known to answer.
+    """
+
+    def __init__(
+        self,
+        pair: Pair,
+        path: str = "",
+        target_of: Mapping[str, str] | None = None,
+        addresses: tuple[str, str] = ("", ""),
+    ) -> None:
+        self._pair, self._path = pair, path
+        self._target_of = target_of or {}
+        self._addresses = addresses
+        self._seen: tuple[float | None, float | None] = (None, None)
+        self.history = History()
+
+    def view(self, now: float, known: Known, parts: Mapping[PartName, Part]) -> View:
+        """Return the view of what is known now."""
+        source = _fact(known, PartName.SOURCE, SourceFacts)
+        target = _fact(known, PartName.TARGET, TargetFacts)
+        groups = _fact(known, PartName.GROUPS, GroupFacts)
+        state = _fact(known, PartName.STATE, StateFacts)
+        rows = self._rows(source, target, groups)
+        seen = (source.taken_at if source else None, target.taken_at if target else None)
+        fresh = seen != self._seen and any(seen)
+        self._seen = seen
+        rows = self.history.add(now, rows) if fresh else self.history.again(rows)
+        totals = totals_of(rows, groups)
+        add = self.history.add_totals
+        totals = add(now, totals) if fresh else self.history.totals_again(totals)
+        return View(
+            pair=self._pair,
+            taken_at=now,
+            parts=dict(parts),
+            source=source.cluster if source else ClusterView(address=self._addresses[0]),
+            target=target.cluster if target else ClusterView(address=self._addresses[1]),
+            partitions=rows,
+            groups=groups.rows if groups else (),
+            summaries=summaries(groups, rows) if groups else (),
+            commits_at=groups.commits_at if groups else None,
+            source_down=groups.source_down if groups else "",
+            runners=state.runners if state else (),
+            journal=state.journal if state else (),
+            totals=totals,
+            points=self.history.points,
+            notes=_notes(target, groups, state),
+        )
+
+    def _rows(
+        self, source: SourceFacts | None, target: TargetFacts | None, groups: GroupFacts | None
+    ) -> tuple[PartitionRow, ...]:
+        positions = target.positions if target else {}
+        mapped = groups.mapped if groups else {}
+        names = set(positions) | set(source.partitions if source else ())
+        return tuple(
+            self._row(at, source, target, positions.get(at), mapped.get(at), groups is not None)
+            for at in sorted(names)
+        )
+
+    def _row(
+        self,
+        at: SourcePartition,
+        source: SourceFacts | None,
+        target: TargetFacts | None,
+        position: Position | None,
+        mapped: Mapped | None,
+        mapping_read: bool,
+    ) -> PartitionRow:
+        start = source.starts.get(at) if source else None
+        end = source.ends.get(at) if source else None
+        lag = None if position is None or end is None else max(0, end - position.offset)
+        state = _state(at, source, target, position, start, end)
+        topic = position.target_topic if position else self._target_of.get(at.topic, "")
+        partition = position.target_partition if position else None
+        first = mapped.known_from if mapped else None
+        status = PartitionStatus(
+            topic=at.topic,
+            partition=at.partition,
+            state=state,
+            path=self._path,
+            source_start=start,
+            source_end=end,
+            position=position.offset if position else None,
+            lag_records=lag,
+            lag_seconds=0.0 if lag == 0 else (source.ages.get(at) if source else None),
+            target_topic=topic,
+            target_partition=partition,
+            target_end=_target_end(target, topic, partition),
+            mapped_records=mapped.records if mapped else 0,
+            coverage=coverage(position, start, end, first) if target and mapping_read else None,
+        )
+        gaps = tuple((gap.first, gap.end) for gap in position.gaps) if position else ()
+        return PartitionRow(
+            status=status,
+            why=_why(status, position),
+            spans=_spans(position, mapped),
+            gaps=gaps,
+            ranges=mapped.ranges if mapped else (),
+        )
+
+
+def _fact(known: Known, name: PartName, kind: type[F]) -> F | None:
+    found = known.get(name)
+    return found if isinstance(found, kind) else None
+
+
+def _state(
+    at: SourcePartition,
+    source: SourceFacts | None,
+    target: TargetFacts | None,
+    position: Position | None,
+    start: int | None,
+    end: int | None,
+) -> PartitionState:
+    if source is None or target is None:
+        return PartitionState.UNKNOWN
+    topic_id = source.topic_ids.get(at.topic)
+    if topic_id is None:
+        return PartitionState.GONE
+    if position is not None and position.offset < (start or 0):
+        return PartitionState.LOST
+    return state_of(position, start, end, topic_id)
+
+
+def _why(status: PartitionStatus, position: Position | None) -> str:
+    """Say in an operator's words why a partition is in the state that it is in."""
+    match status.state:
+        case PartitionState.LOST:
+            return _lost(status)
+        case PartitionState.RECREATED:
+            return "the source topic was created anew; its offsets count anew"
+        case PartitionState.GONE:
+            return "the topic does not exist on the source, or may not be described"
+        case PartitionState.NEW:
+            return "nothing has been copied yet"
+        case PartitionState.UNKNOWN if position is None:
+            return "the cluster has not answered yet"
+        case PartitionState.UNKNOWN:
+            return "the bounds of its log on the source are not known"
+        case _:
+            return ""
+
+
+def _lost(status: PartitionStatus) -> str:
+    position, start, end = status.position, status.source_start, status.source_end
+    if position is not None and start is not None and position < start:
+        return f"{start - position:,} offsets were deleted on the source before they were copied"
+    if position is not None and end is not None and position > end:
+        return f"the source log ends at {end:,}, {position - end:,} before the position: it was cut"
+    return "records were lost on the source"
+
+
+def _target_end(target: TargetFacts | None, topic: str, partition: int | None) -> int | None:
+    if target is None or partition is None:
+        return None
+    return target.ends.get((topic, partition))
+
+
+def _spans(position: Position | None, mapped: Mapped | None) -> tuple[Span, ...]:
+    """Return the source offsets that translate exactly, lowest first."""
+    if position is None or mapped is None:
+        return ()
+    holes = sorted([*((gap.first, gap.end) for gap in position.gaps), *mapped.holes])
+    found, at = [], max(mapped.known_from, position.start)
+    for low, high in holes:
+        if low > at:
+            found.append((at, min(low, position.offset)))
+        at = max(at, high)
+    if at < position.offset:
+        found.append((at, position.offset))
+    return tuple(span for span in found if span[0] < span[1])[-_SPANS:]
+
+
+def totals_of(rows: Sequence[PartitionRow], groups: GroupFacts | None) -> Totals:
+    """Sum up; what is unknown of every partition is None."""
+    lags = [row.status.lag_records for row in rows if row.status.lag_records is not None]
+    ages = [row.status.lag_seconds for row in rows if row.status.lag_seconds is not None]
+    rates = [row.rate for row in rows if row.rate is not None]
+    found = groups.rows if groups else ()
+    off = [row for row in found if row.divergence]
+    exact = sum(row.basis in _EXACT for row in found)
+    return Totals(
+        partitions=len(rows),
+        lag_records=sum(lags) if lags else None,
+        lag_seconds=max(ages) if ages else None,
+        rate=sum(rates) if rates else None,
+        coverage=_coverage(rows),
+        commit_coverage=exact / len(found) if found else None,
+        mapped_records=sum(row.status.mapped_records for row in rows) if groups else None,
+        states=_counts([str(row.status.state) for row in rows]),
+        groups=len(groups.source) if groups else None,
+        bases=_counts([str(row.basis) for row in found]),
+        diverging=len({row.group for row in off}),
+        skips=sum(max(0, row.divergence or 0) for row in off),
+        rereads=sum(max(0, -(row.divergence or 0)) for row in off),
+        unknown=len(rows) - len(lags),
+    )
+
+
+def _counts(words: Sequence[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for word in words:
+        found[word] = found.get(word, 0) + 1
+    return dict(sorted(found.items()))
+
+
+def _coverage(rows: Sequence[PartitionRow]) -> float | None:
+    """Return the share over all partitions, each weighted by the offsets it retains."""
+    known = [row.status for row in rows if row.status.coverage is not None]
+    sizes = [(s.source_end or 0) - (s.source_start or 0) for s in known]
+    if not known:
+        return None
+    if not sum(sizes):
+        return min(s.coverage or 0.0 for s in known)
+    return sum((s.coverage or 0.0) * n for s, n in zip(known, sizes, strict=True)) / sum(sizes)
+
+
+def summaries(groups: GroupFacts, rows: Sequence[PartitionRow]) -> tuple[GroupSummary, ...]:
+    """Return every group with the sums of its rows, sorted by name."""
+    by_group = {name: list(found) for name, found in groupby(groups.rows, attrgetter("group"))}
+    ends = {row.key: row.status.source_end for row in rows}
+    names = sorted(set(groups.source) | by_group.keys())
+    return tuple(_summary(name, by_group.get(name, []), groups, ends) for name in names)
+
+
+def _summary(
+    name: str,
+    found: Sequence[GroupRow],
+    groups: GroupFacts,
+    ends: Mapping[tuple[str, int], int | None],
+) -> GroupSummary:
+    return GroupSummary(
+        group=name,
+        source=_side(groups.source.get(name)),
+        target=_side(groups.target.get(name)),
+        partitions=len(found),
+        bases=_counts([str(row.basis) for row in found]),
+        missing=sum(row.target_offset is None for row in found),
+        skips=sum(max(0, row.divergence or 0) for row in found),
+        rereads=sum(max(0, -(row.divergence or 0)) for row in found),
+        lag=_lag(found, ends),
+    )
+
+
+def _lag(found: Sequence[GroupRow], ends: Mapping[tuple[str, int], int | None]) -> int | None:
+    total = 0
+    for row in found:
+        end = ends.get((row.topic, row.partition))
+        if end is None or row.source_offset is None:
+            return None
+        total += max(0, end - row.source_offset)
+    return total
+
+
+def _side(view: GroupView | None) -> GroupSide:
+    return GroupSide() if view is None else GroupSide(view.state, view.members, view.error)
+
+
+def _notes(
+    target: TargetFacts | None, groups: GroupFacts | None, state: StateFacts | None
+) -> tuple[str, ...]:
+    notes = list(groups.notes) if groups else []
+    if target is not None and not target.started:
+        notes.append("the pipeline has not been started yet")
+    if state is not None and state.malformed:
+        notes.append(f"{state.malformed} records of the state topic cannot be read")
+    return tuple(notes)

@@ -1,0 +1,217 @@
+"""One view of a pipeline at one moment: everything a screen or a log shows, and nothing secret.
+
+None is unknown, never zero. Times are epoch seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from k2ktui.engine.groups import GroupRow
+from k2ktui.engine.journal import JournalHeader, Runner
+from k2ktui.engine.status import PartitionStatus
+from k2ktui.engine.trend import Direction
+
+Span = tuple[int, int]
+RangeRow = tuple[int, int, int]
+
+
+class PartName(StrEnum):
+    """What is read by itself, and can fail by itself."""
+
+    SOURCE = "source"
+    TARGET = "target"
+    GROUPS = "groups"
+    STATE = "state"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a view.
+
+    Attributes:
+        taken_at: when its values were read; None if they never were.
+        error: why the last attempt failed, empty if it did not: the values are stale then.
+        pending_s: seconds that an attempt has been waiting for an answer, 0 if none is.
+    """
+
+    taken_at: float | None = None
+    error: str = ""
+    pending_s: float = 0.0
+
+    @property
+    def stale(self) -> bool:
+        """Whether the values are of an earlier attempt than the last one."""
+        return bool(self.error)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """A cluster: its id, the Kafka release whose protocol it speaks, and its address.
+
+    Empty texts are unknown.
+    """
+
+    cluster_id: str = ""
+    version: str = ""
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """One source partition.
+
+    Attributes:
+        status: offsets, lag and coverage.
+        why: what an operator should know of its state; empty if there is nothing to say.
+        rate: source offsets copied a second, None while unknown.
+        direction: where its lag is heading.
+        eta_s: seconds until it has caught up at this pace, None if it does not.
+        spans: source offsets ``[low, high)`` whose translation is exact.
+        gaps: source offsets ``[first, end)`` that were lost before they could be copied.
+        ranges: the last mapping ranges, ``(source, target, count)``.
+    """
+
+    status: PartitionStatus
+    why: str = ""
+    rate: float | None = None
+    direction: Direction = Direction.UNKNOWN
+    eta_s: float | None = None
+    spans: tuple[Span, ...] = ()
+    gaps: tuple[Span, ...] = ()
+    ranges: tuple[RangeRow, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Topic and partition on the source."""
+        return self.status.topic, self.status.partition
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSide:
+    """A group on one cluster: state as Kafka calls it, members (None unknown), and any error."""
+
+    state: str = ""
+    members: int | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSummary:
+    """A consumer group with the sums of its rows; see :class:`~k2ktui.engine.groups.GroupRow`.
+
+    Attributes:
+        bases: how many of its rows have which basis.
+        missing: rows without a committed offset on the target.
+        skips: records it would never read if it went on at the target now.
+        rereads: records it would read again there.
+        lag: source records that it has not read yet, None if unknown for any partition.
+    """
+
+    group: str
+    source: GroupSide
+    target: GroupSide
+    partitions: int
+    bases: Mapping[str, int]
+    missing: int
+    skips: int
+    rereads: int
+    lag: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over a pipeline; what is not known of every partition is counted in ``unknown``.
+
+    Attributes:
+        lag_records: source offsets not copied yet.
+        lag_seconds: age of the oldest record not copied yet.
+        rate: source offsets copied a second.
+        direction: where ``lag_records`` is heading.
+        eta_s: seconds until all has caught up at this pace.
+        coverage: share of retained source offsets whose translation is exact, 0 to 1.
+        commit_coverage: share of group-partitions with an exact position on the target.
+        states: partitions by state.
+        bases: group-partitions by basis.
+        diverging: groups whose committed offset on the target is not the translated one.
+        skips, rereads: records that those would skip, and read again.
+        unknown: partitions whose lag is unknown.
+    """
+
+    partitions: int = 0
+    lag_records: int | None = None
+    lag_seconds: float | None = None
+    rate: float | None = None
+    direction: Direction = Direction.UNKNOWN
+    eta_s: float | None = None
+    coverage: float | None = None
+    commit_coverage: float | None = None
+    mapped_records: int | None = None
+    states: Mapping[str, int] = field(default_factory=dict)
+    groups: int | None = None
+    bases: Mapping[str, int] = field(default_factory=dict)
+    diverging: int = 0
+    skips: int = 0
+    rereads: int = 0
+    unknown: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """The totals at one moment, for a plot."""
+
+    at: float
+    lag_records: int | None
+    lag_seconds: float | None
+    rate: float | None
+    coverage: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """What a view is of: the pipeline, and what its file says of writing."""
+
+    pipeline: str
+    environment: str = ""
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A pipeline at one moment.
+
+    Attributes:
+        taken_at: when it was put together; each part has its own time.
+        commits_at: when the source's commits were read; older than the part when they are a copy
+            that was kept on the target.
+        source_down: why that copy is used, empty if it is not.
+        points: totals of the last minutes, the oldest first.
+        notes: what an operator should know of the whole.
+    """
+
+    pair: Pair
+    taken_at: float
+    parts: Mapping[PartName, Part]
+    source: ClusterView = ClusterView()
+    target: ClusterView = ClusterView()
+    partitions: tuple[PartitionRow, ...] = ()
+    groups: tuple[GroupRow, ...] = ()
+    summaries: tuple[GroupSummary, ...] = ()
+    commits_at: float | None = None
+    source_down: str = ""
+    runners: tuple[Runner, ...] = ()
+    journal: tuple[JournalHeader, ...] = ()
+    totals: Totals = Totals()
+    points: tuple[Point, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def part(self, name: PartName) -> Part:
+        """Return a part; one that was never read if there is none."""
+        return self.parts.get(name, Part())
+
+    def age(self, name: PartName, now: float) -> float | None:
+        """Return how old a part's values are in seconds, None if there are none."""
+        taken = self.part(name).taken_at
+        return None if taken is None else max(0.0, now - taken)

@@ -1,0 +1,101 @@
+"""A view as lines of text, for screen readers, logs and terminals that can do nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+
+from k2ktui.engine.trend import Direction
+from k2ktui.text import safe_text
+from k2ktui.watch.model import PartName, View
+from k2ktui.watch.severity import problems
+
+UNKNOWN = "unknown"
+_PROBLEMS = 20
+
+
+def lines(view: View, now: float) -> Iterator[str]:
+    """Yield the view as lines; ``now`` is what ages are counted to."""
+    at = datetime.fromtimestamp(view.taken_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    yield f"{at} pipeline {safe_text(view.pair.pipeline)}"
+    yield f"  lag {_lag(view)}"
+    yield f"  throughput {_number(view.totals.rate, 'records/s')}"
+    yield (
+        f"  coverage {_share(view.totals.coverage)} of retained offsets, "
+        f"{_share(view.totals.commit_coverage)} of group positions"
+    )
+    yield f"  partitions {view.totals.partitions:,}: {_counts(view.totals.states)}"
+    yield f"  {_groups(view)}"
+    yield f"  {_jobs(view, now)}"
+    for side, cluster in ((PartName.SOURCE, view.source), (PartName.TARGET, view.target)):
+        version = f", Kafka {safe_text(cluster.version)}" if cluster.version else ""
+        name = safe_text(cluster.cluster_id or UNKNOWN)
+        yield f"  {side} cluster {name}{version}: {_age(view, side, now)}"
+    if view.source_down:
+        yield f"  groups of the source are from a copy on the target: {view.source_down}"
+    for note in view.notes:
+        yield f"  note: {safe_text(note)}"
+    found = problems(view, now)
+    for problem in found[:_PROBLEMS]:
+        name = problem.severity.name.lower()
+        yield f"  problem ({name}) {problem.kind} {safe_text(problem.subject)}: " + safe_text(
+            problem.what
+        )
+    if len(found) > _PROBLEMS:
+        yield f"  and {len(found) - _PROBLEMS:,} more problems"
+
+
+def _lag(view: View) -> str:
+    totals = view.totals
+    text = _number(totals.lag_records, "records")
+    if totals.lag_seconds is not None:
+        text += f", the oldest {totals.lag_seconds:,.1f} s old"
+    if totals.direction is not Direction.UNKNOWN:
+        text += f", {totals.direction}"
+    if totals.lag_records and totals.eta_s:
+        text += f", caught up in {totals.eta_s:,.0f} s at this pace"
+    if totals.unknown and totals.partitions:
+        text += f", unknown for {totals.unknown:,} partitions"
+    return text
+
+
+def _groups(view: View) -> str:
+    totals = view.totals
+    if totals.groups is None:
+        return f"groups {UNKNOWN}"
+    text = f"groups {totals.groups:,}: {_counts(totals.bases)}; {totals.diverging:,} diverge"
+    if totals.skips or totals.rereads:
+        text += f" ({totals.skips:,} records skipped, {totals.rereads:,} re-read)"
+    return text
+
+
+def _jobs(view: View, now: float) -> str:
+    if view.part(PartName.STATE).taken_at is None:
+        return f"job {UNKNOWN}"
+    if not view.runners:
+        return "job none has run yet"
+    runner = view.runners[0]
+    standing = runner.standing(int(now * 1000))
+    seen = max(0.0, now - runner.at_ms / 1000)
+    return (
+        f"job {standing} on {safe_text(runner.host)} as {safe_text(runner.user)}, "
+        f"lap {runner.lap:,}, {runner.slots} slots, heartbeat {seen:,.0f} s ago"
+    )
+
+
+def _age(view: View, name: PartName, now: float) -> str:
+    part, age = view.part(name), view.age(name, now)
+    text = "never read" if age is None else f"read {age:,.0f} s ago"
+    return f"{text}, stale: {safe_text(part.error)}" if part.error else text
+
+
+def _number(value: float | None, unit: str) -> str:
+    return UNKNOWN if value is None else f"{value:,.0f} {unit}"
+
+
+def _share(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{100 * value:.2f} %"
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items()) or "none"

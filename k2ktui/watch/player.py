@@ -1,0 +1,182 @@
+"""A recording as a feed: in its own time, with steps and jumps."""
+
+from __future__ import annotations
+
+import threading
+import time
+from calendar import timegm
+from collections.abc import Sequence
+from pathlib import Path
+from time import monotonic
+
+from k2ktui.errors import ConfigError
+from k2ktui.watch.feed import DEFAULT_INTERVAL_S, Listener
+from k2ktui.watch.history import KEPT, History, Sample
+from k2ktui.watch.model import RangeRow, View
+from k2ktui.watch.record import Recording
+
+# A pause of hours in a recording is not waited for.
+_LONGEST_S = 10.0
+_LOOK_BACK = 60
+_CLOSE_S = 3.0
+
+
+class Player:
+    """Replays a recording; see :class:`~k2ktui.watch.feed.Feed`.
+
+    Args:
+        path: the recording.
+        at: epoch seconds to begin at; the beginning by default.
+        paused: whether to wait for steps.
+
+    Attributes:
+        number: the view that is shown, from 0 on.
+        times: when each view was taken.
+
+    Raises:
+        ConfigError: the file is not a recording.
+    """
+
+    replay = True
+
+    def __init__(self, path: Path, at: float | None = None, *, paused: bool = False) -> None:
+        self._recording = Recording(path)
+        self.times = self._recording.times
+        self.number = 0 if at is None else self._recording.number_at(at)
+        self.paused = paused
+        self.interval = DEFAULT_INTERVAL_S
+        self.error = ""
+        self._wake = threading.Condition()
+        self._over = False
+        self._goto: int | None = self.number
+        self._view: View | None = None
+        self._history = History()
+        self._shown_at = monotonic()
+        self._listener: Listener = lambda view: None
+        self._thread = threading.Thread(target=self._run, name="watch-player", daemon=True)
+
+    def start(self, listener: Listener) -> None:
+        """Show the first view and go on."""
+        self._listener = listener
+        self._thread.start()
+
+    def refresh(self) -> None:
+        """Show the present view again."""
+        self.seek_number(self.number)
+
+    def pause(self, on: bool) -> None:
+        """Pause, or go on."""
+        with self._wake:
+            self.paused = on
+            self._shown_at = monotonic()
+            self._wake.notify_all()
+
+    def set_interval(self, seconds: float) -> None:
+        """A recording has its own intervals."""
+
+    def now(self) -> float:
+        """Return the recording's time."""
+        taken = self.times[self.number]
+        return taken if self.paused else taken + min(monotonic() - self._shown_at, _LONGEST_S)
+
+    def step(self, count: int) -> None:
+        """Show the view so many further on, or back; pauses."""
+        self.paused = True
+        self.seek_number(self.number + count)
+
+    def seek(self, at: float) -> None:
+        """Show the last view at or before a time (epoch seconds)."""
+        self.seek_number(self._recording.number_at(at))
+
+    def seek_number(self, number: int) -> None:
+        """Show a view by its number."""
+        with self._wake:
+            self._goto = max(0, min(number, len(self.times) - 1))
+            self._wake.notify_all()
+
+    def series(self, topic: str, partition: int) -> Sequence[Sample]:
+        """Return the last minutes of one partition before the view that is shown."""
+        return self._history.series(topic, partition)
+
+    def ranges(self, topic: str, partition: int) -> Sequence[RangeRow]:
+        """Return the last ranges of one partition that were recorded."""
+        rows = self._view.partitions if self._view else ()
+        return next((row.ranges for row in rows if row.key == (topic, partition)), ())
+
+    def close(self) -> None:
+        """End."""
+        with self._wake:
+            self._over = True
+            self._wake.notify_all()
+        if self._thread.ident is not None:
+            self._thread.join(_CLOSE_S)
+        self._recording.close()
+
+    def view(self) -> View:
+        """Return the view at the present place, without playing."""
+        return self._recording.view(self.number)
+
+    def _run(self) -> None:
+        while not self._over:
+            goto = self._next()
+            if goto is not None:
+                try:
+                    self._show(goto)
+                except ConfigError as error:
+                    self.error = error.what
+                    self.paused = True
+
+    def _next(self) -> int | None:
+        """Wait until it is time for another view, and return its number."""
+        with self._wake:
+            if self._goto is None:
+                self._wake.wait(self._gap() if not self.paused else 0.5)
+            if self._over:
+                return None
+            goto, self._goto = self._goto, None
+        if goto is not None:
+            return goto
+        last = self.number + 1 >= len(self.times)
+        return None if self.paused or last or self._gap() > 0.01 else self.number + 1
+
+    def _gap(self) -> float:
+        if self.number + 1 >= len(self.times):
+            return _LONGEST_S
+        gap = self.times[self.number + 1] - self.times[self.number]
+        left = min(gap, _LONGEST_S) - (monotonic() - self._shown_at)
+        return max(0.0, left)
+
+    def _show(self, number: int) -> None:
+        view = self._recording.view(number)
+        if number != self.number + 1:
+            self._history = History()
+            for earlier in range(max(0, number - min(_LOOK_BACK, KEPT)), number):
+                before = self._recording.view(earlier)
+                self._history.add(before.taken_at, before.partitions)
+        self._history.add(view.taken_at, view.partitions)
+        self.number, self._view, self._shown_at = number, view, monotonic()
+        self._listener(view)
+
+
+def parse_time(text: str, times: Sequence[float]) -> float:
+    """Return the moment that an operator means, epoch seconds.
+
+    Args:
+        text: ``HH:MM[:SS]`` or ``YYYY-MM-DD HH:MM[:SS]`` in UTC, or ``+SECONDS`` from the start.
+        times: of the recording.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    text = text.strip()
+    try:
+        if text.startswith("+"):
+            return times[0] + float(text[1:])
+        day, _, clock = text.rpartition(" ")
+        day = day or time.strftime("%Y-%m-%d", time.gmtime(times[0]))
+        clock = clock if clock.count(":") == 2 else f"{clock}:00"
+        return float(timegm(time.strptime(f"{day} {clock}", "%Y-%m-%d %H:%M:%S")))
+    except ValueError:
+        raise ConfigError(
+            f"{text!r} is no time", mend="Give HH:MM:SS (UTC), YYYY-MM-DD HH:MM:SS, or +SECONDS."
+        ) from None

@@ -1,0 +1,243 @@
+"""A live feed: reads the parts of a pipeline every few seconds, each on a thread of its own.
+
+A part whose cluster does not answer keeps its last values, with the reason; the others go on. A
+part is never asked twice at once: who is still waiting is left out of the next round.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.state import SourcePartition
+from k2ktui.errors import K2kError
+from k2ktui.text import safe_text
+from k2ktui.watch.assemble import Assembler
+from k2ktui.watch.feed import DEFAULT_INTERVAL_S, MIN_INTERVAL_S, Listener
+from k2ktui.watch.history import Sample
+from k2ktui.watch.model import Pair, Part, PartName, RangeRow, View
+from k2ktui.watch.reading import Facts, GroupFacts, Reader, last_ranges
+
+_GRACE_S = 1.5
+_APART_S = 0.5
+_CLOSE_S = 3.0
+_RANGES = 500
+
+
+class _Worker:
+    """Reads one part whenever it is told to, on its own thread; owns the reader."""
+
+    def __init__(self, name: PartName, reader: Reader, done: Callable[[], None]) -> None:
+        self.facts: Facts | None = None
+        self.error = ""
+        self.asked_at: float | None = None
+        self._name, self._reader, self._done = name, reader, done
+        self._due = threading.Event()
+        self._over = False
+        self._known: Mapping[PartName, Facts] = {}
+        self._thread = threading.Thread(target=self._run, name=f"watch-{name}", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def ask(self, known: Mapping[PartName, Facts]) -> None:
+        """Read now, unless it is being read."""
+        if self.asked_at is None:
+            self.asked_at = monotonic()
+            self._known = known
+            self._due.set()
+
+    def end(self) -> None:
+        """Tell the thread to end; it disconnects."""
+        self._over = True
+        self._due.set()
+
+    def join(self, seconds: float) -> None:
+        """Wait for the thread's end."""
+        if self._thread.ident is not None:
+            self._thread.join(max(0.0, seconds))
+
+    @property
+    def part(self) -> Part:
+        """The part as it is now."""
+        asked = self.asked_at
+        pending = 0.0 if asked is None else monotonic() - asked
+        taken = None if self.facts is None else self.facts.taken_at
+        return Part(taken, self.error, round(pending, 1) if pending > _GRACE_S else 0.0)
+
+    def _run(self) -> None:
+        try:
+            while True:
+                self._due.wait()
+                self._due.clear()
+                if self._over:
+                    return
+                self._read()
+                self.asked_at = None
+                self._done()
+        finally:
+            self._reader.close()
+
+    def _read(self) -> None:
+        try:
+            self.facts = self._reader.read(self._known)
+            self.error = ""
+        except K2kError as error:
+            self.error = safe_text(error.what, 500)
+        except Exception as error:  # a fault of ours must not blind the other parts
+            self.error = f"a fault in k2ktui itself ({type(error).__name__})"
+
+
+class Poller:
+    """Makes views every few seconds; see :class:`~k2ktui.watch.feed.Feed`.
+
+    Args:
+        readers: what reads each part.
+        assembler: makes views of it.
+        interval: seconds between polls.
+    """
+
+    replay = False
+
+    def __init__(
+        self,
+        readers: Mapping[PartName, Reader],
+        assembler: Assembler,
+        interval: float = DEFAULT_INTERVAL_S,
+    ) -> None:
+        self.paused = False
+        self.interval = max(MIN_INTERVAL_S, interval)
+        self._wake = threading.Condition()
+        self._over = self._asked = self._news = False
+        self._assembler = assembler
+        self._listener: Listener = lambda view: None
+        self._workers = {
+            name: _Worker(name, reader, self._note) for name, reader in readers.items()
+        }
+        self._thread = threading.Thread(target=self._run, name="watch-poller", daemon=True)
+
+    def start(self, listener: Listener) -> None:
+        """Begin to poll."""
+        self._listener = listener
+        for worker in self._workers.values():
+            worker.start()
+        self._thread.start()
+
+    def refresh(self) -> None:
+        """Poll now."""
+        with self._wake:
+            self._asked = True
+            self._wake.notify_all()
+
+    def pause(self, on: bool) -> None:
+        """Pause, or go on with a poll at once."""
+        self.paused = on
+        if not on:
+            self.refresh()
+
+    def set_interval(self, seconds: float) -> None:
+        """Change the interval."""
+        self.interval = max(MIN_INTERVAL_S, seconds)
+
+    def now(self) -> float:
+        """Return the clock's time."""
+        return time.time()
+
+    def series(self, topic: str, partition: int) -> Sequence[Sample]:
+        """Return the last minutes of one partition."""
+        return self._assembler.history.series(topic, partition)
+
+    def ranges(self, topic: str, partition: int) -> Sequence[RangeRow]:
+        """Return the last mapping ranges of one partition that are held in memory."""
+        groups = self._workers.get(PartName.GROUPS)
+        facts = groups.facts if groups else None
+        if not isinstance(facts, GroupFacts):
+            return ()
+        replica = facts.replicas.get(SourcePartition(topic, partition))
+        return last_ranges(replica, _RANGES) if replica else ()
+
+    def close(self) -> None:
+        """End; a thread that waits for a cluster is left behind, and ends with the process."""
+        with self._wake:
+            self._over = True
+            self._wake.notify_all()
+        for worker in self._workers.values():
+            worker.end()
+        until = monotonic() + _CLOSE_S
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join(_CLOSE_S)
+        for worker in self._workers.values():
+            worker.join(until - monotonic())
+
+    def view(self) -> View:
+        """Return the view of what is known now."""
+        parts = {name: worker.part for name, worker in self._workers.items()}
+        return self._assembler.view(time.time(), self._known(), parts)
+
+    def _known(self) -> dict[PartName, Facts]:
+        return {name: w.facts for name, w in self._workers.items() if w.facts is not None}
+
+    def _note(self) -> None:
+        with self._wake:
+            self._news = True
+            self._wake.notify_all()
+
+    def _run(self) -> None:
+        while not self._over:
+            began = monotonic()
+            known = self._known()
+            for worker in self._workers.values():
+                worker.ask(known)
+            self._await(began + _GRACE_S, lambda: not self._pending())
+            self._emit()
+            self._until_next(began)
+
+    def _until_next(self, began: float) -> None:
+        """Wait for the next round; tell what comes late in the meantime."""
+        while not self._over:
+            with self._wake:
+                asked, self._asked = self._asked, False
+            left = began + self.interval - monotonic()
+            if asked or (left <= 0 and not self.paused):
+                return
+            self._await(
+                monotonic() + (0.5 if self.paused else left),
+                lambda: self._asked or self._news,
+            )
+            if self._news and not self._over:
+                # Several late answers that come together are one view.
+                self._await(monotonic() + _APART_S, lambda: not self._pending())
+                self._emit()
+
+    def _pending(self) -> bool:
+        return any(worker.asked_at is not None for worker in self._workers.values())
+
+    def _await(self, until: float, ready: Callable[[], bool]) -> None:
+        with self._wake:
+            while not self._over and not ready():
+                left = until - monotonic()
+                if left <= 0:
+                    return
+                self._wake.wait(min(left, 0.5))
+
+    def _emit(self) -> None:
+        with self._wake:
+            self._news = False
+        if not self._over:
+            self._listener(self.view())
+
+
+def live(config: PipelineConfig, interval: float = DEFAULT_INTERVAL_S) -> Poller:
+    """Return a feed of a pipeline's clusters; nothing is connected until it starts."""
+    from k2ktui.replication.routing import choose_path
+    from k2ktui.watch.reading import readers
+
+    pair = Pair(config.name, config.environment, config.read_only)
+    sides = (config.source, config.target)
+    source, target = (side.kafka.common.get("bootstrap.servers", "") for side in sides)
+    path = str(choose_path(config).path)
+    return Poller(readers(config), Assembler(pair, path, addresses=(source, target)), interval)

@@ -1,0 +1,321 @@
+"""What is read of a pipeline: four parts, each from what it needs and nothing else.
+
+The log bounds of the source, the positions on the target, the groups (which falls back to what was
+kept of the source by itself), and the state topic. A cluster that is down leaves the others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from confluent_kafka import IsolationLevel
+from confluent_kafka.admin import OffsetSpec
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.groups import GroupRow, GroupView, rows
+from k2ktui.engine.journal import JournalHeader, Runner
+from k2ktui.engine.replica import Replica
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.errors import K2kError
+from k2ktui.kafka.clients import (
+    Cluster,
+    Partition,
+    TopicDescription,
+    source_cluster,
+    target_cluster,
+)
+from k2ktui.kafka.probe import Probe
+from k2ktui.kafka.properties import wire
+from k2ktui.replication.fencing import read_books
+from k2ktui.replication.peek import Peek
+from k2ktui.replication.pipeline import commit_topic
+from k2ktui.sync.store import StateStore
+from k2ktui.watch.model import ClusterView, PartName, RangeRow, Span
+
+if TYPE_CHECKING:
+    from k2ktui.sync.snapshot import Snapshots
+
+_READ_S = 20.0
+_PROBE_S = 5.0
+_PEEK_S = 1.5
+_LAST_RANGES = 8
+_RANGES_UP_TO = 500
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFacts:
+    """The source: bounds of its logs, and when the record at each position was written."""
+
+    taken_at: float
+    cluster: ClusterView
+    starts: Mapping[SourcePartition, int] = field(default_factory=dict)
+    ends: Mapping[SourcePartition, int] = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    partitions: tuple[SourcePartition, ...] = ()
+    ages: Mapping[SourcePartition, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetFacts:
+    """The target: positions, and the last stable offsets of what they lead to."""
+
+    taken_at: float
+    cluster: ClusterView
+    positions: Mapping[SourcePartition, Position] = field(default_factory=dict)
+    ends: Mapping[Partition, int] = field(default_factory=dict)
+    started: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """What is mapped of one source partition; ``known_from`` is the lowest offset it decides."""
+
+    records: int
+    known_from: int
+    holes: tuple[Span, ...] = ()
+    ranges: tuple[RangeRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """Groups on both sides, translated, and what the mapping says of each partition."""
+
+    taken_at: float
+    rows: tuple[GroupRow, ...] = ()
+    source: Mapping[str, GroupView] = field(default_factory=dict)
+    target: Mapping[str, GroupView] = field(default_factory=dict)
+    mapped: Mapping[SourcePartition, Mapped] = field(default_factory=dict)
+    replicas: Mapping[SourcePartition, Replica] = field(default_factory=dict, repr=False)
+    commits_at: float | None = None
+    source_down: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StateFacts:
+    """Runners and journal."""
+
+    taken_at: float
+    runners: tuple[Runner, ...] = ()
+    journal: tuple[JournalHeader, ...] = ()
+    malformed: int = 0
+
+
+Facts = SourceFacts | TargetFacts | GroupFacts | StateFacts
+Known = Mapping[PartName, Facts]
+
+
+class Reader(Protocol):
+    """Reads one part; used by one thread."""
+
+    def read(self, known: Known) -> Facts:
+        """Read now; ``known`` holds the last values of all parts.
+
+        Raises:
+            K2kError: it could not be read.
+        """
+        ...
+
+    def close(self) -> None:
+        """Disconnect."""
+        ...
+
+
+class _About:
+    """A cluster's id, version and address, asked until they are known."""
+
+    def __init__(self, config: PipelineConfig, side: str) -> None:
+        self._config = config.source if side == "source" else config.target
+        self._side = side
+        address = self._config.kafka.common.get("bootstrap.servers", "")
+        self._view = ClusterView("", "", address)
+
+    def view(self, cluster: Cluster) -> ClusterView:
+        """Return what is known, after asking for what is not.
+
+        Raises:
+            ConnectionFailed, TimedOut: the cluster does not answer.
+        """
+        known = self._view
+        # Always asked: it is the cheapest way to learn that the cluster is gone.
+        cluster_id = cluster.cluster_id()
+        version = known.version
+        if not version or cluster_id != known.cluster_id:
+            with (
+                suppress(K2kError),
+                Probe(wire(self._config, "admin"), self._side) as probe,
+            ):
+                probe.open(_PROBE_S)
+                version = probe.version
+        self._view = ClusterView(cluster_id, version, known.address)
+        return self._view
+
+
+class SourceReader:
+    """Reads the source; no consumer, no group: nothing is created there."""
+
+    def __init__(self, config: PipelineConfig) -> None:
+        self._config = config
+        self._cluster = source_cluster(config)
+        self._about = _About(config, "source")
+        self._peek = Peek(self._cluster)
+
+    def read(self, known: Known) -> SourceFacts:
+        """Read the bounds of every chosen or replicated partition, and the ages of what waits."""
+        about = self._about.view(self._cluster)
+        target = known.get(PartName.TARGET)
+        positions = target.positions if isinstance(target, TargetFacts) else {}
+        names = {n for n in self._cluster.topic_names() if self._config.topics.matches(n)}
+        found = self._cluster.describe(sorted(names | {s.topic for s in positions}))
+        topics = {n: t for n, t in found.items() if isinstance(t, TopicDescription)}
+        where = [(n, p) for n in sorted(topics) for p in range(topics[n].partitions)]
+        starts = self._cluster.offsets(where, OffsetSpec.earliest())
+        ends = self._cluster.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        return SourceFacts(
+            taken_at=time.time(),
+            cluster=about,
+            starts={SourcePartition(*at): offset for at, offset in starts.items()},
+            ends={SourcePartition(*at): offset for at, offset in ends.items()},
+            topic_ids={name: topic.topic_id for name, topic in topics.items()},
+            partitions=tuple(SourcePartition(*at) for at in where),
+            ages=self._ages(positions, starts, ends),
+        )
+
+    def _ages(
+        self,
+        positions: Mapping[SourcePartition, Position],
+        starts: Mapping[Partition, int],
+        ends: Mapping[Partition, int],
+    ) -> dict[SourcePartition, float]:
+        """Return the age in seconds of the record at each position that has one behind it."""
+        waiting = {
+            (s.topic, s.partition): p.offset
+            for s, p in positions.items()
+            if starts.get((s.topic, s.partition), p.offset + 1)
+            <= p.offset
+            < ends.get((s.topic, s.partition), -1)
+        }
+        now = time.time()
+        times = self._peek.times(waiting, _PEEK_S)
+        return {SourcePartition(*at): max(0.0, now - written) for at, written in times.items()}
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._peek.close()
+
+
+class TargetReader:
+    """Reads positions and target ends."""
+
+    def __init__(self, config: PipelineConfig) -> None:
+        self._config = config
+        self._cluster = target_cluster(config)
+        self._about = _About(config, "target")
+
+    def read(self, known: Known) -> TargetFacts:
+        """Read the commit topic, and the ends of the partitions it names."""
+        about = self._about.view(self._cluster)
+        name = self._config.coordination.commit.topic
+        found = self._cluster.describe([name])[name]
+        if not isinstance(found, TopicDescription):
+            return TargetFacts(time.time(), about, started=False)
+        books = read_books(self._cluster, commit_topic(self._config, found.partitions), _READ_S)
+        wanted = {
+            (p.target_topic, p.target_partition)
+            for p in books.positions.values()
+            if p.target_partition is not None
+        }
+        existing = self._cluster.describe(sorted({topic for topic, _ in wanted}))
+        where = [at for at in wanted if isinstance(existing.get(at[0]), TopicDescription)]
+        ends = self._cluster.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        return TargetFacts(time.time(), about, books.positions, ends)
+
+    def close(self) -> None:
+        """Disconnect."""
+
+
+class GroupReader:
+    """Reads groups and mappings, as ``k2ktui groups`` does."""
+
+    def __init__(self, config: PipelineConfig) -> None:
+        self._config = config
+        self._snapshots: Snapshots | None = None
+
+    def read(self, known: Known) -> GroupFacts:
+        """Take a snapshot and translate it; nothing if the pipeline was never started."""
+        target = known.get(PartName.TARGET)
+        if isinstance(target, TargetFacts) and not target.started:
+            return GroupFacts(time.time(), commits_at=time.time())
+        if self._snapshots is None:
+            # Deferred: the first screen does not wait for it.
+            from k2ktui.sync.snapshot import Snapshots
+
+            self._snapshots = Snapshots(self._config)
+        snapshot = self._snapshots.take()
+        few = len(snapshot.replicas) <= _RANGES_UP_TO
+        return GroupFacts(
+            taken_at=snapshot.taken_at,
+            rows=tuple(rows(snapshot)),
+            source=snapshot.source,
+            target=snapshot.target,
+            mapped={at: _mapped(replica, few) for at, replica in snapshot.replicas.items()},
+            replicas=snapshot.replicas,
+            commits_at=snapshot.commits_at,
+            source_down=snapshot.source_down,
+            notes=snapshot.notes,
+        )
+
+    def close(self) -> None:
+        """Disconnect."""
+        if self._snapshots is not None:
+            self._snapshots.close()
+
+
+def _mapped(replica: Replica, with_ranges: bool) -> Mapped:
+    return Mapped(
+        records=sum(lane.records for lane in replica.lanes.values()),
+        known_from=replica.known_from,
+        holes=replica.holes,
+        ranges=last_ranges(replica, _LAST_RANGES) if with_ranges else (),
+    )
+
+
+def last_ranges(replica: Replica, count: int) -> tuple[RangeRow, ...]:
+    """Return the last mapping ranges of a partition that are held in memory, in source order."""
+    found: list[RangeRow] = []
+    for lane in replica.lanes.values():
+        columns = lane.columns()
+        rows = (columns.source[-count:], columns.target[-count:], columns.count[-count:])
+        found += zip(*(column.tolist() for column in rows), strict=True)
+    return tuple(sorted(found)[-count:])
+
+
+class StateReader:
+    """Reads the state topic."""
+
+    def __init__(self, config: PipelineConfig) -> None:
+        self._store = StateStore(config, target_cluster(config), _READ_S)
+
+    def read(self, known: Known) -> StateFacts:
+        """Read runners and the journal's headers, the newest first."""
+        state = self._store.read()
+        journal = sorted(state.journal.values(), key=lambda entry: entry.id, reverse=True)
+        return StateFacts(time.time(), state.runners, tuple(journal), state.malformed)
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._store.close()
+
+
+def readers(config: PipelineConfig) -> dict[PartName, Reader]:
+    """Return what reads each part of a pipeline; nothing is connected yet."""
+    return {
+        PartName.SOURCE: SourceReader(config),
+        PartName.TARGET: TargetReader(config),
+        PartName.GROUPS: GroupReader(config),
+        PartName.STATE: StateReader(config),
+    }

@@ -1,0 +1,150 @@
+"""Recordings: the views of a session in one SQLite file, to be replayed and looked at later.
+
+Tables, for other readers: ``meta(key, value)`` with ``schema`` (1) and ``pipeline``, and
+``views(at REAL, body BLOB)``, epoch seconds and zlib-compressed JSON of :mod:`k2ktui.watch.codec`.
+A view holds names, offsets and error texts; no client property and no secret is in it.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import zlib
+from contextlib import suppress
+from pathlib import Path
+
+from k2ktui.errors import ConfigError
+from k2ktui.text import safe_text
+from k2ktui.watch.codec import MalformedView, dumps, loads
+from k2ktui.watch.model import View
+
+SCHEMA = "1"
+_TABLES = """
+create table meta(key text primary key, value text not null);
+create table views(at real not null, body blob not null);
+create index views_at on views(at);
+"""
+
+
+class Recorder:
+    """Writes views to a new file; whatever fails ends the recording, never what is recorded.
+
+    Args:
+        path: a file that does not exist yet.
+
+    Attributes:
+        error: why the recording ended, empty while it goes on.
+
+    Raises:
+        ConfigError: the file exists, or cannot be made.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.error = path, ""
+        self._lock = threading.Lock()
+        try:
+            # Group names and offsets are nobody else's business.
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+            self._db.execute("pragma journal_mode=wal")
+            self._db.execute("pragma synchronous=normal")
+            self._db.executescript(_TABLES)
+            self._db.execute("insert into meta values('schema', ?)", (SCHEMA,))
+        except FileExistsError:
+            raise ConfigError(
+                f"{safe_text(path)} exists already",
+                unchanged="It was left as it is.",
+                mend="Name a new file to record to.",
+            ) from None
+        except (OSError, sqlite3.Error) as error:
+            raise ConfigError(
+                f"{safe_text(path)} cannot be recorded to: {_reason(error)}"
+            ) from None
+
+    def add(self, view: View) -> None:
+        """Record a view; any thread may."""
+        body = zlib.compress(dumps(view).encode(), 6)
+        with self._lock:
+            if self.error:
+                return
+            try:
+                self._db.execute("insert into views values(?, ?)", (view.taken_at, body))
+                self._db.execute(
+                    "insert or ignore into meta values('pipeline', ?)", (view.pair.pipeline,)
+                )
+            except sqlite3.Error as error:
+                self.error = f"the recording ended: {_reason(error)}"
+
+    def close(self) -> None:
+        """Fold the journal into the file, so that it can be read from a read-only place."""
+        with self._lock, suppress(sqlite3.Error):
+            self._db.execute("pragma journal_mode=delete")
+            self._db.close()
+            self.error = self.error or "closed"
+
+
+class Recording:
+    """A recording, opened for reading; used by one thread at a time.
+
+    Args:
+        path: the file.
+
+    Raises:
+        ConfigError: it is missing, empty, damaged, or not a recording.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            if not path.is_file():
+                raise ConfigError(f"there is no recording {safe_text(path)}")
+            uri = f"{path.resolve().as_uri()}?mode=ro"
+            self._db = sqlite3.connect(uri, uri=True, check_same_thread=False)
+            meta = dict(self._db.execute("select key, value from meta").fetchall())
+            if meta.get("schema") != SCHEMA:
+                raise ConfigError(
+                    f"{safe_text(path)} has schema {safe_text(meta.get('schema'))}; "
+                    f"this program reads schema {SCHEMA}"
+                )
+            found = self._db.execute("select rowid, at from views order by at, rowid").fetchall()
+        except (OSError, sqlite3.Error) as error:
+            raise ConfigError(
+                f"{safe_text(path)} is not a recording: {_reason(error)}",
+                mend="Recordings are made with k2ktui -f FILE --record FILE.",
+            ) from None
+        self._rows = [int(row) for row, _ in found]
+        self.times = tuple(float(at) for _, at in found)
+        if not self._rows:
+            raise ConfigError(f"recording {safe_text(path)} is empty")
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def view(self, number: int) -> View:
+        """Return a view by its number, from 0 on.
+
+        Raises:
+            ConfigError: it is damaged.
+        """
+        try:
+            query = "select body from views where rowid = ?"
+            (body,) = self._db.execute(query, (self._rows[number],)).fetchone()
+            return loads(zlib.decompress(body))
+        except (sqlite3.Error, zlib.error, MalformedView, TypeError) as error:
+            raise ConfigError(
+                f"view {number + 1} of {safe_text(self.path)} is damaged: {_reason(error)}"
+            ) from None
+
+    def number_at(self, at: float) -> int:
+        """Return the number of the last view at or before a time, the first if there is none."""
+        earlier = [number for number, taken in enumerate(self.times) if taken <= at]
+        return earlier[-1] if earlier else 0
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+
+def _reason(error: Exception) -> str:
+    return safe_text(getattr(error, "strerror", None) or error)

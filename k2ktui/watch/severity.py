@@ -1,0 +1,186 @@
+"""What is a problem and how bad it is: one rule for screens, logs and exit codes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from k2ktui.engine.groups import GroupRow
+from k2ktui.engine.journal import Runner, RunnerState
+from k2ktui.engine.status import PartitionState
+from k2ktui.engine.translate import Basis
+from k2ktui.watch.model import GroupSummary, PartitionRow, PartName, View
+
+
+class Severity(IntEnum):
+    """From harmless to bad; ``unknown`` is worse than a warning, because it hides what it is."""
+
+    OK = 0
+    INFO = 1
+    WARN = 2
+    UNKNOWN = 3
+    BAD = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A severity, and the word for it on a screen."""
+
+    severity: Severity
+    word: str
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something to look at.
+
+    Attributes:
+        kind: ``cluster``, ``partition``, ``group`` or ``job``: where it is looked at.
+        subject: of what: a side, ``topic-partition``, a group.
+        key: the same for a program: part name, ``(topic, partition)``, group.
+        what: what is wrong, with figures.
+    """
+
+    severity: Severity
+    kind: str
+    subject: str
+    key: object
+    what: str
+
+
+_PARTITION = {
+    PartitionState.CAUGHT_UP: Severity.OK,
+    PartitionState.BEHIND: Severity.INFO,
+    PartitionState.NEW: Severity.WARN,
+    PartitionState.UNKNOWN: Severity.UNKNOWN,
+    PartitionState.LOST: Severity.BAD,
+    PartitionState.RECREATED: Severity.BAD,
+    PartitionState.GONE: Severity.BAD,
+    PartitionState.REFUSED: Severity.BAD,
+}
+
+
+def of_partition(row: PartitionRow) -> Verdict:
+    """Judge a partition by its state."""
+    return Verdict(_PARTITION[row.status.state], str(row.status.state))
+
+
+def of_group_row(row: GroupRow) -> Verdict:
+    """Judge where a group stands on the target for one partition."""
+    if row.basis is Basis.UNMAPPED:
+        return Verdict(Severity.BAD, "unmapped")
+    if row.divergence is not None and row.divergence > 0:
+        return Verdict(Severity.BAD, "skips")
+    if row.divergence is not None and row.divergence < 0:
+        return Verdict(Severity.WARN, "re-reads")
+    if row.basis is Basis.BOUNDED:
+        return Verdict(Severity.WARN, "bounded")
+    if row.target_offset is None:
+        return Verdict(Severity.INFO, "not moved")
+    return Verdict(Severity.OK, "in step")
+
+
+def of_summary(group: GroupSummary) -> Verdict:
+    """Judge a group by the worst of its partitions, as ``of_group_row`` does."""
+    if group.source.error or group.target.error:
+        return Verdict(Severity.UNKNOWN, "unread")
+    if group.bases.get(Basis.UNMAPPED):
+        return Verdict(Severity.BAD, "unmapped")
+    if group.skips:
+        return Verdict(Severity.BAD, "skips")
+    if group.rereads:
+        return Verdict(Severity.WARN, "re-reads")
+    if group.bases.get(Basis.BOUNDED):
+        return Verdict(Severity.WARN, "bounded")
+    if group.missing:
+        return Verdict(Severity.INFO, "not moved")
+    return Verdict(Severity.OK, "in step")
+
+
+_RUNNER = {
+    RunnerState.RUNNING: Severity.OK,
+    RunnerState.STARTING: Severity.INFO,
+    RunnerState.STOPPING: Severity.INFO,
+    RunnerState.STOPPED: Severity.INFO,
+    RunnerState.SILENT: Severity.BAD,
+}
+
+
+def of_runner(runner: Runner, now: float) -> Verdict:
+    """Judge a runner by its last heartbeat; ``now`` is epoch seconds."""
+    standing = runner.standing(int(now * 1000))
+    return Verdict(_RUNNER[standing], str(standing))
+
+
+def problems(view: View, now: float) -> list[Problem]:
+    """Return what is wrong, the worst first; at most one problem for each subject."""
+    found = [
+        *_of_parts(view),
+        *_of_jobs(view, now),
+        *_of_partitions(view),
+        *_of_groups(view),
+    ]
+    return sorted(found, key=lambda problem: -problem.severity)
+
+
+def _of_parts(view: View) -> list[Problem]:
+    found = []
+    for name in PartName:
+        part = view.part(name)
+        if part.error:
+            subject = f"{name} cluster" if name in (PartName.SOURCE, PartName.TARGET) else str(name)
+            found.append(Problem(Severity.BAD, "cluster", subject, str(name), part.error))
+    return found
+
+
+def _of_jobs(view: View, now: float) -> list[Problem]:
+    if view.part(PartName.STATE).taken_at is None or view.part(PartName.STATE).stale:
+        return []
+    standings = [(runner, of_runner(runner, now)) for runner in view.runners]
+    if any(runner.alive(int(now * 1000)) for runner in view.runners):
+        return [
+            Problem(Severity.WARN, "job", runner.host, runner.runner, runner.last_error)
+            for runner, _ in standings
+            if runner.last_error and runner.alive(int(now * 1000))
+        ]
+    if standings and standings[0][1].severity is Severity.BAD:
+        runner = standings[0][0]
+        text = f"no heartbeat for {now - runner.at_ms / 1000:,.0f} s: it has ended, or is cut off"
+        return [Problem(Severity.BAD, "job", runner.host, runner.runner, text)]
+    return [Problem(Severity.WARN, "job", view.pair.pipeline, "", "no job is running")]
+
+
+def _of_partitions(view: View) -> list[Problem]:
+    found = []
+    for row in view.partitions:
+        verdict = of_partition(row)
+        if verdict.severity >= Severity.WARN:
+            topic, partition = row.key
+            what = f"{verdict.word}: {row.why}" if row.why else verdict.word
+            subject = f"{topic}-{partition}"
+            found.append(Problem(verdict.severity, "partition", subject, row.key, what))
+    return found
+
+
+def _of_groups(view: View) -> list[Problem]:
+    found = []
+    for group in view.summaries:
+        verdict = of_summary(group)
+        if verdict.severity >= Severity.WARN:
+            what = _group_text(group, verdict)
+            found.append(Problem(verdict.severity, "group", group.group, group.group, what))
+    return found
+
+
+def _group_text(group: GroupSummary, verdict: Verdict) -> str:
+    error = group.source.error or group.target.error
+    if error:
+        return error
+    parts = []
+    if unmapped := group.bases.get(Basis.UNMAPPED):
+        parts.append(f"{unmapped:,} of {group.partitions:,} partitions have no mapping")
+    if group.skips:
+        parts.append(f"on the target it would skip {group.skips:,} records")
+    if group.rereads:
+        parts.append(f"on the target it would re-read {group.rereads:,} records")
+    return "; ".join(parts) or verdict.word
