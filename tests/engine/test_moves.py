@@ -1,0 +1,183 @@
+"""Moves of positions: gaps, start and since against a model that remembers every copied offset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from k2ktui.engine.moves import LOST, SKIPPED, Effect, Landing, SourceLog, clear, move_to, refused
+from k2ktui.engine.state import Gap, Position, SourcePartition
+
+SOURCE = SourcePartition("t", 0)
+LOG = SourceLog(0, 1000, "a")
+THERE = Landing("t", 0, "b")
+POSITION = Position(500, 100, 4, "a", 3, 2, "t", 0, "b", since=2, at_ms=9)
+
+
+@pytest.mark.parametrize("offset", [-1, 49, 1001])
+def test_outside_of_the_log_is_refused(offset: int) -> None:
+    move = move_to(SOURCE, POSITION, offset, replace(LOG, start=50), THERE)
+    assert (move.effect, move.after, move.changes) == (Effect.REFUSED, None, False)
+    assert "log start offset 50, last stable offset 1000" in move.why
+    assert refused([move]) == [move]
+
+
+@pytest.mark.parametrize("offset", [50, 1000])
+def test_the_ends_of_the_log_are_inside(offset: int) -> None:
+    assert move_to(SOURCE, POSITION, offset, replace(LOG, start=50), THERE).changes
+
+
+def test_what_is_not_there_is_refused() -> None:
+    assert move_to(SOURCE, POSITION, 500, None, THERE).effect is Effect.REFUSED
+    gone = Landing("t", 0, None)
+    assert "does not exist" in move_to(SOURCE, POSITION, 500, LOG, gone).why
+    assert move_to(SOURCE, None, 500, LOG, gone).effect is Effect.REFUSED
+
+
+def test_the_same_offset_changes_nothing() -> None:
+    move = move_to(SOURCE, POSITION, 500, LOG, THERE)
+    assert (move.effect, move.changes) == (Effect.KEEP, False)
+
+
+def test_a_new_position_begins() -> None:
+    move = move_to(SOURCE, None, 7, replace(LOG, start=5), THERE)
+    assert (move.effect, move.left_out, move.again) == (Effect.BEGIN, 2, 0)
+    assert move.stamped(8, 99) == Position(7, 7, -1, "a", 8, -1, "t", 0, "b", since=8, at_ms=99)
+
+
+def test_back_behind_the_start_keeps_the_mapping_of_what_was_before() -> None:
+    move = move_to(SOURCE, POSITION, 300, LOG, THERE)
+    assert (move.effect, move.again, move.left_out) == (Effect.BACK, 200, 0)
+    after = move.stamped(8, 99)
+    assert after is not None
+    assert (after.offset, after.start, after.since, after.term) == (300, 100, 2, 8)
+    assert (after.leader_epoch, after.slot, after.at_ms) == (-1, -1, 99)
+
+
+@pytest.mark.parametrize("offset", [100, 40])
+def test_back_to_the_start_or_before_begins_the_mapping_anew(offset: int) -> None:
+    gapped = replace(POSITION, gaps=(Gap(100, 120, LOST),))
+    move = move_to(SOURCE, gapped, offset, LOG, THERE)
+    after = move.stamped(8, 99)
+    assert after is not None and move.again == 500 - offset
+    assert (after.offset, after.start, after.since, after.gaps) == (offset, offset, 8, ())
+
+
+def test_forward_leaves_a_gap() -> None:
+    move = move_to(SOURCE, POSITION, 700, LOG, THERE)
+    assert (move.effect, move.left_out, move.again) == (Effect.FORWARD, 200, 0)
+    assert move.after is not None and move.after.gaps == (Gap(500, 700, SKIPPED),)
+    further = move_to(SOURCE, move.stamped(8, 0), 800, LOG, THERE)
+    assert further.after is not None and further.after.gaps == (Gap(500, 800, SKIPPED),)
+
+
+def test_a_mistake_is_set_right_without_a_trace() -> None:
+    gapped = replace(POSITION, gaps=(Gap(400, 450, LOST),))
+    for mistake in (0, 300, 420, 900):
+        wrong = move_to(SOURCE, gapped, mistake, LOG, THERE).stamped(8, 0)
+        right = move_to(SOURCE, wrong, 500, LOG, THERE, gapped)
+        assert (right.again, right.left_out) == (0, 0)
+        after = right.stamped(9, 0)
+        assert after == replace(gapped, term=9, at_ms=0, leader_epoch=-1, slot=-1)
+    further = move_to(SOURCE, wrong, 700, LOG, THERE, gapped)
+    assert (further.effect, further.left_out) == (Effect.BACK, 200)
+    foreign = replace(gapped, topic_id="another")
+    assert move_to(SOURCE, POSITION, 700, LOG, THERE, foreign).left_out == 200
+
+
+def test_forward_over_what_is_lost_tells_the_two_apart() -> None:
+    log = replace(LOG, start=600)
+    move = move_to(SOURCE, POSITION, 700, log, THERE)
+    assert move.after is not None
+    assert move.after.gaps == (Gap(500, 600, LOST), Gap(600, 700, SKIPPED))
+    assert "100 of them are lost" in move.why
+    earliest = move_to(SOURCE, POSITION, 600, log, THERE)
+    assert earliest.after is not None and earliest.after.gaps == (Gap(500, 600, LOST),)
+
+
+@pytest.mark.parametrize(
+    ("log", "landing", "again"),
+    [(replace(LOG, topic_id="z"), THERE, 0), (LOG, replace(THERE, topic_id="z"), 200)],
+)
+def test_another_incarnation_begins_anew(log: SourceLog, landing: Landing, again: int) -> None:
+    move = move_to(SOURCE, POSITION, 300, log, landing)
+    after = move.stamped(8, 99)
+    assert (move.effect, move.again) == (Effect.ANEW, again)
+    assert after is not None and (after.start, after.since, after.gaps) == (300, 8, ())
+    assert (after.topic_id, after.target_topic_id) == (log.topic_id, landing.topic_id)
+
+
+def test_brokers_without_ids_are_no_other_incarnation() -> None:
+    move = move_to(SOURCE, POSITION, 300, replace(LOG, topic_id=""), replace(THERE, topic_id=""))
+    assert move.effect is Effect.BACK
+    assert move.after is not None and move.after.topic_id == "a"
+
+
+def test_clearing() -> None:
+    move = clear(SOURCE, POSITION, LOG, 0)
+    assert (move.effect, move.again, move.left_out, move.stamped(8, 0)) == (
+        Effect.CLEAR,
+        400,
+        0,
+        None,
+    )
+    assert clear(SOURCE, POSITION, LOG, 1000).left_out == 500
+    assert clear(SOURCE, POSITION, LOG, None).again == 0
+    assert "cannot be found" in clear(SOURCE, POSITION, None, None).why
+
+
+@dataclass
+class Model:
+    """Remembers each copied source offset with the term of its last copy."""
+
+    position: Position
+    term: int = 1
+    copies: dict[int, int] = field(default_factory=dict)
+    reached: Position | None = None
+
+    def copy(self, count: int) -> None:
+        end = min(self.position.offset + count, LOG.end)
+        if end > self.position.offset:
+            self.reached = None
+            # What comes later replaces what was mapped from there on (Ranges.append).
+            self.copies = {o: t for o, t in self.copies.items() if o < self.position.offset}
+        self.copies.update(dict.fromkeys(range(self.position.offset, end), self.term))
+        self.position = replace(self.position, offset=end, term=self.term)
+
+    def set(self, offset: int) -> None:
+        self.term += 1
+        move = move_to(SOURCE, self.position, offset, LOG, THERE, self.reached)
+        after = move.stamped(self.term, 0)
+        assert after is not None
+        self.reached = self.reached or self.position
+        self.position = after
+
+    def in_gap(self, offset: int) -> bool:
+        return any(gap.first <= offset < gap.end for gap in self.position.gaps)
+
+
+@settings(max_examples=500)
+@given(
+    st.integers(0, 60),
+    st.lists(st.tuples(st.sampled_from(["copy", "set"]), st.integers(0, 60)), max_size=12),
+)
+def test_what_a_position_says_of_its_past_is_true(begin: int, steps: list[tuple[str, int]]) -> None:
+    """From ``start`` to ``offset`` all was copied, by a term a reader keeps, except the gaps."""
+    model = Model(replace(POSITION, offset=begin, start=begin, term=1, since=1))
+    for what, number in steps:
+        model.copy(number) if what == "copy" else model.set(number)
+        position = model.position
+        assert position.start <= position.offset
+        for offset in range(position.start, position.offset):
+            copied = model.copies.get(offset, -1) >= position.since
+            assert copied or model.in_gap(offset), offset
+        for gap in position.gaps:
+            assert not any(
+                model.copies.get(o, -1) >= position.since for o in range(gap.first, gap.end)
+            ), "what was copied is no gap"
+            assert position.start <= gap.first < gap.end <= position.offset
+        ends = [gap.end for gap in position.gaps]
+        assert ends == sorted(ends)
