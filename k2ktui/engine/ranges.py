@@ -7,7 +7,7 @@ mapped record with source offset ``≥ g``; gaps in the source need no special c
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ I64 = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 NOT_FOUND = -1
+LARGEST_COUNT = int(np.iinfo(np.int32).max)
 _FIRST_CAPACITY = 64
 
 
@@ -69,6 +70,11 @@ class Ranges:
         return int(self._source[last]) + int(self._count[last])
 
     @property
+    def target_first(self) -> int | None:
+        """Target offset of the record that comes first in source order."""
+        return int(self._target[0]) if self._size else None
+
+    @property
     def target_end(self) -> int | None:
         """Target offset after the record that was mapped last in source order."""
         if not self._size:
@@ -91,17 +97,16 @@ class Ranges:
         Raises:
             ValueError: they are not sorted, overlap each other, or hold no records.
         """
+        _check(Columns(source, target, count))
         if not len(source):
             return
-        if (count < 1).any() or (np.diff(source) < count[:-1]).any():
-            raise ValueError("ranges must be sorted by source offset and must not overlap")
         self._cut(int(source[0]))
         # One range often continues the last one: the same transaction's lane, the next batch.
         if (
             self._size
             and self.end == int(source[0])
             and self.target_end == int(target[0])
-            and int(self._count[self._size - 1]) + int(count[0]) < np.iinfo(np.int32).max
+            and int(self._count[self._size - 1]) + int(count[0]) <= LARGEST_COUNT
         ):
             self._count[self._size - 1] += int(count[0])
             source, target, count = source[1:], target[1:], count[1:]
@@ -110,6 +115,48 @@ class Ranges:
         at = slice(self._size, self._size + added)
         self._source[at], self._target[at], self._count[at] = source, target, count
         self._size += added
+
+    def overlay(self, source: I64, target: I64, count: I64) -> None:
+        """Add ranges that win where both map an offset; all others stay as they are.
+
+        For ranges of one term that come out of order: those of one transaction do.
+
+        Raises:
+            ValueError: as for ``append``.
+        """
+        added = Columns(source, target, count)
+        _check(added)
+        end = self.end
+        if not len(added) or end is None or end <= int(source[0]):
+            self.append(source, target, count)
+            return
+        row = self._row_behind(int(source[0]))
+        self._replace_from(row, _sorted(without(self._rows_from(row), added), added))
+
+    def merge_older(self, source: I64, target: I64, count: I64) -> None:
+        """Add ranges that are known to be older: what is mapped already stays as it is.
+
+        ``append`` would take them for a rewind, and cut what comes after.
+
+        Raises:
+            ValueError: as for ``append``.
+        """
+        added = Columns(source, target, count)
+        _check(added)
+        if not len(added):
+            return
+        row = self._row_behind(int(source[0]))
+        present = self._rows_from(row)
+        self._replace_from(row, _sorted(present, without(added, present)))
+
+    def forget(self, low: int, high: int) -> None:
+        """Forget what is mapped of the source offsets ``[low, high)``."""
+        if high <= low:
+            return
+        row = self._row_behind(low)
+        size = np.array([high - low], dtype=np.int64)
+        hole = Columns(np.array([low], dtype=np.int64), size, size)
+        self._replace_from(row, without(self._rows_from(row), hole))
 
     def drop_before(self, offset: int) -> int:
         """Forget ranges that end at or before a source offset; return how many."""
@@ -221,6 +268,26 @@ class Ranges:
         if row and int(self._source[row - 1]) + int(self._count[row - 1]) > offset:
             self._count[row - 1] = offset - int(self._source[row - 1])
 
+    def _row_behind(self, offset: int) -> int:
+        """Return the first row that maps something at or after a source offset."""
+        size = self._size
+        row = int(np.searchsorted(self._source[:size], offset, side="right"))
+        inside = row and int(self._source[row - 1]) + int(self._count[row - 1]) > offset
+        return row - 1 if inside else row
+
+    def _rows_from(self, row: int) -> Columns:
+        rest = slice(row, self._size)
+        return Columns(
+            self._source[rest].copy(), self._target[rest].copy(), self._count[rest].astype(np.int64)
+        )
+
+    def _replace_from(self, row: int, rest: Columns) -> None:
+        self._size = row
+        self._reserve(row + len(rest))
+        at = slice(row, row + len(rest))
+        self._source[at], self._target[at], self._count[at] = rest.source, rest.target, rest.count
+        self._size = row + len(rest)
+
     def _reserve(self, size: int) -> None:
         capacity = len(self._source)
         if size <= capacity:
@@ -233,6 +300,76 @@ class Ranges:
             setattr(self, name, new)
 
 
+def clipped(columns: Columns, low: int, high: int) -> Columns:
+    """Return what columns, sorted by source, map of the source offsets ``[low, high)``."""
+    ends = columns.source + columns.count
+    first = int(np.searchsorted(ends, low, side="right"))
+    last = max(first, int(np.searchsorted(columns.source, high, side="left")))
+    rows = slice(first, last)
+    source, target = columns.source[rows], columns.target[rows]
+    begin: I64 = np.maximum(source, low)
+    count: I64 = np.minimum(ends[rows], high) - begin
+    return Columns(begin, target + (begin - source), count)
+
+
+def without(columns: Columns, taken: Columns) -> Columns:
+    """Return columns less the source offsets that others map; both sorted by source."""
+    if not len(columns) or not len(taken):
+        return columns
+    ends = columns.source + columns.count
+    # What is free lies between those that are taken: one piece for each of both that overlap.
+    free_from = np.concatenate([[np.iinfo(np.int64).min], taken.source + taken.count])
+    free_to = np.concatenate([taken.source, [np.iinfo(np.int64).max]])
+    low = np.searchsorted(free_to, columns.source, side="right")
+    high = np.searchsorted(free_from, ends, side="left")
+    pieces = np.maximum(0, high - low)
+    row = np.repeat(np.arange(len(columns)), pieces)
+    nth = np.arange(len(row)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    gap = low[row] + nth
+    begin = np.maximum(columns.source[row], free_from[gap])
+    count = np.minimum(ends[row], free_to[gap]) - begin
+    kept = count > 0
+    row, begin = row[kept], begin[kept]
+    return Columns(begin, columns.target[row] + (begin - columns.source[row]), count[kept])
+
+
+def joined(parts: Sequence[Columns]) -> Columns:
+    """Return columns one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    empty = np.empty(0, dtype=np.int64)
+    return Columns(
+        np.concatenate([empty, *(part.source for part in parts)]),
+        np.concatenate([empty, *(part.target for part in parts)]),
+        np.concatenate([empty, *(part.count for part in parts)]),
+    )
+
+
+def ordered(columns: Columns) -> Columns:
+    """Return columns sorted by source offset."""
+    if (np.diff(columns.source) >= 0).all():
+        return columns
+    order = np.argsort(columns.source, kind="stable")
+    return Columns(columns.source[order], columns.target[order], columns.count[order])
+
+
+def overlapping(columns: Columns) -> bool:
+    """Whether columns, sorted by source, map an offset twice."""
+    return bool((np.diff(columns.source) < columns.count[:-1]).any())
+
+
+def _sorted(one: Columns, other: Columns) -> Columns:
+    return ordered(joined([one, other]))
+
+
+def _check(columns: Columns) -> None:
+    count = columns.count
+    if len(count) and (int(count.min()) < 1 or int(count.max()) > LARGEST_COUNT):
+        raise ValueError(f"a range must hold 1 to {LARGEST_COUNT} records")
+    if overlapping(columns):
+        raise ValueError("ranges must be sorted by source offset and must not overlap")
+
+
 def columns_of(mapping: Mapping) -> Columns:
     """Return the ranges and scattered runs of a mapping record, sorted by source offset."""
     sources = [np.array([r.source for r in mapping.ranges], dtype=np.int64)]
@@ -242,11 +379,9 @@ def columns_of(mapping: Mapping) -> Columns:
         sources.append(np.array(run.sources, dtype=np.int64))
         targets.append(run.target + np.arange(len(run.sources), dtype=np.int64))
         counts.append(np.ones(len(run.sources), dtype=np.int64))
-    source, target, count = (np.concatenate(parts) for parts in (sources, targets, counts))
-    if len(source) > 1 and (np.diff(source) < 0).any():
-        order = np.argsort(source, kind="stable")
-        source, target, count = source[order], target[order], count[order]
-    return Columns(source, target, count)
+    return ordered(
+        Columns(np.concatenate(sources), np.concatenate(targets), np.concatenate(counts))
+    )
 
 
 def columns_from(ranges: Iterable[MappingRange]) -> Columns:

@@ -56,6 +56,26 @@ class ScatteredRun:
 
 
 @dataclass(frozen=True, slots=True)
+class Repeat:
+    """Marks a mapping record as one part of a repeat of old ranges.
+
+    All its parts together are the whole mapping of the source offsets ``[first, end)``; they say
+    nothing of others, and never replace what is known already.
+
+    Attributes:
+        first: lowest source offset that is repeated.
+        end: source offset after the last one.
+        part: number of this part, from 0 on.
+        parts: how many there are.
+    """
+
+    first: int
+    end: int
+    part: int = 0
+    parts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Gap:
     """Source offsets ``[first, end)`` that were lost before they could be copied."""
 
@@ -116,7 +136,8 @@ class Run:
 class Mapping:
     """What one transaction added for one source partition on one target partition.
 
-    Of two mappings of one source offset the one with the higher ``term`` is the newer.
+    Of two mappings of one source offset the one with the higher ``term`` is the newer, unless it
+    is a repeat of old ranges (``again``).
     """
 
     pipeline: str
@@ -126,6 +147,7 @@ class Mapping:
     term: int = 0
     ranges: tuple[MappingRange, ...] = ()
     runs: tuple[ScatteredRun, ...] = ()
+    again: Repeat | None = None
 
     @property
     def records(self) -> int:
@@ -153,7 +175,7 @@ def _dump(value: dict[str, Any]) -> bytes:
 def _load(raw: bytes | None, what: str) -> dict[str, Any]:
     try:
         value = json.loads(raw or b"")
-    except (ValueError, UnicodeDecodeError) as error:
+    except (ValueError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedRecord(f"{what} is not JSON") from error
     if not isinstance(value, dict):
         raise MalformedRecord(f"{what} is not a JSON object")
@@ -227,6 +249,9 @@ def mapping_value(mapping: Mapping) -> bytes:
     }
     if mapping.runs:
         value["runs"] = [[run.target, *_deltas(run.sources)] for run in mapping.runs]
+    if mapping.again is not None:
+        again = mapping.again
+        value["again"] = [again.first, again.end, again.part, again.parts]
     return _dump(value)
 
 
@@ -239,6 +264,13 @@ def _scattered(row: list[Any]) -> ScatteredRun:
     if target < 0 or first < 0 or any(delta < 1 for delta in deltas):
         raise MalformedRecord("a run that does not increase")
     return ScatteredRun(target, tuple(itertools.accumulate(deltas, initial=first)))
+
+
+def _repeat(row: list[Any]) -> Repeat:
+    first, end, part, parts = (int(number) for number in row)
+    if not (0 <= first < end and 0 <= part < parts):
+        raise MalformedRecord("a repeat of no offsets, or a part outside of it")
+    return Repeat(first, end, part, parts)
 
 
 def read_commit_record(
@@ -319,8 +351,9 @@ def read_mapping_record(key: bytes | None, value: bytes | None) -> Mapping:
             term=int(body["term"]),
             ranges=ranges,
             runs=tuple(_scattered(row) for row in body.get("runs", ())),
+            again=_repeat(body["again"]) if "again" in body else None,
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         if isinstance(error, MalformedRecord):
             raise
         raise MalformedRecord(f"missing or wrong field: {error}") from error

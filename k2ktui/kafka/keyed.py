@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 from typing import Any
 
@@ -19,6 +19,7 @@ _DEFAULT_S = 20.0
 # Compressed it is far less, and the broker counts that; librdkafka counts before it compresses.
 _LARGEST_BYTES = 64 << 20
 _FULL_POLL_S = 0.05
+_ANY_PARTITION = -1  # RD_KAFKA_PARTITION_UA
 # Names of properties that would contradict what is set here, and librdkafka's aliases of them.
 _OURS = (
     "delivery.timeout.ms",
@@ -41,12 +42,20 @@ class KeyedWriter:
         cluster: where the topic is.
         topic: its name; it must exist.
         timeout: seconds that a record may wait for its acknowledgement by all replicas in sync.
+        partition_of: chooses the partition by the key; None leaves it to the Java client's rule.
     """
 
-    def __init__(self, cluster: Cluster, topic: str, timeout: float = _DEFAULT_S) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic: str,
+        timeout: float = _DEFAULT_S,
+        partition_of: Callable[[bytes], int] | None = None,
+    ) -> None:
         self._cluster = cluster
         self._topic = topic
         self._timeout = timeout
+        self._partition_of = partition_of
         self._producer: Producer | None = None
         self._trouble = ""
 
@@ -86,9 +95,10 @@ class KeyedWriter:
     ) -> int:
         """Return how many were not acknowledged in time."""
         for key, value in entries:
+            partition = self._partition_of(key) if self._partition_of else _ANY_PARTITION
             while True:
                 try:
-                    producer.produce(self._topic, value, key, on_delivery=delivered)
+                    producer.produce(self._topic, value, key, partition, on_delivery=delivered)
                     break
                 except BufferError:
                     if monotonic() > until:

@@ -1,0 +1,117 @@
+"""Read the mapping topic in large pieces, each partition from a given offset on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from time import monotonic
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from k2ktui.errors import K2kError, Refused
+from k2ktui.kafka.clients import Cluster
+from k2ktui.text import safe_text
+
+# What one call takes at most: enough for the conversion to pay, little enough for the memory.
+_MESSAGES, _BYTES = 10_000, 4 << 20
+_WAIT_S = 0.1
+_SETTINGS: Mapping[str, Any] = {
+    "isolation.level": "read_committed",
+    "enable.partition.eof": True,
+    "fetch.wait.max.ms": 50,
+    "fetch.message.max.bytes": 4 << 20,
+    "fetch.max.bytes": 16 << 20,
+    "queued.min.messages": 100_000,
+    "queued.max.messages.kbytes": 32 << 10,
+    # The library's second would be most of the time that reading takes.
+    "fetch.queue.backoff.ms": 2,
+}
+
+
+class TopicReader:
+    """A consumer of some partitions of one topic that joins no group.
+
+    Attributes:
+        next: offset to read next, per partition.
+    """
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._consumer: Consumer | None = None
+        self._chunk = 1_000
+        self.next: dict[int, int] = {}
+
+    def seek(self, offsets: Mapping[int, int]) -> None:
+        """Read these partitions, and no others, from these offsets on."""
+        if offsets == self.next and self._consumer is not None:
+            return
+        self.next = dict(offsets)
+        if self._consumer is None:
+            self._consumer = self._cluster.consumer(**_SETTINGS)
+        self._consumer.assign([TopicPartition(self._topic, p, o) for p, o in offsets.items()])
+
+    def read(self, ends: Mapping[int, int], until: float) -> Iterator[dict[int, list[Message]]]:
+        """Yield what is there up to ``ends`` and perhaps beyond, per partition in order.
+
+        Ends early at the time ``until`` (monotonic), or where the broker has deleted what was to
+        be read: ``next`` then tells how far it went.
+
+        Raises:
+            Refused: the principal may not read the topic.
+            K2kError: the broker refused for another reason.
+        """
+        left = {p for p, end in ends.items() if p in self.next and self.next[p] < end}
+        while left and monotonic() < until:
+            found: dict[int, list[Message]] = {}
+            for message in self._consume():
+                partition, error = message.partition() or 0, message.error()
+                if error is None:
+                    found.setdefault(partition, []).append(message)
+                elif self._ended(partition, message.offset() or 0, error):
+                    left.discard(partition)
+            for partition, messages in found.items():
+                self.next[partition] = (messages[-1].offset() or 0) + 1
+            self._pace(found)
+            if found:
+                yield found
+            left -= {p for p in left if self.next[p] >= ends[p]}
+
+    def close(self) -> None:
+        """Disconnect."""
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _consume(self) -> list[Message]:
+        assert self._consumer is not None
+        messages: list[Message] = self._consumer.consume(self._chunk, _WAIT_S)
+        return messages
+
+    def _ended(self, partition: int, offset: int, error: KafkaError) -> bool:
+        """Whether an event means that there is no more to read of a partition for now."""
+        code = error.code()
+        if code == KafkaError._PARTITION_EOF:  # noqa: SLF001
+            self.next[partition] = max(offset, self.next.get(partition, 0))
+            return False
+        if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):  # noqa: SLF001
+            return True
+        # The library asks for its group's coordinator, and we use no group.
+        if code == KafkaError.GROUP_AUTHORIZATION_FAILED or error.retriable():
+            return False
+        name, why = safe_text(self._topic), safe_text(error.str())
+        if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            raise Refused(
+                f"the {self._cluster.label} principal may not read topic {name}: {why}",
+                mend=f"Grant it Describe and Read on topic {name}.",
+            )
+        raise K2kError(f"reading {name} on the {self._cluster.label} cluster: {why}")
+
+    def _pace(self, found: Mapping[int, list[Message]]) -> None:
+        """Take as many records at once as make up the bytes that are wanted."""
+        count = sum(len(messages) for messages in found.values())
+        if count < self._chunk:
+            return
+        sizes = [len(m.value() or b"") for messages in found.values() for m in messages[::50]]
+        average = max(1, sum(sizes) // len(sizes))
+        self._chunk = max(100, min(_MESSAGES, _BYTES // average))
