@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from zlib import crc32
@@ -93,7 +93,8 @@ def read_books(target: Cluster, topic: CommitTopic, timeout: float) -> Books:
         ConnectionFailed, TimedOut: the topic could not be read within ``timeout`` seconds.
     """
     run, malformed = Run(0, 0), 0
-    positions: dict[SourcePartition, Position] = {}
+    # A tombstone is about its own commit partition: what lies in others may be read before it.
+    found: dict[tuple[SourcePartition, int], Position] = {}
     for entry in read_committed(target, topic.name, topic.partitions, timeout):
         try:
             group, source, state = read_commit_record(entry.key, entry.value)
@@ -105,10 +106,14 @@ def read_books(target: Cluster, topic: CommitTopic, timeout: float) -> Books:
         if isinstance(state, Run):
             run = replace(state, term=max(run.term, state.term), slots=max(run.slots, state.slots))
         elif source is not None and state is None:
-            positions.pop(source, None)
+            found.pop((source, entry.partition), None)
         elif source is not None and isinstance(state, Position):
-            newest = positions.get(source)
-            positions[source] = state if state.newer_than(newest) else newest or state
+            before = found.get((source, entry.partition))
+            found[source, entry.partition] = state if state.newer_than(before) else before or state
+    positions: dict[SourcePartition, Position] = {}
+    for (source, _), position in found.items():
+        if position.newer_than(positions.get(source)):
+            positions[source] = position
     # The term must never fall behind one that was used, even if the run record was lost.
     highest = max((p.term for p in positions.values()), default=0)
     return Books(replace(run, term=max(run.term, highest)), positions, malformed)
@@ -223,21 +228,29 @@ class Warden:
         group = self.topic.group
         self._write([(position_key(group, s), position_value(p)) for s, p in changed.items()])
 
-    def _write(self, entries: Sequence[tuple[bytes, bytes | None]]) -> None:
+    def remove_positions(self, sources: Collection[SourcePartition]) -> None:
+        """Remove positions, wherever on the commit topic they are; errors as above."""
+        keys = [position_key(self.topic.group, source) for source in sources]
+        self._write([(key, None) for key in keys], range(self.topic.partitions))
+
+    def _write(
+        self, entries: Sequence[tuple[bytes, bytes | None]], partitions: Sequence[int] = ()
+    ) -> None:
         if not entries:
             return
         at = now_ms()
         records = of([(i, at, key, value) for i, (key, value) in enumerate(entries)])
         producer = self.renew(_DRIVER)
-        where = (self.topic.name, self.topic.partition(_DRIVER))
+        where = [(self.topic.name, p) for p in partitions or (self.topic.partition(_DRIVER),)]
 
         async def transaction() -> None:
             signal = Signal(self._loop)
             writer = Writer(self._wire, producer, signal, lambda *_: None)
             if self._transactional:
-                await add_partitions(self._wire, producer, [where])
-            for built in build(records, 0, _STATE_LIMIT):
-                writer.offer(where, Outgoing(memoryview(built.data), built.count))
+                await add_partitions(self._wire, producer, where)
+            for at_partition in where:
+                for built in build(records, 0, _STATE_LIMIT):
+                    writer.offer(at_partition, Outgoing(memoryview(built.data), built.count))
             await writer.drain()
             crash_point("recorded")
             if self._transactional:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from time import time
+from typing import Any
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import K2kError
@@ -29,6 +30,29 @@ def commit_topic(config: PipelineConfig, partitions: int) -> CommitTopic:
         partitions,
         config.coordination.commit.group,
         config.features.optimize_offset_commit_partition,
+    )
+
+
+def make_warden(
+    config: PipelineConfig, target: Cluster, options: Mapping[str, Any], partitions: int
+) -> Warden:
+    """Return what issues this pipeline's fencing tokens; the caller closes it.
+
+    Args:
+        config: the pipeline.
+        target: its target cluster.
+        options: wire options of the target's producer.
+        partitions: how many the commit topic has.
+    """
+    timeout = config.target.properties("producer").get("transaction.timeout.ms")
+    return Warden(
+        target,
+        options,
+        name=config.name,
+        topic=commit_topic(config, partitions),
+        transactional=config.features.exactly_once,
+        timeout_ms=int(timeout or _TRANSACTION_TIMEOUT_MS),
+        sync_timeout=config.coordination.commit.sync_timeout_s,
     )
 
 
@@ -113,16 +137,7 @@ class Pipeline:
 
     def _make_driver(self, source: Cluster, target: Cluster, control: ControlTopics) -> Driver:
         config = self._config
-        timeout = config.target.properties("producer").get("transaction.timeout.ms")
-        warden = Warden(
-            target,
-            self._target_options,
-            name=config.name,
-            topic=commit_topic(config, control.commit_partitions),
-            transactional=config.features.exactly_once,
-            timeout_ms=int(timeout or _TRANSACTION_TIMEOUT_MS),
-            sync_timeout=config.coordination.commit.sync_timeout_s,
-        )
+        warden = make_warden(config, target, self._target_options, control.commit_partitions)
         return Driver(
             config,
             warden,
