@@ -17,12 +17,20 @@ from k2ktui import __version__
 from k2ktui.errors import ExitCode, K2kError
 
 _VERBS = {
+    "apply": "Apply a plan: commit translated offsets on the target.",
     "check": "Check clusters, rights, topics, Java and Spark before a start.",
     "config": "Validate and show pipeline files.",
     "demo": "Start two local clusters with traffic and a pipeline between them.",
     "explain": "Show each topic's path, and why.",
+    "groups": "Show consumer groups on both clusters, translated, with their divergence.",
+    "journal": "Show what was applied and taken back.",
+    "plan": "Plan which offsets to commit on the target; changes nothing.",
     "start": "Run a pipeline.",
     "status": "Show positions, lag and coverage; needs no running job.",
+    "sync": "Translate committed offsets continuously.",
+    "translate": "Translate offsets that are kept outside Kafka.",
+    "undo": "Take back what was applied.",
+    "verify": "Prove by content that translated offsets are right.",
 }
 
 

@@ -32,6 +32,7 @@ from k2ktui.replication.reports import (
     Stopped,
 )
 from k2ktui.replication.telemetry.session import observed
+from k2ktui.sync.keeper import KeeperThread
 from k2ktui.text import safe_text
 
 _GRACE_S = 4.5
@@ -61,15 +62,19 @@ def command(files: tuple[str, ...], until_caught_up: bool, log_format: str, tele
     """Run it, and return the exit code."""
     config = load_pipeline(files)
     tell = _tell_json if log_format == "json" else _tell_text
+    keeper = KeeperThread(config, lambda text: tell(Note(text)))
+
+    def ready() -> None:
+        _preflight(config)
+        keeper.start()
+
     with observed(config, tell, wanted=telemetry) as report:
-        pipeline = Pipeline(
-            config,
-            report,
-            until_caught_up=until_caught_up,
-            preflight=lambda: _preflight(config),
-        )
+        pipeline = Pipeline(config, report, until_caught_up=until_caught_up, preflight=ready)
         stopped = _on_signals(pipeline)
-        finished = pipeline.run()
+        try:
+            finished = pipeline.run()
+        finally:
+            keeper.stop()
     if stopped():
         return ExitCode.INTERRUPTED if stopped() == signal.SIGINT else ExitCode.OK
     return ExitCode.FINDINGS if finished.faults else ExitCode.OK

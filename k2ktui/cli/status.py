@@ -3,70 +3,46 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import click
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
+from k2ktui.cli.groups import COLUMNS as GROUP_COLUMNS
 from k2ktui.cli.options import file_option, json_option, load_pipeline
+from k2ktui.cli.tables import UNKNOWN, Column, moment, number, print_table
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.groups import GroupRow, rows
 from k2ktui.engine.status import PartitionStatus
-from k2ktui.replication.status import Status, StatusReader
+from k2ktui.replication.status import StatusReader
 from k2ktui.text import safe_text
-
-_UNKNOWN = "—"
-_WIDE = 130
 
 
 @click.command(help="Show positions, lag and coverage; needs no running job.")
 @file_option
 @json_option
-def command(files: tuple[str, ...], as_json: bool) -> None:
+@click.option("--groups", "with_groups", is_flag=True, help="Consumer groups too.")
+def command(files: tuple[str, ...], as_json: bool, with_groups: bool) -> None:
     """Read both clusters once and print."""
-    reader = StatusReader(load_pipeline(files))
+    config = load_pipeline(files)
+    reader = StatusReader(config)
     try:
         status = reader.snapshot()
     finally:
         reader.close()
+    found = _groups(config) if with_groups else []
     if as_json:
-        click.echo(json.dumps(status.as_json()))
+        groups = {"groups": [row.as_json() for row in found]} if with_groups else {}
+        click.echo(json.dumps({**status.as_json(), **groups}))
         return
-    console = Console()
-    console.print(_table(status, wide=console.width >= _WIDE))
+    title = f"{safe_text(status.pipeline)} at {moment(status.taken_at)}"
+    print_table(title, _COLUMNS, status.partitions)
+    if with_groups:
+        print_table("Consumer groups", GROUP_COLUMNS, found)
 
 
-def _table(status: Status, *, wide: bool) -> Table:
-    taken = datetime.fromtimestamp(status.taken_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    table = Table(
-        title=f"{safe_text(status.pipeline)} at {taken}",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-    )
-    shown = [column for column in _COLUMNS if wide or not column.wide]
-    for column in shown:
-        table.add_column(
-            column.heading, justify="left" if column.left else "right", no_wrap=not column.left
-        )
-    for row in status.partitions:
-        table.add_row(*(Text(column.cell(row)) for column in shown))
-    return table
+def _groups(config: PipelineConfig) -> list[GroupRow]:
+    from k2ktui.sync.snapshot import taken
 
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    heading: str
-    cell: Callable[[PartitionStatus], str]
-    left: bool = False
-    wide: bool = False
-
-
-def _number(value: int | None) -> str:
-    return _UNKNOWN if value is None else f"{value:,}"
+    return rows(taken(config))
 
 
 def _target(row: PartitionStatus) -> str:
@@ -74,18 +50,18 @@ def _target(row: PartitionStatus) -> str:
     return safe_text(f"{row.target_topic}-{partition}")
 
 
-_COLUMNS = (
-    _Column("topic-partition", lambda row: safe_text(f"{row.topic}-{row.partition}"), left=True),
-    _Column("state", lambda row: str(row.state), left=True),
-    _Column("path", lambda row: row.path, left=True, wide=True),
-    _Column("position", lambda row: _number(row.position)),
-    _Column("end", lambda row: _number(row.source_end)),
-    _Column("lag", lambda row: _number(row.lag_records)),
-    _Column(
-        "behind", lambda row: _UNKNOWN if row.lag_seconds is None else f"{row.lag_seconds:.1f} s"
+_COLUMNS: tuple[Column[PartitionStatus], ...] = (
+    Column("topic-partition", lambda row: safe_text(f"{row.topic}-{row.partition}"), left=True),
+    Column("state", lambda row: str(row.state), left=True),
+    Column("path", lambda row: row.path, left=True, wide=True),
+    Column("position", lambda row: number(row.position)),
+    Column("end", lambda row: number(row.source_end)),
+    Column("lag", lambda row: number(row.lag_records)),
+    Column(
+        "behind", lambda row: UNKNOWN if row.lag_seconds is None else f"{row.lag_seconds:.1f} s"
     ),
-    _Column("target", _target, left=True, wide=True),
-    _Column("target end", lambda row: _number(row.target_end), wide=True),
-    _Column("mapped", lambda row: _number(row.mapped_records), wide=True),
-    _Column("coverage", lambda row: _UNKNOWN if row.coverage is None else f"{row.coverage:.1%}"),
+    Column("target", _target, left=True, wide=True),
+    Column("target end", lambda row: number(row.target_end), wide=True),
+    Column("mapped", lambda row: number(row.mapped_records), wide=True),
+    Column("coverage", lambda row: UNKNOWN if row.coverage is None else f"{row.coverage:.1%}"),
 )

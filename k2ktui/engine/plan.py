@@ -87,7 +87,10 @@ class PlanRow:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Rows to apply, and what they rest on. Times are epoch seconds."""
+    """Rows to apply, and what they rest on. Times are epoch seconds.
+
+    ``files`` are the pipeline's configuration files, for who applies it.
+    """
 
     pipeline: str
     source_cluster: str
@@ -97,6 +100,7 @@ class Plan:
     made_by: str
     rewind: Rewind
     rows: tuple[PlanRow, ...]
+    files: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -233,4 +237,5 @@ def _plan(found: dict[str, Any]) -> Plan:
         made_by=str(found["made_by"]),
         rewind=Rewind(found["rewind"]),
         rows=rows,
+        files=tuple(str(path) for path in found["files"]),
     )

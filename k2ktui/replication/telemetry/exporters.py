@@ -39,7 +39,7 @@ from k2ktui import __version__
 from k2ktui.config.model import MetricPrefixes, PipelineConfig
 from k2ktui.errors import ConfigError
 from k2ktui.kafka.metrics_exporter import ExportFailed, KafkaMetrics, values
-from k2ktui.replication.telemetry.metrics import CATALOGUE, Figures, Metric, full_name
+from k2ktui.replication.telemetry.metrics import Catalogued, Metric, full_name
 from k2ktui.text import safe_text
 
 _CLOSE_S = 3.0
@@ -139,7 +139,7 @@ class Exporters:
         self.pushers: list[_Otlp | _Sink] = []
         self.endpoint: PrometheusEndpoint | None = None
 
-    def start(self, figures: Figures) -> None:
+    def start(self, figures: Catalogued) -> None:
         """Export these figures from now on; only the first call counts."""
         if self._readers:
             return
@@ -164,7 +164,7 @@ class Exporters:
             shutdown_on_exit=False,
         )
         meter = provider.get_meter("k2ktui", __version__)
-        for metric in CATALOGUE:
+        for metric in figures.catalogue:
             _instrument(meter, metric, self._prefixes, figures)
 
     def close(self) -> None:
@@ -189,7 +189,9 @@ def _shut_down(reader: MetricReader) -> None:
         reader.shutdown(timeout_millis=_CLOSE_S * 1000)
 
 
-def _instrument(meter: Meter, metric: Metric, prefixes: MetricPrefixes, figures: Figures) -> None:
+def _instrument(
+    meter: Meter, metric: Metric, prefixes: MetricPrefixes, figures: Catalogued
+) -> None:
     def observe(_: CallbackOptions) -> Iterable[Observation]:
         return [Observation(value, labels) for value, labels in metric.read(figures)]
 

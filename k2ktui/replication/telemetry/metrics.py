@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from k2ktui.config.model import MetricPrefixes
 from k2ktui.engine.state import Position, SourcePartition
@@ -59,6 +60,14 @@ class _SlotFigures:
     pause_s: float | None = None
 
 
+class Catalogued(Protocol):
+    """Figures together with the metrics that read them."""
+
+    @property
+    def catalogue(self) -> tuple[Metric, ...]:
+        """The metrics."""
+
+
 class Figures:
     """The latest figures of one pipeline; fed by one thread, read by others.
 
@@ -79,6 +88,11 @@ class Figures:
         self._started: Started | None = None
         self._first: FirstRecord | None = None
         self._partitions: int | None = None
+
+    @property
+    def catalogue(self) -> tuple[Metric, ...]:
+        """The metrics of a replicating pipeline."""
+        return CATALOGUE
 
     def feed(self, event: Event) -> None:
         """Take in one event; those that carry no figures are passed over."""
@@ -246,7 +260,7 @@ class Metric:
     name: str
     unit: str
     text: str
-    read: Callable[[Figures], Points]
+    read: Callable[[Any], Points]
     counter: bool = False
 
 

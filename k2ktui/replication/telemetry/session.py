@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from k2ktui.config.model import MetricPrefixes, PipelineConfig
 from k2ktui.errors import ConfigError
 from k2ktui.replication.reports import Event, Note, Report, SlotLap, Started, Surveyed
-from k2ktui.replication.telemetry.metrics import CATALOGUE, Figures, full_name
+from k2ktui.replication.telemetry.metrics import Catalogued, Figures, Metric, full_name
 from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
@@ -105,11 +105,26 @@ def open_telemetry(
     names = chosen_exporters(env, wanted=wanted)
     if not names:
         return None
-    _check_names(config.metrics.prefix)
+    figures = Figures(config.name, config.spark.lap_s)
+    return Telemetry(figures, exporters_for(config, figures, names, env, note), note)
+
+
+def exporters_for(
+    config: PipelineConfig,
+    figures: Catalogued,
+    names: tuple[str, ...],
+    env: Mapping[str, str],
+    note: Callable[[str], None],
+) -> Exporters:
+    """Set up exporters of these figures; none does anything before its ``start``.
+
+    Raises:
+        ConfigError: the exporters cannot be set up as the environment says, or a name is none.
+    """
+    _check_names(config.metrics.prefix, figures.catalogue)
     from k2ktui.replication.telemetry.exporters import make_exporters
 
-    figures = Figures(config.name, config.spark.lap_s)
-    return Telemetry(figures, make_exporters(config, names, env, note), note)
+    return make_exporters(config, names, env, note)
 
 
 class Telemetry:
@@ -141,8 +156,8 @@ class Telemetry:
         self.exporters.close()
 
 
-def _check_names(prefixes: MetricPrefixes) -> None:
-    for metric in CATALOGUE:
+def _check_names(prefixes: MetricPrefixes, catalogue: tuple[Metric, ...]) -> None:
+    for metric in catalogue:
         name = full_name(prefixes, metric.prefix, metric.name)
         if not _NAME.fullmatch(name):
             key = MetricPrefixes.model_fields[metric.prefix].alias or metric.prefix

@@ -1,0 +1,68 @@
+"""``k2ktui apply``: commit what a plan says, exactly, or nothing of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import click
+
+from k2ktui.cli.confirm import confirm
+from k2ktui.cli.options import json_option, load_pipeline
+from k2ktui.cli.plan import show_plan
+from k2ktui.cli.results import exit_code, result_object, show_results
+from k2ktui.engine.plan import Plan, UnusablePlan, load
+from k2ktui.errors import ConfigError, Refused
+from k2ktui.text import safe_text
+
+
+@click.command(help="Apply a plan file: shows it, asks, commits, reads back, keeps a journal.")
+@click.argument("plan_file", metavar="FILE")
+@click.option("-f", "--file", "files", multiple=True, metavar="FILE", help="Pipeline file.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+def command(plan_file: str, files: tuple[str, ...], yes: bool, as_json: bool) -> int:
+    """Apply; partly applied has its own exit code."""
+    from k2ktui.sync.apply import Applier
+    from k2ktui.sync.index import remember
+    from k2ktui.sync.snapshot import Snapshots
+
+    plan = _read(Path(plan_file))
+    config = load_pipeline(files or plan.files)
+    if not as_json:
+        show_plan(plan)
+    if not plan.changes:
+        click.echo("There is nothing to apply.", err=True)
+        return 0
+    confirm(plan.pipeline, f"commit {len(plan.changes):,} offsets on the target", yes=yes)
+    snapshots = Snapshots(config)
+    try:
+        applier = Applier(config, snapshots.target, snapshots.store)
+        applied = applier.apply(plan)
+    finally:
+        snapshots.close()
+    remember(applied.id, config.name, files or plan.files)
+    if as_json:
+        click.echo(json.dumps(result_object(applied)))
+    else:
+        show_results(applied)
+        click.echo(f"Take it back with: k2ktui undo {applied.id}", err=True)
+    return exit_code(applied)
+
+
+def _read(path: Path) -> Plan:
+    try:
+        return load(path.read_text(), time.time())
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise ConfigError(
+            f"plan {safe_text(str(path))} cannot be read: {reason}",
+            unchanged="Nothing was changed.",
+        ) from None
+    except UnusablePlan as error:
+        raise Refused(
+            f"plan {safe_text(str(path))} cannot be applied: {safe_text(str(error))}",
+            unchanged="Nothing was changed.",
+            mend="Make a new plan: k2ktui plan.",
+        ) from None

@@ -1,0 +1,74 @@
+"""``k2ktui groups``: consumer groups on both clusters, and where each belongs on the target."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from k2ktui.cli.options import file_option, json_option, load_pipeline
+from k2ktui.cli.tables import Column, moment, number, print_table, signed
+from k2ktui.engine.groups import GroupRow, Snapshot, rows
+from k2ktui.text import safe_text
+
+
+@click.command(help="Show consumer groups on both clusters, translated, with their divergence.")
+@file_option
+@json_option
+def command(files: tuple[str, ...], as_json: bool) -> None:
+    """Read both clusters once and print."""
+    from k2ktui.sync.snapshot import taken
+
+    snapshot = taken(load_pipeline(files))
+    found = rows(snapshot)
+    if as_json:
+        click.echo(json.dumps(as_object(snapshot, found)))
+        return
+    for note in notes_of(snapshot):
+        click.echo(f"note: {note}", err=True)
+    print_table(f"{safe_text(snapshot.pipeline)} at {moment(snapshot.taken_at)}", COLUMNS, found)
+
+
+def as_object(snapshot: Snapshot, found: list[GroupRow]) -> dict[str, Any]:
+    """Return what ``--json`` prints."""
+    return {
+        "pipeline": snapshot.pipeline,
+        "taken_at": snapshot.taken_at,
+        "commits_at": snapshot.commits_at,
+        "source_down": snapshot.source_down,
+        "notes": list(snapshot.notes),
+        "groups": [row.as_json() for row in found],
+    }
+
+
+def notes_of(snapshot: Snapshot) -> list[str]:
+    """Return what an operator must know of the snapshot as a whole."""
+    notes = list(snapshot.notes)
+    if snapshot.source_down:
+        age = snapshot.taken_at - snapshot.commits_at
+        notes.insert(0, f"{snapshot.source_down}; its commits are from a snapshot {age:.0f} s old")
+    for side, views in (("source", snapshot.source), ("target", snapshot.target)):
+        for name, view in views.items():
+            if view.error:
+                notes.append(f"group {safe_text(name)} on the {side}: {view.error}")
+    return notes
+
+
+def _states(row: GroupRow) -> str:
+    return f"{row.state_source or '—'} → {row.state_target or '—'}"
+
+
+COLUMNS: tuple[Column[GroupRow], ...] = (
+    Column("group", lambda row: safe_text(row.group), left=True),
+    Column("topic-partition", lambda row: safe_text(f"{row.topic}-{row.partition}"), left=True),
+    Column("source → target", _states, left=True, wide=True),
+    Column("source", lambda row: number(row.source_offset)),
+    Column("target", lambda row: number(row.target_offset)),
+    Column("translated", lambda row: number(row.translated_offset)),
+    Column("basis", lambda row: str(row.basis), left=True),
+    Column("reread", lambda row: number(row.reread), wide=True),
+    Column("skipped", lambda row: number(row.skipped), wide=True),
+    Column("divergence", lambda row: signed(row.divergence)),
+    Column("note", lambda row: safe_text(row.reason), left=True, wide=True),
+)

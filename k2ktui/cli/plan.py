@@ -1,0 +1,136 @@
+"""``k2ktui plan``: what would be committed on the target; changes nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from k2ktui.cli.groups import notes_of
+from k2ktui.cli.options import file_option, json_option, load_pipeline
+from k2ktui.cli.tables import Column, moment, number, print_table, signed
+from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind, dump, to_csv, uncertain_first
+from k2ktui.errors import ConfigError
+from k2ktui.text import safe_text
+
+
+@click.command(help="Plan which offsets to commit on the target; changes nothing.")
+@file_option
+@json_option
+@click.option("--group", "group", metavar="RE", help="Only groups whose whole name matches.")
+@click.option("--topic", "topic", metavar="RE", help="Only source topics that match.")
+@click.option(
+    "--rewind",
+    type=click.Choice([str(each) for each in Rewind]),
+    default=str(Rewind.NEVER),
+    show_default=True,
+    help="Where the target is further than the translation.",
+)
+@click.option("-o", "--output", metavar="FILE", help="Write the plan there, for apply.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV for kafka-consumer-groups.")
+@click.option(
+    "--valid", "valid_s", default=900, show_default=True, metavar="SECONDS", help="Expires then."
+)
+def command(
+    files: tuple[str, ...],
+    as_json: bool,
+    group: str | None,
+    topic: str | None,
+    rewind: str,
+    output: str | None,
+    as_csv: bool,
+    valid_s: int,
+) -> None:
+    """Take a snapshot, plan, and print or write it."""
+    from k2ktui.sync.plans import options_of, planned
+    from k2ktui.sync.snapshot import taken
+
+    config = load_pipeline(files)
+    options = options_of(
+        config,
+        rewind=Rewind(rewind),
+        valid_s=valid_s,
+        group=_matcher("--group", group),
+        topic=_matcher("--topic", topic),
+    )
+    snapshot = taken(config)
+    plan = planned(snapshot, options, files)
+    for note in notes_of(snapshot):
+        click.echo(f"note: {note}", err=True)
+    if output:
+        _write(Path(output), dump(plan))
+    if as_json:
+        click.echo(dump(plan), nl=False)
+    elif as_csv:
+        click.echo(to_csv(plan), nl=False)
+    else:
+        show_plan(plan)
+    if output:
+        click.echo(
+            f"Written to {safe_text(output)}; apply it with: k2ktui apply {safe_text(output)}",
+            err=True,
+        )
+
+
+def _matcher(option: str, pattern: str | None) -> Callable[[str], bool]:
+    if pattern is None:
+        return lambda _: True
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise ConfigError(
+            f"{option} {safe_text(pattern)} is no regular expression: {error}",
+            mend="The whole name must match; .* stands for anything.",
+        ) from None
+    return lambda name: compiled.fullmatch(name) is not None
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise ConfigError(
+            f"the plan cannot be written to {safe_text(str(path))}: {error.strerror}",
+            unchanged="Nothing was changed.",
+        ) from None
+
+
+def show_plan(plan: Plan) -> None:
+    """Print a plan, the uncertain rows first, and its sum."""
+    title = f"Plan {plan.id} for {safe_text(plan.pipeline)}, made {moment(plan.created_at)}"
+    print_table(title, COLUMNS, uncertain_first(plan.rows))
+    click.echo(summary(plan))
+
+
+def summary(plan: Plan) -> str:
+    """Return the plan in one line."""
+    counts = {action: sum(row.action is action for row in plan.rows) for action in Action}
+    parts = [f"{count:,} to {action}" for action, count in counts.items() if count]
+    changes = plan.changes
+    reread = sum(row.reread or 0 for row in changes)
+    skipped = sum(row.skipped or 0 for row in changes)
+    text = ", ".join(parts) or "no group has committed on what is replicated"
+    return f"{text}; {reread:,} records re-read and {skipped:,} skipped by what changes"
+
+
+def _delta(row: PlanRow) -> int | None:
+    if row.current is None or row.proposed is None:
+        return None
+    return row.proposed - row.current
+
+
+COLUMNS: tuple[Column[PlanRow], ...] = (
+    Column("group", lambda row: safe_text(row.group), left=True),
+    Column("target partition", lambda row: safe_text(f"{row.topic}-{row.partition}"), left=True),
+    Column("from", lambda row: safe_text(row.source), left=True, wide=True),
+    Column("now", lambda row: number(row.current)),
+    Column("proposed", lambda row: number(row.proposed)),
+    Column("delta", lambda row: signed(_delta(row)), wide=True),
+    Column("basis", lambda row: str(row.basis), left=True),
+    Column("reread", lambda row: number(row.reread)),
+    Column("skipped", lambda row: number(row.skipped)),
+    Column("action", lambda row: str(row.action), left=True),
+    Column("reason", lambda row: safe_text(row.reason), left=True),
+)

@@ -1,0 +1,64 @@
+"""What became of an apply or an undo, as a table and as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from k2ktui.cli.tables import Column, number, print_table
+from k2ktui.engine.applying import Result, Written
+from k2ktui.errors import ExitCode
+from k2ktui.text import safe_text
+
+if TYPE_CHECKING:
+    from k2ktui.sync.apply import Applied
+
+
+def exit_code(applied: Applied) -> int:
+    """Return 0 if all was applied, otherwise that of a part."""
+    return int(ExitCode.OK if applied.complete else ExitCode.PARTIAL)
+
+
+def result_object(applied: Applied) -> dict[str, Any]:
+    """Return what ``--json`` prints."""
+    return {
+        "id": applied.id,
+        "counts": applied.counts,
+        "rows": [
+            {
+                "group": each.write.group,
+                "topic": each.write.topic,
+                "partition": each.write.partition,
+                "before": each.write.before,
+                "after": each.write.after,
+                "result": str(each.result),
+                "why": each.why,
+            }
+            for each in applied.rows
+        ],
+    }
+
+
+def show_results(applied: Applied) -> None:
+    """Print rows, those that went wrong first."""
+    rows = sorted(applied.rows, key=lambda row: row.result is Result.APPLIED)
+    print_table(f"Journal entry {applied.id}", COLUMNS, rows)
+    click.echo(", ".join(f"{count:,} {result}" for result, count in applied.counts.items()))
+
+
+def _result(row: Written) -> str:
+    return f"{row.result}: {safe_text(row.why)}" if row.why else str(row.result)
+
+
+COLUMNS: tuple[Column[Written], ...] = (
+    Column("group", lambda row: safe_text(row.write.group), left=True),
+    Column(
+        "target partition",
+        lambda row: safe_text(f"{row.write.topic}-{row.write.partition}"),
+        left=True,
+    ),
+    Column("before", lambda row: number(row.write.before)),
+    Column("after", lambda row: number(row.write.after)),
+    Column("result", _result, left=True),
+)

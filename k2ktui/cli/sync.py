@@ -1,0 +1,127 @@
+"""``k2ktui sync``: the continuous application: committed offsets follow on the target."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from time import monotonic
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import click
+
+from k2ktui.cli.options import file_option, load_pipeline
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.plan import Rewind
+from k2ktui.errors import ConnectionFailed, ExitCode, TimedOut
+from k2ktui.text import safe_text
+
+if TYPE_CHECKING:
+    from k2ktui.sync.loop import SyncLoop, Turn
+
+
+@click.command(help="Translate committed offsets continuously, until SIGTERM or SIGINT.")
+@file_option
+@click.option("--once", is_flag=True, help="One poll, then end.")
+@click.option(
+    "--rewind",
+    type=click.Choice([str(each) for each in Rewind]),
+    default=str(Rewind.NEVER),
+    show_default=True,
+    help="When a group went back on the source. Never where it committed on the target itself.",
+)
+@click.option(
+    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+@click.option("-t", "--telemetry", is_flag=True, help="Export metrics, as for start.")
+def command(
+    files: tuple[str, ...], once: bool, rewind: str, log_format: str, telemetry: bool
+) -> int:
+    """Run it; findings when groups were stopped or offsets were not committed."""
+    from k2ktui.sync.loop import SyncLoop
+    from k2ktui.sync.metrics import measured
+
+    config = load_pipeline(files)
+    loop = SyncLoop(config, Rewind(rewind))
+    over, seen = threading.Event(), [0]
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if over.is_set():
+            sys.exit(ExitCode.INTERRUPTED)
+        seen[0] = number
+        over.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, handle)
+    try:
+        with measured(config, _note, wanted=telemetry) as report:
+            tell = _teller(report, as_json=log_format == "json")
+            findings = _run(config, loop, over, tell, once=once)
+    finally:
+        loop.close()
+    if findings:
+        return ExitCode.FINDINGS
+    return ExitCode.INTERRUPTED if seen[0] == signal.SIGINT else ExitCode.OK
+
+
+def _run(
+    config: PipelineConfig,
+    loop: SyncLoop,
+    over: threading.Event,
+    tell: Callable[[Turn, bool], None],
+    *,
+    once: bool,
+) -> bool:
+    """Poll until it is over; return whether there is something to look at."""
+    findings, first = False, True
+    while not over.is_set():
+        began = monotonic()
+        try:
+            turn = loop.turn()
+        except (ConnectionFailed, TimedOut) as error:
+            if once or first:
+                raise
+            click.echo(f"note: {error.what}; trying again", err=True)
+        else:
+            tell(replace(turn, duration_s=monotonic() - began), first or once)
+            findings = bool(loop.stopped) or (once and bool(turn.failed))
+            first = False
+        if once:
+            break
+        over.wait(max(0.0, config.groups.poll_interval_s - (monotonic() - began)))
+    return findings
+
+
+def _note(text: str) -> None:
+    click.echo(f"note: {safe_text(text)}", err=True)
+
+
+def _teller(report: Callable[[Turn], None], *, as_json: bool) -> Callable[[Turn, bool], None]:
+    def tell(turn: Turn, always: bool) -> None:
+        report(turn)
+        if as_json:
+            click.echo(json.dumps({"event": "turn", **asdict(turn)}))
+            sys.stdout.flush()
+        else:
+            _tell(turn, always=always)
+
+    return tell
+
+
+def _tell(turn: Turn, *, always: bool) -> None:
+    for note in turn.notes:
+        _note(note)
+    for failure in turn.failed:
+        click.echo(f"NOT COMMITTED {failure}", err=True)
+    if always or turn.applied or turn.failed:
+        planned = ", ".join(f"{count:,} {action}" for action, count in sorted(turn.actions.items()))
+        stopped = f", {len(turn.stopped)} groups stopped" if turn.stopped else ""
+        click.echo(
+            f"{turn.groups:,} groups: {planned or 'nothing to translate'}; "
+            f"{turn.applied:,} committed{stopped}"
+        )
+        sys.stdout.flush()

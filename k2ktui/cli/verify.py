@@ -1,0 +1,132 @@
+"""``k2ktui verify``: proof by content that groups go on at the right record."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from k2ktui.cli.groups import notes_of
+from k2ktui.cli.options import file_option, json_option, load_pipeline
+from k2ktui.cli.tables import Column, print_table
+from k2ktui.engine.groups import GroupRow, rows
+from k2ktui.engine.state import SourcePartition
+from k2ktui.errors import ConfigError, ConnectionFailed, ExitCode
+from k2ktui.text import safe_text
+
+if TYPE_CHECKING:
+    from k2ktui.sync.checks import Check, GroupPosition, Verification
+
+_SHOWN = 200
+
+
+@click.command(help="Compare each group's next record, and sampled ranges, on both clusters.")
+@file_option
+@json_option
+@click.option("--sample", default=20, show_default=True, metavar="N", help="Pieces of the copy.")
+@click.option("--seed", default=0, show_default=True, help="Picks the same pieces again.")
+@click.option("--translated", is_flag=True, help="At translated offsets, before they are applied.")
+@click.option("--group", "group", metavar="RE", help="Only groups whose whole name matches.")
+@click.option("--timeout", "timeout", default=120.0, show_default=True, metavar="SECONDS")
+def command(
+    files: tuple[str, ...],
+    as_json: bool,
+    sample: int,
+    seed: int,
+    translated: bool,
+    group: str | None,
+    timeout: float,
+) -> int:
+    """Verify; findings when something differs."""
+    from k2ktui.sync.proof import ignored, prepared
+    from k2ktui.sync.verify import verify
+
+    config = load_pipeline(files)
+    try:
+        chosen = re.compile(group or ".*")
+    except re.error as error:
+        raise ConfigError(f"--group is no regular expression: {error}") from None
+    snapshot, source, target = prepared(config)
+    if snapshot.source_down:
+        raise ConnectionFailed(
+            f"{snapshot.source_down}: its records cannot be compared",
+            mend="Without the source, groups, plan and apply work; verify needs both clusters.",
+        )
+    found = [row for row in rows(snapshot) if chosen.fullmatch(row.group)]
+    asked, unasked = _positions(found, translated=translated)
+    result = verify(
+        source,
+        target,
+        asked,
+        replicas=snapshot.replicas,
+        sample=sample,
+        seed=seed,
+        ignore=ignored(config),
+        timeout=timeout,
+    )
+    if as_json:
+        click.echo(json.dumps({"pipeline": config.name, **_object(result, unasked)}))
+    else:
+        for note in notes_of(snapshot):
+            click.echo(f"note: {note}", err=True)
+        _show(config.name, result, unasked)
+    different = result.positions.different + result.ranges.different
+    return int(ExitCode.FINDINGS if different else ExitCode.OK)
+
+
+def _positions(
+    found: list[GroupRow], *, translated: bool
+) -> tuple[list[GroupPosition], list[tuple[GroupRow, str]]]:
+    """Return what can be compared, and what cannot with the reason."""
+    from k2ktui.sync.checks import GroupPosition
+
+    asked, unasked = [], []
+    for row in found:
+        offset = row.translated_offset if translated else row.target_offset
+        if offset is None or row.source_offset is None or row.target_partition is None:
+            missing = "has no translation" if translated else "has no committed offset there"
+            reason = f"the group {missing}"
+            unasked.append((row, f"{reason}: {row.reason}" if row.reason else reason))
+            continue
+        source = SourcePartition(row.topic, row.partition)
+        target = (row.target_topic, row.target_partition)
+        asked.append(GroupPosition(row.group, source, row.source_offset, target, offset))
+    return asked, unasked
+
+
+def _object(result: Verification, unasked: list[tuple[GroupRow, str]]) -> dict[str, Any]:
+    return {
+        **result.as_json(),
+        "not_compared": [
+            {"group": row.group, "topic": row.topic, "partition": row.partition, "why": why}
+            for row, why in unasked
+        ],
+    }
+
+
+def _show(pipeline: str, result: Verification, unasked: list[tuple[GroupRow, str]]) -> None:
+    from k2ktui.sync.judging import Outcome
+
+    notable = [check for check in result.checks if check.outcome is not Outcome.SAME or check.why]
+    if notable:
+        print_table(f"{safe_text(pipeline)}: what needs a look", _COLUMNS, notable[:_SHOWN])
+    for row, why in unasked[:_SHOWN]:
+        where = safe_text(f"{row.group}: {row.topic}-{row.partition}")
+        click.echo(f"not compared: {where}: {safe_text(why)}", err=True)
+    for name, totals in (
+        ("next records of groups", result.positions),
+        ("sampled records", result.records),
+    ):
+        click.echo(
+            f"{name}: {totals.same:,} the same, {totals.different:,} different, "
+            f"{totals.could_not_check:,} could not be checked"
+        )
+
+
+_COLUMNS: tuple[Column[Check], ...] = (
+    Column("what", lambda check: check.what, left=True),
+    Column("outcome", lambda check: str(check.outcome), left=True),
+    Column("why", lambda check: safe_text(check.why), left=True),
+)

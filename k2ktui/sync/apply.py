@@ -1,0 +1,258 @@
+"""Apply writes to groups on the target: checked, journalled, written, read back.
+
+The journal entry is begun with what was there before anything is written, so that an apply that
+dies half-way can still be taken back.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.applying import (
+    Result,
+    Write,
+    Written,
+    objections,
+    read_back,
+    reversal,
+    writes_of,
+)
+from k2ktui.engine.groups import GroupView
+from k2ktui.engine.journal import JournalHeader, JournalRow, JournalRows, new_id
+from k2ktui.engine.plan import Plan
+from k2ktui.engine.planning import commit_metadata
+from k2ktui.errors import Refused
+from k2ktui.kafka.groups import Committed
+from k2ktui.sync.plans import whoami
+from k2ktui.sync.sides import TargetSide
+from k2ktui.sync.store import StateStore
+from k2ktui.text import safe_text
+
+_BEGUN = "begun"
+_GROUPS_AT_ONCE = 100
+_SHOWN = 20
+
+Where = tuple[str, str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What became of an apply or an undo; ``id`` is its journal entry."""
+
+    id: str
+    rows: tuple[Written, ...]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many rows had which result."""
+        return dict(Counter(str(row.result) for row in self.rows))
+
+    @property
+    def complete(self) -> bool:
+        """Whether every row was applied."""
+        return all(row.result is Result.APPLIED for row in self.rows)
+
+
+class Applier:
+    """Writes committed offsets of groups on the target.
+
+    Args:
+        config: the pipeline.
+        target: its target.
+        store: where the journal is.
+        told: called with each row as its result is known.
+    """
+
+    def __init__(
+        self,
+        config: PipelineConfig,
+        target: TargetSide,
+        store: StateStore,
+        told: Callable[[Written], None] = lambda _: None,
+    ) -> None:
+        self._config, self._target, self._store, self._told = config, target, store, told
+
+    def apply(self, plan: Plan) -> Applied:
+        """Apply a plan exactly as it is, or nothing of it.
+
+        Raises:
+            Refused: it is another pipeline's or another cluster's, or something has moved since.
+            ConnectionFailed, TimedOut: the target does not answer.
+        """
+        self._fits(plan)
+        views = self._target.views(sorted({row.group for row in plan.changes}))
+        expected = {(r.group, r.topic, r.partition): r.current for r in plan.changes}
+        moved = objections(expected, views)
+        if moved:
+            raise _moved(moved, "Make a new plan: k2ktui plan.")
+        prefix = self._config.groups.offset_guard_prefix
+        metadata = {row: commit_metadata(row, prefix) for row in plan.changes}
+        return self.write(writes_of(plan.changes, views, metadata), "apply", plan=plan.id)
+
+    def _fits(self, plan: Plan) -> None:
+        if plan.pipeline != self._config.name:
+            raise Refused(
+                f"the plan is of pipeline {safe_text(plan.pipeline)}, the configuration of "
+                f"{safe_text(self._config.name)}",
+                unchanged="Nothing was changed.",
+            )
+        cluster = self._target.cluster.cluster_id()
+        if cluster != plan.target_cluster:
+            raise Refused(
+                f"the plan is for target cluster {plan.target_cluster}; this one is {cluster}",
+                unchanged="Nothing was changed.",
+                mend="Make a new plan: k2ktui plan.",
+            )
+
+    def undo(self, entry: str, rows: Sequence[Written], *, skip_moved: bool) -> Applied:
+        """Take back what an entry of the journal applied.
+
+        Args:
+            entry: its id.
+            rows: what it wrote.
+            skip_moved: leave alone what has moved since, instead of refusing.
+
+        Raises:
+            Refused: a group has moved since, or there is nothing to take back.
+        """
+        writes = reversal(rows)
+        if not writes:
+            raise Refused(f"entry {entry} applied nothing", unchanged="Nothing was changed.")
+        views = self._target.views(sorted({write.group for write in writes}))
+        moved = objections({_where(write): write.before for write in writes}, views)
+        if moved and not skip_moved:
+            mend = "Give --skip-moved to take back the others, or decide by hand."
+            raise _moved(moved, mend)
+        kept = [write for write in writes if _where(write) not in moved]
+        if not kept:
+            raise _moved(moved, "Decide by hand: k2ktui plan.")
+        return self.write(kept, "undo", undoes=entry)
+
+    def write(
+        self, writes: Sequence[Write], what: str, *, plan: str = "", undoes: str = ""
+    ) -> Applied:
+        """Write, read back, and keep a journal; preconditions were checked by the caller."""
+        now = int(time.time() * 1000)
+        entry = new_id(now, secrets.token_hex(2))
+        header = JournalHeader(
+            entry, now, whoami(), what, plan, self._config.name, {_BEGUN: len(writes)}, undoes
+        )
+        begun = [Written(write, Result.UNKNOWN, _BEGUN) for write in writes]
+        self._store.put([header, *_journal_rows(entry, begun)])
+        done = Applied(entry, tuple(self.write_only(writes)))
+        final = JournalHeader(
+            entry, now, header.who, what, plan, self._config.name, done.counts, undoes
+        )
+        self._store.put([final, *_journal_rows(entry, done.rows)])
+        return done
+
+    def write_only(self, writes: Sequence[Write]) -> list[Written]:
+        """Write and read back without an entry in the journal."""
+        rows: list[Written] = []
+        by_group = [list(each) for _, each in groupby(writes, key=lambda write: write.group)]
+        for first in range(0, len(by_group), _GROUPS_AT_ONCE):
+            chunk = [w for each in by_group[first : first + _GROUPS_AT_ONCE] for w in each]
+            for written in self._written(chunk):
+                rows.append(written)
+                self._told(written)
+        return rows
+
+    def _written(self, writes: Sequence[Write]) -> list[Written]:
+        refused = _send(self._target, writes)
+        views: Mapping[str, GroupView] = self._target.views(sorted({w.group for w in writes}))
+        # A group that was emptied of its last offset may be gone: that is what was wanted.
+        gone = {w.group for w in writes} - views.keys()
+        seen = {**views, **{group: GroupView("") for group in gone}}
+        return read_back(writes, refused, seen)
+
+
+def _send(target: TargetSide, writes: Sequence[Write]) -> dict[Write, str]:
+    """Commit and delete; return what was refused, and why."""
+    by_place = {_where(write): write for write in writes}
+    commits: dict[str, dict[tuple[str, int], Committed]] = {}
+    deletes: dict[str, list[tuple[str, int]]] = {}
+    for write in writes:
+        at = (write.topic, write.partition)
+        if write.after is None:
+            deletes.setdefault(write.group, []).append(at)
+        else:
+            commits.setdefault(write.group, {})[at] = Committed(
+                write.after, write.after_metadata, -1
+            )
+    verdicts: dict[str, Mapping[tuple[str, int], str]] = {}
+    refused: dict[Write, str] = {}
+    for answers in (
+        target.groups.commit(commits) if commits else verdicts,
+        target.groups.delete_offsets(deletes) if deletes else verdicts,
+    ):
+        for group, each in answers.items():
+            for (topic, partition), why in each.items():
+                if why:
+                    refused[by_place[group, topic, partition]] = why
+    return refused
+
+
+def _where(write: Write) -> Where:
+    return write.group, write.topic, write.partition
+
+
+def _moved(moved: Mapping[Where, str], mend: str) -> Refused:
+    lines = [
+        f"{safe_text(group)} {safe_text(topic)}-{partition}: {why}"
+        for (group, topic, partition), why in sorted(moved.items())
+    ]
+    more = [f"… and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
+    return Refused(
+        "something has moved since:\n    " + "\n    ".join(lines[:_SHOWN] + more),
+        unchanged="Nothing was changed.",
+        mend=mend,
+    )
+
+
+def _journal_rows(entry: str, rows: Iterable[Written]) -> list[JournalRows]:
+    found: dict[str, list[JournalRow]] = {}
+    for each in rows:
+        write = each.write
+        text = f"{each.result}: {each.why}" if each.why else str(each.result)
+        found.setdefault(write.group, []).append(
+            JournalRow(
+                write.topic,
+                write.partition,
+                write.before,
+                write.before_metadata,
+                write.after,
+                write.after_metadata,
+                text,
+            )
+        )
+    return [JournalRows(entry, group, tuple(each)) for group, each in found.items()]
+
+
+def written_of(parts: Iterable[JournalRows]) -> list[Written]:
+    """Return the rows of a journal entry as they were written.
+
+    An entry that was begun and never ended counts as applied where the group shows it; whoever
+    undoes checks that anyway.
+    """
+    found = []
+    for part in parts:
+        for row in part.rows:
+            write = Write(
+                part.consumer_group,
+                row.topic,
+                row.partition,
+                row.before,
+                row.before_metadata,
+                row.after,
+                row.after_metadata,
+            )
+            name, _, why = row.result.partition(": ")
+            result = Result.APPLIED if why == _BEGUN else Result(name)
+            found.append(Written(write, result, why))
+    return found

@@ -1,0 +1,78 @@
+"""Which pipeline files a journal entry belongs to, remembered on this machine for ``undo``.
+
+The journal itself is on the target; this is only the way to it, without anything secret.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from platformdirs import user_state_path
+
+from k2ktui.errors import ConfigError
+from k2ktui.text import safe_text
+
+_KEPT = 1000
+
+
+def _path() -> Path:
+    return user_state_path("k2ktui") / "applied.jsonl"
+
+
+def remember(entry: str, pipeline: str, files: Sequence[str]) -> None:
+    """Remember an entry's pipeline files; without a writable state directory nothing is."""
+    paths = [os.path.abspath(part) for each in files for part in each.split(",") if part]
+    line = json.dumps({"id": entry, "pipeline": pipeline, "files": paths})
+    path = _path()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lines = [*_lines(path)[-_KEPT:], line]
+        path.write_text("".join(f"{each}\n" for each in lines))
+    except OSError:
+        return
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except OSError:
+        return []
+
+
+def files_of(entry: str) -> tuple[str, ...]:
+    """Return the pipeline files of an entry that was applied from this machine.
+
+    Raises:
+        ConfigError: it was not.
+    """
+    for line in reversed(_lines(_path())):
+        try:
+            found = json.loads(line)
+            if found["id"] == entry:
+                return tuple(str(path) for path in found["files"])
+        except (ValueError, KeyError, TypeError):
+            continue
+    raise ConfigError(
+        f"entry {safe_text(entry)} was not applied from this machine",
+        unchanged="Nothing was changed.",
+        mend="Name the pipeline: k2ktui undo -f FILE ID. k2ktui journal -f FILE lists the ids.",
+    )
+
+
+def last_files() -> tuple[str, ...]:
+    """Return the pipeline files of the last entry applied from this machine.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    for line in reversed(_lines(_path())):
+        try:
+            return tuple(str(path) for path in json.loads(line)["files"])
+        except (ValueError, KeyError, TypeError):
+            continue
+    raise ConfigError(
+        "nothing was applied from this machine yet", mend="Name the pipeline: -f FILE."
+    )

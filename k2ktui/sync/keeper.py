@@ -1,0 +1,140 @@
+"""Keep the source's commits on the target, for the day the source does not answer any more.
+
+Every poll writes the groups that changed and one record, under an empty group name, that says when
+all of them were last seen: an offset that has not moved for days is as fresh as the last poll.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.groups import GroupView
+from k2ktui.engine.journal import CommitSnapshot, SnapshotKey
+from k2ktui.errors import K2kError
+from k2ktui.kafka.clients import target_cluster
+from k2ktui.sync.sides import SourceSide, SourceView
+from k2ktui.sync.store import StateStore
+
+POLL = ""  # no group has this name; brokers refuse commits under it
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What was kept of the source's groups; ``at`` is epoch seconds of the last complete poll."""
+
+    cluster: str
+    at: float
+    groups: Mapping[str, GroupView]
+
+
+def kept(snapshots: Mapping[str, CommitSnapshot]) -> Kept | None:
+    """Return what was kept, None if nothing was."""
+    groups = {name: each for name, each in snapshots.items() if name != POLL}
+    poll = snapshots.get(POLL)
+    if poll is None and not groups:
+        return None
+    newest = poll or max(groups.values(), key=lambda each: each.at_ms)
+    return Kept(
+        newest.cluster,
+        newest.at_ms / 1000,
+        {
+            # Nobody knows who consumes there now: the state it had is not told as if it were.
+            name: GroupView("", None, each.offsets)
+            for name, each in groups.items()
+            if each.cluster == newest.cluster
+        },
+    )
+
+
+class Keeper:
+    """Writes what changed since the last poll."""
+
+    def __init__(self, store: StateStore) -> None:
+        self._store = store
+        self._known: dict[str, CommitSnapshot] | None = None
+
+    def keep(self, view: SourceView, topics: Callable[[str], bool]) -> int:
+        """Keep the groups' offsets of the topics; return how many groups were written.
+
+        Raises:
+            K2kError: the target does not take them.
+        """
+        if self._known is None:
+            self._known = dict(self._store.read().commits)
+        known, at_ms = self._known, int(view.at * 1000)
+        now = {
+            name: CommitSnapshot(name, view.cluster, at_ms, group.state, offsets)
+            for name, group in view.groups.items()
+            if (offsets := {w: o for w, o in group.offsets.items() if topics(w[0])})
+        }
+        changed = [each for name, each in now.items() if _differs(each, known.get(name))]
+        # A group whose offsets could not be read has not gone.
+        unread = {name for name, group in view.groups.items() if group.error}
+        missing = [name for name in known if name not in now and name not in unread | {POLL}]
+        gone = [] if view.unheard else missing
+        poll = CommitSnapshot(POLL, view.cluster, at_ms, "polled")
+        self._store.put([*changed, poll], gone=[SnapshotKey(name) for name in gone])
+        for name in gone:
+            del known[name]
+        known.update({each.consumer_group: each for each in [*changed, poll]})
+        return len(changed)
+
+
+def _differs(now: CommitSnapshot, before: CommitSnapshot | None) -> bool:
+    return before is None or (now.cluster, now.state, dict(now.offsets)) != (
+        before.cluster,
+        before.state,
+        dict(before.offsets),
+    )
+
+
+class KeeperThread:
+    """Keeps the source's commits beside a running pipeline; never disturbs it.
+
+    Args:
+        config: the pipeline.
+        note: told once when it fails, and once when it works again.
+    """
+
+    def __init__(self, config: PipelineConfig, note: Callable[[str], None]) -> None:
+        self._config, self._note = config, note
+        self._over = threading.Event()
+        self._failing = False
+        self._thread = threading.Thread(target=self._run, name="commit-keeper", daemon=True)
+
+    def start(self) -> None:
+        """Begin to poll."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; returns at once, nothing is lost by it."""
+        self._over.set()
+
+    def _run(self) -> None:
+        source, target = SourceSide(self._config), target_cluster(self._config)
+        store = StateStore(self._config, target)
+        keeper = Keeper(store)
+        while not self._over.wait(self._config.groups.poll_interval_s):
+            try:
+                keeper.keep(source.read([]), self._config.topics.matches)
+            except K2kError as error:
+                self._failed(error.what)
+            except Exception as error:  # a fault of ours, and no reason to stop replication
+                self._failed(type(error).__name__)
+            else:
+                if self._failing:
+                    self._note("consumer groups of the source are kept on the target again")
+                self._failing = False
+        source.close()
+        store.close()
+
+    def _failed(self, why: str) -> None:
+        if not self._failing and not self._over.is_set():
+            self._note(
+                f"consumer groups of the source are not kept on the target: {why}. If the source "
+                "is lost, their offsets are translated from the last ones kept"
+            )
+        self._failing = True

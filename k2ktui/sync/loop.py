@@ -1,0 +1,158 @@
+"""The continuous application: translate and commit, poll after poll.
+
+It only moves groups that nobody uses on the target. A group that has members there is told of, and
+stopped or passed over as ``errorHandling.onActiveConsumerGroupCommit`` says; the others go on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.applying import Result, Written, writes_of
+from k2ktui.engine.groups import EMPTY_STATES, Snapshot
+from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind
+from k2ktui.engine.planning import commit_metadata, make_plan
+from k2ktui.errors import K2kError
+from k2ktui.sync.apply import Applier
+from k2ktui.sync.keeper import Keeper
+from k2ktui.sync.plans import options_of
+from k2ktui.sync.snapshot import Snapshots
+from k2ktui.text import safe_text
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One poll of the sync application; ``taken_at`` is epoch seconds.
+
+    Attributes:
+        groups: number of groups looked at.
+        actions: how many rows were planned with which action.
+        applied: rows that were committed.
+        failed: rows that were not, with the reason.
+        stopped: groups that are left alone from now on, with the reason.
+        notes: what an operator should know; each is told once.
+        commits_at: when the source's commits were read.
+        duration_s: how long it took.
+    """
+
+    taken_at: float
+    commits_at: float
+    groups: int
+    actions: dict[str, int]
+    applied: int
+    failed: tuple[str, ...]
+    stopped: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    duration_s: float = 0.0
+
+
+class SyncLoop:
+    """The sync application of one pipeline; call ``turn`` every poll interval."""
+
+    def __init__(self, config: PipelineConfig, rewind: Rewind = Rewind.NEVER) -> None:
+        self._config = config
+        self._snapshots = Snapshots(config)
+        self._keeper = Keeper(self._snapshots.store)
+        self._applier = Applier(config, self._snapshots.target, self._snapshots.store)
+        self._rewind = rewind
+        self._stops = config.error_handling.on_active_consumer_group_commit == "fail"
+        self.stopped: dict[str, str] = {}
+        self._told: set[str] = set()
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._snapshots.close()
+
+    def turn(self) -> Turn:
+        """Take a snapshot, keep the source's commits, commit what has to be.
+
+        Raises:
+            ConnectionFailed, TimedOut: the target does not answer.
+            Refused: nothing was replicated yet.
+        """
+        snapshot = self._snapshots.take()
+        notes = [*snapshot.notes, *self._keep(snapshot)]
+        options = options_of(self._config, rewind=self._rewind, own_only=True)
+        plan = make_plan(snapshot, options)
+        notes += self._look_at_active(plan)
+        rows = [row for row in plan.changes if row.group not in self.stopped]
+        written = self._write(rows, snapshot)
+        failed = [_failure(each) for each in written if each.result is not Result.APPLIED]
+        return Turn(
+            taken_at=snapshot.taken_at,
+            commits_at=snapshot.commits_at,
+            groups=len(snapshot.source),
+            actions=dict(Counter(str(row.action) for row in plan.rows)),
+            applied=sum(each.result is Result.APPLIED for each in written),
+            failed=tuple(failed),
+            stopped=dict(self.stopped),
+            notes=tuple(self._new(notes)),
+        )
+
+    def _keep(self, snapshot: Snapshot) -> list[str]:
+        if snapshot.source_down:
+            return [f"{snapshot.source_down}; going on with the commits kept on the target"]
+        view = self._snapshots.last_source
+        if view is None:
+            return []
+        try:
+            self._keeper.keep(view, lambda topic: True)
+        except K2kError as error:
+            return [f"the source's commits are not kept on the target: {error.what}"]
+        return []
+
+    def _look_at_active(self, plan: Plan) -> list[str]:
+        """Stop or tell of groups that have members on the target and would have to move."""
+        notes = []
+        for row in plan.rows:
+            if not _held_up(row) or row.group in self.stopped:
+                continue
+            why = f"group {safe_text(row.group)} is {row.state_target} on the target"
+            if self._stops:
+                self.stopped[row.group] = why
+                notes.append(
+                    f"STOPPED {why}: its offsets are left alone from now on "
+                    "(errorHandling.onActiveConsumerGroupCommit: fail)"
+                )
+            else:
+                notes.append(f"{why}: passed over while it is")
+        return notes
+
+    def _write(self, rows: list[PlanRow], snapshot: Snapshot) -> list[Written]:
+        if not rows:
+            return []
+        prefix = self._config.groups.offset_guard_prefix
+        metadata = {row: commit_metadata(row, prefix) for row in rows}
+        # Following a group that moves forward is no news; what is new or goes back is kept.
+        told = [row for row in rows if row.action is not Action.ADVANCE]
+        quiet = [row for row in rows if row.action is Action.ADVANCE]
+        written: list[Written] = []
+        if told:
+            written += self._applier.write(writes_of(told, snapshot.target, metadata), "sync").rows
+        if quiet:
+            written += self._applier.write_only(writes_of(quiet, snapshot.target, metadata))
+        return written
+
+    def _new(self, notes: list[str]) -> list[str]:
+        """What was not told in the turn before; it is told again if it comes back."""
+        now = set(notes)
+        new = [note for note in dict.fromkeys(notes) if note not in self._told]
+        self._told = now
+        return new
+
+
+def _held_up(row: PlanRow) -> bool:
+    """Whether a group would have to move, and has members on the target."""
+    return (
+        row.action is Action.SKIP
+        and row.proposed is not None
+        and row.proposed != row.current
+        and row.state_target not in EMPTY_STATES
+    )
+
+
+def _failure(written: Written) -> str:
+    write = written.write
+    return safe_text(f"{write.group} {write.topic}-{write.partition}: {written.why}")

@@ -1,0 +1,124 @@
+"""Metrics of the sync application, under ``metrics.prefix.offsetMappingApp`` (docs/metrics.md)."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.replication.telemetry.metrics import Metric, Points
+from k2ktui.replication.telemetry.session import chosen_exporters, exporters_for
+from k2ktui.sync.loop import Turn
+
+_PREFIX = "offset_mapping_app"
+
+
+class SyncFigures:
+    """The latest figures of a sync application; fed by one thread, read by others."""
+
+    def __init__(self, pipeline: str) -> None:
+        self._labels: Mapping[str, str | int] = {"pipeline": pipeline}
+        self._lock = threading.Lock()
+        self._turn: Turn | None = None
+        self._turns = self._committed = self._failed = 0
+
+    @property
+    def catalogue(self) -> tuple[Metric, ...]:
+        """The metrics of the sync application."""
+        return CATALOGUE
+
+    def feed(self, turn: Turn) -> None:
+        """Take in a poll."""
+        with self._lock:
+            self._turn = turn
+            self._turns += 1
+            self._committed += turn.applied
+            self._failed += len(turn.failed)
+
+    def gauge(self, read: Callable[[Turn], float]) -> Points:
+        """Return one point of the last poll, none before the first."""
+        with self._lock:
+            return [] if self._turn is None else [(read(self._turn), self._labels)]
+
+    def total(self, read: Callable[[SyncFigures], int]) -> Points:
+        """Return a sum over all polls."""
+        with self._lock:
+            return [(read(self), self._labels)]
+
+    def actions(self) -> Points:
+        """Return how many rows were planned with which action at the last poll."""
+        with self._lock:
+            found = self._turn.actions if self._turn else {}
+            return [(count, {**self._labels, "action": a}) for a, count in sorted(found.items())]
+
+    @property
+    def turns(self) -> int:
+        """Polls so far."""
+        return self._turns
+
+    @property
+    def committed(self) -> int:
+        """Offsets committed so far."""
+        return self._committed
+
+    @property
+    def failed(self) -> int:
+        """Offsets that were refused so far."""
+        return self._failed
+
+
+def _gauge(name: str, unit: str, text: str, read: Callable[[Turn], float]) -> Metric:
+    return Metric(_PREFIX, name, unit, text, lambda figures: figures.gauge(read))
+
+
+def _counter(name: str, unit: str, text: str, read: Callable[[SyncFigures], int]) -> Metric:
+    return Metric(_PREFIX, name, unit, text, lambda figures: figures.total(read), counter=True)
+
+
+CATALOGUE: tuple[Metric, ...] = (
+    _gauge("groups", "{group}", "Consumer groups looked at", lambda turn: turn.groups),
+    _gauge("groups.stopped", "{group}", "Groups left alone", lambda turn: len(turn.stopped)),
+    _gauge(
+        "commits.age",
+        "s",
+        "Age of the source's commits",
+        lambda turn: max(0.0, time.time() - turn.commits_at),
+    ),
+    _gauge("poll.time", "s", "Length of the last poll", lambda turn: turn.duration_s),
+    Metric(_PREFIX, "rows", "{row}", "Group-partitions by action", SyncFigures.actions),
+    _counter("polls", "{poll}", "Polls", lambda figures: figures.turns),
+    _counter("committed", "{offset}", "Offsets committed", lambda figures: figures.committed),
+    _counter("refused", "{offset}", "Offsets not committed", lambda figures: figures.failed),
+)
+
+
+@contextmanager
+def measured(
+    config: PipelineConfig,
+    note: Callable[[str], None],
+    *,
+    wanted: bool,
+    env: Mapping[str, str] = os.environ,
+) -> Iterator[Callable[[Turn], None]]:
+    """Yield what polls are reported to; leaving exports once more, within three seconds.
+
+    Raises:
+        ConfigError: the exporters cannot be set up as the environment says.
+    """
+    names = chosen_exporters(env, wanted=wanted)
+    figures = SyncFigures(config.name)
+    exporters = exporters_for(config, figures, names, env, note) if names else None
+
+    def report(turn: Turn) -> None:
+        figures.feed(turn)
+        if exporters is not None:
+            exporters.start(figures)
+
+    try:
+        yield report
+    finally:
+        if exporters is not None:
+            exporters.close()

@@ -1,0 +1,26 @@
+"""What a content proof needs: a snapshot, both clusters, and what the pipeline changes."""
+
+from __future__ import annotations
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.groups import Snapshot
+from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
+from k2ktui.sync.record import Part
+from k2ktui.sync.snapshot import taken
+
+
+def prepared(config: PipelineConfig) -> tuple[Snapshot, Cluster, Cluster]:
+    """Return a snapshot and both clusters; errors as for ``Snapshots.take``."""
+    return taken(config), source_cluster(config), target_cluster(config)
+
+
+def ignored(config: PipelineConfig) -> frozenset[Part]:
+    """Return the parts of records that the pipeline changes on purpose."""
+    features, found = config.features, set()
+    tracing = features.tracing_headers
+    added = tracing.topic or tracing.partition or tracing.offset or tracing.pipeline
+    if added or not features.header_replication:
+        found.add(Part.HEADERS)
+    if not features.keep_record_creation_timestamp:
+        found.add(Part.TIMESTAMP)
+    return frozenset(found)

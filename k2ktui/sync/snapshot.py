@@ -1,0 +1,231 @@
+"""Take snapshots of both clusters: groups, positions, mappings, logs.
+
+The order matters: positions are read before mappings, so that a mapping below a position that
+cannot be seen yet is noticed; a group's commit is read before both, so that the copy is never older
+than what the group had read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.groups import GroupView, Snapshot
+from k2ktui.engine.replica import Replica, TargetLog, TargetPartition, targets_of
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.translate import Translation, translate
+from k2ktui.errors import ConnectionFailed, Refused, TimedOut
+from k2ktui.kafka.clients import TopicDescription
+from k2ktui.replication.fencing import Books, read_books
+from k2ktui.replication.pipeline import commit_topic
+from k2ktui.sync.keeper import kept
+from k2ktui.sync.mapping_store import MappingReport, MappingStore
+from k2ktui.sync.sides import SourceSide, SourceView, TargetSide
+from k2ktui.sync.store import StateStore
+from k2ktui.text import safe_text
+
+_READ_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Copies:
+    """What the target says of the copy."""
+
+    replicas: Mapping[SourcePartition, Replica]
+    logs: Mapping[TargetPartition, TargetLog]
+    report: MappingReport
+
+
+class Snapshots:
+    """Takes snapshots of one pipeline; keeps connections and mappings between them.
+
+    Attributes:
+        target: the target side, for who writes.
+        store: the state topic.
+        last_source: the source as the last snapshot read it, None if it did not answer.
+    """
+
+    def __init__(self, config: PipelineConfig) -> None:
+        self._config = config
+        self._source = SourceSide(config)
+        self.target = TargetSide(config)
+        self.mappings = MappingStore(config, self.target.cluster)
+        self.store = StateStore(config, self.target.cluster)
+        self.last_source: SourceView | None = None
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._source.close()
+        self.mappings.close()
+        self.store.close()
+        self.target.close()
+
+    def take(self) -> Snapshot:
+        """Read both clusters now; a source that does not answer is replaced by what was kept of it.
+
+        Raises:
+            ConnectionFailed, TimedOut: the target does not answer.
+            Refused: neither the source nor a kept snapshot of it is there, or nothing was
+                replicated yet.
+        """
+        replicated = self._books().positions
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(self._source.read, list(replicated))
+            target_cluster = self.target.cluster.cluster_id()
+            down, source = "", None
+            try:
+                source = asked.result()
+            except (ConnectionFailed, TimedOut) as error:
+                down = error.what
+        self.last_source = source
+        if source is None:
+            source = self._kept(down)
+        copies = self._copies(source)
+        return Snapshot(
+            pipeline=self._config.name,
+            source_cluster=source.cluster,
+            target_cluster=target_cluster,
+            taken_at=time.time(),
+            commits_at=source.at,
+            source_down=down,
+            source=_replicated_only(source.groups, copies.replicas),
+            target=self.target.views(sorted(source.groups)),
+            replicas=copies.replicas,
+            logs=copies.logs,
+            rivals=copies.report.rivals,
+            notes=tuple(_notes(copies.report) + ([source.unheard] if source.unheard else [])),
+        )
+
+    def translate(self, commits: Mapping[SourcePartition, int]) -> list[Translation]:
+        """Translate offsets that are kept outside Kafka; the source is not needed.
+
+        Raises:
+            ConnectionFailed, TimedOut: the target does not answer.
+            Refused: nothing was replicated yet.
+        """
+        source = SourceView("", time.time())
+        with suppress(ConnectionFailed, TimedOut):
+            source = self._source.read_logs(list(commits))
+        copies = self._copies(source)
+        known = {at: offset for at, offset in commits.items() if at in copies.replicas}
+        return translate(copies.replicas, known, copies.logs)
+
+    def _copies(self, source: SourceView) -> _Copies:
+        """Read positions, then mappings, then logs."""
+        positions = self._books().positions
+        report = self.mappings.refresh(_READ_S, positions)
+        replicas = self._checked(
+            {at: self._replica(at, position, source, report) for at, position in positions.items()}
+        )
+        return _Copies(replicas, self._logs(replicas), report)
+
+    def _books(self) -> Books:
+        name = self._config.coordination.commit.topic
+        found = self.target.cluster.describe([name])[name]
+        if not isinstance(found, TopicDescription):
+            raise Refused(
+                f"pipeline {safe_text(self._config.name)} has not copied anything yet: topic "
+                f"{safe_text(name)} does not exist on the target cluster",
+                mend="Start it first: k2ktui start -f FILE.",
+            )
+        topic = commit_topic(self._config, found.partitions)
+        return read_books(self.target.cluster, topic, _READ_S)
+
+    def _kept(self, down: str) -> SourceView:
+        found = kept(self.store.read().commits)
+        if found is None:
+            raise ConnectionFailed(
+                f"{down}, and no snapshot of its consumer groups was kept on the target",
+                mend="start and sync keep one while they run. Without it, give positions yourself: "
+                "k2ktui translate -f FILE TOPIC:PARTITION:OFFSET.",
+            )
+        chosen = self._config.consumer_groups
+        groups = {name: view for name, view in found.groups.items() if chosen.matches(name)}
+        return SourceView(found.cluster, found.at, groups)
+
+    def _replica(
+        self,
+        at: SourcePartition,
+        position: Position,
+        source: SourceView,
+        report: MappingReport,
+    ) -> Replica:
+        known = source.topic_ids.get(at.topic, "")
+        foreign = ""
+        if known and position.topic_id and known != position.topic_id:
+            foreign = f"{at.topic} was created anew on the source; its offsets count anew"
+        return Replica(
+            position=position,
+            lanes=self.mappings.lanes(at),
+            complete_from=self.mappings.complete_from(at),
+            source_start=source.starts.get(at),
+            holes=self.mappings.holes(at),
+            behind=report.behind,
+            foreign=foreign,
+        )
+
+    def _checked(
+        self, replicas: Mapping[SourcePartition, Replica]
+    ) -> dict[SourcePartition, Replica]:
+        """Mark what was copied into a topic that has been created anew on the target since."""
+        ids = self.target.topic_ids(
+            r.position.target_topic for r in replicas.values() if r.position
+        )
+        return {at: _still_there(replica, ids) for at, replica in replicas.items()}
+
+    def _logs(
+        self, replicas: Mapping[SourcePartition, Replica]
+    ) -> dict[TargetPartition, TargetLog]:
+        wanted = {target for replica in replicas.values() for target in targets_of(replica)}
+        return self.target.logs(wanted)
+
+
+def taken(config: PipelineConfig) -> Snapshot:
+    """Take one snapshot; errors as for ``Snapshots.take``."""
+    snapshots = Snapshots(config)
+    try:
+        return snapshots.take()
+    finally:
+        snapshots.close()
+
+
+def _still_there(replica: Replica, ids: Mapping[str, str]) -> Replica:
+    position = replica.position
+    if position is None or replica.foreign:
+        return replica
+    topic = safe_text(position.target_topic)
+    if position.target_topic not in ids:
+        return replace(replica, foreign=f"{topic} does not exist on the target any more")
+    now = ids[position.target_topic]
+    if now and position.target_topic_id and now != position.target_topic_id:
+        return replace(replica, foreign=f"{topic} was created anew on the target")
+    return replica
+
+
+def _replicated_only(
+    groups: Mapping[str, GroupView], replicas: Mapping[SourcePartition, Replica]
+) -> dict[str, GroupView]:
+    """Groups that concern this pipeline, with their offsets of its topics only."""
+    topics = {at.topic for at in replicas}
+    found = {}
+    for name, view in groups.items():
+        offsets = {where: each for where, each in view.offsets.items() if where[0] in topics}
+        if offsets or view.error:
+            found[name] = replace(view, offsets=offsets)
+    return found
+
+
+def _notes(report: MappingReport) -> list[str]:
+    notes = []
+    if report.malformed_count:
+        notes.append(
+            f"{report.malformed_count} records of the mapping topic are damaged; what they mapped "
+            "is unmapped"
+        )
+    if report.behind:
+        notes.append("the mapping topic could not be read to its end yet")
+    return notes

@@ -1,0 +1,35 @@
+"""The command line as a user calls it, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def k2ktui(
+    *arguments: str | Path, code: int = 0, env: Mapping[str, str] | None = None, timeout: float = 90
+) -> subprocess.CompletedProcess[str]:
+    """Run a command and expect its exit code."""
+    done = subprocess.run(
+        [sys.executable, "-m", "k2ktui", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, **(env or {})},
+    )
+    said = f"{done.args}\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == code, f"exit code {done.returncode}, not {code}: {said}"
+    assert "Traceback" not in said
+    return done
+
+
+def k2ktui_json(*arguments: str | Path, code: int = 0, **options: Any) -> Any:
+    """Run a command with ``--json`` and return what it printed."""
+    return json.loads(k2ktui(*arguments, "--json", code=code, **options).stdout)

@@ -1,0 +1,88 @@
+"""translate, verify and sync as a user calls them; a dead source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from k2ktui.runtime.node import KafkaNode
+from tests.support.cli import k2ktui, k2ktui_json
+from tests.support.copied import Copied, commit, committed
+from tests.support.kafka import Out, create_topic, eventually, produce, read_all
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def copied(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Copied:
+    return Copied(tmp_path, source, target)
+
+
+@pytest.fixture
+def topic(source: KafkaNode) -> str:
+    name = create_topic(source)
+    produce(source, name, [Out(b"%d" % n, b"k") for n in range(50)])
+    return name
+
+
+def test_translate(copied: Copied, topic: str) -> None:
+    copied.copy(topic)
+    (row,) = k2ktui_json("translate", "-f", copied.file, f"{topic}:0:11")["positions"]
+    assert (row["translated_offset"], row["basis"]) == (18, "exact")
+    k2ktui("translate", "-f", copied.file, "other:0:1", code=1)
+    k2ktui("translate", "-f", copied.file, "nonsense", code=2)
+    checkpoint = copied.directory / "3"
+    checkpoint.write_text(f'v1\n{{}}\n{{"{topic}":{{"0":11}}}}\n')
+    done = k2ktui("translate", "-f", copied.file, "--from-spark-checkpoint", checkpoint)
+    assert done.stdout == f'v1\n{{}}\n{{"{topic}":{{"0":18}}}}\n'
+
+
+def test_sync_follows_and_verify_proves(
+    copied: Copied, topic: str, source: KafkaNode, target: KafkaNode
+) -> None:
+    copied.copy(topic)
+    group = copied.group("g")
+    for offset in (5, 20):
+        commit(source, group, {(topic, 0): offset})
+        k2ktui("sync", "-f", copied.file, "--once")
+        assert committed(target, group, [(topic, 0)]) == {(topic, 0): offset + 7}
+    told = k2ktui_json("verify", "-f", copied.file)
+    assert (told["positions"]["same"], told["records"]["same"]) == (1, 50)
+    # A rewind on the source is followed when that is wanted, and only then.
+    commit(source, group, {(topic, 0): 2})
+    k2ktui("sync", "-f", copied.file, "--once")
+    assert committed(target, group, [(topic, 0)]) == {(topic, 0): 27}
+    k2ktui("sync", "-f", copied.file, "--once", "--rewind", "follow")
+    assert committed(target, group, [(topic, 0)]) == {(topic, 0): 9}
+    # What the application committed on the target itself is not taken back.
+    commit(target, group, {(topic, 0): 40})
+    k2ktui("sync", "-f", copied.file, "--once", "--rewind", "follow")
+    assert committed(target, group, [(topic, 0)]) == {(topic, 0): 40}
+    assert k2ktui_json("verify", "-f", copied.file, code=1)["positions"]["different"] == 1
+
+
+def test_the_source_is_gone(
+    copied: Copied, topic: str, source: KafkaNode, target: KafkaNode
+) -> None:
+    landed = copied.copy(topic)[topic, 0]
+    group = copied.group("g")
+    commit(source, group, {(topic, 0): 30})
+    k2ktui("sync", "-f", copied.file, "--once")
+    commit(target, group, {(topic, 0): 8})  # as if it had never been moved
+    source.kill()
+    try:
+        told = k2ktui_json("groups", "-f", copied.file)
+        (row,) = told["groups"]
+        assert told["source_down"]
+        assert told["commits_at"] < told["taken_at"]
+        assert (row["translated_offset"], row["basis"]) == (landed[30], "exact")
+        plan = copied.directory / "plan.json"
+        k2ktui("plan", "-f", copied.file, "-o", plan)
+        k2ktui("apply", plan, "--yes")
+    finally:
+        source.restart()
+    at = committed(target, group, [(topic, 0)])[topic, 0]
+    unread = [got.value for got in read_all(target, topic) if at is not None and got.offset >= at]
+    assert unread == [b"%d" % n for n in range(30, 50)]
+    eventually(lambda: source.running, "the source is back")
