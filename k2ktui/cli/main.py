@@ -31,6 +31,7 @@ _VERBS = {
     "translate": "Translate offsets that are kept outside Kafka.",
     "undo": "Take back what was applied.",
     "verify": "Prove by content that translated offsets are right.",
+    "watch": "Show a pipeline's numbers as lines, again and again.",
 }
 
 

@@ -123,6 +123,7 @@ def make_theme(value: Any) -> Theme:
     if "primary" not in colors:
         raise BadTheme("colors.primary is missing")
     status = _section(value, "status", STATUS)
+    arguments: dict[str, Any] = dict(colors)
     return Theme(
         name=name,
         dark=_flag(value, "dark", True),
@@ -131,7 +132,7 @@ def make_theme(value: Any) -> Theme:
             **{f"status-{word}": color for word, color in status.items()},
             **_variables(value),
         },
-        **colors,
+        **arguments,
     )
 
 

@@ -86,3 +86,11 @@ def test_the_source_is_gone(
     unread = [got.value for got in read_all(target, topic) if at is not None and got.offset >= at]
     assert unread == [b"%d" % n for n in range(30, 50)]
     eventually(lambda: source.running, "the source is back")
+
+
+def test_watch_shows_the_same_numbers(copied: Copied, topic: str, source: KafkaNode) -> None:
+    copied.copy(topic)
+    group = copied.group("g")
+    commit(source, group, {(topic, 0): 5})
+    text = k2ktui("watch", "-f", copied.file, "--once").stdout
+    assert group in text or "1 group" in text
