@@ -107,5 +107,5 @@ def test_continuing_ranges_are_one() -> None:
 
 def test_unsorted_or_empty_ranges_are_refused() -> None:
     for rows in ([(5, 0, 1), (4, 1, 1)], [(0, 0, 3), (2, 9, 1)], [(0, 0, 0)]):
-        with pytest.raises(ValueError, match=r"sorted|overlap"):
+        with pytest.raises(ValueError, match=r"sorted|overlap|must hold"):
             append(Ranges(), rows)
