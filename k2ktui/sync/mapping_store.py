@@ -45,6 +45,7 @@ class _Track:
     """One source partition: its ranges, and what is in doubt."""
 
     lanes: dict[TargetPartition, Ranges] = field(default_factory=dict)
+    term: int = 0
     end: int = 0
     first: int | None = None
     doubtful: bool = False
@@ -190,7 +191,16 @@ class MappingStore:
                 track.holes.append((track.end, first))
             track.doubtful = False
         track.first = first if track.first is None else min(first, track.first)
-        track.end = max(track.end, int(columns.source[-1] + columns.count[-1]))
+        end = int(columns.source[-1] + columns.count[-1])
+        track.end = end if mapping.term > track.term else max(track.end, end)
         target = (mapping.target_topic, mapping.target_partition)
         ranges = track.lanes.setdefault(target, Ranges())
-        ranges.append(columns.source, columns.target, columns.count)
+        if mapping.again:
+            ranges.merge_older(columns.source, columns.target, columns.count)
+        elif mapping.term > track.term:
+            # A later run may have gone back: what it maps again counts from there on.
+            track.term = mapping.term
+            ranges.append(columns.source, columns.target, columns.count)
+        else:
+            # The records of one transaction come in any order.
+            ranges.overlay(columns.source, columns.target, columns.count)
