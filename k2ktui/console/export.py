@@ -1,0 +1,70 @@
+"""What is shown, as files in the working directory: the view as JSON, a table as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from k2ktui.watch.codec import dumps
+from k2ktui.watch.model import View
+
+_FORMULA = ("=", "@", "\t", "\r")
+_NUMBER = re.compile(r"[+-]?[\d,.]+( \w+)?")
+Table = tuple[list[str], list[list[str]]]
+
+
+def file_stem(view: View, screen: str) -> str:
+    """Return a name for files: pipeline, screen, and when the view was taken (UTC)."""
+    pipeline = re.sub(r"[^A-Za-z0-9._-]", "_", view.pair.pipeline)[:60]
+    at = datetime.fromtimestamp(view.taken_at, UTC).strftime("%Y%m%dT%H%M%SZ")
+    return f"k2ktui-{pipeline}-{screen}-{at}"
+
+
+def write(directory: Path, view: View, screen: str, table: Table | None) -> list[Path]:
+    """Write the view, and the table if there is one; return the paths.
+
+    Raises:
+        OSError: the directory cannot be written to.
+    """
+    stem = file_stem(view, screen)
+    paths = [_new(directory, stem, "json", dumps(view) + "\n")]
+    if table is not None:
+        paths.append(_new(directory, stem, "csv", to_csv(table)))
+    return paths
+
+
+def to_csv(table: Table) -> str:
+    """Return a table as CSV; a cell that a spreadsheet would run as a formula gets a quote."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    headings, rows = table
+    writer.writerow(headings)
+    writer.writerows([_harmless(row) for row in rows])
+    return out.getvalue()
+
+
+def _harmless(row: Sequence[str]) -> list[str]:
+    return [f"'{cell}" if _risky(cell) else cell for cell in row]
+
+
+def _risky(cell: str) -> bool:
+    if cell.startswith(_FORMULA):
+        return True
+    return cell[:1] in "+-" and bool(cell) and not _NUMBER.fullmatch(cell)
+
+
+def _new(directory: Path, stem: str, suffix: str, text: str) -> Path:
+    """Write a file that is not there yet."""
+    for number in range(1, 1000):
+        path = directory / (f"{stem}.{suffix}" if number == 1 else f"{stem}-{number}.{suffix}")
+        try:
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
+        except FileExistsError:
+            continue
+        return path
+    raise OSError(f"too many files of the name {stem}")

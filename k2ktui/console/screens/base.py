@@ -1,0 +1,272 @@
+"""What every screen has: the header, the banner, its keys, views, work in the background."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar, cast
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widget import Widget
+from textual.widgets import Footer, Input
+from textual.worker import WorkerState
+
+from k2ktui.console import chrome
+from k2ktui.console.export import Table
+from k2ktui.console.marks import Cell, Line, Tone
+from k2ktui.console.messages import ViewArrived
+from k2ktui.console.session import Session
+from k2ktui.console.widgets.grid import Grid
+from k2ktui.console.widgets.lines import Lines
+from k2ktui.console.widgets.toned import glyphs_of
+from k2ktui.errors import K2kError
+from k2ktui.text import safe_text
+from k2ktui.watch.model import View
+
+if TYPE_CHECKING:
+    from k2ktui.console.app import ConsoleApp
+
+T = TypeVar("T")
+
+
+class ConsoleScreen(Screen[None]):
+    """Base of all screens; see :mod:`k2ktui.console.screens`.
+
+    Attributes:
+        HELP: what ``?`` shows above the keys.
+        CHANGES: names of actions that change a cluster, or start or stop a job.
+        ENTRY: id of the screen's entry in the table of screens; a detail has that of its parent.
+    """
+
+    HELP: ClassVar[str | None] = None
+    CHANGES: ClassVar[frozenset[str]] = frozenset()
+    ENTRY: ClassVar[str] = ""
+
+    @property
+    def console(self) -> ConsoleApp:
+        """The app."""
+        return cast("ConsoleApp", self.app)
+
+    @property
+    def session(self) -> Session:
+        """What all screens share."""
+        return self.console.session
+
+    # For subclasses
+
+    def body(self) -> Iterable[Widget]:
+        """Yield the screen's own widgets."""
+        return ()
+
+    def show_view(self, view: View) -> None:
+        """Show a view."""
+
+    def table(self) -> Table | None:
+        """Return the table that an export writes."""
+        return None
+
+    def copied(self) -> str:
+        """Return what is copied to the terminal's clipboard."""
+        return ""
+
+    def background(
+        self,
+        group: str,
+        job: Callable[[], T],
+        done: Callable[[T], None],
+        failed: Callable[[K2kError], None] | None = None,
+    ) -> bool:
+        """Run ``job`` on a thread, then ``done`` with its result here.
+
+        Returns:
+            Whether it was begun; it is not while another job of the group runs.
+        """
+        running = (WorkerState.PENDING, WorkerState.RUNNING)
+        if any(w.group == group and w.node is self and w.state in running for w in self.workers):
+            return False
+
+        def here(call: Callable[[], None]) -> None:
+            # The console may have been closed while the job ran.
+            if self.is_attached and self.app.is_running:
+                self.app.call_from_thread(call)
+
+        def run() -> None:
+            try:
+                result = job()
+            except K2kError as error:
+                caught = error
+                here(lambda: (failed or self.tell_error)(caught))
+            except Exception as error:  # a fault of ours in one job must not end the console
+                fault = K2kError(f"a fault in k2ktui itself ({type(error).__name__})")
+                here(lambda: (failed or self.tell_error)(fault))
+            else:
+                here(lambda: done(result))
+
+        self.run_worker(run, group=group, thread=True, exit_on_error=False)
+        return True
+
+    def tell(self, text: str, how: Literal["information", "warning", "error"]) -> None:
+        """Show a notice; names in it are safe to come from anywhere."""
+        safe = "\n".join(safe_text(line) for line in text.splitlines())
+        self.notify(safe, severity=how, markup=False)
+
+    def tell_error(self, error: K2kError) -> None:
+        """Show an error as a notice."""
+        self.tell(str(error), "error")
+
+    # The rest
+
+    def compose(self) -> ComposeResult:
+        """Make header, banner, body and footer."""
+        yield Lines(id="header")
+        yield Lines(id="banner")
+        yield from self.body()
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        """Show what is known."""
+        self.refresh_view()
+
+    def on_screen_resume(self) -> None:
+        """Show what has come in the meantime."""
+        self.refresh_view()
+
+    def on_resize(self) -> None:
+        """Draw the header for the new width."""
+        self.refresh_chrome()
+
+    @on(ViewArrived)
+    def _arrived(self) -> None:
+        self.refresh_view()
+
+    def refresh_view(self) -> None:
+        """Show the last view."""
+        self.refresh_chrome()
+        view = self.console.view
+        if view is not None and self.is_mounted:
+            self.show_view(view)
+
+    def refresh_chrome(self) -> None:
+        """Show how old things are now, and what is wrong."""
+        found = self.query("#header")
+        if not found:
+            return
+        view, glyphs, width = self.console.view, glyphs_of(self), self.size.width - 2
+        entries = [(e.key, e.title, e.id == self.ENTRY) for e in self.console.entries]
+        top = chrome.header(self.session, view, width, glyphs)
+        self.query_one("#header", Lines).show([top, chrome.tabs(entries, width)])
+        lines = chrome.banner(self.session, view, self.console.notes, glyphs)
+        may = self.session.access
+        if not may.writable and self.CHANGES:
+            lines.append((Cell(f"changes are off: {may.reason}", Tone.MUTED),))
+        self.query_one("#banner", Lines).show(lines)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Grey what a read-only session may not do."""
+        if action in self.CHANGES and not self.session.access.writable:
+            return None
+        return super().check_action(action, parameters)
+
+    def on_key(self, event: events.Key) -> None:
+        """Say why a greyed key does nothing."""
+        found = self.active_bindings.get(event.key)
+        if found is not None and not found.enabled and found.binding.action in self.CHANGES:
+            self.tell(f"{found.binding.description}: {self.session.access.reason}", "warning")
+            event.stop()
+
+
+class ListScreen(ConsoleScreen):
+    """A screen that is one table, with a filter."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "filter", "Filter", id="filter", key_display="/"),
+        Binding("s", "sort", "Sort", id="sort"),
+        Binding("S", "reverse", "Reverse", id="reverse", show=False),
+        Binding("z", "problems", "Problems", id="problems"),
+    ]
+
+    def grid(self) -> Grid[object]:
+        """The table."""
+        return self.query_one(Grid)
+
+    def body(self) -> Iterable[Widget]:
+        """Yield a summary line, the table, and the filter, which shows when it is used."""
+        yield Lines(id="summary")
+        yield self.make_grid()
+        yield Input(id="filter", placeholder="filter: text or regular expression, ! inverts")
+
+    def make_grid(self) -> Widget:
+        """Make the table."""
+        raise NotImplementedError
+
+    def summary(self) -> Line:
+        """Return the line above the table."""
+        return ()
+
+    def on_mount(self) -> None:
+        """Give the table the focus."""
+        self.query_one("#filter").display = False
+        self.grid().focus()
+        super().on_mount()
+
+    def table(self) -> Table | None:
+        """Return the rows that pass the filter."""
+        return self.grid().table()
+
+    def copied(self) -> str:
+        """Return the row under the cursor."""
+        row = self.grid().current
+        return "" if row is None else self.grid().row_text(row)
+
+    def action_filter(self) -> None:
+        """Type a filter."""
+        entry = self.query_one("#filter", Input)
+        entry.display = True
+        entry.focus()
+
+    def action_sort(self) -> None:
+        """Sort by the next column."""
+        self.grid().sort_next()
+
+    def action_reverse(self) -> None:
+        """Turn the order around."""
+        self.grid().sort_reverse()
+
+    def action_problems(self) -> None:
+        """Show problems only, or all."""
+        self.grid().set_problems_only(not self.grid().problems_only)
+
+    def leave_filter(self) -> bool:
+        """Give up the filter; whether there was one."""
+        entry = self.query_one("#filter", Input)
+        used = bool(entry.display or self.grid().filter or self.grid().problems_only)
+        entry.value = ""
+        entry.display = False
+        self.grid().set_filter("")
+        self.grid().set_problems_only(False)
+        self.grid().focus()
+        return used
+
+    @on(Input.Changed, "#filter")
+    def _filter_changed(self, event: Input.Changed) -> None:
+        self.grid().set_filter(event.value)
+
+    @on(Input.Submitted, "#filter")
+    def _filter_done(self, event: Input.Submitted) -> None:
+        event.input.display = bool(event.value)
+        self.grid().focus()
+
+    @on(Grid.Changed)
+    def _grid_changed(self) -> None:
+        grid = self.grid()
+        parts = list(self.summary())
+        if grid.filter or grid.problems_only:
+            what = "problems" if grid.problems_only else ""
+            what = " ".join(
+                part for part in (what, f"/{grid.filter}" if grid.filter else "") if part
+            )
+            text = f"  {len(grid.rows):,} of {grid.total:,}: {safe_text(what, 40)} (esc: all)"
+            parts.append(Cell(text, Tone.WARN))
+        self.query_one("#summary", Lines).show([tuple(parts)])

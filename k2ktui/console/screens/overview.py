@@ -1,0 +1,250 @@
+"""Screen 1: how the pair stands, and what is wrong, each problem a key away from its cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from textual import on
+from textual.widget import Widget
+
+from k2ktui.console import marks
+from k2ktui.console.export import Table
+from k2ktui.console.marks import Cell, Glyphs, Line, Tone
+from k2ktui.console.screens.base import ConsoleScreen
+from k2ktui.console.widgets.arrange import Column
+from k2ktui.console.widgets.grid import Grid
+from k2ktui.console.widgets.lines import Lines
+from k2ktui.console.widgets.toned import glyphs_of
+from k2ktui.engine.translate import Basis
+from k2ktui.engine.trend import Direction
+from k2ktui.watch.model import ClusterView, PartName, View
+from k2ktui.watch.severity import Problem, Severity, Verdict, of_runner, problems
+
+_LABEL = 12
+_SPARK = 24
+_GOOD = (Basis.EXACT, Basis.END)
+
+
+class OverviewScreen(ConsoleScreen):
+    """The pair at a glance."""
+
+    ENTRY: ClassVar[str] = "overview"
+    HELP: ClassVar[str | None] = """
+        Overview. Lag is counted in source offsets that are not copied yet; in seconds it is the age
+        of the oldest record not copied. Coverage is the share of the source's retained offsets, and
+        of group positions, that translate exactly.
+
+        A group diverges where its committed offset on the target is not the one that its source
+        offset translates to: it would skip records there, or read some again.
+
+        Problems are below, the worst first. Enter goes to the cause.
+    """
+
+    def body(self) -> Iterable[Widget]:
+        """Yield the figures and the problems."""
+        yield Lines(id="facts")
+        glyphs = glyphs_of(self)
+        columns: tuple[Column[Problem], ...] = (
+            Column("problem", "problem", lambda p: _mark(glyphs, p), width=9),
+            Column("subject", "of", lambda p: Cell(marks.name(p.subject)), width=12, widest=48),
+            Column("what", "what", lambda p: Cell(marks.name(p.what)), width=20, widest=500),
+        )
+        yield Grid(
+            columns,
+            key=lambda p: (p.kind, p.key),
+            search=lambda p: f"{p.kind} {p.subject} {p.what}",
+            empty="No problem is known.",
+            id="problems",
+        )
+
+    def on_mount(self) -> None:
+        """Give the problems the focus."""
+        self.query_one(Grid).focus()
+        super().on_mount()
+
+    def show_view(self, view: View) -> None:
+        """Show the sums and the problems."""
+        now = self.session.feed.now()
+        lines = facts(view, now, glyphs_of(self), self.size.width - 2)
+        self.query_one("#facts", Lines).show(lines)
+        grid = self.query_one(Grid)
+        whole = all(view.part(name).taken_at or view.part(name).error for name in PartName)
+        grid.empty = "No problem is known." if whole else marks.NOT_YET
+        grid.show(problems(view, now))
+
+    def table(self) -> Table | None:
+        """Return the problems."""
+        return self.query_one(Grid).table()
+
+    def copied(self) -> str:
+        """Return the problem under the cursor."""
+        grid = self.query_one(Grid)
+        return "" if grid.current is None else grid.row_text(grid.current)
+
+    @on(Grid.Opened)
+    def _opened(self, event: Grid.Opened) -> None:
+        problem: Problem = event.row
+        if problem.kind == "partition":
+            self._go("replication", problem.key)
+        elif problem.kind == "group":
+            self._go("groups", problem.key)
+        elif problem.kind == "job":
+            self._go("jobs", problem.key)
+        else:
+            self.tell(problem.what, "warning")
+
+    def _go(self, entry: str, key: object) -> None:
+        """Show another screen, with its cursor on what the problem is about."""
+        if not any(each.id == entry for each in self.console.entries):
+            return
+
+        def select() -> None:
+            for grid in self.app.screen.query(Grid):
+                grid.select(key)
+
+        self.console.action_screen(entry)
+        self.app.call_after_refresh(select)
+
+
+def _mark(glyphs: Glyphs, problem: Problem) -> Cell:
+    return glyphs.mark(Verdict(problem.severity, problem.kind))
+
+
+def facts(view: View, now: float, glyphs: Glyphs, width: int) -> list[Line]:
+    """Return the sums of a view as lines."""
+    spark = max(0, min(_SPARK, width - 70)) if width < 110 else 2 * _SPARK
+    return [
+        _line("Lag", *_lag(view, glyphs, spark)),
+        _line("Throughput", *_throughput(view, glyphs, spark)),
+        _line("Coverage", *_coverage(view)),
+        _line("Partitions", *_partitions(view, glyphs)),
+        _line("Groups", *_groups(view, glyphs)),
+        _line("Job", *_job(view, now, glyphs)),
+        _line("Source", *_cluster(view, view.source, PartName.SOURCE, now, glyphs)),
+        _line("Target", *_cluster(view, view.target, PartName.TARGET, now, glyphs)),
+        *(_line("Note", Cell(marks.name(note), Tone.WARN)) for note in view.notes[:2]),
+    ]
+
+
+def _line(label: str, *cells: Cell) -> Line:
+    return (Cell(f"{label:<{_LABEL}}", Tone.MUTED), *cells)
+
+
+def _read(view: View, *names: PartName) -> bool:
+    return all(view.part(name).taken_at is not None for name in names)
+
+
+def _lag(view: View, glyphs: Glyphs, spark: int) -> list[Cell]:
+    totals, known = view.totals, _read(view, PartName.SOURCE, PartName.TARGET)
+    stale = view.part(PartName.SOURCE).stale or view.part(PartName.TARGET).stale
+    sign = glyphs.stale if stale and totals.lag_records is not None else ""
+    cells = [
+        Cell(f"{sign}{marks.number(totals.lag_records, known=known)}", Tone.HEADING),
+        Cell(" records, oldest "),
+        Cell(f"{sign}{marks.seconds(totals.lag_seconds, known=known)}", Tone.HEADING),
+    ]
+    if totals.direction is not Direction.UNKNOWN and not stale:
+        cells.append(Cell(f"  {glyphs.direction(totals.direction)} {totals.direction}"))
+    if totals.lag_records and totals.eta_s and not stale:
+        cells.append(Cell(f", {marks.duration(totals.eta_s)} left", Tone.MUTED))
+    if totals.unknown and totals.partitions:
+        cells.append(Cell(f"  {totals.unknown:,} unknown", Tone.UNKNOWN))
+    values = [p.lag_records for p in view.points]
+    return [*cells, Cell(f"  {glyphs.spark(values, spark)}", Tone.INFO)]
+
+
+def _throughput(view: View, glyphs: Glyphs, spark: int) -> list[Cell]:
+    known = len(view.points) > 1
+    text = f"{marks.number(view.totals.rate, known=known)}"
+    values = [p.rate for p in view.points]
+    return [
+        Cell(text, Tone.HEADING),
+        Cell(" records/s"),
+        Cell(f"  {glyphs.spark(values, spark)}", Tone.INFO),
+    ]
+
+
+def _coverage(view: View) -> list[Cell]:
+    known = _read(view, PartName.TARGET, PartName.GROUPS)
+    return [
+        Cell(marks.share(view.totals.coverage, known=known), Tone.HEADING),
+        Cell(" of retained offsets, "),
+        Cell(marks.share(view.totals.commit_coverage, known=known), Tone.HEADING),
+        Cell(" of group positions"),
+    ]
+
+
+def _partitions(view: View, glyphs: Glyphs) -> list[Cell]:
+    if not _read(view, PartName.SOURCE) and not _read(view, PartName.TARGET):
+        return [Cell(marks.NOT_YET)]
+    from k2ktui.watch.severity import of_partition
+
+    cells = [Cell(f"{view.totals.partitions:,}", Tone.HEADING), Cell(":")]
+    verdicts: dict[str, tuple[Verdict, int]] = {}
+    for row in view.partitions:
+        verdict = of_partition(row)
+        _, count = verdicts.get(verdict.word, (verdict, 0))
+        verdicts[verdict.word] = (verdict, count + 1)
+    for verdict, count in sorted(verdicts.values(), key=lambda each: -each[0].severity):
+        mark = glyphs.mark(verdict)
+        cells.append(Cell(f"  {count:,} {mark.text}", mark.tone))
+    return cells
+
+
+def _groups(view: View, glyphs: Glyphs) -> list[Cell]:
+    totals = view.totals
+    if totals.groups is None:
+        return [Cell(marks.NOT_YET)]
+    cells = [Cell(f"{totals.groups:,}", Tone.HEADING), Cell(":")]
+    for basis, count in totals.bases.items():
+        tone = Tone.PLAIN if basis in _GOOD else Tone.WARN
+        cells.append(Cell(f"  {count:,} {basis}", Tone.BAD if basis == Basis.UNMAPPED else tone))
+    if totals.diverging:
+        severity = Severity.BAD if totals.skips else Severity.WARN
+        text = f"  {glyphs.status[severity]} {totals.diverging:,} diverge"
+        what = [f"{n:,} {w}" for n, w in ((totals.skips, "skipped"), (totals.rereads, "re-read"))]
+        amounts = [text for text in what if not text.startswith("0 ")]
+        text += f" ({', '.join(amounts)})" if amounts else ""
+        cells.append(Cell(text, marks.tone_of(severity)))
+    elif totals.bases:
+        cells.append(Cell("  none diverges", Tone.MUTED))
+    return cells
+
+
+def _job(view: View, now: float, glyphs: Glyphs) -> list[Cell]:
+    if not _read(view, PartName.STATE):
+        return [Cell(marks.NOT_YET)]
+    if not view.runners:
+        return [Cell("none has run yet", Tone.MUTED)]
+    runner = view.runners[0]
+    mark = glyphs.mark(of_runner(runner, now))
+    lived = marks.age(now - runner.at_ms / 1000)
+    alive = sum(each.alive(int(now * 1000)) for each in view.runners)
+    more = f", {alive} at once" if alive > 1 else ""
+    where = f"{marks.name(runner.user, 20)}@{marks.name(runner.host, 40)}"
+    return [
+        mark,
+        Cell(f"  {where}  lap {runner.lap:,}, {runner.slots} slots{more}, heartbeat {lived} ago"),
+    ]
+
+
+def _cluster(
+    view: View, cluster: ClusterView, part: PartName, now: float, glyphs: Glyphs
+) -> list[Cell]:
+    state, age = view.part(part), view.age(part, now)
+    if state.error:
+        severity = Severity.BAD
+        word = "down"
+    elif state.taken_at is None:
+        severity, word = Severity.INFO, "connecting"
+    else:
+        severity, word = Severity.OK, "up"
+    version = f"Kafka {marks.name(cluster.version)}" if cluster.version else ""
+    about = [marks.name(cluster.cluster_id) or marks.NOT_YET, version, marks.name(cluster.address)]
+    old = f"read {marks.age(age)} ago" if age is not None else ""
+    return [
+        glyphs.mark(Verdict(severity, word)),
+        Cell("  " + "  ".join(text for text in about if text)),
+        Cell(f"  {old}", Tone.MUTED),
+    ]

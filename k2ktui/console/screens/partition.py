@@ -1,0 +1,167 @@
+"""One partition: all of its offsets, its coverage, its last ranges, its lag over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.containers import Container, VerticalScroll
+from textual.widget import Widget
+
+from k2ktui.console import marks, plots
+from k2ktui.console.export import Table
+from k2ktui.console.marks import Cell, Glyphs, Line, Tone
+from k2ktui.console.screens.base import ConsoleScreen
+from k2ktui.console.widgets.lines import Lines
+from k2ktui.console.widgets.toned import glyphs_of
+from k2ktui.text import safe_text
+from k2ktui.watch.history import Sample
+from k2ktui.watch.model import PartitionRow, RangeRow, View
+from k2ktui.watch.severity import of_partition
+
+_SHOWN_RANGES = 8
+_PLOT_HEIGHT = 9
+
+
+class PartitionScreen(ConsoleScreen):
+    """A detail of screen 2.
+
+    Args:
+        key: topic and partition on the source.
+    """
+
+    ENTRY: ClassVar[str] = "replication"
+    HELP: ClassVar[str | None] = """
+        One partition. The bar is its log on the source, from log start to last stable offset: dark
+        where offsets translate exactly, empty where they do not; ^ is the replicated position.
+
+        A range says that records from a source offset on landed at consecutive target offsets, one
+        after the other. e exports the ranges that are at hand; q and esc go back.
+    """
+
+    def __init__(self, key: tuple[str, int]) -> None:
+        super().__init__()
+        self._key = key
+        self._ranges: Sequence[RangeRow] = ()
+
+    def body(self) -> Iterable[Widget]:
+        """Yield the figures and the plots; they scroll where there is no room."""
+        yield _Detail(id="detail-scroll")
+
+    def on_mount(self) -> None:
+        """Give the focus to what scrolls."""
+        self.query_one(_Detail).focus()
+        super().on_mount()
+
+    def on_resize(self) -> None:
+        """Draw for the new width."""
+        self.refresh_view()
+
+    def show_view(self, view: View) -> None:
+        """Show the partition as it is in a view."""
+        row = next((row for row in view.partitions if row.key == self._key), None)
+        glyphs, width = glyphs_of(self), max(20, self.size.width - 4)
+        title = safe_text(f"{self._key[0]}-{self._key[1]}", 400)
+        if row is None:
+            gone: list[Line] = [(Cell(title, Tone.HEADING), Cell("  is not there any more"))]
+            self.query_one("#detail", Lines).show(gone)
+            return
+        self._ranges = self.session.feed.ranges(*self._key) or row.ranges
+        lines = [*figures(row, glyphs), *coverage(row, width, glyphs)]
+        lines += ranges(self._ranges, max(3, self.size.height - 24))
+        self.query_one("#detail", Lines).show(lines)
+        self._plots(width, glyphs)
+
+    def _plots(self, width: int, glyphs: Glyphs) -> None:
+        samples: Sequence[Sample] = self.session.feed.series(*self._key)
+        lag = [(s.at, _float(s.lag_records)) for s in samples]
+        rate = [(s.at, s.rate) for s in samples]
+        one = width if self.size.width < 80 else width // 2
+        height = max(_PLOT_HEIGHT, min(16, self.size.height - 22))
+        for name, title, points in (("lag", "lag, records", lag), ("rate", "records/s", rate)):
+            drawn = plots.over_time(title, points, one, height, glyphs)
+            drawn += [()] * (height - len(drawn))
+            self.query_one(f"#plot-{name}", Lines).show(drawn)
+
+    def table(self) -> Table | None:
+        """Return the ranges."""
+        rows = [[str(number) for number in each] for each in self._ranges]
+        return ["source", "target", "count"], rows
+
+    def copied(self) -> str:
+        """Return what is shown."""
+        return self.query_one("#detail", Lines).text
+
+
+class _Detail(VerticalScroll):
+    """The part that scrolls."""
+
+    def compose(self) -> ComposeResult:
+        yield Lines(id="detail")
+        with Container(id="plots"):
+            yield Lines(id="plot-lag")
+            yield Lines(id="plot-rate")
+
+
+def figures(row: PartitionRow, glyphs: Glyphs) -> list[Line]:
+    """Return all that is known of a partition."""
+    status = row.status
+    where = "*" if status.target_partition is None else str(status.target_partition)
+    target = safe_text(f"{status.target_topic}-{where}", 400) if status.target_topic else "—"
+    title = safe_text(f"{status.topic}-{status.partition}", 400)
+    left = f", {marks.duration(row.eta_s)} left" if row.eta_s else ""
+    lines: list[Line] = [
+        (Cell(title, Tone.HEADING), Cell("  "), glyphs.mark(of_partition(row)), Cell(left)),
+        _fact("Why", row.why, Tone.WARN),
+        _fact("Target", f"{target}  end {marks.number(status.target_end)}  {status.path}"),
+        _fact(
+            "Source log",
+            f"{marks.number(status.source_start)} … {marks.number(status.source_end)}",
+        ),
+        _fact("Position", marks.number(status.position)),
+        _fact(
+            "Lag",
+            f"{marks.number(status.lag_records)} records, {marks.seconds(status.lag_seconds)} "
+            f"{glyphs.direction(row.direction)}  {marks.number(row.rate)} records/s",
+        ),
+    ]
+    lines += [
+        _fact("Lost", f"source offsets {low:,} … {high - 1:,}", Tone.BAD) for low, high in row.gaps
+    ]
+    return [line for line in lines if line]
+
+
+def _fact(label: str, text: str, tone: Tone = Tone.PLAIN) -> Line:
+    return (Cell(f"{label:<12}", Tone.MUTED), Cell(text, tone)) if text else ()
+
+
+def coverage(row: PartitionRow, width: int, glyphs: Glyphs) -> list[Line]:
+    """Return the coverage of the retained log as a bar."""
+    status = row.status
+    text = f"{marks.share(status.coverage)} of the retained log translates exactly"
+    lines: list[Line] = [_fact("Coverage", text)]
+    start, end = status.source_start, status.source_end
+    if start is None or end is None or end <= start:
+        return lines
+    bar = plots.coverage_bar(start, end, row.spans, width - 2, glyphs)
+    sides = "||"
+    lines.append((Cell(sides[0], Tone.MUTED), Cell(bar, Tone.OK), Cell(sides[1], Tone.MUTED)))
+    below = plots.marker(start, end, status.position, width - 2)
+    return [*lines, (Cell(f" {below}", Tone.WARN),)]
+
+
+def ranges(found: Sequence[RangeRow], most: int) -> list[Line]:
+    """Return the last ranges, the newest first."""
+    if not found:
+        return [_fact("Ranges", "none at hand", Tone.MUTED)]
+    shown = list(found)[-min(most, _SHOWN_RANGES) :][::-1]
+    lines: list[Line] = [_fact("Ranges", f"the last {len(shown)} of {len(found):,} at hand")]
+    for source, target, count in shown:
+        text = f"  {source:>15,} → {target:>15,}  {count:>9,} records"
+        lines.append((Cell(text, Tone.PLAIN),))
+    return lines
+
+
+def _float(value: int | None) -> float | None:
+    return None if value is None else float(value)

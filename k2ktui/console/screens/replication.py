@@ -1,0 +1,177 @@
+"""Screen 2: every partition: where it is, how far behind, where it goes."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import on
+
+from k2ktui.console import marks
+from k2ktui.console.marks import Cell, Glyphs, Line, Tone
+from k2ktui.console.screens.base import ListScreen
+from k2ktui.console.screens.partition import PartitionScreen
+from k2ktui.console.widgets.arrange import Column
+from k2ktui.console.widgets.grid import Grid
+from k2ktui.console.widgets.toned import glyphs_of
+from k2ktui.text import safe_text
+from k2ktui.watch.model import PartitionRow, PartName, View
+from k2ktui.watch.severity import Severity, of_partition
+
+
+class ReplicationScreen(ListScreen):
+    """All partitions."""
+
+    ENTRY: ClassVar[str] = "replication"
+    HELP: ClassVar[str | None] = """
+        Replication. A row is a partition of the source. Position is the next source offset to copy;
+        lag is the number of offsets from there to the last stable offset; behind is the age of the
+        record at the position; left is the time to catch up at the present pace.
+
+        Problems are first while no column is chosen. Enter opens a partition: its coverage, its
+        ranges, its lag over time. A narrow terminal leaves columns out; opening shows all of them.
+    """
+
+    def make_grid(self) -> Grid[PartitionRow]:
+        """Make the table."""
+        return Grid(
+            columns(glyphs_of(self)),
+            key=lambda row: row.key,
+            search=lambda row: (
+                f"{row.status.topic}-{row.status.partition} {row.status.state} "
+                f"{row.status.target_topic}"
+            ),
+            problem=lambda row: of_partition(row).severity >= Severity.WARN,
+            order=lambda row: (-of_partition(row).severity, *row.key),
+            empty="No partition is selected by the pipeline.",
+            id="partitions",
+        )
+
+    def show_view(self, view: View) -> None:
+        """Show its partitions."""
+        grid = self.query_one(Grid)
+        read = view.part(PartName.SOURCE).taken_at or view.part(PartName.TARGET).taken_at
+        grid.empty = "No partition is selected by the pipeline." if read else marks.NOT_YET
+        grid.show(view.partitions)
+
+    def summary(self) -> Line:
+        """Return the sums."""
+        view = self.console.view
+        if view is None:
+            return (Cell(marks.NOT_YET),)
+        totals = view.totals
+        text = (
+            f"{totals.partitions:,} partitions  lag {marks.number(totals.lag_records)}  "
+            f"behind {marks.seconds(totals.lag_seconds)}  {marks.number(totals.rate)} records/s"
+        )
+        return (Cell(text),)
+
+    @on(Grid.Opened)
+    def _opened(self, event: Grid.Opened) -> None:
+        self.app.push_screen(PartitionScreen(event.row.key))
+
+
+def columns(glyphs: Glyphs) -> tuple[Column[PartitionRow], ...]:
+    """Return the columns; what matters most is left longest."""
+    return (
+        Column(
+            "partition",
+            "partition",
+            lambda row: Cell(safe_text(f"{row.status.topic}-{row.status.partition}", 400)),
+            lambda row: row.key,
+            width=14,
+            widest=64,
+        ),
+        Column(
+            "state",
+            "state",
+            lambda row: glyphs.mark(of_partition(row)),
+            lambda row: -of_partition(row).severity,
+            width=11,
+        ),
+        Column(
+            "lag",
+            "lag",
+            lambda row: Cell(marks.number(row.status.lag_records)),
+            lambda row: _desc(row.status.lag_records),
+            right=True,
+        ),
+        Column(
+            "behind",
+            "behind",
+            lambda row: Cell(marks.seconds(row.status.lag_seconds)),
+            lambda row: _desc(row.status.lag_seconds),
+            right=True,
+            rank=1,
+        ),
+        Column("trend", "", lambda row: Cell(glyphs.direction(row.direction)), width=1, rank=6),
+        Column(
+            "rate",
+            "records/s",
+            lambda row: Cell(marks.number(row.rate)),
+            lambda row: _desc(row.rate),
+            right=True,
+            rank=2,
+        ),
+        Column(
+            "left",
+            "left",
+            lambda row: Cell(marks.duration(row.eta_s) if row.eta_s is not None else "—"),
+            lambda row: _desc(row.eta_s),
+            right=True,
+            rank=8,
+        ),
+        Column(
+            "position",
+            "position",
+            lambda row: Cell(marks.number(row.status.position)),
+            lambda row: _desc(row.status.position),
+            right=True,
+            rank=3,
+        ),
+        Column(
+            "start",
+            "log start",
+            lambda row: Cell(marks.number(row.status.source_start), Tone.MUTED),
+            right=True,
+            rank=10,
+        ),
+        Column(
+            "end",
+            "source end",
+            lambda row: Cell(marks.number(row.status.source_end)),
+            lambda row: _desc(row.status.source_end),
+            right=True,
+            rank=5,
+        ),
+        Column(
+            "coverage",
+            "coverage",
+            lambda row: Cell(marks.share(row.status.coverage)),
+            lambda row: row.status.coverage,
+            right=True,
+            rank=4,
+        ),
+        Column("target", "target", _target, rank=7, width=10, widest=48),
+        Column(
+            "target-end",
+            "target end",
+            lambda row: Cell(marks.number(row.status.target_end)),
+            right=True,
+            rank=9,
+        ),
+        Column("path", "path", lambda row: Cell(row.status.path, Tone.MUTED), rank=11),
+        Column("why", "why", lambda row: Cell(row.why, Tone.WARN), rank=12, widest=80),
+    )
+
+
+def _desc(value: float | None) -> float | None:
+    """The largest first: it is what one looks for."""
+    return None if value is None else -value
+
+
+def _target(row: PartitionRow) -> Cell:
+    status = row.status
+    if not status.target_topic:
+        return Cell(marks.NOT_AVAILABLE, Tone.MUTED)
+    where = "*" if status.target_partition is None else str(status.target_partition)
+    return Cell(safe_text(f"{status.target_topic}-{where}", 400))

@@ -1,0 +1,84 @@
+"""What all screens share: the feed, the pipeline, who is sitting here and what they may do."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.access import Access, access
+from k2ktui.watch.feed import Feed
+from k2ktui.watch.model import Pair
+from k2ktui.watch.record import Recorder
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How the console was started; None is the default of the terminal.
+
+    Attributes:
+        read_only: refuse every change.
+        ascii: draw with ASCII signs only.
+        theme: name of a theme.
+        mouse: take mouse events; by default not over ssh, so that text can be selected.
+        themes: directories of themes; the shipped ones and the user's own by default.
+        keys: the file of the user's keys.
+    """
+
+    read_only: bool = False
+    ascii: bool = False
+    theme: str | None = None
+    mouse: bool | None = None
+    themes: tuple[Path, ...] | None = None
+    keys: Path | None = None
+
+
+@dataclass(slots=True)
+class Session:
+    """One sitting at a console.
+
+    Attributes:
+        feed: where views come from; the console closes it.
+        pair: the pipeline.
+        config: its configuration; None while a recording is shown.
+        files: the files it came from, as they were named on the command line.
+        recorder: where views are recorded to.
+        notes: what the operator should know from the start.
+        unlocked: whether a production pair was unlocked for this session.
+        watchdog: asked every few seconds whether something that the console stands on has failed;
+            returns what, empty if nothing has.
+    """
+
+    feed: Feed
+    pair: Pair
+    config: PipelineConfig | None = None
+    files: tuple[str, ...] = ()
+    options: Options = Options()
+    recorder: Recorder | None = None
+    notes: tuple[str, ...] = ()
+    unlocked: bool = False
+    watchdog: Callable[[], str] = field(default=lambda: "")
+
+    @property
+    def access(self) -> Access:
+        """What this session may do now."""
+        return access(
+            flag=self.options.read_only,
+            configured=self.pair.read_only,
+            environment=self.pair.environment,
+            unlocked=self.unlocked,
+            replay=self.feed.replay,
+        )
+
+
+def who() -> str:
+    """Return ``user@host`` of this process."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"

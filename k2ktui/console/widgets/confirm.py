@@ -1,0 +1,80 @@
+"""Ask before a cluster is changed: a name is typed, and Enter confirms nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Button, Input
+
+from k2ktui.console.marks import Cell, Line, Tone, name
+from k2ktui.console.widgets.lines import Lines
+
+
+class _SpaceButton(Button, inherit_bindings=False):
+    """A button that the space bar presses; Enter, which is hit by habit, does not."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("space", "press", "Press")]
+
+
+class Confirm(ModalScreen[bool]):
+    """A dialog; its result is whether the operator agreed.
+
+    Focus starts on Cancel, so that keys which were meant for what was shown before change nothing.
+
+    Args:
+        title: what will happen.
+        lines: the details: what is changed, what is not, how it is taken back.
+        typed: the name that must be typed, such as the pipeline's.
+        label: of the button that does it, a verb.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Cancel")]
+
+    def __init__(self, title: str, lines: Sequence[str | Line], typed: str, label: str) -> None:
+        super().__init__()
+        self._title, self._lines, self._typed, self._label = title, lines, typed, label
+
+    def compose(self) -> ComposeResult:
+        """Make the dialog."""
+        with Vertical(id="confirm"):
+            yield Lines(id="confirm-title")
+            with VerticalScroll(id="confirm-text", can_focus=False):
+                yield Lines(id="confirm-lines")
+            yield Lines(id="confirm-ask")
+            yield Input(id="confirm-name")
+            with Horizontal(id="confirm-buttons"):
+                yield _SpaceButton("Cancel", id="confirm-cancel")
+                yield _SpaceButton(self._label, id="confirm-do", disabled=True)
+
+    def on_mount(self) -> None:
+        """Show the texts."""
+        self.query_one("#confirm-title", Lines).show([(Cell(self._title, Tone.HEADING),)])
+        lines = [(Cell(each),) if isinstance(each, str) else each for each in self._lines]
+        self.query_one("#confirm-lines", Lines).show(lines)
+        ask = "To go on, type " + name(self._typed) + ", then Tab and space:"
+        self.query_one("#confirm-ask", Lines).show([(Cell(ask, Tone.WARN),)])
+        self.query_one("#confirm-cancel").focus()
+
+    @on(Input.Changed)
+    def _typed_more(self, event: Input.Changed) -> None:
+        self.query_one("#confirm-do", Button).disabled = event.value.strip() != self._typed
+
+    @on(Input.Submitted)
+    def _entered(self) -> None:
+        # Enter only moves on; the button is pressed with the space bar.
+        self.query_one("#confirm-cancel").focus()
+
+    @on(Button.Pressed)
+    def _pressed(self, event: Button.Pressed) -> None:
+        typed = self.query_one(Input).value.strip() == self._typed
+        self.dismiss(event.button.id == "confirm-do" and typed)
+
+    def action_cancel(self) -> None:
+        """Change nothing."""
+        self.dismiss(False)

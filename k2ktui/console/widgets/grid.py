@@ -1,0 +1,378 @@
+"""A table of any number of rows: only visible ones are made, only changed cells are drawn.
+
+Textual's own DataTable needs 0.8 s to take in 5,000 rows, and draws all of itself when one cell
+changes; a session over ssh pays for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from k2ktui.console.marks import Cell, Tone
+from k2ktui.console.widgets.arrange import Column, filtered, ordered
+from k2ktui.console.widgets.toned import TONE_CLASSES, Toned, fit
+
+T = TypeVar("T")
+_GAP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    key: Hashable
+    cells: tuple[Cell, ...]
+
+
+class Grid(Toned, ScrollView, Generic[T], can_focus=True):
+    """The table.
+
+    Args:
+        columns: its columns.
+        key: what a row is known by while its values change.
+        search: the text of a row that a filter looks at.
+        problem: whether a row is a problem.
+        order: the order while no column was chosen.
+        empty: what is shown when there is no row.
+    """
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = TONE_CLASSES | {"grid--cursor", "grid--heading"}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "Up", show=False, id="grid.up"),
+        Binding("down,j", "move(1)", "Down", show=False, id="grid.down"),
+        Binding("pageup,ctrl+u", "page(-1)", "Page up", show=False, id="grid.page-up"),
+        Binding("pagedown,ctrl+d", "page(1)", "Page down", show=False, id="grid.page-down"),
+        Binding("home,g", "jump(0)", "First", show=False, id="grid.first"),
+        Binding("end,G", "jump(-1)", "Last", show=False, id="grid.last"),
+        Binding("enter", "open", "Open", id="grid.open"),
+    ]
+
+    @dataclass
+    class Opened(Message):
+        """Enter was pressed on a row, or it was clicked twice."""
+
+        grid: Grid[Any]
+        row: Any
+
+        @property
+        def control(self) -> Grid[Any]:
+            """The table."""
+            return self.grid
+
+    @dataclass
+    class Changed(Message):
+        """The rows that are shown are others: filtered, sorted, or new."""
+
+        grid: Grid[Any]
+
+    def __init__(
+        self,
+        columns: Sequence[Column[T]],
+        *,
+        key: Callable[[T], Hashable],
+        search: Callable[[T], str] = str,
+        problem: Callable[[T], bool] | None = None,
+        order: Callable[[T], Any] | None = None,
+        empty: str = "",
+        id: str | None = None,
+    ) -> None:
+        super().__init__(id=id)
+        self._columns, self._key, self._search = tuple(columns), key, search
+        self._problem, self._order, self.empty = problem, order, empty
+        self._all: Sequence[T] = ()
+        self.rows: Sequence[T] = ()
+        self.cursor = 0
+        self.filter = ""
+        self.problems_only = False
+        self.sort: str | None = None
+        self.reverse = False
+        self._seen: dict[str, int] = {}
+        self._shown: dict[int, _Shown] = {}
+        self._layout: list[tuple[Column[T], int, int]] = []
+
+    # What is shown
+
+    @property
+    def total(self) -> int:
+        """How many rows there are, filtered or not."""
+        return len(self._all)
+
+    @property
+    def current(self) -> T | None:
+        """The row under the cursor."""
+        return self.rows[self.cursor] if 0 <= self.cursor < len(self.rows) else None
+
+    def show(self, rows: Sequence[T]) -> None:
+        """Show rows; the cursor stays on the row it is on, by its key."""
+        self._all = rows
+        self._arrange()
+
+    def show_columns(self, columns: Sequence[Column[T]]) -> None:
+        """Show other columns."""
+        self._columns, self._seen, self.sort = tuple(columns), {}, None
+        self._redraw()
+
+    def set_filter(self, text: str) -> None:
+        """Show the rows that contain a text or match it as a regular expression; ``!`` inverts."""
+        if text != self.filter:
+            self.filter = text
+            self._arrange()
+
+    def set_problems_only(self, on: bool) -> None:
+        """Show problems only, or all."""
+        self.problems_only = on
+        self._arrange()
+
+    def sort_next(self) -> None:
+        """Sort by the next column, after the last one in the usual order again."""
+        ids = [None, *(column.id for column, _, _ in self._layout if column.sort)]
+        at = ids.index(self.sort) if self.sort in ids else 0
+        self.sort, self.reverse = ids[(at + 1) % len(ids)], False
+        self._arrange()
+
+    def sort_reverse(self) -> None:
+        """Turn the order around."""
+        self.reverse = not self.reverse
+        self._arrange()
+
+    def sort_by(self, column: str) -> None:
+        """Sort by a column, or turn it around if it is sorted by already."""
+        self.reverse = not self.reverse if self.sort == column else False
+        self.sort = column
+        self._arrange()
+
+    def select(self, key: Hashable) -> bool:
+        """Move the cursor to the row of a key; whether there is one."""
+        for number, row in enumerate(self.rows):
+            if self._key(row) == key:
+                self._move_to(number)
+                return True
+        return False
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Return headings and cells of all rows that pass the filter, for an export."""
+        headings = [column.heading for column in self._columns]
+        return headings, [[c.cell(row).text for c in self._columns] for row in self.rows]
+
+    def row_text(self, row: T) -> str:
+        """Return a row's cells with tabs between them."""
+        return "\t".join(column.cell(row).text for column in self._columns)
+
+    def _arrange(self) -> None:
+        current = self.current
+        key = None if current is None else self._key(current)
+        problem = self._problem if self.problems_only else None
+        rows = filtered(self._all, self.filter, self._search, problem)
+        rows = ordered(rows, self._by(), reverse=self.reverse)
+        self.rows = rows
+        at = self.cursor
+        if key is not None and not (at < len(rows) and self._key(rows[at]) == key):
+            at = next((n for n, row in enumerate(rows) if self._key(row) == key), at)
+        self.cursor = max(0, min(at, len(rows) - 1))
+        self._changed()
+        self.post_message(self.Changed(self))
+
+    def _by(self) -> Callable[[T], Any] | None:
+        return next((c.sort for c in self._columns if c.id == self.sort), None) or self._order
+
+    # What is drawn
+
+    def _changed(self) -> None:
+        """Draw what is different from what is shown."""
+        size = Size(self.scrollable_content_region.width, len(self.rows) + 1)
+        before, self._shown = self._shown, {}
+        if not self.is_attached or not self.size:
+            return
+        if size != self.virtual_size:
+            self.virtual_size = size
+            self._redraw()
+            return
+        lines = self._visible()
+        if self._measure(lines):
+            self._redraw()
+            return
+        for number in lines:
+            now = self._row(number)
+            self._refresh_line(number, before.get(number), now)
+
+    def _refresh_line(self, number: int, old: _Shown | None, now: _Shown) -> None:
+        y = number + 1 - self.scroll_offset.y
+        index = {column.id: n for n, column in enumerate(self._columns)}
+        if old is None or len(old.cells) != len(now.cells):
+            self.refresh(Region(0, y, self.size.width, 1))
+            return
+        for column, x, width in self._layout:
+            n = index[column.id]
+            if old.cells[n] != now.cells[n]:
+                self.refresh(Region(x, y, width, 1))
+
+    def _redraw(self) -> None:
+        self._shown = {}
+        self._measure(self._visible())
+        self._lay_out()
+        self.refresh()
+
+    def _visible(self) -> range:
+        top = self.scroll_offset.y
+        return range(top, min(len(self.rows), top + max(0, self.size.height - 1)))
+
+    def _row(self, number: int) -> _Shown:
+        if number not in self._shown:
+            row = self.rows[number]
+            cells = tuple(column.cell(row) for column in self._columns)
+            self._shown[number] = _Shown(self._key(row), cells)
+        return self._shown[number]
+
+    def _measure(self, lines: range) -> bool:
+        """Let columns grow to what is shown; whether one has to."""
+        grown = False
+        for number in lines:
+            for column, cell in zip(self._columns, self._row(number).cells, strict=True):
+                length = min(column.widest, cell_len(cell.text))
+                if length > self._seen.get(column.id, self._least(column)):
+                    self._seen[column.id] = length
+                    grown = True
+        return grown
+
+    def _least(self, column: Column[T]) -> int:
+        return max(column.width, cell_len(column.heading) + 2)
+
+    def _lay_out(self) -> None:
+        """Choose the columns that fit, and where they are."""
+        room = max(1, self.scrollable_content_region.width)
+        columns = list(self._columns)
+
+        def wanted(column: Column[T]) -> int:
+            return self._seen.get(column.id, self._least(column))
+
+        def needed(width: Callable[[Column[T]], int]) -> int:
+            return sum(width(column) + _GAP for column in columns) - _GAP
+
+        while len(columns) > 1 and needed(self._tight) > room:
+            out = max(columns, key=lambda column: column.rank)
+            if not out.rank:
+                break
+            columns.remove(out)
+        spare = room - needed(self._tight)
+        self._layout, x = [], 0
+        for column in columns:
+            more = max(0, min(spare, wanted(column) - self._tight(column)))
+            width = min(self._tight(column) + more, max(1, room - x))
+            spare -= more
+            self._layout.append((column, x, width))
+            x += width + _GAP
+
+    def _tight(self, column: Column[T]) -> int:
+        """The width below which a column is left out rather than cut; numbers are never cut."""
+        seen = self._seen.get(column.id, self._least(column))
+        return seen if column.right else min(seen, self._least(column))
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Lay out anew."""
+        self.virtual_size = Size(self.scrollable_content_region.width, len(self.rows) + 1)
+        self._redraw()
+        self._move_to(self.cursor)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Draw what scrolls into view."""
+        super().watch_scroll_y(old_value, new_value)
+        if round(old_value) != round(new_value):
+            if self._measure(self._visible()):
+                self._lay_out()
+            self._shown = {n: self._shown[n] for n in self._visible() if n in self._shown}
+
+    def render_line(self, y: int) -> Strip:
+        """Draw the heading or one row."""
+        width = self.size.width
+        if y == 0:
+            return self._heading(width)
+        number = self.scroll_offset.y + y - 1
+        if number >= len(self.rows):
+            text = self.empty if y == 1 and not self.rows else ""
+            return self.strip_of((Cell(text, Tone.MUTED),), width)
+        row = self._row(number)
+        index = {column.id: n for n, column in enumerate(self._columns)}
+        cursor = number == self.cursor
+        segments = []
+        for column, x, size in self._layout:
+            cell = row.cells[index[column.id]]
+            style = self._cursor_style(cell.tone) if cursor else self.tone(cell.tone)
+            text = self.glyphs.text(cell.text)
+            text = fit(text, size, right=column.right, ellipsis=self.glyphs.text("…"))
+            gap = _GAP if x + size + _GAP <= width else max(0, width - x - size)
+            fill = self._cursor_style(Tone.PLAIN) if cursor else self.tone(Tone.PLAIN)
+            segments += [Segment(text, style), Segment(" " * gap, fill)]
+        fill = self._cursor_style(Tone.PLAIN) if cursor else self.tone(Tone.PLAIN)
+        return Strip(segments).adjust_cell_length(width, fill)
+
+    def _heading(self, width: int) -> Strip:
+        style = self.get_component_rich_style("grid--heading")
+        segments = []
+        for column, _, size in self._layout:
+            sign = self.glyphs.sorted_down if self.reverse else self.glyphs.sorted_up
+            sign = f" {sign}" if column.id == self.sort else ""
+            text = fit(column.heading + sign, size, right=column.right, ellipsis="")
+            segments.append(Segment(text + " " * _GAP, style))
+        return Strip(segments).adjust_cell_length(width, style)
+
+    def _cursor_style(self, tone: Tone) -> Style:
+        own = self.get_component_rich_style(f"tone--{tone}", partial=True)
+        cursor = self.get_component_rich_style("grid--cursor", partial=True)
+        # A tone keeps its boldness under the cursor; its colour would not be seen there.
+        return self.rich_style + Style(bold=own.bold) + cursor
+
+    # Moving
+
+    def action_move(self, by: int) -> None:
+        """Move the cursor."""
+        self._move_to(self.cursor + by)
+
+    def action_page(self, by: int) -> None:
+        """Move the cursor by a page."""
+        self._move_to(self.cursor + by * max(1, self.size.height - 2))
+
+    def action_jump(self, to: int) -> None:
+        """Move the cursor to the first row, or the last."""
+        self._move_to(to if to >= 0 else len(self.rows) - 1)
+
+    def action_open(self) -> None:
+        """Tell that the row was chosen."""
+        if self.current is not None:
+            self.post_message(self.Opened(self, self.current))
+
+    def on_click(self, event: events.Click) -> None:
+        """Move the cursor to a row, open it, or sort by a heading."""
+        if event.y == 0:
+            for column, x, width in self._layout:
+                if x <= event.x < x + width + _GAP and column.sort:
+                    self.sort_by(column.id)
+            return
+        number = self.scroll_offset.y + event.y - 1
+        if number < len(self.rows):
+            self._move_to(number)
+            if event.chain == 2:
+                self.action_open()
+
+    def _move_to(self, number: int) -> None:
+        number = max(0, min(number, len(self.rows) - 1))
+        if number != self.cursor:
+            for each in (self.cursor, number):
+                self.refresh(Region(0, each + 1 - self.scroll_offset.y, self.size.width, 1))
+            self.cursor = number
+            self.post_message(self.Changed(self))
+        height = max(1, self.size.height - 1)
+        top = self.scroll_offset.y
+        if number < top:
+            self.scroll_to(y=number, animate=False, immediate=True)
+        elif number >= top + height:
+            self.scroll_to(y=number - height + 1, animate=False, immediate=True)
