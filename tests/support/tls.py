@@ -106,6 +106,13 @@ def _issue(
         .not_valid_before(now - datetime.timedelta(hours=1))
         .not_valid_after(now + _LIFE)
         .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+        # Python 3.13 verifies strictly (RFC 5280): whose key signed, and what a key is for.
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()),
+            critical=False,
+        )
+        .add_extension(_usage(authority=authority), critical=True)
     )
     if hosts:
         builder = builder.add_extension(
@@ -115,6 +122,20 @@ def _issue(
     # The root is not sent: who trusts it has it.
     above = (issuer.certificate, *issuer.chain) if issuer and not issuer.is_root else ()
     return Holder(certificate, key, above)
+
+
+def _usage(*, authority: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=authority,
+        crl_sign=authority,
+        encipher_only=False,
+        decipher_only=False,
+    )
 
 
 def _host(host: str) -> x509.GeneralName:
