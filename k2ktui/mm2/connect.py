@@ -1,0 +1,365 @@
+"""Kafka Connect's REST interface, as far as connectors' states, settings and offsets need it.
+
+Paths and bodies are those of Kafka Connect's documentation (KIP-875 for offsets and ``stop``).
+Wrong answers become ``k2ktui.errors`` that say what was not changed.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from time import monotonic, sleep
+from typing import Any, TypeVar
+from urllib.parse import quote, urlsplit
+
+from k2ktui import __version__
+from k2ktui.errors import ConfigError, ConnectionFailed, K2kError, Refused, TimedOut
+from k2ktui.mm2.connect_settings import ConnectSettings
+from k2ktui.text import safe_text
+
+T = TypeVar("T")
+
+NOTHING = "Nothing was changed."
+STOPPED, RUNNING, PAUSED = "STOPPED", "RUNNING", "PAUSED"
+
+_LARGEST_BYTES = 64 << 20
+_POLL_S = 0.2
+_SHOWN = 200
+_UNKNOWN_STATE = "It is not known whether it was done: look with k2ktui mm2 offsets show."
+_SINCE = {"stop": (3, 5), "show": (3, 5), "alter": (3, 6)}
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOffset:
+    """What a connector has stored of one source partition; ``offset`` None means nothing."""
+
+    partition: Mapping[str, Any]
+    offset: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorState:
+    """A connector's state and its tasks', as Connect calls them (``RUNNING``, ``FAILED``, …)."""
+
+    state: str
+    tasks: tuple[str, ...]
+    trace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    status: int
+    body: bytes
+    location: str
+
+
+class Connect:
+    """One Connect cluster. For use by one thread at a time; it holds no connection open.
+
+    Args:
+        settings: where it is, and the login.
+    """
+
+    def __init__(self, settings: ConnectSettings) -> None:
+        self._settings = settings
+        secure = any(url.startswith("https:") for url in settings.urls)
+        self._context = settings.context() if secure else None
+        self._worker = settings.urls[0]
+
+    @property
+    def address(self) -> str:
+        """The worker that answered last, for messages."""
+        return safe_text(self._worker)
+
+    def version(self) -> tuple[int, ...]:
+        """Return the workers' version of Apache Kafka, for example ``(4, 1, 0)``."""
+        found = self._ask("GET", "/", _object)
+        digits = str(found.get("version", "")).split("-")[0].split(".")
+        if not all(part.isdecimal() for part in digits):
+            raise self._strange(f"it gives no version ({safe_text(found)[:_SHOWN]})", NOTHING)
+        return tuple(int(part) for part in digits)
+
+    def require(self, what: str) -> None:
+        """Refuse a Connect that cannot ``stop``, ``show`` or ``alter`` yet.
+
+        Raises:
+            Refused: it is too old.
+        """
+        version, wanted = self.version(), _SINCE[what]
+        if version < wanted:
+            raise Refused(
+                f"Kafka Connect at {self.address} is of version {_dotted(version)}; this needs "
+                f"{_dotted(wanted)}",
+                unchanged=NOTHING,
+                mend="Upgrade its workers.",
+            )
+
+    def connectors(self) -> dict[str, str]:
+        """Return the class of every connector, by name."""
+        found = self._ask("GET", "/connectors?expand=info", _object)
+        return {
+            str(name): str(_inner(_inner(each, "info"), "config").get("connector.class", ""))
+            for name, each in sorted(found.items())
+        }
+
+    def config(self, connector: str) -> dict[str, str]:
+        """Return a connector's settings; they may hold secrets.
+
+        Raises:
+            ConfigError: there is no such connector.
+        """
+        found = self._of(connector, "GET", "/config", _object)
+        return {str(name): str(value) for name, value in found.items()}
+
+    def state(self, connector: str) -> ConnectorState:
+        """Return a connector's state and its tasks'."""
+        found = self._of(connector, "GET", "/status", _object)
+        own = _inner(found, "connector")
+        tasks = [each for each in found.get("tasks", []) if isinstance(each, dict)]
+        traces = [str(each["trace"]) for each in (own, *tasks) if each.get("trace")]
+        return ConnectorState(
+            str(own.get("state", "")),
+            tuple(str(each.get("state", "")) for each in tasks),
+            traces[0].splitlines()[0] if traces else "",
+        )
+
+    def offsets(self, connector: str) -> list[SourceOffset]:
+        """Return what a connector has stored of each source partition."""
+        return self._of(connector, "GET", "/offsets", _offsets)
+
+    def alter_offsets(self, connector: str, offsets: Sequence[SourceOffset]) -> str:
+        """Replace what a stopped connector has stored of these partitions; others stay.
+
+        Returns:
+            What Connect says to it.
+
+        Raises:
+            Refused: the connector is not stopped, or does not take these offsets.
+            TimedOut: it is not known whether they were stored.
+        """
+        body = {"offsets": [{"partition": o.partition, "offset": o.offset} for o in offsets]}
+        unchanged = "No offset was changed."
+        found = self._of(connector, "PATCH", "/offsets", _object, body, unchanged=unchanged)
+        return safe_text(found.get("message", ""))
+
+    def stop(self, connector: str) -> None:
+        """Ask a connector to stop; :meth:`await_stopped` waits for it."""
+        self._of(connector, "PUT", "/stop", _nothing, unchanged="It goes on as it was.")
+
+    def resume(self, connector: str) -> None:
+        """Let a connector run."""
+        self._of(connector, "PUT", "/resume", _nothing, unchanged="It stays as it was.")
+
+    def pause(self, connector: str) -> None:
+        """Let a connector keep its tasks, and let them do nothing."""
+        self._of(connector, "PUT", "/pause", _nothing, unchanged="It stays as it was.")
+
+    def await_stopped(self, connector: str) -> None:
+        """Wait until a connector is stopped and has no tasks.
+
+        Raises:
+            TimedOut: it is not within the settings' ``timeout``.
+        """
+        until = monotonic() + self._settings.timeout_s
+        while True:
+            found = self.state(connector)
+            if found.state == STOPPED and not found.tasks:
+                return
+            if monotonic() > until:
+                raise TimedOut(
+                    f"connector {safe_text(connector)} has not stopped within "
+                    f"{self._settings.timeout_s:g} s: it is {safe_text(found.state)} with "
+                    f"{len(found.tasks)} tasks",
+                    unchanged="No offset was changed.",
+                )
+            sleep(_POLL_S)
+
+    def _of(
+        self,
+        connector: str,
+        method: str,
+        path: str,
+        read: Callable[[Any], T],
+        body: object = None,
+        *,
+        unchanged: str = NOTHING,
+    ) -> T:
+        whole = f"/connectors/{quote(connector, safe='')}{path}"
+        return self._ask(method, whole, read, body, connector=connector, unchanged=unchanged)
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        read: Callable[[Any], T],
+        body: object = None,
+        *,
+        connector: str = "",
+        unchanged: str = NOTHING,
+    ) -> T:
+        """Ask until the workers are not rebalancing, and read the answer."""
+        until = monotonic() + self._settings.timeout_s
+        while True:
+            answer = self._exchange(method, path, body, unchanged)
+            if answer.status != http.client.CONFLICT:
+                break
+            if monotonic() > until:
+                raise TimedOut(
+                    f"Kafka Connect at {self.address} has been rebalancing for more than "
+                    f"{self._settings.timeout_s:g} s: {_message(answer)}",
+                    unchanged=unchanged,
+                    mend="Find out why its workers do not come to rest, or raise timeout.",
+                )
+            sleep(_POLL_S)
+        if not 200 <= answer.status < 300:
+            raise self._failure(answer, method, connector, unchanged)
+        try:
+            return read(json.loads(answer.body) if answer.body.strip() else None)
+        except (ValueError, TypeError, KeyError, RecursionError):
+            changed = unchanged if method == "GET" else _UNKNOWN_STATE
+            start = safe_text(answer.body[:_SHOWN].decode(errors="replace"), 80)
+            raise self._strange(f"it answered {method} {path} with: {start}", changed) from None
+
+    def _failure(self, answer: _Answer, method: str, connector: str, unchanged: str) -> K2kError:
+        status, said = answer.status, _message(answer)
+        if status in (http.client.UNAUTHORIZED, http.client.FORBIDDEN):
+            return ConnectionFailed(
+                f"Kafka Connect at {self.address} does not let us in ({status})",
+                unchanged=unchanged,
+                mend="Check user and password in the --connect-file, and what the user may do.",
+            )
+        if status == http.client.NOT_FOUND and connector:
+            return ConfigError(
+                f"Kafka Connect at {self.address} knows no connector {safe_text(connector)} "
+                f"(404: {said})",
+                unchanged=unchanged,
+                mend="k2ktui mm2 offsets show without --connector lists those that it has.",
+            )
+        if status == http.client.BAD_REQUEST:
+            return Refused(f"Kafka Connect refused it: {said}", unchanged=unchanged)
+        if 300 <= status < 400:
+            where = safe_text(answer.location, 120)
+            return self._strange(f"it sends us elsewhere ({status}: {where})", unchanged)
+        if status >= 500 and method != "GET":
+            unchanged = _UNKNOWN_STATE
+        return K2kError(
+            f"Kafka Connect at {self.address} failed ({status}): {said}",
+            unchanged=unchanged,
+            mend="Its workers' logs say more.",
+        )
+
+    def _strange(self, what: str, unchanged: str) -> K2kError:
+        return K2kError(
+            f"{self.address} does not speak as Kafka Connect does: {what}",
+            unchanged=unchanged,
+            mend="Check the URL, and any proxy on the way.",
+        )
+
+    def _exchange(self, method: str, path: str, body: object, unchanged: str) -> _Answer:
+        """Ask the worker that answered last, then the others; only what was not sent is repeated.
+
+        Raises:
+            ConnectionFailed: no worker can be reached.
+            TimedOut: the one that was asked did not answer.
+        """
+        others = [url for url in self._settings.urls if url != self._worker]
+        failures: list[str] = []
+        for url in (self._worker, *others):
+            connection = self._connection(url)
+            try:
+                connection.connect()
+            except (OSError, ValueError, http.client.HTTPException) as error:
+                failures.append(f"{safe_text(url)}: {_why(error)}")
+                continue
+            self._worker = url
+            try:
+                return self._answer(connection, urlsplit(url).path + path, method, body)
+            except TimeoutError:
+                raise TimedOut(
+                    f"Kafka Connect at {self.address} did not answer {method} {safe_text(path)} "
+                    f"within {self._settings.timeout_s:g} s",
+                    unchanged=unchanged if method == "GET" else _UNKNOWN_STATE,
+                ) from None
+            except (OSError, http.client.HTTPException) as error:
+                raise ConnectionFailed(
+                    f"Kafka Connect at {self.address} broke off: {_why(error)}",
+                    unchanged=unchanged if method == "GET" else _UNKNOWN_STATE,
+                ) from None
+            finally:
+                connection.close()
+        raise ConnectionFailed(
+            "Kafka Connect cannot be reached: " + "; ".join(failures),
+            unchanged=unchanged,
+            mend="Check the URL, that a worker is up, and tls in the --connect-file.",
+        )
+
+    def _connection(self, url: str) -> http.client.HTTPConnection:
+        parts = urlsplit(url)
+        host, timeout = parts.hostname or "", self._settings.timeout_s
+        if parts.scheme == "https":
+            return http.client.HTTPSConnection(
+                host, parts.port, timeout=timeout, context=self._context
+            )
+        return http.client.HTTPConnection(host, parts.port, timeout=timeout)
+
+    def _answer(
+        self, connection: http.client.HTTPConnection, path: str, method: str, body: object
+    ) -> _Answer:
+        headers = {"Accept": "application/json", "User-Agent": f"k2ktui/{__version__}"}
+        if self._settings.user:
+            login = f"{self._settings.user}:{self._settings.password}".encode()
+            headers["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        data = None if body is None else json.dumps(body).encode()
+        connection.request(method, path, data, headers)
+        response = connection.getresponse()
+        content = response.read(_LARGEST_BYTES + 1)
+        if len(content) > _LARGEST_BYTES:
+            raise http.client.HTTPException("its answer is too long")
+        return _Answer(response.status, content, response.headers.get("Location", ""))
+
+
+def _message(answer: _Answer) -> str:
+    """Return what Connect says in an error, or the start of what somebody else says."""
+    try:
+        said = json.loads(answer.body)["message"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        said = answer.body[:_SHOWN].decode(errors="replace") or "no reason given"
+    return safe_text(str(said).strip(), _SHOWN)
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return safe_text(f"its certificate is not trusted ({error.verify_message})")
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return safe_text(text, _SHOWN)
+
+
+def _dotted(version: Sequence[int]) -> str:
+    return ".".join(str(part) for part in version)
+
+
+def _object(found: Any) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        raise TypeError
+    return found
+
+
+def _inner(found: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return _object(found[name])
+
+
+def _nothing(_: Any) -> None:
+    return None
+
+
+def _offsets(found: Any) -> list[SourceOffset]:
+    listed = _object(found)["offsets"]
+    return [SourceOffset(_object(each["partition"]), each["offset"]) for each in listed]

@@ -1,0 +1,162 @@
+"""Where a Kafka Connect REST interface is and how to log in there: a small YAML file.
+
+Secrets come from the environment or from files, by the same templates as in a pipeline file::
+
+    url: https://connect-1:8083, https://connect-2:8083
+    user: admin
+    password: ${env:string:CONNECT_PASSWORD}
+    tls: {ca: ca.pem, certificate: client.pem, key: client.key, keyPassword: ${file:key.txt}}
+    timeout: 30 seconds
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from k2ktui.config.clusters import Section
+from k2ktui.config.problems import Problem, spoken_path
+from k2ktui.config.scalars import Duration, Name
+from k2ktui.config.templates import Templates
+from k2ktui.config.tree import read_tree
+from k2ktui.errors import ConfigError
+from k2ktui.text import safe_text
+
+_TIMEOUT_S = 30.0
+
+
+class Tls(Section):
+    """PEM files for https: whom to trust (the system's by default), and who we are."""
+
+    ca: Name = ""
+    certificate: Name = ""
+    key: Name = ""
+    key_password: Name = Field(default="", repr=False)
+
+
+class ConnectSettings(Section):
+    """How to reach one Connect cluster.
+
+    Attributes:
+        url: one or more of its workers, separated by commas; the first that answers is used.
+        user, password: for basic authentication; none without a user.
+        tls: for https.
+        timeout_s: how long one request may take, and how long a rebalance is waited for.
+    """
+
+    url: Name
+    user: Name = ""
+    password: Name = Field(default="", repr=False)
+    tls: Tls = Tls()
+    timeout_s: Duration = Field(default=_TIMEOUT_S, gt=0)
+
+    @field_validator("url")
+    @classmethod
+    def _usable(cls, url: str) -> str:
+        for part in url.split(","):
+            found = _split(part)
+            if found.username is not None:
+                raise ValueError("a URL without a user; give user and password as keys of a file")
+            if found.scheme not in ("http", "https") or not found.hostname:
+                raise ValueError("URLs such as http://connect-1:8083, separated by commas")
+        return url
+
+    @model_validator(mode="after")
+    def _whole(self) -> ConnectSettings:
+        if bool(self.tls.certificate) != bool(self.tls.key):
+            raise ValueError("both tls.certificate and tls.key, or neither")
+        return self
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The workers' addresses."""
+        return tuple(part.strip().rstrip("/") for part in self.url.split(","))
+
+    def context(self) -> ssl.SSLContext:
+        """Return what https connections are made with.
+
+        Raises:
+            ConfigError: a file cannot be used.
+        """
+        tls = self.tls
+        try:
+            context = ssl.create_default_context(cafile=tls.ca or None)
+            if tls.certificate:
+                # Always a function, or OpenSSL asks for a pass phrase on the terminal.
+                context.load_cert_chain(tls.certificate, tls.key, lambda: tls.key_password)
+        except (OSError, ValueError) as error:
+            named = ", ".join(safe_text(f) for f in (tls.ca, tls.certificate, tls.key) if f)
+            why = getattr(error, "reason", None) or getattr(error, "strerror", None) or "not PEM"
+            raise ConfigError(
+                f"the TLS files of Kafka Connect ({named}) cannot be used: {safe_text(why)}",
+                unchanged="Nothing was changed.",
+            ) from None
+        return context
+
+
+def connect_settings(
+    url: str = "", file: str = "", env: Mapping[str, str] | None = None
+) -> ConnectSettings:
+    """Return the settings of a file, of a URL alone, or of a file with another URL.
+
+    Args:
+        url: over that of the file; "" for none.
+        file: YAML file; files named in it count from where it is; "" for none.
+        env: what ``${env:…}`` sees; the process's environment by default.
+
+    Raises:
+        ConfigError: with every error of the file.
+    """
+    problems: list[Problem] = []
+    tree = read_tree(file, problems) if file else None
+    if tree is not None:
+        tree = Templates(os.environ if env is None else env, problems).fill(tree)
+    if problems:
+        raise _refused(problems)
+    found = tree.plain() if tree is not None else {}
+    if url:
+        found["url"] = url
+    try:
+        settings = ConnectSettings.model_validate(found, by_alias=True, by_name=False)
+    except ValidationError as failure:
+        raise _refused([_problem(file, error) for error in failure.errors()]) from None
+    tls = settings.tls
+    beside = Path(file).parent
+    files = {name: str(beside / value) for name in _FILES if (value := getattr(tls, name))}
+    return settings.model_copy(update={"tls": tls.model_copy(update=files)})
+
+
+_FILES = ("ca", "certificate", "key")
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        found = urlsplit(url.strip())
+        _ = found.port
+    except ValueError:
+        raise ValueError("URLs such as http://connect-1:8083, separated by commas") from None
+    return found
+
+
+def _problem(file: str, error: Mapping[str, object]) -> Problem:
+    location = error["loc"]
+    path = spoken_path(location) if isinstance(location, tuple) else ""
+    messages = {"missing": "missing; this key is required", "extra_forbidden": "unknown key"}
+    message = str(error["msg"]).removeprefix("Value error, ")
+    return Problem(
+        None, ": ".join(filter(None, (file, path))), messages.get(str(error["type"]), message)
+    )
+
+
+def _refused(problems: list[Problem]) -> ConfigError:
+    lines = "".join(f"\n  {problem}" for problem in problems)
+    return ConfigError(
+        f"it is not known how to reach Kafka Connect:{lines}",
+        unchanged="Nothing was changed.",
+        mend="Give --connect URL, or --connect-file with url, user, password, tls, timeout.",
+    )
