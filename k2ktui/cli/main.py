@@ -9,11 +9,13 @@ import importlib
 import os
 import sys
 import traceback
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
 from k2ktui import __version__
+from k2ktui.cli import console
+from k2ktui.cli.console import OPTIONS
 from k2ktui.errors import ExitCode, K2kError
 
 _VERBS = {
@@ -35,6 +37,9 @@ _VERBS = {
 }
 
 
+_TYPED = click.core.ParameterSource.COMMANDLINE
+
+
 class _Verbs(click.Group):
     """Loads a verb's module only when that verb is called."""
 
@@ -53,10 +58,29 @@ class _Verbs(click.Group):
             formatter.write_dl(sorted(_VERBS.items()))
 
 
-@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Verbs,
+    params=list(OPTIONS),
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="k2ktui")
-def cli() -> None:
-    """Replicate one Kafka cluster to another, exactly once, and watch it."""
+@click.pass_context
+def cli(context: click.Context, /, **given: Any) -> int | None:
+    """Replicate one Kafka cluster to another, exactly once, and watch it.
+
+    With -f FILE and no command, the console opens.
+    """
+    typed = [name for name in given if context.get_parameter_source(name) is _TYPED]
+    if context.invoked_subcommand is None:
+        if typed:
+            return console.run(console.ConsoleArguments(**given))
+        click.echo(context.get_help())
+    elif typed:
+        # Options before a verb would be taken for the verb's own, and then have no effect.
+        name = context.invoked_subcommand
+        raise click.UsageError(f"options of {name} are given after it: k2ktui {name} -f FILE")
+    return None
 
 
 def main() -> NoReturn:

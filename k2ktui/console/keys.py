@@ -31,7 +31,7 @@ GLOBAL: tuple[Binding, ...] = (
     Binding("ctrl+s", "shot", "Screenshot", id="screenshot", show=False),
     Binding("q", "back", "Quit", id="quit"),
     Binding("escape", "back_only", "Back", id="back", show=False),
-    Binding("ctrl+q", "quit", "Quit at once", id="quit-now", show=False, priority=True),
+    Binding("ctrl+q,ctrl+c", "quit", "Quit at once", id="quit-now", show=False, priority=True),
 )
 REPLAY: tuple[Binding, ...] = (
     Binding("left_square_bracket", "step(-1)", "Step back", id="step-back", key_display="["),

@@ -165,6 +165,6 @@ def age(value: float | None) -> str:
     if value is None:
         return NOT_YET
     if value < 60:
-        step = 5 * (int(value) // 5 + 1)
+        step = 10 * (int(value) // 10 + 1)
         return f"<{step} s"
     return duration(value - value % (10 if value < 600 else 60))

@@ -22,7 +22,8 @@ def check() -> None:
     Raises:
         ConfigError: there is none; the text says what to use instead.
     """
-    if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM") == "dumb":
+    # Textual draws on standard error.
+    if not (sys.stdin.isatty() and sys.stderr.isatty()) or os.environ.get("TERM") == "dumb":
         raise ConfigError(
             "the console needs a terminal",
             mend="k2ktui watch -f FILE prints the same figures as lines, with --json as JSON.",

@@ -59,7 +59,7 @@ class Assembler:
         self._pair, self._path = pair, path
         self._target_of = target_of or {}
         self._addresses = addresses
-        self._seen: tuple[float | None, float | None] = (None, None)
+        self._seen: float | None = None
         self.history = History()
 
     def view(self, now: float, known: Known, parts: Mapping[PartName, Part]) -> View:
@@ -69,8 +69,9 @@ class Assembler:
         groups = _fact(known, PartName.GROUPS, GroupFacts)
         state = _fact(known, PartName.STATE, StateFacts)
         rows = self._rows(source, target, groups)
-        seen = (source.taken_at if source else None, target.taken_at if target else None)
-        fresh = seen != self._seen and any(seen)
+        # Positions without the source's ends of the same moment would show as a lag that is not.
+        seen = source.taken_at if source else target.taken_at if target else None
+        fresh = seen != self._seen
         self._seen = seen
         rows = self.history.add(now, rows) if fresh else self.history.again(rows)
         totals = totals_of(rows, groups)
@@ -115,7 +116,7 @@ class Assembler:
         mapping_read: bool,
     ) -> PartitionRow:
         start = source.starts.get(at) if source else None
-        end = source.ends.get(at) if source else None
+        end = _end(at, source, position)
         lag = None if position is None or end is None else max(0, end - position.offset)
         state = _state(at, source, target, position, start, end)
         topic = position.target_topic if position else self._target_of.get(at.topic, "")
@@ -150,6 +151,14 @@ class Assembler:
 def _fact(known: Known, name: PartName, kind: type[F]) -> F | None:
     found = known.get(name)
     return found if isinstance(found, kind) else None
+
+
+def _end(at: SourcePartition, source: SourceFacts | None, position: Position | None) -> int | None:
+    """Return the last stable offset; a newer position proves that it has moved on since."""
+    end = source.ends.get(at) if source else None
+    if source is None or end is None or position is None or at in source.cut:
+        return end
+    return max(end, position.offset)
 
 
 def _state(

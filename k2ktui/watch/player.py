@@ -32,6 +32,7 @@ class Player:
     Attributes:
         number: the view that is shown, from 0 on.
         times: when each view was taken.
+        pair: the pipeline.
 
     Raises:
         ConfigError: the file is not a recording.
@@ -43,6 +44,7 @@ class Player:
         self._recording = Recording(path)
         self.times = self._recording.times
         self.number = 0 if at is None else self._recording.number_at(at)
+        self.pair = self._recording.view(self.number).pair
         self.paused = paused
         self.interval = DEFAULT_INTERVAL_S
         self.error = ""

@@ -190,11 +190,23 @@ class Poller:
         while not self._over:
             began = monotonic()
             known = self._known()
-            for worker in self._workers.values():
-                worker.ask(known)
+            for name, worker in self._workers.items():
+                if name is not PartName.SOURCE:
+                    worker.ask(known)
+            self._ask_source(began)
             self._await(began + _GRACE_S, lambda: not self._pending())
             self._emit()
             self._until_next(began)
+
+    def _ask_source(self, began: float) -> None:
+        """Read the source's ends right after the positions, so that lag is of one moment."""
+        source = self._workers.get(PartName.SOURCE)
+        if source is None:
+            return
+        target = self._workers.get(PartName.TARGET)
+        if target is not None:
+            self._await(began + _GRACE_S, lambda: target.asked_at is None)
+        source.ask(self._known())
 
     def _until_next(self, began: float) -> None:
         """Wait for the next round; tell what comes late in the meantime."""

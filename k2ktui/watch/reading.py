@@ -48,7 +48,10 @@ _RANGES_UP_TO = 500
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """The source: bounds of its logs, and when the record at each position was written."""
+    """The source: bounds of its logs, and when the record at each position was written.
+
+    ``cut`` are partitions whose log ends before a position that was known when the end was read.
+    """
 
     taken_at: float
     cluster: ClusterView
@@ -57,6 +60,7 @@ class SourceFacts:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     partitions: tuple[SourcePartition, ...] = ()
     ages: Mapping[SourcePartition, float] = field(default_factory=dict)
+    cut: frozenset[SourcePartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +187,11 @@ class SourceReader:
             topic_ids={name: topic.topic_id for name, topic in topics.items()},
             partitions=tuple(SourcePartition(*at) for at in where),
             ages=self._ages(positions, starts, ends),
+            cut=frozenset(
+                at
+                for at, p in positions.items()
+                if ends.get((at.topic, at.partition), p.offset) < p.offset
+            ),
         )
 
     def _ages(

@@ -153,6 +153,8 @@ def _of_jobs(view: View, now: float) -> list[Problem]:
 def _of_partitions(view: View) -> list[Problem]:
     found = []
     for row in view.partitions:
+        if row.status.state is PartitionState.UNKNOWN and not _answered(view):
+            continue  # the cluster is the problem
         verdict = of_partition(row)
         if verdict.severity >= Severity.WARN:
             topic, partition = row.key
@@ -160,6 +162,11 @@ def _of_partitions(view: View) -> list[Problem]:
             subject = f"{topic}-{partition}"
             found.append(Problem(verdict.severity, "partition", subject, row.key, what))
     return found
+
+
+def _answered(view: View) -> bool:
+    clusters = (PartName.SOURCE, PartName.TARGET)
+    return all(view.part(name).taken_at is not None for name in clusters)
 
 
 def _of_groups(view: View) -> list[Problem]:

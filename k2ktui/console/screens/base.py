@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widget import Widget
-from textual.widgets import Footer, Input
+from textual.widgets import Input
 from textual.worker import WorkerState
 
 from k2ktui.console import chrome
@@ -19,6 +19,7 @@ from k2ktui.console.marks import Cell, Line, Tone
 from k2ktui.console.messages import ViewArrived
 from k2ktui.console.session import Session
 from k2ktui.console.widgets.grid import Grid
+from k2ktui.console.widgets.keybar import Keybar
 from k2ktui.console.widgets.lines import Lines
 from k2ktui.console.widgets.toned import glyphs_of
 from k2ktui.errors import K2kError
@@ -123,7 +124,7 @@ class ConsoleScreen(Screen[None]):
         yield Lines(id="header")
         yield Lines(id="banner")
         yield from self.body()
-        yield Footer(show_command_palette=False)
+        yield Keybar()
 
     def on_mount(self) -> None:
         """Show what is known."""

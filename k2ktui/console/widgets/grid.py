@@ -298,7 +298,7 @@ class Grid(Toned, ScrollView, Generic[T], can_focus=True):
             return self._heading(width)
         number = self.scroll_offset.y + y - 1
         if number >= len(self.rows):
-            text = self.empty if y == 1 and not self.rows else ""
+            text = self._no_row() if y == 1 and not self.rows else ""
             return self.strip_of((Cell(text, Tone.MUTED),), width)
         row = self._row(number)
         index = {column.id: n for n, column in enumerate(self._columns)}
@@ -314,6 +314,9 @@ class Grid(Toned, ScrollView, Generic[T], can_focus=True):
             segments += [Segment(text, style), Segment(" " * gap, fill)]
         fill = self._cursor_style(Tone.PLAIN) if cursor else self.tone(Tone.PLAIN)
         return Strip(segments).adjust_cell_length(width, fill)
+
+    def _no_row(self) -> str:
+        return "Nothing passes the filter; esc shows all." if self._all else self.empty
 
     def _heading(self, width: int) -> Strip:
         style = self.get_component_rich_style("grid--heading")

@@ -1,0 +1,100 @@
+"""``k2ktui -f FILE``: open the console; what the command line does when no verb is named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from k2ktui.errors import ConfigError, ExitCode
+
+if TYPE_CHECKING:
+    from k2ktui.console.session import Session
+
+OPTIONS: tuple[click.Option, ...] = (
+    click.Option(
+        ["-f", "--file", "files"],
+        multiple=True,
+        metavar="FILE",
+        help="Open the console on a pipeline file; several are layered, later ones override.",
+    ),
+    click.Option(["--replay"], metavar="FILE", help="Open the console on a recording."),
+    click.Option(["--record"], metavar="FILE", help="Record what the console shows to a new file."),
+    click.Option(["--read-only"], is_flag=True, help="Refuse every change in this session."),
+    click.Option(["--ascii"], is_flag=True, help="Draw with ASCII signs only."),
+    click.Option(["--theme"], metavar="NAME", help="Theme to begin with; t lists them."),
+    click.Option(
+        ["--mouse/--no-mouse"],
+        default=None,
+        help="Take the mouse; by default not over ssh, so that text can be selected.",
+    ),
+    click.Option(
+        ["--interval"],
+        default=5.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="Between polls; 2 at least.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleArguments:
+    """What was given before, or in place of, a verb; fields are named as the options."""
+
+    files: tuple[str, ...] = ()
+    replay: str | None = None
+    record: str | None = None
+    read_only: bool = False
+    ascii: bool = False
+    theme: str | None = None
+    mouse: bool | None = None
+    interval: float = 5.0
+
+
+def run(given: ConsoleArguments) -> int:
+    """Open the console until the operator leaves it; return the exit code.
+
+    Raises:
+        ConfigError: there is no terminal, or a file cannot be used.
+    """
+    if bool(given.files) == bool(given.replay):
+        raise ConfigError("give a pipeline with -f, or a recording with --replay, one of them")
+    if given.replay and given.record:
+        raise ConfigError("--record and --replay exclude each other")
+    from k2ktui.console import terminal
+
+    terminal.check()
+    terminal.prepare()
+    session = _session(given)
+    # Textual is loaded here, and for no other command.
+    from k2ktui.console.app import open_console
+
+    open_console(session)
+    return ExitCode.OK
+
+
+def _session(given: ConsoleArguments) -> Session:
+    from k2ktui.cli.options import load_pipeline
+    from k2ktui.console.session import Options, Session
+    from k2ktui.watch.model import Pair
+    from k2ktui.watch.player import Player
+    from k2ktui.watch.poller import live
+    from k2ktui.watch.record import Recorder
+
+    options = Options(given.read_only, given.ascii, given.theme, given.mouse)
+    if given.replay:
+        player = Player(Path(given.replay))
+        return Session(player, player.pair, options=options)
+    config = load_pipeline(given.files)
+    recorder = Recorder(Path(given.record)) if given.record else None
+    return Session(
+        live(config, given.interval),
+        Pair(config.name, config.environment, config.read_only),
+        config,
+        given.files,
+        options,
+        recorder,
+    )
