@@ -1,0 +1,300 @@
+"""The records of MirrorMaker 2 and of Kafka Connect's source offsets, byte for byte, both ways.
+
+Offset-syncs, checkpoints and heartbeats are ``Struct``s of Kafka's protocol: a string is its length
+in two bytes and UTF-8, integers are big-endian. Only checkpoints and heartbeats have a version (0).
+All of them lie in partition 0 of their topic. Connect's offsets are JSON; the key's bytes decide
+what Connect finds again, so its order counts.
+
+A tombstone reads as None in place of what it removes.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from k2ktui.engine.state import SourcePartition
+
+VERSION = 0
+# MirrorMaker 2 writes to and reads from this partition only.
+PARTITION = 0
+SOURCE_CONNECTOR = "MirrorSourceConnector"
+_LONGEST_STRING = 32767
+
+
+class ForeignRecord(ValueError):
+    """A record that is not MirrorMaker 2's, damaged, or of a version that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetSync:
+    """One source record and where it landed; its topic has the source's name.
+
+    Attributes:
+        source: source topic and partition.
+        upstream: source offset of the record.
+        downstream: its offset in the same partition of the target topic.
+    """
+
+    source: SourcePartition
+    upstream: int
+    downstream: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class GroupPartition:
+    """A consumer group and a partition of a topic, by its name on the target."""
+
+    group: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A group's committed offset on the source and its translation by MirrorMaker 2.
+
+    Attributes:
+        at: the group and the target partition.
+        upstream: committed offset on the source, as it was then.
+        downstream: the translated offset.
+        metadata: the application's metadata of the commit.
+    """
+
+    at: GroupPartition
+    upstream: int
+    downstream: int
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Says that the flow from ``source`` to ``target`` (aliases) was alive at ``at_ms``."""
+
+    source: str
+    target: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ConnectorPartition:
+    """What a MirrorSourceConnector keeps a position of; ``cluster`` is the source's alias."""
+
+    connector: str
+    cluster: str
+    source: SourcePartition
+
+
+class _Reader:
+    """Takes fields off a struct, in order."""
+
+    def __init__(self, raw: bytes | None, what: str) -> None:
+        if raw is None:
+            raise ForeignRecord(f"{what} is missing")
+        self._raw, self._at, self._what = raw, 0, what
+
+    def _take(self, size: int) -> bytes:
+        end = self._at + size
+        if size < 0 or end > len(self._raw):
+            raise ForeignRecord(f"{self._what} ends too early")
+        taken, self._at = self._raw[self._at : end], end
+        return taken
+
+    def number(self, size: int) -> int:
+        return int.from_bytes(self._take(size), "big", signed=True)
+
+    def text(self) -> str:
+        try:
+            return self._take(self.number(2)).decode()
+        except UnicodeDecodeError:
+            raise ForeignRecord(f"{self._what} has a text that is not UTF-8") from None
+
+    def version(self) -> None:
+        found = self.number(2)
+        if found != VERSION:
+            raise ForeignRecord(f"version {found}, this program reads version {VERSION}")
+
+    def partition(self) -> int:
+        found = self.number(4)
+        if found < 0:
+            raise ForeignRecord(f"{self._what} has a negative partition")
+        return found
+
+    def offset(self) -> int:
+        found = self.number(8)
+        if found < 0:
+            raise ForeignRecord(f"{self._what} has a negative offset")
+        return found
+
+    def end(self) -> None:
+        if self._at != len(self._raw):
+            raise ForeignRecord(f"{self._what} is longer than it should be")
+
+
+def _text(value: str) -> bytes:
+    raw = value.encode()
+    if len(raw) > _LONGEST_STRING:
+        raise ValueError("a text of more than 32767 bytes does not fit the format")
+    return struct.pack(">h", len(raw)) + raw
+
+
+def offset_sync_key(source: SourcePartition) -> bytes:
+    """Key of an offset-sync."""
+    return _text(source.topic) + struct.pack(">i", source.partition)
+
+
+def offset_sync_value(sync: OffsetSync) -> bytes:
+    """Value of an offset-sync."""
+    return struct.pack(">qq", sync.upstream, sync.downstream)
+
+
+def read_offset_sync(
+    key: bytes | None, value: bytes | None
+) -> tuple[SourcePartition, OffsetSync | None]:
+    """Decode a record of the offset-syncs topic.
+
+    Raises:
+        ForeignRecord: it is none.
+    """
+    head = _Reader(key, "the key")
+    source = SourcePartition(head.text(), head.partition())
+    head.end()
+    if value is None:
+        return source, None
+    body = _Reader(value, "the value")
+    sync = OffsetSync(source, body.offset(), body.offset())
+    body.end()
+    return source, sync
+
+
+def checkpoint_key(at: GroupPartition) -> bytes:
+    """Key of a checkpoint."""
+    return _text(at.group) + _text(at.topic) + struct.pack(">i", at.partition)
+
+
+def checkpoint_value(checkpoint: Checkpoint) -> bytes:
+    """Value of a checkpoint."""
+    offsets = struct.pack(">hqq", VERSION, checkpoint.upstream, checkpoint.downstream)
+    return offsets + _text(checkpoint.metadata)
+
+
+def read_checkpoint(
+    key: bytes | None, value: bytes | None
+) -> tuple[GroupPartition, Checkpoint | None]:
+    """Decode a record of the checkpoints topic.
+
+    Raises:
+        ForeignRecord: it is none, or of a version that is not known.
+    """
+    head = _Reader(key, "the key")
+    at = GroupPartition(head.text(), head.text(), head.partition())
+    head.end()
+    if value is None:
+        return at, None
+    body = _Reader(value, "the value")
+    body.version()
+    checkpoint = Checkpoint(at, body.offset(), body.offset(), body.text())
+    body.end()
+    return at, checkpoint
+
+
+def heartbeat_key(heartbeat: Heartbeat) -> bytes:
+    """Key of a heartbeat."""
+    return _text(heartbeat.source) + _text(heartbeat.target)
+
+
+def heartbeat_value(heartbeat: Heartbeat) -> bytes:
+    """Value of a heartbeat."""
+    return struct.pack(">hq", VERSION, heartbeat.at_ms)
+
+
+def read_heartbeat(
+    key: bytes | None, value: bytes | None
+) -> tuple[tuple[str, str], Heartbeat | None]:
+    """Decode a record of a heartbeats topic; its key is the aliases of source and target.
+
+    Raises:
+        ForeignRecord: it is none, or of a version that is not known.
+    """
+    head = _Reader(key, "the key")
+    source, target = head.text(), head.text()
+    head.end()
+    if value is None:
+        return (source, target), None
+    body = _Reader(value, "the value")
+    body.version()
+    heartbeat = Heartbeat(source, target, body.number(8))
+    body.end()
+    return (source, target), heartbeat
+
+
+def connect_offset_key(at: ConnectorPartition) -> bytes:
+    """Key of a source connector's position, as Connect's JSON converter writes it."""
+    partition = {
+        "cluster": at.cluster,
+        "partition": at.source.partition,
+        "topic": at.source.topic,
+    }
+    return _json([at.connector, partition])
+
+
+def connect_offset_value(last: int) -> bytes:
+    """Value of a source connector's position: the offset of the last record that was copied."""
+    return _json({"offset": last})
+
+
+def read_connect_offset(
+    key: bytes | None, value: bytes | None
+) -> tuple[ConnectorPartition, int | None] | None:
+    """Decode a record of Connect's offset topic.
+
+    Returns:
+        The partition and the offset of the last record that was copied, None if the position was
+        cleared; nothing for positions of other connectors, which share the topic.
+
+    Raises:
+        ForeignRecord: it is no position, or Connect would not find it by its key.
+    """
+    at = _connector_partition(_parsed(key, "the key"))
+    if at is None:
+        return None
+    if connect_offset_key(at) != key:
+        raise ForeignRecord("the key is not written as Connect writes it, so Connect passes it by")
+    if value is None:
+        return at, None
+    body = _parsed(value, "the value")
+    last = body.get("offset") if isinstance(body, dict) else None
+    if last is None or not _whole(last) or last < 0:
+        raise ForeignRecord("the value has no offset")
+    return at, last
+
+
+def _connector_partition(head: Any) -> ConnectorPartition | None:
+    if not isinstance(head, list) or len(head) != 2 or not isinstance(head[0], str):
+        raise ForeignRecord("the key is not a connector and its partition")
+    connector, partition = head
+    if not isinstance(partition, dict) or partition.keys() != {"cluster", "partition", "topic"}:
+        return None
+    cluster, number, topic = partition["cluster"], partition["partition"], partition["topic"]
+    if not isinstance(cluster, str) or not isinstance(topic, str) or not _whole(number):
+        raise ForeignRecord("the key has a partition of another kind")
+    return ConnectorPartition(connector, cluster, SourcePartition(topic, number))
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _parsed(raw: bytes | None, what: str) -> Any:
+    if raw is None:
+        raise ForeignRecord(f"{what} is missing")
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        raise ForeignRecord(f"{what} is not JSON") from None

@@ -1,0 +1,114 @@
+"""``${provider:path:key}`` in a MirrorMaker 2 file, for the providers that come with Kafka."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from k2ktui.config.problems import Problem
+from k2ktui.mm2.javaprops import Property, parse
+from k2ktui.text import safe_text
+
+_NAMES = "config.providers"
+_VARIABLE = re.compile(r"\$\{([^}:]*):(?:([^}:]*):)?([^}]*)\}")
+
+Look = Callable[[str, str], str]
+
+
+class _Unfilled(Exception):
+    """A variable without a value; the text says why, without any value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """Properties with their variables filled; ``secret`` are the keys where that happened."""
+
+    properties: Mapping[str, Property]
+    secret: frozenset[str]
+
+
+def fill(
+    properties: Mapping[str, Property], env: Mapping[str, str], problems: list[Problem]
+) -> Filled:
+    """Replace ``${…}`` of the providers that the file names; others stay as they are, as in Java.
+
+    Args:
+        properties: what the file holds.
+        env: what the provider of environment variables sees.
+        problems: takes what could not be filled.
+    """
+    providers = _providers(properties, env, problems)
+    filled, secret = {}, set()
+    for key, property_ in properties.items():
+        text = property_.value
+        if not key.startswith(_NAMES) and _VARIABLE.search(text):
+            text = _replaced(key, property_, providers, problems)
+        if text != property_.value:
+            secret.add(key)
+        filled[key] = replace(property_, value=text)
+    return Filled(filled, frozenset(secret))
+
+
+def _providers(
+    properties: Mapping[str, Property], env: Mapping[str, str], problems: list[Problem]
+) -> dict[str, Look]:
+    known: dict[str, Look] = {
+        "FileConfigProvider": _from_file,
+        "DirectoryConfigProvider": _from_directory,
+        "EnvVarConfigProvider": lambda _, name: _from_env(env, name),
+    }
+    found = {}
+    named = properties.get(_NAMES)
+    for name in (part.strip() for part in named.value.split(",")) if named else ():
+        key = f"{_NAMES}.{name}.class"
+        kind = properties[key].value.strip().rpartition(".")[2] if key in properties else ""
+        if kind in known:
+            found[name] = known[kind]
+        elif name and named is not None:
+            mark = properties[key].mark if key in properties else named.mark
+            wanted = "expected FileConfigProvider, DirectoryConfigProvider or EnvVarConfigProvider"
+            problems.append(Problem(mark, safe_text(key), f"{wanted}; no other is known here"))
+    return found
+
+
+def _replaced(
+    key: str, property_: Property, providers: Mapping[str, Look], problems: list[Problem]
+) -> str:
+    def value(found: re.Match[str]) -> str:
+        look = providers.get(found[1])
+        if look is None:
+            return found[0]
+        try:
+            return look(found[2] or "", found[3])
+        except _Unfilled as reason:
+            message = f"{safe_text(found[0])}: {reason}"
+            problems.append(Problem(property_.mark, safe_text(key), message))
+            return ""
+
+    return _VARIABLE.sub(value, property_.value)
+
+
+def _from_env(env: Mapping[str, str], name: str) -> str:
+    if name not in env:
+        raise _Unfilled("the environment variable is not set")
+    return env[name]
+
+
+def _from_directory(path: str, name: str) -> str:
+    return _read(Path(path) / name).decode(errors="replace")
+
+
+def _from_file(path: str, key: str) -> str:
+    found = parse(_read(Path(path)), path)
+    if key not in found:
+        raise _Unfilled("the file has no such key")
+    return found[key].value
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise _Unfilled(f"the file cannot be read: {error.strerror}") from None

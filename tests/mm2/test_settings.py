@@ -1,0 +1,234 @@
+"""``mm2.properties`` read as MirrorMaker 2 reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from k2ktui.errors import ConfigError
+from k2ktui.mm2.javaprops import parse
+from k2ktui.mm2.settings import Flow, MirrorSettings, connector_flow, load_settings, parse_settings
+
+PLAIN = """
+clusters = A, B
+A.bootstrap.servers = a:9092
+B.bootstrap.servers = b:9092
+A->B.enabled = true
+"""
+
+
+def read(text: str, **env: str) -> MirrorSettings:
+    return parse_settings(text.encode("latin-1"), "mm2.properties", env)
+
+
+def flow(text: str = "", **env: str) -> Flow:
+    return read(PLAIN + text, **env).flow()
+
+
+def test_java_properties_syntax() -> None:
+    """Comments, continued lines, escapes, all separators, the last of two."""
+    raw = (
+        b"# c\n! d\n\n a.b = 1 \nc:2\nd 3\ne\\ f=x\\\n   y\\u0041\nempty\nre = a\\\\.b\n"
+        b"A->B.x=\\t\\\\\na.b = 4\r\nlast=\\"
+    )
+    found = {key: each.value for key, each in parse(raw, "f").items()}
+    assert found == {
+        "a.b": "4",
+        "c": "2",
+        "d": "3",
+        "e f": "xyA",
+        "empty": "",
+        "re": "a\\.b",
+        "A->B.x": "\t\\",
+        "last": "",
+    }
+    assert parse(raw, "f")["c"].mark.line == 5
+
+
+def test_defaults_of_a_flow() -> None:
+    """Names of topics and filters as in Kafka 4."""
+    found = flow()
+    assert str(found) == "A->B"
+    assert found.offset_syncs_topic == "mm2-offset-syncs.B.internal"
+    assert found.offset_syncs_side == "source"
+    assert found.checkpoints_topic == "A.checkpoints.internal"
+    assert found.heartbeats_topic == "A.heartbeats"
+    assert found.connect_offsets_topic == "mm2-offsets.A.internal"
+    assert found.worker_group == "A-mm2"
+    assert not found.syncs_groups and not found.exactly_once and not found.reads_committed
+    assert found.target_topic("t") == "A.t"
+    assert found.cluster("source").bootstrap_servers == "a:9092"
+    assert found.cluster("target").bootstrap_servers == "b:9092"
+
+
+@pytest.mark.parametrize(
+    ("topic", "taken"),
+    [
+        ("orders", True),
+        ("heartbeats", True),
+        ("B.heartbeats", False),
+        ("C.heartbeats", True),
+        ("B.orders", False),
+        ("C.B.orders", False),
+        ("C.orders", True),
+        ("__consumer_offsets", False),
+        (".hidden", False),
+        ("mm2-offset-syncs.B.internal", False),
+        ("A.checkpoints.internal", False),
+        ("x.replica", False),
+        ("own.internal", True),
+    ],
+)
+def test_which_topics_are_copied(topic: str, taken: bool) -> None:
+    """Cycles, internal topics and the default excludes."""
+    assert flow().replicates(topic) is taken
+
+
+def test_filters() -> None:
+    """Lists of expressions; the flow's own before the common one; excludes win."""
+    found = flow("topics = x\nA->B.topics = a.*, b\\\\..*\nA->B.topics.exclude = a1|a2\n")
+    assert [n for n in ("a", "a1", "a2", "b.c", "b", "x") if found.replicates(n)] == ["a", "b.c"]
+    # Without the heartbeats, which are copied whatever the filter says.
+    assert found.replicates("heartbeats")
+    assert not flow("topics = a\nheartbeats.replication.enabled = false").replicates("heartbeats")
+    assert found.groups.matches("g") and not found.groups.matches("connect-x")
+    only = flow("groups = g[0-9]+\ngroups.exclude = g7\n").groups
+    assert only.matches("g12") and not only.matches("g7") and not only.matches("x")
+
+
+def test_identity_policy_and_separators() -> None:
+    """Names that are kept; separators, also of internal topics."""
+    found = flow(
+        "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy\n"
+    )
+    assert found.target_topic("t.u") == "t.u"
+    assert found.target_topic("heartbeats") == "A.heartbeats"
+    assert found.replicates("B.t")
+    other = flow("replication.policy.separator = _\n")
+    assert other.target_topic("t") == "A_t"
+    assert other.checkpoints_topic == "A_checkpoints_internal"
+    assert other.offset_syncs_topic == "mm2-offset-syncs_B_internal"
+    assert other.target_topic("B_t") == "t"
+    old = flow(
+        "replication.policy.separator = _\n"
+        "replication.policy.internal.topic.separator.enabled = false\n"
+    )
+    assert old.checkpoints_topic == "A.checkpoints.internal"
+
+
+def test_offset_syncs_on_the_target() -> None:
+    """The name has the alias of the other cluster."""
+    found = flow("offset-syncs.topic.location = target\n")
+    assert (found.offset_syncs_side, found.offset_syncs_topic) == (
+        "target",
+        "mm2-offset-syncs.A.internal",
+    )
+
+
+def test_client_properties_by_precedence() -> None:
+    """The flow's before the cluster's before the common; tuning stays with MirrorMaker 2."""
+    found = flow(
+        "security.protocol = SASL_SSL\n"
+        "B.security.protocol = PLAINTEXT\n"
+        "sasl.mechanism = PLAIN\n"
+        "A.sasl.jaas.config = very secret;\n"
+        "A->B.source.cluster.sasl.mechanism = SCRAM-SHA-256\n"
+        "A.consumer.max.poll.records = 5\n"
+        "A.consumer.isolation.level = read_committed\n"
+        "B.exactly.once.source.support = enabled\n"
+        "A->B.source.admin.ssl.truststore.type = PEM\n"
+    )
+    source, target = found.cluster("source"), found.cluster("target")
+    assert source.properties("consumer") == {
+        "bootstrap.servers": "a:9092",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-256",
+        "sasl.jaas.config": "very secret;",
+    }
+    assert source.properties("admin")["ssl.truststore.type"] == "PEM"
+    assert target.common["security.protocol"] == "PLAINTEXT"
+    assert found.reads_committed and found.exactly_once
+    assert "very secret" not in repr(found)
+
+
+def test_config_providers(tmp_path: Path) -> None:
+    """Secrets from files, directories and the environment, as Kafka's own providers do it."""
+    (tmp_path / "s.properties").write_text("k = from file\n")
+    (tmp_path / "one").write_text("from directory")
+    kinds = "org.apache.kafka.common.config.provider"
+    head = (
+        "config.providers = f, d, e\n"
+        f"config.providers.f.class = {kinds}.FileConfigProvider\n"
+        f"config.providers.d.class = {kinds}.DirectoryConfigProvider\n"
+        f"config.providers.e.class = {kinds}.EnvVarConfigProvider\n"
+    )
+    found = flow(
+        f"{head}"
+        f"A.sasl.jaas.config = ${{f:{tmp_path}/s.properties:k}}, ${{d:{tmp_path}:one}}, ${{e:V}}\n"
+        "B.sasl.jaas.config = ${unknown:x}\n",
+        V="from env",
+    )
+    assert found.cluster("source").common["sasl.jaas.config"] == (
+        "from file, from directory, from env"
+    )
+    assert found.cluster("target").common["sasl.jaas.config"] == "${unknown:x}"
+    with pytest.raises(ConfigError, match=r"mm2.properties:10: A.ssl.key.password: .*not set"):
+        flow(f"{head}A.ssl.key.password = ${{e:NOT}}\n")
+    with pytest.raises(ConfigError, match="no other is known here"):
+        flow("config.providers = v\nconfig.providers.v.class = com.vault.VaultProvider\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "clusters: missing"),
+        ("clusters = A, B\nA->B.enabled = true\n", "A.bootstrap.servers: missing"),
+        (PLAIN + "topics = (\n", "mm2.properties:6: topics: expected a valid regular"),
+        (PLAIN + "replication.policy.class = com.x.Own\n", "Own calls topics cannot be known"),
+        (PLAIN + "topic.filter.class = com.x.Own\n", "Own takes cannot be known"),
+    ],
+)
+def test_errors_have_places(text: str, words: str) -> None:
+    """All that is wrong with a file is said with the line."""
+    with pytest.raises(ConfigError, match=words.replace("(", r"\(")):
+        read(text)
+
+
+def test_choice_of_a_flow() -> None:
+    """One that copies is taken by itself; of several one must be named."""
+    both = PLAIN + "B->A.enabled = TRUE\n"
+    assert str(read(both).flow("B->A")) == "B->A"
+    with pytest.raises(ConfigError, match="enables A->B, B->A"):
+        read(both).flow()
+    with pytest.raises(ConfigError, match="no flow A->C"):
+        read(both).flow("A->C")
+    with pytest.raises(ConfigError, match="enables no flow"):
+        read(PLAIN.replace("true", "false")).flow()
+    assert str(read(PLAIN.replace("A->B.enabled", "enabled") + "B->A.enabled=false").flow("A->B"))
+
+
+def test_hostile_aliases(tmp_path: Path) -> None:
+    """Aliases with escapes reach no terminal as they are; unused pairs are told."""
+    found = read(PLAIN + "A->\\u001b[31m.enabled = true\nX->B.topics = y\n")
+    assert len(found.notes) == 2 and "\x1b" not in "".join(found.notes)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_settings(tmp_path / "none.properties")
+
+
+def test_connector_configuration() -> None:
+    """What Connect's REST interface shows of a connector is a flow as well."""
+    found = connector_flow(
+        {
+            "name": "mirror",
+            "source.cluster.alias": "A",
+            "target.cluster.alias": "B",
+            "source.cluster.bootstrap.servers": "a:9092",
+            "target.cluster.bootstrap.servers": "b:9092",
+            "topics": "t.*",
+        },
+        "connect-offsets",
+    )
+    assert str(found) == "A->B" and found.connect_offsets_topic == "connect-offsets"
+    assert found.cluster("source").bootstrap_servers == "a:9092"
+    assert found.replicates("t1") and not found.replicates("u")
