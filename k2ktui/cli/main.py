@@ -25,6 +25,7 @@ _VERBS = {
     "demo": "Start two local clusters with traffic and a pipeline between them.",
     "explain": "Show each topic's path, and why.",
     "groups": "Show consumer groups on both clusters, translated, with their divergence.",
+    "jobs": "Start, find, stop and follow pipelines that run detached on this host.",
     "journal": "Show what was applied and taken back.",
     "plan": "Plan which offsets to commit on the target; changes nothing.",
     "start": "Run a pipeline.",

@@ -69,6 +69,8 @@ class Runner:
         lag_records: source offsets not copied yet, None while unknown.
         last_error: the last that went wrong, "" for nothing.
         version: of k2ktui.
+        term: of its run, 0 until it has begun.
+        commit_ms: mean time that a commit took in its last lap, None if there was none.
     """
 
     runner: str
@@ -83,6 +85,8 @@ class Runner:
     lag_records: int | None = None
     last_error: str = ""
     version: str = ""
+    term: int = 0
+    commit_ms: float | None = None
 
     @property
     def key(self) -> RunnerKey:

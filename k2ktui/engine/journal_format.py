@@ -55,7 +55,11 @@ def state_value(record: StateRecord) -> bytes:
 
 
 def _runner_body(runner: Runner) -> dict[str, Any]:
+    term = {"term": runner.term} if runner.term else {}
+    commit = {} if runner.commit_ms is None else {"commitMs": runner.commit_ms}
     return {
+        **term,
+        **commit,
         "at": runner.at_ms,
         "host": runner.host,
         "lag": runner.lag_records,
@@ -169,6 +173,8 @@ def _runner(key: RunnerKey, body: dict[str, Any]) -> Runner:
         lag_records=_int_or_none(body["lag"]),
         last_error=_text(body["lastError"]),
         version=_text(body["version"]),
+        term=_int(body.get("term", 0)),
+        commit_ms=_number_or_none(body.get("commitMs")),
     )
 
 
@@ -250,6 +256,12 @@ def _int(value: object) -> int:
 
 def _int_or_none(value: object) -> int | None:
     return None if value is None else _int(value)
+
+
+def _number_or_none(value: object) -> float | None:
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return value
+    raise TypeError(f"{value!r:.40} is no number")
 
 
 def _list(value: object) -> list[Any]:

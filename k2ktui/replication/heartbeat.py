@@ -82,9 +82,17 @@ class Heartbeat:
     def observe(self, event: Event) -> None:
         """Take in what the pipeline reports; called from one thread."""
         if isinstance(event, Started):
-            self._now = replace(self._now, state=RunnerState.RUNNING, slots=event.slots)
+            self._now = replace(
+                self._now, state=RunnerState.RUNNING, slots=event.slots, term=event.term
+            )
         elif isinstance(event, Progress):
-            self._now = replace(self._now, lap=event.lap, lag_records=event.lag_records)
+            each = event.commit_s / event.transactions if event.transactions else None
+            self._now = replace(
+                self._now,
+                lap=event.lap,
+                lag_records=event.lag_records,
+                commit_ms=None if each is None else round(1000 * each, 1),
+            )
         elif isinstance(event, Surveyed):
             self._now = replace(self._now, lag_records=_lag(event))
         elif isinstance(event, Stopped):

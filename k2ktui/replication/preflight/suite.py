@@ -29,7 +29,7 @@ from k2ktui.replication.preflight.topics import check_topics
 from k2ktui.runtime.java import find_java, java_notes
 from k2ktui.text import safe_text
 
-__all__ = ["Check", "Verdict", "exit_code", "run_checks"]
+__all__ = ["Check", "Verdict", "each_check", "exit_code", "run_checks"]
 
 _OLDEST_SPARK = (4, 1)
 _INSTALL = "Run: pip install 'pyspark>=4.1,<5'"
@@ -40,13 +40,19 @@ def run_checks(config: PipelineConfig) -> list[Check]:
 
     What fails, clusters that do not answer included, is in the list: nothing is raised for it.
     """
+    return list(each_check(config))
+
+
+def each_check(config: PipelineConfig) -> Iterator[Check]:
+    """Yield the same checks one by one, as they come; connections end with the iterator."""
     with ExitStack() as stack:
-        checks = [_supported(config), _java(), _spark(config)]
+        yield _supported(config)
+        yield _java()
+        yield _spark(config)
         sides = open_sides(config, stack)
         for side in sides.values():
-            checks += side.checks
-        checks += _across(config, sides)
-    return checks
+            yield from side.checks
+        yield from _across(config, sides)
 
 
 def _across(config: PipelineConfig, sides: Mapping[str, Side]) -> Iterator[Check]:

@@ -1,0 +1,56 @@
+"""What a job runs: the pipeline, with everything that it says in its log."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import asdict
+from time import time
+
+from k2ktui.cli.start import run, tell_json
+from k2ktui.errors import ExitCode, K2kError
+from k2ktui.jobs.joblog import write_event
+from k2ktui.jobs.running import Running
+from k2ktui.kafka.properties import load_checked
+from k2ktui.replication.preflight.checks import Check
+from k2ktui.replication.reports import Note, Report, Started
+
+
+def run_job(job: Running) -> int:
+    """Run a job's pipeline to its end, and return the exit code."""
+    try:
+        code = _run(job)
+    except K2kError as error:
+        told = {"what": error.what, "unchanged": error.unchanged, "mend": error.mend}
+        write_event("error", time(), **told)
+        job.ended(error.exit_code, error.what)
+        return error.exit_code
+    except BaseException as error:
+        job.ended(ExitCode.FINDINGS, f"a fault in k2ktui itself ({type(error).__name__})")
+        raise
+    job.ended(code)
+    return code
+
+
+def _run(job: Running) -> int:
+    loaded = load_checked(job.record.files)
+    for note in loaded.notes:
+        tell_json(Note(note))
+
+    def tell(report: Report) -> None:
+        if isinstance(report, Started):
+            job.began(report.term, report.slots)
+        tell_json(report)
+
+    return run(
+        loaded.config,
+        tell,
+        say=_say,
+        telemetry=job.record.telemetry,
+        # A hang-up is none of a job's business.
+        ending=(signal.SIGTERM, signal.SIGINT),
+        last_words=job.ended,
+    )
+
+
+def _say(check: Check) -> None:
+    write_event("check", time(), **asdict(check))

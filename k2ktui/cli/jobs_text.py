@@ -1,0 +1,71 @@
+"""Jobs as a table, as a line, and as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from k2ktui.cli.tables import UNKNOWN, Column, moment, number
+from k2ktui.jobs.manager import Job
+from k2ktui.jobs.rows import Row
+from k2ktui.replication.preflight.checks import Check
+from k2ktui.text import safe_text
+
+
+def job_text(job: Job) -> str:
+    """Return how a job stands, as a few lines."""
+    record = job.record
+    first = f"{safe_text(record.pipeline)}: {job.state}"
+    if job.alive:
+        first += f", pid {record.pid}, since {moment(record.started_at)}"
+    elif job.code is not None:
+        first += f", exit code {job.code}"
+    log = f"  log: {safe_text(job.place.log)}"
+    return "\n".join([first, *([f"  {job.why}"] if job.why else []), log])
+
+
+def job_object(job: Job) -> dict[str, Any]:
+    """Return what ``--json`` prints of a job."""
+    return {
+        **asdict(job.record),
+        "id": job.place.id,
+        "state": str(job.state),
+        "why": job.why,
+        "log": str(job.place.log),
+    }
+
+
+def check_object(check: Check) -> dict[str, Any]:
+    """Return what ``--json`` prints of a check."""
+    return asdict(check)
+
+
+def row_object(row: Row, now: float) -> dict[str, Any]:
+    """Return what ``--json`` prints of a run; the age of its heartbeat is in seconds."""
+    value = {name: getattr(row, name) for name in Row.__dataclass_fields__ if name != "job"}
+    value["heartbeat_age_s"] = None if row.heartbeat_at is None else now - row.heartbeat_at
+    value["job"] = job_object(row.job) if row.job else None
+    return value
+
+
+def columns(now: float) -> tuple[Column[Row], ...]:
+    """Return the columns of the table of runs at a time."""
+    return (
+        Column("pipeline", lambda row: safe_text(row.pipeline), left=True),
+        Column("state", lambda row: row.state, left=True),
+        Column("host", lambda row: "here" if row.here else safe_text(row.host), left=True),
+        Column("user", lambda row: safe_text(row.user), left=True, wide=True),
+        Column("pid", lambda row: str(row.pid or UNKNOWN)),
+        Column("started", lambda row: moment(row.started_at), left=True, wide=True),
+        Column("heartbeat", lambda row: _age(row.heartbeat_at, now)),
+        Column("term", lambda row: str(row.term or UNKNOWN)),
+        Column("lap", lambda row: number(row.lap)),
+        Column("lag", lambda row: number(row.lag_records)),
+        Column("slots", lambda row: str(row.slots or UNKNOWN), wide=True),
+        Column("version", lambda row: safe_text(row.version), left=True, wide=True),
+        Column("error", lambda row: safe_text(row.error), left=True),
+    )
+
+
+def _age(at: float | None, now: float) -> str:
+    return UNKNOWN if at is None else f"{max(0.0, now - at):,.0f} s ago"

@@ -1,0 +1,100 @@
+"""What is checked before a job is started, one line after the other."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Sequence
+from time import time
+
+import psutil
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.journal import Runner
+from k2ktui.errors import K2kError
+from k2ktui.jobs.manager import Job, look
+from k2ktui.jobs.place import place_of
+from k2ktui.kafka.clients import target_cluster
+from k2ktui.replication.preflight.checks import Check, failed, passed, unknown
+from k2ktui.replication.preflight.suite import each_check
+from k2ktui.sync.store import StateStore
+from k2ktui.text import safe_text
+
+NAME = "other runners"
+_READ_S = 10.0
+
+
+def start_checks(config: PipelineConfig, *, restart: bool = False) -> Iterator[Check]:
+    """Yield the checks of ``k2ktui check``, and whether the pipeline runs elsewhere.
+
+    Args:
+        config: the pipeline.
+        restart: its job here is about to be stopped, so that is no obstacle.
+    """
+    reached = True
+    for check in each_check(config):
+        reached = reached and not check.unreachable
+        yield check
+    yield (
+        _others(config, look(place_of(config)), restart)
+        if reached
+        else unknown(NAME, "a cluster did not answer")
+    )
+
+
+def runners(config: PipelineConfig) -> tuple[Runner, ...]:
+    """Return the last heartbeat of each run on any host, the last started first.
+
+    Raises:
+        Refused: the state topic may not be read.
+        ConnectionFailed, TimedOut: the target did not answer in time.
+    """
+    store = StateStore(config, target_cluster(config), _READ_S)
+    try:
+        return store.read().runners
+    finally:
+        store.close()
+
+
+def alive_elsewhere(found: Sequence[Runner], job: Job | None, now: float) -> list[Runner]:
+    """Return the runners that must be taken to be running and are not the job of this host."""
+    own = job.record.pid if job is not None else 0
+    here = socket.gethostname()
+    return [
+        each
+        for each in found
+        if each.alive(int(now * 1000))
+        and not (each.host == here and (each.pid == own or not psutil.pid_exists(each.pid)))
+    ]
+
+
+def described(runner: Runner, now: float) -> str:
+    """Return where a runner runs, safe to print."""
+    age = max(0.0, now - runner.at_ms / 1000)
+    return (
+        f"on {safe_text(runner.host)} as {safe_text(runner.user)}, pid {runner.pid}, "
+        f"k2ktui {safe_text(runner.version)}, heartbeat {age:.0f} s ago"
+    )
+
+
+def _others(config: PipelineConfig, job: Job | None, restart: bool) -> Check:
+    if job is not None and job.alive and not restart:
+        return failed(
+            NAME,
+            f"it runs on this host already, as pid {job.record.pid}",
+            "Use k2ktui jobs restart, or stop it first.",
+            fatal=True,
+        )
+    try:
+        found = runners(config)
+    except K2kError as error:
+        return unknown(NAME, error.what, error.mend)
+    now = time()
+    alive = alive_elsewhere(found, job, now)
+    if not alive:
+        return passed(NAME, "no heartbeat says that it runs anywhere else")
+    where = "; ".join(described(each, now) for each in alive)
+    return failed(
+        NAME,
+        f"it runs {where}",
+        "Stop it there. To take over from it, give --take-over: it is fenced and ends.",
+    )

@@ -1,0 +1,263 @@
+"""A job's log: kept within bounds by the job itself, read from its end by everybody else."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from k2ktui.jobs.place import Place
+from k2ktui.replication.report_text import read_report, report_text
+from k2ktui.text import safe_text
+
+LIMIT_BYTES = 5 << 20
+KEPT = 3
+_CHECK_S = 1.0
+_LONGEST_LINE = 64 << 10
+_BLOCK = 64 << 10
+
+
+class Bounded:
+    """Keeps the log, to which standard output and error go, within ``limit * (kept + 1)`` bytes.
+
+    Whatever writes there is bounded, libraries in C included: a full log is renamed, and both
+    descriptors are moved to a new one. Nothing is lost between the two.
+    """
+
+    def __init__(self, place: Place, limit: int = LIMIT_BYTES, kept: int = KEPT) -> None:
+        self._place, self._limit, self._kept = place, limit, kept
+
+    def start(self) -> None:
+        """Move standard output and error to the log, and look after its size from now on."""
+        self._open()
+        threading.Thread(target=self._run, name="job-log", daemon=True).start()
+
+    def turn(self) -> bool:
+        """Begin a new log if this one is full; whether it was."""
+        if os.fstat(1).st_size < self._limit:
+            return False
+        log = self._place.log
+        for number in range(self._kept, 0, -1):
+            older = log.with_name(f"{log.name}.{number}")
+            newer = log.with_name(f"{log.name}.{number - 1}") if number > 1 else log
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(newer, older)
+        self._open()
+        return True
+
+    def _open(self) -> None:
+        handle = self._place.open_log()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os.dup2(handle, 1)
+        os.dup2(handle, 2)
+        os.close(handle)
+
+    def _run(self) -> None:
+        wait = threading.Event()
+        while not wait.wait(_CHECK_S):
+            # A full disk must not end the replication; the next look may succeed.
+            with contextlib.suppress(OSError):
+                self.turn()
+
+
+def write_event(kind: str, at: float, **values: object) -> None:
+    """Write a line of JSON to the log; from within the job only, from a signal handler too."""
+    os.write(1, json.dumps({"event": kind, "at": round(at, 3), **values}).encode() + b"\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a log.
+
+    Attributes:
+        raw: as it was written; never to be shown as it is.
+        event: what it holds, empty if it is no JSON object.
+    """
+
+    raw: str
+    event: Mapping[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """What it tells of, empty for what a library or Python itself wrote."""
+        return str(self.event.get("event", ""))
+
+    @property
+    def object(self) -> Mapping[str, Any]:
+        """The event; one of kind ``text`` for a line that is none."""
+        return self.event or {"event": "text", "text": safe_text(self.raw)}
+
+    @property
+    def error(self) -> str:
+        """What went wrong according to it, safe to print; empty if nothing."""
+        if self.kind == "error":
+            return safe_text(self.event.get("what", ""))
+        return self.text.partition("\n")[0] if self.kind == "stopped" else ""
+
+    @property
+    def text(self) -> str:
+        """The line for people, without its time; safe to print."""
+        report = read_report(self.event)
+        if report is not None:
+            return report_text(report)
+        event = self.event
+        match self.kind:
+            case "job":
+                return f"started: k2ktui {_get(event, 'version')}, pid {_get(event, 'pid')}"
+            case "check":
+                first = f"{_get(event, 'outcome')}: {_get(event, 'name')}: {_get(event, 'detail')}"
+                return "\n  ".join([first, *_lines(event.get("mend"))])
+            case "error":
+                parts = [_get(event, "what"), _get(event, "unchanged"), _get(event, "mend")]
+                return "\n  ".join(["ERROR " + parts[0], *(part for part in parts[1:] if part)])
+            case "ended":
+                return f"ended with exit code {_get(event, 'code')}"
+        return safe_text(self.raw)
+
+    @property
+    def at(self) -> float | None:
+        """When it was written, epoch seconds, None if that is unknown."""
+        at = self.event.get("at")
+        return float(at) if isinstance(at, int | float) else None
+
+    @property
+    def lines(self) -> list[str]:
+        """The line for people, with its time (UTC); several if it is long."""
+        first, *more = self.text.split("\n")
+        return [f"{_clock(self.at)}  {first}", *(f"{'':8}  {line}" for line in more)]
+
+
+def _get(event: Mapping[str, Any], name: str) -> str:
+    return safe_text(event.get(name, ""))
+
+
+def _lines(value: object) -> list[str]:
+    return [safe_text(line) for line in str(value or "").splitlines()]
+
+
+def _clock(at: float | None) -> str:
+    try:
+        return f"{datetime.fromtimestamp(at or 0, UTC):%H:%M:%S}" if at else " " * 8
+    except (OverflowError, ValueError, OSError):
+        return " " * 8
+
+
+def entry(raw: bytes) -> Entry:
+    """Read one line, whatever it holds."""
+    text = raw.decode(errors="replace").rstrip("\r\n")
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    return Entry(text, value if isinstance(value, dict) else {})
+
+
+def tail(place: Place, count: int, end: int | None = None) -> list[Entry]:
+    """Return the last entries of a job's log, the oldest first; of older logs if need be.
+
+    Args:
+        place: the job.
+        count: how many at most.
+        end: leave out what lies behind this byte of the present log.
+    """
+    lines: list[bytes] = []
+    for number in range(KEPT + 1):
+        path = place.log.with_name(f"{place.log.name}.{number}") if number else place.log
+        try:
+            lines = _last_lines(path, count - len(lines), None if number else end) + lines
+        except FileNotFoundError:
+            break
+        if len(lines) >= count:
+            break
+    return [entry(line) for line in lines]
+
+
+def _last_lines(path: Path, count: int, end: int | None = None) -> list[bytes]:
+    data = b""
+    with path.open("rb") as file:
+        left = file.seek(0, os.SEEK_END) if end is None else end
+        while left and data.count(b"\n") <= count:
+            size = min(_BLOCK, left)
+            left -= size
+            file.seek(left)
+            data = file.read(size) + data
+    lines = data.splitlines()
+    return [line[:_LONGEST_LINE] for line in lines[max(0, len(lines) - count) :] if line]
+
+
+def since_start(entries: Sequence[Entry], start: str) -> list[Entry]:
+    """Return the entries that belong to a start of a job; all, if its beginning is not there."""
+    for number in range(len(entries) - 1, -1, -1):
+        if entries[number].kind == "job" and entries[number].event.get("start") == start:
+            return list(entries[number:])
+    return list(entries)
+
+
+def last_error(entries: Sequence[Entry]) -> str:
+    """Return the last that went wrong, safe to print; empty if nothing did.
+
+    What is no event counts at the end only: those are the last words of a process that broke down.
+    """
+    broken = bool(entries) and not entries[-1].event
+    return next((each.error or each.text for each in reversed(entries) if each.error or broken), "")
+
+
+class Follower:
+    """Reads what is appended to a log, across logs that are begun anew.
+
+    Args:
+        place: the job.
+        count: how many entries before that are wanted.
+
+    Attributes:
+        before: those entries.
+    """
+
+    def __init__(self, place: Place, count: int = 0) -> None:
+        self._path = place.log
+        self._file: Any = None
+        self._rest = b""
+        end = 0
+        with contextlib.suppress(OSError):
+            self._file = self._path.open("rb")
+            end = self._file.seek(0, os.SEEK_END)
+        self.before = tail(place, count, end) if count else []
+
+    def read(self) -> list[Entry]:
+        """Return the whole lines that have come since the last call."""
+        data = self._more()
+        if self._is_over():
+            data += self._more()  # what was written before the log was renamed
+            self.close()
+            with contextlib.suppress(OSError):
+                self._file = self._path.open("rb")
+            data += self._more()
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._rest = self._rest[-_LONGEST_LINE:]
+        return [entry(line[:_LONGEST_LINE]) for line in lines if line]
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _more(self) -> bytes:
+        return bytes(self._file.read()) if self._file is not None else b""
+
+    def _is_over(self) -> bool:
+        if self._file is None:
+            return True
+        try:
+            now, ours = os.stat(self._path), os.fstat(self._file.fileno())
+        except OSError:
+            return False
+        return (now.st_dev, now.st_ino) != (ours.st_dev, ours.st_ino)

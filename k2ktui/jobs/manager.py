@@ -1,0 +1,365 @@
+"""Start, find, stop and start again the jobs of this host."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from threading import Event
+from time import monotonic, time
+
+from k2ktui import __version__
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.access import Access, require
+from k2ktui.errors import K2kError, Refused
+from k2ktui.jobs import joblog
+from k2ktui.jobs.place import Phase, Place, Record, place_of, places
+from k2ktui.jobs.process import same_boot
+from k2ktui.sync.plans import whoami
+from k2ktui.text import safe_text
+
+STOP_S = 10.0
+START_S = 60.0
+_TICK_S = 0.1
+_AGAIN_S = 0.25
+_LOCK_S = 1.0
+_TAIL = 200
+_FORK_S = 30.0
+
+Waiting = Callable[[], None]
+
+
+class JobState(StrEnum):
+    """How a job of this host stands."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    DIED = "died"
+
+
+class How(StrEnum):
+    """How a job is stopped: politely, without waiting for the lap, or by killing it."""
+
+    GRACEFULLY = "gracefully"
+    NOW = "now"
+    KILL = "kill"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job of this host.
+
+    Attributes:
+        place: where it is kept.
+        record: what it wrote down.
+        state: how it stands now.
+        why: what made it end, or what went wrong last; safe to print, empty for nothing.
+    """
+
+    place: Place
+    record: Record
+    state: JobState
+    why: str = ""
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process runs."""
+        return self.state in (JobState.STARTING, JobState.RUNNING)
+
+    @property
+    def code(self) -> int | None:
+        """The exit code of one that has ended, None if it did not say."""
+        return self.record.code
+
+
+def jobs() -> list[Job]:
+    """Return the jobs of this host and user, the last started first; no cluster is asked."""
+    found = [job for place in places() if (job := look(place)) is not None]
+    return sorted(found, key=lambda job: -job.record.started_at)
+
+
+def look(place: Place) -> Job | None:
+    """Return the job that is kept at a place, None if there is none."""
+    record = place.read()
+    if record is None:
+        return None
+    if record.identity.alive:
+        state = JobState.RUNNING if record.phase is Phase.RUNNING else JobState.STARTING
+        return Job(place, record, state, _last_error(place, record))
+    if record.ended_at is None:
+        return Job(place, record, JobState.DIED, _death(place, record))
+    state = JobState.FAILED if record.error or record.code else JobState.STOPPED
+    return Job(place, record, state, record.error)
+
+
+def find(files: Sequence[str], config: Callable[[], PipelineConfig]) -> Job | None:
+    """Return the job of a pipeline, None if it was never started here.
+
+    Args:
+        files: its files; a job that was started from them is found without reading them, so that
+            it can be stopped where they cannot be filled in.
+        config: reads them.
+
+    Raises:
+        ConfigError: no job was started from these files, and they cannot be read.
+    """
+    wanted = absolute(files)
+    found = [job for job in jobs() if job.record.files == wanted]
+    return found[0] if found else look(place_of(config()))
+
+
+def absolute(files: Sequence[str]) -> tuple[str, ...]:
+    """Return the files as a job can find them from anywhere; one text may name several."""
+    names = [part.strip() for file in files for part in file.split(",")]
+    return tuple(os.path.abspath(name) for name in names if name)
+
+
+def start(
+    config: PipelineConfig,
+    files: Sequence[str],
+    allowed: Access,
+    *,
+    telemetry: bool = False,
+    cwd: str = "",
+) -> Job:
+    """Start a pipeline's job; returns as soon as its process exists.
+
+    Args:
+        config: the pipeline, which shows that its files are right and can be filled in here: the
+            job gets this process's environment.
+        files: its files.
+        allowed: what the session may do.
+        telemetry: export metrics.
+        cwd: working directory; by default this process's.
+
+    Raises:
+        Refused: it is not allowed, it runs here already, or it cannot be started.
+    """
+    require(allowed, "starting a job")
+    place = place_of(config)
+    place.make()
+    lock = _locked(place)
+    try:
+        record = _new_record(place, config, absolute(files), cwd, telemetry)
+        place.write(record)
+        return _spawn(place, record, lock)
+    finally:
+        os.close(lock)
+
+
+def _new_record(
+    place: Place, config: PipelineConfig, files: tuple[str, ...], cwd: str, telemetry: bool
+) -> Record:
+    before = place.read()
+    return Record(
+        start=uuid.uuid4().hex,
+        pipeline=config.name,
+        group=config.coordination.commit.group,
+        files=files,
+        cwd=cwd if cwd and Path(cwd).is_dir() else os.getcwd(),
+        telemetry=telemetry,
+        environment=config.environment,
+        read_only=config.read_only,
+        pid=0,
+        birth="",
+        host=socket.gethostname(),
+        user=whoami().rpartition("@")[0],
+        version=__version__,
+        started_at=time(),
+        starts=before.starts + 1 if before else 1,
+    )
+
+
+def _locked(place: Place) -> int:
+    until = monotonic() + _LOCK_S
+    while (lock := place.lock()) is None:
+        job = look(place)
+        if (job is not None and job.alive) or monotonic() > until:
+            where = f" as pid {job.record.pid}" if job is not None and job.alive else ""
+            raise Refused(
+                f"{safe_text(place.id)} runs on this host already{where}, or is being started",
+                unchanged="It goes on; nothing was started.",
+                mend="k2ktui jobs restart starts it again, k2ktui jobs log shows what it says.",
+            )
+        Event().wait(_TICK_S)
+    return lock
+
+
+def _spawn(place: Place, record: Record, lock: int) -> Job:
+    # Without the working directory as a place of modules, which is anybody's.
+    command = [sys.executable, "-P", "-m", "k2ktui", "jobs", "run"]
+    command += ["--place", str(place.directory), "--lock", str(lock)]
+    log = place.open_log()
+    try:
+        parent = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=(lock,),
+            start_new_session=True,
+            cwd=record.cwd,
+        )
+        # It forks at once, so that the job is nobody's child and leads no session.
+        code = parent.wait(_FORK_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise _not_started(place, type(error).__name__) from None
+    finally:
+        os.close(log)
+    job = look(place)
+    if code != 0 or job is None:
+        raise _not_started(place, f"exit code {code}")
+    return job
+
+
+def _not_started(place: Place, why: str) -> Refused:
+    said = joblog.last_error(joblog.tail(place, _TAIL))
+    return Refused(
+        f"the job could not be started ({why}){': ' + said if said else ''}",
+        unchanged="Nothing was copied.",
+        mend=f"Its log is {safe_text(place.log)}.",
+    )
+
+
+def await_running(job: Job, timeout: float = START_S, waiting: Waiting = lambda: None) -> Job:
+    """Wait until a job has begun to copy, has ended, or ``timeout`` seconds are over.
+
+    Args:
+        job: one that was started.
+        timeout: seconds.
+        waiting: called between two looks; what it raises ends the waiting, not the job.
+    """
+    return _await(job, lambda now: now.state is not JobState.STARTING, timeout, waiting)
+
+
+def stop(
+    job: Job,
+    allowed: Access,
+    how: How = How.GRACEFULLY,
+    timeout: float = STOP_S,
+    waiting: Waiting = lambda: None,
+) -> Job:
+    """Stop a job; returns it as it is when it has ended, or when the time is over.
+
+    Args:
+        job: the job; nothing is done if it does not run.
+        allowed: what the session may do.
+        how: ``NOW`` insists, so that it does not wait for its lap; ``KILL`` kills it. Neither loses
+            or doubles a record: what was not committed is aborted at the next start.
+        timeout: seconds to wait for its end.
+        waiting: called between two looks.
+
+    Raises:
+        Refused: it is not allowed, or the job belongs to another user.
+    """
+    require(allowed, "stopping a job")
+    number = signal.SIGKILL if how is How.KILL else signal.SIGTERM
+    _send(job, number)
+    insisted = monotonic()
+
+    def waits() -> None:
+        nonlocal insisted
+        # Signals of one kind that are not handled yet become one: insist until it is gone.
+        if how is How.NOW and monotonic() - insisted >= _AGAIN_S:
+            insisted = monotonic()
+            _send(job, number)
+        waiting()
+
+    now = _await(job, lambda each: not each.alive, timeout, waits)
+    if now.state is JobState.DIED and now.record.start == job.record.start:
+        now = _written_off(now, how)
+    return now
+
+
+def _send(job: Job, number: signal.Signals) -> None:
+    try:
+        job.record.identity.signal(number)
+    except PermissionError:
+        raise Refused(
+            f"pid {job.record.pid} belongs to another user ({safe_text(job.record.user)})",
+            unchanged="It runs on.",
+        ) from None
+
+
+def _written_off(job: Job, how: How) -> Job:
+    """Write the last words of a job that could not: it was killed, or had hardly begun."""
+    error = "" if how is not How.KILL else "it was killed by an operator"
+    record = replace(job.record, phase=Phase.ENDED, ended_at=time(), error=error)
+    job.place.write(record)
+    return look(job.place) or job
+
+
+def _await(job: Job, over: Callable[[Job], bool], timeout: float, waiting: Waiting) -> Job:
+    until, wait = monotonic() + timeout, Event()
+    while True:
+        now = look(job.place) or job
+        if over(now) or monotonic() >= until:
+            return now
+        waiting()
+        wait.wait(_TICK_S)
+
+
+def restart(
+    job: Job,
+    config: PipelineConfig,
+    files: Sequence[str],
+    allowed: Access,
+    timeout: float = STOP_S,
+    waiting: Waiting = lambda: None,
+) -> Job:
+    """Stop a job and start it again.
+
+    Raises:
+        K2kError: it did not end within ``timeout`` seconds, or could not be started.
+    """
+    ended = stop(job, allowed, timeout=timeout, waiting=waiting)
+    if ended.alive:
+        raise K2kError(
+            f"pid {ended.record.pid} still runs after {timeout:g} s",
+            unchanged="It was told to stop, and nothing was started.",
+            mend="Stop it with --now or --kill, then start it.",
+        )
+    record = job.record
+    return start(config, files, allowed, telemetry=record.telemetry, cwd=record.cwd)
+
+
+def forget(job: Job) -> None:
+    """Remove what is kept of a job that does not run."""
+    lock = job.place.lock()
+    if lock is None:
+        return
+    with contextlib.suppress(OSError):
+        for file in job.place.directory.iterdir():
+            file.unlink()
+        job.place.directory.rmdir()
+    os.close(lock)
+
+
+def _last_error(place: Place, record: Record) -> str:
+    return joblog.last_error(_told(place, record))
+
+
+def _told(place: Place, record: Record) -> list[joblog.Entry]:
+    return joblog.since_start(joblog.tail(place, _TAIL), record.start)
+
+
+def _death(place: Place, record: Record) -> str:
+    """Say what is known of a job that ended without a word."""
+    if not record.birth:
+        why = "its process could not be started"
+    elif not same_boot(record.birth):
+        why = "the host was restarted"
+    else:
+        why = "it ended without a word: killed, or out of memory"
+    said = _last_error(place, record)
+    return f"{why}; last error: {said}" if said else why
