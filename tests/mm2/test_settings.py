@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from k2ktui.errors import ConfigError
+from k2ktui.mm2.flows import Flow
 from k2ktui.mm2.javaprops import parse
-from k2ktui.mm2.settings import Flow, MirrorSettings, connector_flow, load_settings, parse_settings
+from k2ktui.mm2.settings import MirrorSettings, connector_flow, load_settings, parse_settings
 
 PLAIN = """
 clusters = A, B
