@@ -35,16 +35,30 @@ def stable_ends(cluster: Cluster, topic: str, partitions: int) -> dict[int, int]
 
 
 def read_committed(
-    cluster: Cluster, topic: str, partitions: int, timeout: float
+    cluster: Cluster,
+    topic: str,
+    partitions: int,
+    timeout: float,
+    *,
+    ends: Mapping[int, int] | None = None,
+    since: Mapping[int, int] | None = None,
 ) -> Iterator[ControlRecord]:
-    """Yield the committed records of a topic, each partition in order, up to its current end.
+    """Yield the committed records of a topic, each partition in order.
+
+    Args:
+        cluster: where the topic is.
+        topic: its name.
+        partitions: how many it has.
+        timeout: in seconds.
+        ends: where to stop in each partition; its last stable offset by default.
+        since: where to begin in each partition; the beginning by default.
 
     Raises:
-        TimedOut: not everything arrived within ``timeout`` seconds.
+        TimedOut: not everything arrived in time.
         K2kError: the broker refused.
     """
-    ends = stable_ends(cluster, topic, partitions)
-    yield from _read(cluster, topic, ends, timeout, "read_committed")
+    ends = stable_ends(cluster, topic, partitions) if ends is None else ends
+    yield from _read(cluster, topic, ends, timeout, "read_committed", since or {})
 
 
 def read_written(
@@ -53,13 +67,18 @@ def read_written(
     """Yield all records, those of open and aborted transactions too; else as read_committed."""
     found = cluster.offsets([(topic, p) for p in range(partitions)], OffsetSpec.latest())
     ends = {partition: offset for (_, partition), offset in found.items()}
-    yield from _read(cluster, topic, ends, timeout, "read_uncommitted")
+    yield from _read(cluster, topic, ends, timeout, "read_uncommitted", {})
 
 
 def _read(
-    cluster: Cluster, topic: str, ends: Mapping[int, int], timeout: float, isolation: str
+    cluster: Cluster,
+    topic: str,
+    ends: Mapping[int, int],
+    timeout: float,
+    isolation: str,
+    since: Mapping[int, int],
 ) -> Iterator[ControlRecord]:
-    remaining = {partition: end for partition, end in ends.items() if end > 0}
+    remaining = {p: end for p, end in ends.items() if end > since.get(p, 0)}
     if not remaining:
         return
     consumer = cluster.consumer(
@@ -71,7 +90,9 @@ def _read(
     )
     until = monotonic() + timeout
     try:
-        consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in remaining])
+        consumer.assign(
+            [TopicPartition(topic, p, since.get(p, OFFSET_BEGINNING)) for p in remaining]
+        )
         while remaining:
             if monotonic() > until:
                 raise TimedOut(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
@@ -33,6 +33,7 @@ from k2ktui.kafka.codes import FENCED, Code
 from k2ktui.kafka.logread import await_stable, read_committed, read_written
 from k2ktui.kafka.transactions import Producer, add_partitions, end_transaction, init_producer
 from k2ktui.kafka.wire import CoordinatorError, Loop, OutcomeUnknown, Signal, Wire
+from k2ktui.replication.books import Books, Ledger
 from k2ktui.replication.copying.crashpoints import crash_point
 from k2ktui.replication.copying.feed import now_ms
 from k2ktui.replication.copying.outgoing import Outgoing
@@ -77,46 +78,16 @@ class CommitTopic:
         return first if self.shared else (first + max(0, slot)) % self.partitions
 
 
-@dataclass(frozen=True, slots=True)
-class Books:
-    """What the commit topic says: the latest run, and the newest position of each partition."""
-
-    run: Run
-    positions: Mapping[SourcePartition, Position]
-    malformed: int = 0
-
-
 def read_books(target: Cluster, topic: CommitTopic, timeout: float) -> Books:
     """Read a pipeline's state from the target; needs no running job and changes nothing.
 
     Raises:
         ConnectionFailed, TimedOut: the topic could not be read within ``timeout`` seconds.
     """
-    run, malformed = Run(0, 0), 0
-    # A tombstone is about its own commit partition: what lies in others may be read before it.
-    found: dict[tuple[SourcePartition, int], Position] = {}
+    ledger = Ledger(topic.group)
     for entry in read_committed(target, topic.name, topic.partitions, timeout):
-        try:
-            group, source, state = read_commit_record(entry.key, entry.value)
-        except MalformedRecord:
-            malformed += 1
-            continue
-        if group != topic.group:
-            continue
-        if isinstance(state, Run):
-            run = replace(state, term=max(run.term, state.term), slots=max(run.slots, state.slots))
-        elif source is not None and state is None:
-            found.pop((source, entry.partition), None)
-        elif source is not None and isinstance(state, Position):
-            before = found.get((source, entry.partition))
-            found[source, entry.partition] = state if state.newer_than(before) else before or state
-    positions: dict[SourcePartition, Position] = {}
-    for (source, _), position in found.items():
-        if position.newer_than(positions.get(source)):
-            positions[source] = position
-    # The term must never fall behind one that was used, even if the run record was lost.
-    highest = max((p.term for p in positions.values()), default=0)
-    return Books(replace(run, term=max(run.term, highest)), positions, malformed)
+        ledger.take(entry)
+    return ledger.books()
 
 
 class Warden:

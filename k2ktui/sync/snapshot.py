@@ -20,7 +20,7 @@ from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.engine.translate import Translation, translate
 from k2ktui.errors import ConnectionFailed, Refused, TimedOut
 from k2ktui.kafka.clients import TopicDescription
-from k2ktui.replication.fencing import Books, read_books
+from k2ktui.replication.books import Books, BooksReader
 from k2ktui.replication.pipeline import commit_topic
 from k2ktui.sync.keeper import kept
 from k2ktui.sync.mapping_store import MappingReport, MappingStore
@@ -54,6 +54,7 @@ class Snapshots:
         self._source = SourceSide(config)
         self.target = TargetSide(config)
         self.mappings = MappingStore(config, self.target.cluster)
+        self._reader = BooksReader(self.target.cluster)
         self.store = StateStore(config, self.target.cluster)
         self.last_source: SourceView | None = None
 
@@ -133,7 +134,7 @@ class Snapshots:
                 mend="Start it first: k2ktui start -f FILE.",
             )
         topic = commit_topic(self._config, found.partitions)
-        return read_books(self.target.cluster, topic, _READ_S)
+        return self._reader.read(topic, found, _READ_S)
 
     def _kept(self, down: str) -> SourceView:
         found = kept(self.store.read().commits)

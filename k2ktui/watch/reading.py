@@ -30,7 +30,7 @@ from k2ktui.kafka.clients import (
 )
 from k2ktui.kafka.probe import Probe
 from k2ktui.kafka.properties import wire
-from k2ktui.replication.fencing import read_books
+from k2ktui.replication.books import BooksReader
 from k2ktui.replication.peek import Peek
 from k2ktui.replication.pipeline import commit_topic
 from k2ktui.sync.store import StateStore
@@ -223,6 +223,7 @@ class TargetReader:
     def __init__(self, config: PipelineConfig) -> None:
         self._config = config
         self._cluster = target_cluster(config)
+        self._books = BooksReader(self._cluster)
         self._about = _About(config, "target")
 
     def read(self, known: Known) -> TargetFacts:
@@ -232,7 +233,8 @@ class TargetReader:
         found = self._cluster.describe([name])[name]
         if not isinstance(found, TopicDescription):
             return TargetFacts(time.time(), about, started=False)
-        books = read_books(self._cluster, commit_topic(self._config, found.partitions), _READ_S)
+        topic = commit_topic(self._config, found.partitions)
+        books = self._books.read(topic, found, _READ_S)
         wanted = {
             (p.target_topic, p.target_partition)
             for p in books.positions.values()
