@@ -10,8 +10,11 @@ from k2ktui.watch.model import View
 
 
 @dataclass
-class ViewArrived(Message):
-    """There is a newer view; every screen of the current stack gets it."""
+class ViewArrived(Message, bubble=False):
+    """There is a newer view; every screen of the current stack gets it.
+
+    It does not bubble: the app, which tells it to the screens, would tell it again for ever.
+    """
 
     view: View
 

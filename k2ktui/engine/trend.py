@@ -1,9 +1,16 @@
-"""Where a value is heading: lag, coverage and divergence over the last minutes."""
+"""Where values are heading: lag and positions over the last minutes."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = NDArray[np.float64]
 
 
 class Direction(StrEnum):
@@ -15,58 +22,79 @@ class Direction(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Trend:
-    """Samples of one value within a window, and the line of least squares through them.
+_DIRECTIONS = (Direction.UNKNOWN, Direction.STEADY, Direction.RISING, Direction.FALLING)
 
-    Args:
-        window_s: how far to look back.
-        steady: share of the value's own mean below which a change over the window is none.
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The line of least squares through the samples of each value; NaN is unknown.
+
+    Attributes:
+        slope: change a second.
+        directions: where each value is heading.
+        to_zero: seconds until it is 0 at this pace; NaN if it is not heading there.
     """
 
-    def __init__(self, window_s: float = 60.0, steady: float = 0.02) -> None:
-        self._window_s = window_s
-        self._steady = steady
-        self._samples: deque[tuple[float, float]] = deque()
+    slope: Values
+    directions: Sequence[Direction]
+    to_zero: Values
 
-    def add(self, at: float, value: float | None) -> None:
-        """Add a sample taken at ``at`` (seconds, increasing); None is no sample."""
+
+class Trends:
+    """Samples of a number of values within a window.
+
+    Args:
+        count: how many values there are.
+        window_s: how far to look back.
+        steady: share of a value's own mean below which a change over the window is none. Neither is
+            one below twice the deviation from the line: what goes up and down heads nowhere.
+    """
+
+    def __init__(self, count: int, window_s: float = 60.0, steady: float = 0.02) -> None:
+        self._count, self._window_s, self._steady = count, window_s, steady
+        self._samples: deque[tuple[float, Values]] = deque()
+
+    def add(self, at: float, values: Values) -> None:
+        """Add samples taken at ``at`` (seconds, increasing); NaN is no sample."""
         while self._samples and self._samples[0][0] < at - self._window_s:
             self._samples.popleft()
-        if value is not None:
-            self._samples.append((at, value))
+        self._samples.append((at, values))
 
-    @property
-    def slope(self) -> float | None:
-        """Change a second, None when it is not known."""
-        if len(self._samples) < 2 or self._samples[0][0] == self._samples[-1][0]:
-            return None
-        n = len(self._samples)
-        mean_t = sum(t for t, _ in self._samples) / n
-        mean_v = sum(v for _, v in self._samples) / n
-        over = sum((t - mean_t) * (v - mean_v) for t, v in self._samples)
-        under = sum((t - mean_t) ** 2 for t, _ in self._samples)
-        return over / under
+    def rearrange(self, places: NDArray[np.int64]) -> None:
+        """Take values for others: each is what was at its place, or new where that is -1."""
+        self._count = len(places)
+        self._samples = deque((at, moved(values, places)) for at, values in self._samples)
 
-    @property
-    def direction(self) -> Direction:
-        """Where the value is heading."""
-        slope = self.slope
-        if slope is None:
-            return Direction.UNKNOWN
-        span = self._samples[-1][0] - self._samples[0][0]
-        mean = sum(abs(v) for _, v in self._samples) / len(self._samples)
-        if abs(slope * span) <= self._steady * mean:
-            return Direction.STEADY
-        return Direction.RISING if slope > 0 else Direction.FALLING
+    def lines(self) -> Lines:
+        """Return the lines through what was added."""
+        if len(self._samples) < 2:
+            unknown = np.full(self._count, np.nan)
+            return Lines(unknown, [Direction.UNKNOWN] * self._count, unknown)
+        last = self._samples[-1][0]
+        times = np.array([at - last for at, _ in self._samples])[:, None]
+        values = np.array([sample for _, sample in self._samples])
+        known = ~np.isnan(values)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            number = known.sum(axis=0)
+            values = np.where(known, values, 0.0)
+            mean = values.sum(axis=0) / number
+            away = np.where(known, times - (times * known).sum(axis=0) / number, 0.0)
+            slope = (away * values).sum(axis=0) / (away**2).sum(axis=0)
+            off = np.where(known, values - mean - slope * away, 0.0)
+            noise = np.sqrt((off**2).sum(axis=0) / number)
+            least = np.maximum(self._steady * np.abs(values).sum(axis=0) / number, 2 * noise)
+            change = slope * -times[0, 0]
+            heading = np.where(change > 0, 2, 3)
+            heading = np.where(np.abs(change) <= least, 1, heading)
+            heading = np.where(np.isfinite(slope), heading, 0)
+            to_zero = np.where(heading == 3, -values[-1] / slope, np.nan)
+            to_zero = np.where(known[-1] & (values[-1] == 0), 0.0, to_zero)
+        slope = np.where(np.isfinite(slope), slope, np.nan)
+        return Lines(slope, [_DIRECTIONS[n] for n in heading.tolist()], to_zero)
 
-    def seconds_to(self, value: float) -> float | None:
-        """Return when the value is reached at this pace; None if it is not heading there."""
-        slope = self.slope
-        if slope is None or not self._samples:
-            return None
-        missing = value - self._samples[-1][1]
-        if missing == 0:
-            return 0.0
-        if slope == 0 or (missing > 0) != (slope > 0):
-            return None
-        return missing / slope
+
+def moved(values: Values, places: NDArray[np.int64]) -> Values:
+    """Return the values at ``places``, NaN where that is -1."""
+    if not len(values):
+        return np.full(len(places), np.nan)
+    return np.where(places < 0, np.nan, values[places])

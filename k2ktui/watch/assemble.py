@@ -231,7 +231,11 @@ def _spans(position: Position | None, mapped: Mapped | None) -> tuple[Span, ...]
 def totals_of(rows: Sequence[PartitionRow], groups: GroupFacts | None) -> Totals:
     """Sum up; what is unknown of every partition is None."""
     lags = [row.status.lag_records for row in rows if row.status.lag_records is not None]
-    ages = [row.status.lag_seconds for row in rows if row.status.lag_seconds is not None]
+    ages = [
+        row.status.lag_seconds
+        for row in rows
+        if row.status.lag_seconds is not None and row.status.lag_records
+    ]
     rates = [row.rate for row in rows if row.rate is not None]
     found = groups.rows if groups else ()
     off = [row for row in found if row.divergence]
@@ -239,7 +243,7 @@ def totals_of(rows: Sequence[PartitionRow], groups: GroupFacts | None) -> Totals
     return Totals(
         partitions=len(rows),
         lag_records=sum(lags) if lags else None,
-        lag_seconds=max(ages) if ages else None,
+        lag_seconds=max(ages) if ages else 0.0 if lags and not any(lags) else None,
         rate=sum(rates) if rates else None,
         coverage=_coverage(rows),
         commit_coverage=exact / len(found) if found else None,

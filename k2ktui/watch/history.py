@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from k2ktui.engine.trend import Trend
+from k2ktui.engine.trend import Lines, Trends, Values
 from k2ktui.watch.model import PartitionRow, Point, Totals
 
 KEPT = 240
@@ -28,30 +28,26 @@ class Sample:
     rate: float | None
 
 
-@dataclass(slots=True)
-class _Partition:
-    lag: Trend = field(default_factory=lambda: Trend(_LAG_WINDOW_S))
-    position: Trend = field(default_factory=lambda: Trend(_RATE_WINDOW_S))
-
-
 @dataclass(frozen=True, slots=True)
 class _Column:
     """All partitions at one moment; NaN is unknown."""
 
-    at: float
     index: dict[Key, int]
-    lag: NDArray[np.float64]
-    rate: NDArray[np.float64]
+    at: float
+    lag: Values
+    rate: NDArray[np.float32]
 
 
 class History:
     """Remembers the last :data:`KEPT` views; used by one thread, but for :meth:`series`."""
 
     def __init__(self) -> None:
-        self._partitions: dict[Key, _Partition] = {}
-        self._columns: deque[_Column] = deque(maxlen=KEPT)
         self._index: dict[Key, int] = {}
-        self._total_lag = Trend(_LAG_WINDOW_S)
+        self._lag = Trends(0, _LAG_WINDOW_S)
+        self._position = Trends(0, _RATE_WINDOW_S)
+        self._lines: tuple[Lines, Lines] = (self._lag.lines(), self._position.lines())
+        self._columns: deque[_Column] = deque(maxlen=KEPT)
+        self._total_lag = Trends(1, _LAG_WINDOW_S)
         self._points: deque[Point] = deque(maxlen=KEPT)
 
     @property
@@ -59,33 +55,46 @@ class History:
         """Totals so far, the oldest first."""
         return tuple(self._points)
 
-    def add(self, at: float, rows: Iterable[PartitionRow]) -> tuple[PartitionRow, ...]:
+    def add(self, at: float, rows: Sequence[PartitionRow]) -> tuple[PartitionRow, ...]:
         """Take in rows of one moment, ``at`` increasing; return them with rates and trends."""
-        found = tuple(self._with_trend(at, row) for row in rows)
-        keys = [row.key for row in found]
-        if list(self._index) != keys:
-            self._index = {key: number for number, key in enumerate(keys)}
-            self._partitions = {k: v for k, v in self._partitions.items() if k in self._index}
-        lag = np.array([_float(row.status.lag_records) for row in found])
-        rate = np.array([_float(row.rate) for row in found])
-        self._columns.append(_Column(at, self._index, lag, rate))
-        return found
+        self._arrange([row.key for row in rows])
+        lag = _array([row.status.lag_records for row in rows])
+        self._lag.add(at, lag)
+        self._position.add(at, _array([row.status.position for row in rows]))
+        self._lines = (self._lag.lines(), self._position.lines())
+        rate = np.maximum(0.0, self._lines[1].slope).astype(np.float32)
+        self._columns.append(_Column(self._index, at, lag, rate))
+        return self.again(rows)
 
-    def again(self, rows: Iterable[PartitionRow]) -> tuple[PartitionRow, ...]:
+    def again(self, rows: Sequence[PartitionRow]) -> tuple[PartitionRow, ...]:
         """Return rows of a moment that was taken in already, with rates and trends."""
-        return tuple(self._trended(row) for row in rows)
+        lag, position = self._lines
+        slopes, left = _list(position.slope), _list(lag.to_zero)
+        found = []
+        for row in rows:
+            n = self._index.get(row.key)
+            if n is not None:
+                rate = slopes[n]
+                row = replace(
+                    row,
+                    rate=None if rate is None else max(0.0, rate),
+                    direction=lag.directions[n],
+                    eta_s=left[n],
+                )
+            found.append(row)
+        return tuple(found)
 
     def add_totals(self, at: float, totals: Totals) -> Totals:
         """Take in totals, and return them with their trend."""
-        self._total_lag.add(at, totals.lag_records)
+        self._total_lag.add(at, _array([totals.lag_records]))
         point = Point(at, totals.lag_records, totals.lag_seconds, totals.rate, totals.coverage)
         self._points.append(point)
         return self.totals_again(totals)
 
     def totals_again(self, totals: Totals) -> Totals:
         """Return totals of a moment that was taken in already, with their trend."""
-        direction = self._total_lag.direction
-        return replace(totals, direction=direction, eta_s=self._total_lag.seconds_to(0.0))
+        lines = self._total_lag.lines()
+        return replace(totals, direction=lines.directions[0], eta_s=_list(lines.to_zero)[0])
 
     def series(self, topic: str, partition: int) -> list[Sample]:
         """Return what is remembered of one partition, the oldest first; any thread may ask."""
@@ -93,34 +102,23 @@ class History:
         for column in tuple(self._columns):
             number = column.index.get((topic, partition))
             if number is not None:
-                lag, rate = column.lag[number], column.rate[number]
-                found.append(
-                    Sample(
-                        column.at,
-                        None if np.isnan(lag) else int(lag),
-                        None if np.isnan(rate) else float(rate),
-                    )
-                )
+                lag, rate = _list(column.lag[number : number + 1]), column.rate[number]
+                left = None if lag[0] is None else int(lag[0])
+                found.append(Sample(column.at, left, None if np.isnan(rate) else float(rate)))
         return found
 
-    def _with_trend(self, at: float, row: PartitionRow) -> PartitionRow:
-        kept = self._partitions.setdefault(row.key, _Partition())
-        kept.lag.add(at, row.status.lag_records)
-        kept.position.add(at, row.status.position)
-        return self._trended(row)
-
-    def _trended(self, row: PartitionRow) -> PartitionRow:
-        kept = self._partitions.get(row.key)
-        if kept is None:
-            return row
-        slope = kept.position.slope
-        return replace(
-            row,
-            rate=None if slope is None else max(0.0, slope),
-            direction=kept.lag.direction,
-            eta_s=kept.lag.seconds_to(0.0),
-        )
+    def _arrange(self, keys: list[Key]) -> None:
+        if list(self._index) == keys:
+            return
+        places = np.array([self._index.get(key, -1) for key in keys], dtype=np.int64)
+        self._lag.rearrange(places)
+        self._position.rearrange(places)
+        self._index = {key: number for number, key in enumerate(keys)}
 
 
-def _float(value: float | None) -> float:
-    return float("nan") if value is None else float(value)
+def _array(values: Sequence[float | None]) -> Values:
+    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+
+
+def _list(values: Values) -> list[float | None]:
+    return [None if np.isnan(value) else value for value in values.tolist()]

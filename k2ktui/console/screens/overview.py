@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import ClassVar
 
 from textual import on
-from textual.widget import Widget
+from textual.app import ComposeResult
+from textual.containers import Container
 
 from k2ktui.console import marks
 from k2ktui.console.export import Table
 from k2ktui.console.marks import Cell, Glyphs, Line, Tone
+from k2ktui.console.plots import over_time
 from k2ktui.console.screens.base import ConsoleScreen
 from k2ktui.console.widgets.arrange import Column
 from k2ktui.console.widgets.grid import Grid
@@ -23,6 +24,8 @@ from k2ktui.watch.severity import Problem, Severity, Verdict, of_runner, problem
 
 _LABEL = 12
 _SPARK = 24
+# Figures, chrome and a few problems need so many lines; a plot is of use from so many on.
+_WITHOUT_PLOTS, _LOWEST_PLOT, _HIGHEST_PLOT = 24, 8, 16
 _GOOD = (Basis.EXACT, Basis.END)
 
 
@@ -41,9 +44,12 @@ class OverviewScreen(ConsoleScreen):
         Problems are below, the worst first. Enter goes to the cause.
     """
 
-    def body(self) -> Iterable[Widget]:
-        """Yield the figures and the problems."""
+    def body(self) -> ComposeResult:
+        """Yield the figures, plots of them, and the problems."""
         yield Lines(id="facts")
+        with Container(id="plots"):
+            yield Lines(id="plot-lag")
+            yield Lines(id="plot-rate")
         glyphs = glyphs_of(self)
         columns: tuple[Column[Problem], ...] = (
             Column("problem", "problem", lambda p: _mark(glyphs, p), width=9),
@@ -68,10 +74,29 @@ class OverviewScreen(ConsoleScreen):
         now = self.session.feed.now()
         lines = facts(view, now, glyphs_of(self), self.size.width - 2)
         self.query_one("#facts", Lines).show(lines)
+        self._plot(view)
         grid = self.query_one(Grid)
         whole = all(view.part(name).taken_at or view.part(name).error for name in PartName)
         grid.empty = "No problem is known." if whole else marks.NOT_YET
         grid.show(problems(view, now))
+
+    def _plot(self, view: View) -> None:
+        """Show lag and throughput over time where there is room for it."""
+        room = self.size.height - _WITHOUT_PLOTS
+        height = min(_HIGHEST_PLOT, room) if self.size.width >= 100 else 0
+        self.query_one("#plots").display = height >= _LOWEST_PLOT
+        if height < _LOWEST_PLOT:
+            return
+        lag = [(p.at, None if p.lag_records is None else float(p.lag_records)) for p in view.points]
+        rate = [(p.at, p.rate) for p in view.points]
+        for name, title, points in (("lag", "lag, records", lag), ("rate", "records/s", rate)):
+            lines = over_time(title, points, self.size.width // 2 - 2, height, glyphs_of(self))
+            lines += [()] * (height - len(lines))
+            self.query_one(f"#plot-{name}", Lines).show(lines)
+
+    def on_resize(self) -> None:
+        """Draw for the new size."""
+        self.refresh_view()
 
     def table(self) -> Table | None:
         """Return the problems."""
@@ -241,10 +266,10 @@ def _cluster(
     else:
         severity, word = Severity.OK, "up"
     version = f"Kafka {marks.name(cluster.version)}" if cluster.version else ""
-    about = [marks.name(cluster.cluster_id) or marks.NOT_YET, version, marks.name(cluster.address)]
     old = f"read {marks.age(age)} ago" if age is not None else ""
+    about = [marks.name(cluster.cluster_id) or marks.NOT_YET, version, old]
     return [
         glyphs.mark(Verdict(severity, word)),
         Cell("  " + "  ".join(text for text in about if text)),
-        Cell(f"  {old}", Tone.MUTED),
+        Cell(f"  {marks.name(cluster.address)}", Tone.MUTED),
     ]
