@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import click
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.errors import ConfigError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,15 +31,36 @@ def json_option(function: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
 
 
-def load_pipeline(files: tuple[str, ...]) -> PipelineConfig:
+def load_pipeline(files: tuple[str, ...], *, mirror: bool = False) -> PipelineConfig:
     """Load the files, telling their notes on stderr.
+
+    Args:
+        files: pipeline files.
+        mirror: take a MirrorMaker 2 file too, ``FILE.properties[#A->B]``, as a pipeline that can
+            be looked at and whose groups can be moved.
 
     Raises:
         ConfigError: every error found in them, those of client properties among them.
     """
     from k2ktui.kafka.properties import load_checked
+    from k2ktui.mm2.pipeline import is_mirror_file, load_mirror
 
+    if any(is_mirror_file(file) for file in files):
+        if not mirror or len(files) > 1:
+            raise ConfigError(
+                "a MirrorMaker 2 file cannot be used here"
+                + (", together with others" if mirror else ""),
+                mend="It can be looked at, and its groups can be moved. To replicate: "
+                "k2ktui mm2 import FILE -o pipeline.yaml.",
+            )
+        pipeline, notes = load_mirror(files[0])
+        _tell(notes)
+        return pipeline
     loaded = load_checked(files)
-    for note in loaded.notes:
-        click.echo(f"note: {note}", err=True)
+    _tell(loaded.notes)
     return loaded.config
+
+
+def _tell(notes: Iterable[str]) -> None:
+    for note in notes:
+        click.echo(f"note: {note}", err=True)

@@ -254,7 +254,9 @@ def divergence(
         return None
     low, high = sorted((current, translation.offset))
     records = 0
-    if low < high:
+    if any(replicas[s].cuts is not None for s in translation.sources):
+        records = high - low  # which offsets between hold records is not known
+    elif low < high:
         lanes = (replicas[s].lanes.get(translation.target) for s in translation.sources)
         records = sum(lane.target_records_between(low, high) for lane in lanes if lane is not None)
     return records if current > translation.offset else -records

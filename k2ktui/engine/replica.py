@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from k2ktui.engine.cuts import Cuts
 from k2ktui.engine.ranges import NOT_FOUND, Ranges
 from k2ktui.engine.state import Position, SourcePartition
 
@@ -26,6 +27,8 @@ class Replica:
         behind: whether mappings below the position could not be read yet.
         foreign: why committed offsets are not of the log that was copied (a topic was created
             anew); empty if they are.
+        cuts: what is known instead of a whole mapping, where another program copies; the lanes
+            then hold single records, and nothing is known of those between them.
     """
 
     position: Position | None
@@ -35,6 +38,7 @@ class Replica:
     holes: tuple[tuple[int, int], ...] = ()
     behind: bool = False
     foreign: str = ""
+    cuts: Cuts | None = None
 
     @property
     def known_from(self) -> int:

@@ -14,6 +14,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from k2ktui.engine.cuts import Cuts
 from k2ktui.engine.ranges import NOT_FOUND, Ranges
 from k2ktui.engine.replica import Found, Lookup, Replica, TargetLog, TargetPartition, targets_of
 from k2ktui.engine.state import Position, SourcePartition
@@ -184,6 +185,8 @@ def _one(
         return _One(None, Basis.UNMAPPED, None, None, "no offset is committed on the source")
     if replica.foreign:
         return _One(None, Basis.UNMAPPED, None, None, replica.foreign)
+    if replica.cuts is not None:
+        return _by_cuts(replica.cuts, position, committed, log)
     ranges, found = replica.lanes.get(target), first.target
     if committed < replica.known_from:
         return _below(replica, committed, found, ranges, log)
@@ -199,6 +202,28 @@ def _one(
     if found == NOT_FOUND:
         return _at_end(replica, committed, ranges, log)
     return _retained(found, ranges, committed, log, _lost(position, committed))
+
+
+def _by_cuts(cuts: Cuts, position: Position, committed: int, log: TargetLog | None) -> _One:
+    """Between two records whose landing is known, the first is the safest."""
+    low = cuts.before(committed)
+    if log is None:
+        return _One(None, Basis.UNMAPPED, None, None, "the target partition cannot be asked")
+    if low is None:
+        high = cuts.behind(committed)
+        if high is None:
+            return _One(None, Basis.UNMAPPED, None, None, "it is not known where any record landed")
+        why = f"it is not known where a record before offset {high.source} landed"
+        return _One(log.start, Basis.BOUNDED, max(0, high.target - log.start), 0, why)
+    offset, again = max(low.target, log.start), committed - low.source
+    ahead = max(0, committed - position.offset)
+    if not again:
+        return _One(offset, Basis.EXACT)
+    if ahead == again:
+        reason = f"the group is {ahead} offsets past what was copied; those come again"
+        return _One(offset, Basis.AHEAD, ahead, 0, reason)
+    reason = f"the last record whose landing is known is {again} offsets before"
+    return _One(offset, Basis.BOUNDED, again, 0, reason)
 
 
 def _hole(replica: Replica, committed: int, first: int) -> tuple[int, int] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from k2ktui.config.problems import Problem
@@ -21,17 +21,9 @@ class _Unfilled(Exception):
     """A variable without a value; the text says why, without any value."""
 
 
-@dataclass(frozen=True, slots=True)
-class Filled:
-    """Properties with their variables filled; ``secret`` are the keys where that happened."""
-
-    properties: Mapping[str, Property]
-    secret: frozenset[str]
-
-
 def fill(
     properties: Mapping[str, Property], env: Mapping[str, str], problems: list[Problem]
-) -> Filled:
+) -> dict[str, Property]:
     """Replace ``${…}`` of the providers that the file names; others stay as they are, as in Java.
 
     Args:
@@ -40,15 +32,13 @@ def fill(
         problems: takes what could not be filled.
     """
     providers = _providers(properties, env, problems)
-    filled, secret = {}, set()
+    filled = {}
     for key, property_ in properties.items():
         text = property_.value
         if not key.startswith(_NAMES) and _VARIABLE.search(text):
             text = _replaced(key, property_, providers, problems)
-        if text != property_.value:
-            secret.add(key)
         filled[key] = replace(property_, value=text)
-    return Filled(filled, frozenset(secret))
+    return filled
 
 
 def _providers(

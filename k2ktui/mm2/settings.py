@@ -67,12 +67,15 @@ class MirrorSettings:
         )
 
 
-def load_settings(path: str | Path, env: Mapping[str, str] | None = None) -> MirrorSettings:
+def load_settings(
+    path: str | Path, env: Mapping[str, str] | None = None, *, filled: bool = True
+) -> MirrorSettings:
     """Read ``mm2.properties``.
 
     Args:
         path: the file.
         env: what the provider of environment variables sees; the process's by default.
+        filled: fill ``${…}`` of config providers; otherwise such text stays as it is.
 
     Raises:
         ConfigError: with every error, each with its file and line.
@@ -83,13 +86,15 @@ def load_settings(path: str | Path, env: Mapping[str, str] | None = None) -> Mir
         raise ConfigError(
             f"{safe_text(path)} cannot be read: {error.strerror}", mend="Check the name."
         ) from None
-    return parse_settings(raw, str(path), os.environ if env is None else env)
+    return parse_settings(raw, str(path), (os.environ if env is None else env) if filled else None)
 
 
-def parse_settings(raw: bytes, file: str, env: Mapping[str, str]) -> MirrorSettings:
-    """Read the bytes of ``mm2.properties``; as :func:`load_settings`."""
+def parse_settings(raw: bytes, file: str, env: Mapping[str, str] | None) -> MirrorSettings:
+    """Read the bytes of ``mm2.properties``; as :func:`load_settings`, None fills nothing."""
     problems: list[Problem] = []
-    properties = dict(fill(parse(raw, file), env, problems).properties)
+    properties: Mapping[str, Property] = parse(raw, file)
+    if env is not None:
+        properties = fill(properties, env, problems)
     found = _Reading(file, properties, problems).settings()
     if problems:
         raise refuse(problems)

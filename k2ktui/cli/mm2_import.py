@@ -1,0 +1,50 @@
+"""``k2ktui mm2 import``: ``mm2.properties`` as a pipeline file of ours."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import click
+
+from k2ktui.errors import ConfigError, Refused
+from k2ktui.mm2.importing import imported
+from k2ktui.mm2.settings import load_settings
+from k2ktui.text import safe_text
+
+
+@click.command(help="Turn mm2.properties into a pipeline file; what has no counterpart is told.")
+@click.argument("file", metavar="FILE[#A->B]")
+@click.option("-o", "--output", metavar="FILE", help="Write there instead of stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print the file and the notes as JSON.")
+def command(file: str, output: str | None, as_json: bool) -> None:
+    """Read the file, print or write the pipeline, tell the notes on stderr."""
+    path, _, flow = file.partition("#")
+    settings = load_settings(path, filled=False)
+    found = imported(settings.flow(flow))
+    notes = [*settings.notes, *found.notes]
+    if output is not None:
+        _write(Path(output), found.text)
+    if as_json:
+        click.echo(json.dumps({"file": output, "pipeline": found.text, "notes": notes}))
+        return
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
+    if output is None:
+        click.echo(found.text, nl=False)
+    else:
+        click.echo(f"{safe_text(output)} is written; next: k2ktui config validate", err=True)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise Refused(
+            f"{safe_text(path)} exists", unchanged="Nothing was written.", mend="Name another."
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"{safe_text(path)} cannot be written: {error.strerror}") from None
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)

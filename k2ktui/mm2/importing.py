@@ -1,0 +1,221 @@
+"""A flow of MirrorMaker 2 as a pipeline file of ours, and what of it has no counterpart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from k2ktui.config.problems import is_secret_key
+from k2ktui.config.scalars import duration_text
+from k2ktui.mm2.flows import ROLES, Flow, Side, is_client
+from k2ktui.mm2.policy import NameFilter
+from k2ktui.text import safe_text
+
+# What a value becomes: side, role, key, text. None leaves the property out.
+Value = Callable[[Side, str, str, str], str | None]
+
+_VARIABLE = re.compile(r"\$\{([^}:]*):(?:([^}:]*):)?([^}]*)\}")
+_RESET = "auto.offset.reset"
+
+# Settings by the start of their names: "" is carried over, else why there is no counterpart.
+_CARRIED = ""
+_COUNTERPARTS: tuple[tuple[str, str], ...] = (
+    ("enabled", _CARRIED),
+    ("clusters", _CARRIED),
+    ("config.providers", _CARRIED),
+    ("topics", _CARRIED),
+    ("groups", _CARRIED),
+    ("replication.policy.", _CARRIED),
+    ("replication.factor", _CARRIED),
+    ("config.properties.exclude", _CARRIED),
+    ("config.properties.blacklist", _CARRIED),
+    ("sync.group.offsets.interval.seconds", _CARRIED),
+    ("source.cluster.", _CARRIED),
+    ("target.cluster.", _CARRIED),
+    ("source.consumer.", _CARRIED),
+    ("source.admin.", _CARRIED),
+    ("target.producer.", _CARRIED),
+    ("target.admin.", _CARRIED),
+    ("sync.group.offsets.enabled", "k2ktui sync does it, or k2ktui plan and apply at a failover"),
+    ("emit.checkpoints", "groups are translated from the mapping when it is asked for"),
+    ("checkpoints.", "groups are translated from the mapping when it is asked for"),
+    ("emit.offset-syncs", "every record's offset is recorded, in the same transaction"),
+    ("offset-syncs.", "every record's offset is recorded, in the same transaction"),
+    ("offset.lag.max", "every record's offset is recorded, in the same transaction"),
+    ("emit.heartbeats", "k2ktui start tells on the state topic that it lives"),
+    ("heartbeats.", "k2ktui start tells on the state topic that it lives"),
+    ("refresh.", "topics and groups are looked at again every few seconds"),
+    ("sync.topic.configs", "settings are copied when a topic is created, not kept in step"),
+    ("sync.topic.acls", "ACLs are not copied"),
+    ("tasks.max", "spark.slots is its counterpart; as many as cores by default"),
+    ("dedicated.mode", "there are no Connect workers"),
+    ("offset.storage.", "positions are kept in coordination.commit.topic"),
+    ("config.storage.", "there are no Connect workers"),
+    ("status.storage.", "there are no Connect workers"),
+    ("listeners", "there are no Connect workers"),
+    ("transforms", "see the transform section of docs/configuration.md"),
+    ("use.defaults.from", "topics are created with the settings that differ on the source"),
+    ("exactly.once.", "exactly once is the default"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A pipeline file; ``notes`` say what has no counterpart, and what is to be done by hand."""
+
+    text: str
+    notes: tuple[str, ...]
+
+
+def document(flow: Flow, name: str, value: Value) -> dict[str, Any]:
+    """Return a flow as the values of a pipeline.
+
+    Args:
+        flow: a flow of MirrorMaker 2.
+        name: what the pipeline shall be called.
+        value: what becomes of each client property.
+    """
+    target = _clients(flow, "target", value)
+    excluded = _excluded_settings(flow)
+    if excluded:
+        target["topicPropsExclusionList"] = excluded
+    tree: dict[str, Any] = {
+        "name": name,
+        "source": {"kafka": _clients(flow, "source", value)},
+        "target": {"kafka": target},
+        "features": {"autoCreateControlTopics": "enabled"},
+        "replication": {
+            "source": {"topic": topic_pattern(flow)},
+            "sink": {"topic": _sink(flow), "partition": "source"},
+        },
+        "groups": {
+            "consumerGroups": _both(flow.groups.include, list(flow.groups.excludes)),
+            "pollInterval": duration_text(flow.seconds("sync.group.offsets.interval.seconds", 60)),
+        },
+    }
+    factor = flow.settings.get("replication.factor", "").strip()
+    if factor.isdecimal():
+        tree["topicCreation"] = {
+            "replication": {"common": {"replication": int(factor)}},
+            "control": {"common": {"replication": int(factor)}},
+        }
+    return tree
+
+
+def imported(flow: Flow) -> Imported:
+    """Turn a flow, read without filling its variables, into a pipeline file.
+
+    Secrets are not written: they become variables of the environment, which the notes name.
+    """
+    notes: list[str] = []
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{flow.source}-to-{flow.target}")
+    tree = document(flow, name, lambda *property_: _value_for_file(*property_, notes=notes))
+    # The file writes this section as a list.
+    tree["replication"] = [{key: each} for key, each in tree["replication"].items()]
+    notes += _without_counterpart(flow)
+    text = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=100)
+    head = f"# Made by k2ktui mm2 import from the flow {safe_text(flow)} of MirrorMaker 2.\n"
+    return Imported(head + text, tuple(dict.fromkeys(notes)))
+
+
+def topic_pattern(flow: Flow) -> str:
+    """Return one expression for the source topics that a flow copies, but for heartbeats."""
+    policy = flow.policy
+    dot = re.escape(policy.internal_separator)
+    never = [
+        *flow.topics.excludes,
+        r"__.*",
+        r"\..*",
+        rf"mm2.*{dot}internal",
+        rf".*{dot}checkpoints{dot}internal",
+    ]
+    if policy.kind == "default":
+        # What came from the target, on whatever way, would go round in circles.
+        dot = re.escape(policy.separator)
+        never.append(rf"(.*{dot})?{re.escape(flow.target)}{dot}.+")
+    return _both(flow.topics.include, never)
+
+
+def _both(include: str, excludes: list[str]) -> str:
+    excluded = "|".join(dict.fromkeys(each for each in excludes if each))
+    return f"(?!({excluded})$)({include})" if excluded else include
+
+
+def _sink(flow: Flow) -> str | dict[str, str]:
+    if flow.policy.kind == "identity":
+        return "source"
+    return {"prefix": f"{flow.source}{flow.policy.separator}"}
+
+
+def _clients(flow: Flow, side: Side, value: Value) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    by_role = flow.clients[side]
+    for role in ("common", *ROLES):
+        if side == "source" and role == "producer":
+            continue
+        own = by_role.get(role, {})
+        kept = {k: v for k, v in own.items() if role == "common" or is_client(k) or k == _RESET}
+        if side == "target" and role == "consumer":
+            kept.pop(_RESET, None)
+        values = {k: value(side, role, k, v) for k, v in sorted(kept.items())}
+        section = {k: v for k, v in values.items() if v is not None}
+        if section:
+            found[role] = section
+    return found
+
+
+def _excluded_settings(flow: Flow) -> list[str]:
+    """Return topic settings that are not to be copied: those that are named, not described."""
+    names = NameFilter(tuple(_listed(flow.settings.get("config.properties.exclude", ""))))
+    return [name for name in names.includes if re.fullmatch(r"[a-z.]+", name)]
+
+
+def _listed(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _value_for_file(side: Side, role: str, key: str, text: str, *, notes: list[str]) -> str | None:
+    found = _VARIABLE.search(text)
+    if found is None and not is_secret_key(key):
+        return text.replace("${", "$${")
+    name = re.sub(r"[^A-Z0-9]", "_", f"{side}_{key}".upper())
+    where = f"{side}.kafka.{role}.{safe_text(key)}"
+    what = f"held {safe_text(found[0])}" if found else "held a secret"
+    notes.append(f"{where} {what}: it is read from the environment variable {name} now")
+    return f"${{env:string:{name}}}"
+
+
+def _without_counterpart(flow: Flow) -> list[str]:
+    notes = []
+    given = dict.fromkeys(flow.worker, f"{flow.target}.") | dict.fromkeys(flow.settings, "")
+    for key in sorted(given):
+        if re.match(rf"({re.escape(flow.source)}|{re.escape(flow.target)})\.", key):
+            continue
+        bare = re.sub(r"^(producer|consumer|admin)\.", "", key)
+        if is_client(bare) or is_client(key):
+            continue
+        reason = next((why for start, why in _COUNTERPARTS if key.startswith(start)), None)
+        if reason is None:
+            reason = "no counterpart"
+            if bare != key:
+                reason = "it only tunes MirrorMaker 2's own clients"
+        if reason:
+            notes.append(f"{safe_text(given[key] + key)}: not carried over; {reason}")
+    return notes + _tuning(flow)
+
+
+def _tuning(flow: Flow) -> list[str]:
+    """Say which properties of clients are left out."""
+    notes = []
+    sides: Mapping[Side, str] = {"source": flow.source, "target": flow.target}
+    for side, alias in sides.items():
+        for role in ROLES:
+            for key in sorted(flow.clients[side].get(role, {})):
+                if not is_client(key) and not (side == "source" and key == _RESET):
+                    name = safe_text(f"{alias}.{role}.{key}")
+                    notes.append(f"{name}: not carried over; it tunes MirrorMaker 2's own clients")
+    return notes

@@ -1,0 +1,97 @@
+"""Cuts against a brute-force model of a copy of which only some records are known."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k2ktui.engine.cuts import Cut, Cuts
+from k2ktui.engine.replica import Replica, TargetLog
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.translate import Basis, Translation, translate
+
+SOURCE, TARGET = SourcePartition("t", 0), ("A.t", 0)
+
+
+def translated(cuts: Cuts, committed: int, position: int, end: int, start: int = 0) -> Translation:
+    replica = Replica(Position(position, 0, -1, "", 0, -1, *TARGET), cuts=cuts)
+    log = TargetLog(start, end)
+    (row,) = translate({SOURCE: replica}, {SOURCE: committed}, {TARGET: log})
+    return row
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 4), st.integers(1, 3), st.booleans()), min_size=1),
+    st.integers(0, 150),
+    st.integers(0, 150),
+)
+def test_nothing_is_skipped_and_the_bound_holds(
+    steps: list[tuple[int, int, bool]], committed: int, proven: int
+) -> None:
+    """Gaps on both sides, some records known, one cut proven anywhere."""
+    pairs, cuts = [], Cuts()
+    source = target = 5
+    for forward, landing, known in steps:
+        source, target = source + forward, target + landing
+        pairs.append((source, target))
+        if known:
+            cuts.landed(source, target)
+
+    def right(offset: int) -> int:
+        return next((t for s, t in pairs if s >= offset), target + 1)
+
+    cut = Cut(proven, right(proven))
+    assert cuts.prove(cut)
+    row = translated(cuts, committed, source + 1, target + 1)
+    assert row.offset is not None and row.offset <= right(committed)
+    again = sum(1 for s, t in pairs if s < committed and t >= row.offset)
+    assert row.reread is not None and again <= row.reread and row.skipped == 0
+    known = {s for (s, _), (_, _, known) in zip(pairs, steps, strict=True) if known}
+    if committed == proven or committed in known:
+        assert row.basis is Basis.EXACT and again == 0
+
+
+def test_a_source_copied_again_holds_from_there_on() -> None:
+    """After a rewind of the copying the later copy counts; before it, the earlier one."""
+    cuts = Cuts()
+    for source, target in ((0, 0), (100, 100), (200, 200), (150, 260)):
+        cuts.landed(source, target)
+    known = [(0, 0), (1, 1), (100, 100), (101, 101), (150, 260), (151, 261)]
+    assert list(cuts) == [Cut(*pair) for pair in known]
+    assert translated(cuts, 120, 300, 500).offset == 101
+
+
+def test_a_target_created_anew_forgets_all() -> None:
+    """A record that landed earlier than one before it is in another log."""
+    cuts = Cuts()
+    cuts.landed(100, 100)
+    cuts.landed(200, 7)
+    assert list(cuts) == [Cut(200, 7), Cut(201, 8)]
+    cuts.landed(200, 7)
+    assert len(cuts) == 2
+
+
+def test_what_is_proven_stays_unless_it_contradicts() -> None:
+    """A proof ahead of the last known record outlives the next one, not a rewind."""
+    cuts = Cuts()
+    cuts.landed(10, 10)
+    assert cuts.prove(Cut(50, 40)) and not cuts.prove(Cut(50, 39)) and not cuts.prove(Cut(60, 39))
+    assert not cuts.prove(Cut(5, 11))
+    cuts.landed(30, 30)
+    assert Cut(50, 40) in list(cuts)
+    cuts.landed(40, 60)
+    assert Cut(50, 40) not in list(cuts)
+
+
+def test_bases_at_the_borders() -> None:
+    """Before the first, past the position, nothing known, retention on the target."""
+    cuts = Cuts()
+    assert translated(cuts, 5, 10, 10).basis is Basis.UNMAPPED
+    cuts.landed(100, 50)
+    before = translated(cuts, 20, 101, 60, start=10)
+    assert (before.basis, before.offset, before.reread) == (Basis.BOUNDED, 10, 40)
+    ahead = translated(cuts, 105, 101, 60)
+    assert (ahead.basis, ahead.offset, ahead.reread) == (Basis.AHEAD, 51, 4)
+    assert translated(cuts, 101, 101, 60).basis is Basis.EXACT
+    assert translated(cuts, 103, 110, 60).basis is Basis.BOUNDED
+    assert translated(cuts, 101, 101, 90, start=70).offset == 70

@@ -1,0 +1,116 @@
+"""The codec against what the real MirrorMaker 2 writes, dedicated and on a Connect worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from k2ktui.engine.state import SourcePartition
+from k2ktui.mm2 import formats
+from k2ktui.mm2.settings import load_settings
+from k2ktui.runtime.node import KafkaNode
+from tests.support.kafka import (
+    admin,
+    commit_offsets,
+    create_topic,
+    eventually,
+    produce,
+    read_all,
+    unique_name,
+)
+from tests.support.mirrormaker import ConnectWorker, MirrorMaker
+
+T = TypeVar("T")
+PATIENCE = 90.0
+pytestmark = pytest.mark.slow
+
+
+def records(
+    node: KafkaNode, topic: str, read: Callable[[bytes | None, bytes | None], T]
+) -> list[tuple[bytes | None, bytes | None, T]]:
+    """All records of an internal topic, raw and read; none while there is no such topic."""
+    if topic not in admin(node).list_topics(timeout=30).topics:
+        return []
+    return [(got.key, got.value, read(got.key, got.value)) for got in read_all(node, topic)]
+
+
+def test_dedicated(clusters: tuple[KafkaNode, KafkaNode], tmp_path: Path) -> None:
+    """Every record that it writes is read, and written again it has the same bytes."""
+    source, target = clusters
+    topic, group = create_topic(source, partitions=2), unique_name("group")
+    produce(source, topic, [b"x"] * 250)
+    commit_offsets(source, group, {(topic, 0): 250}, metadata="meta")
+    with MirrorMaker(source, target, tmp_path, topic, group) as mirror:
+        flow = load_settings(mirror.file).flow()
+        at = formats.GroupPartition(group, flow.target_topic(topic), 0)
+
+        def checkpoint() -> Any:
+            found = records(target, flow.checkpoints_topic, formats.read_checkpoint)
+            return [each for each in found if each[2][0] == at]
+
+        last = eventually(checkpoint, f"a checkpoint; {mirror.log()}", PATIENCE)[-1]
+        positions = eventually(
+            lambda: records(target, flow.connect_offsets_topic, formats.read_connect_offset),
+            "positions",
+            PATIENCE,
+        )
+        syncs = records(source, flow.offset_syncs_topic, formats.read_offset_sync)
+        beats = eventually(
+            lambda: records(target, flow.heartbeats_topic, formats.read_heartbeat),
+            "heartbeats",
+            PATIENCE,
+        )
+    read = last[2][1]
+    assert read.upstream == 250 and 0 < read.downstream <= 250 and read.metadata == "meta"
+    assert (formats.checkpoint_key(at), formats.checkpoint_value(read)) == last[:2]
+    sources = [each for each in syncs if each[2][0] == SourcePartition(topic, 0)]
+    assert sources[0][2][1].upstream == 0
+    for key, value, (where, sync) in syncs:
+        assert (formats.offset_sync_key(where), formats.offset_sync_value(sync)) == (key, value)
+    mine = [each for each in positions if each[2] is not None]
+    assert {each[2][0].source for each in mine} >= {SourcePartition(topic, 0)}
+    assert {each[2][0].connector for each in mine} == {formats.SOURCE_CONNECTOR}
+    for key, value, found in mine:
+        assert (formats.connect_offset_key(found[0]), formats.connect_offset_value(found[1])) == (
+            key,
+            value,
+        )
+    for key, value, (aliases, beat) in beats:
+        assert aliases == (mirror.target, mirror.source)
+        assert (formats.heartbeat_key(beat), formats.heartbeat_value(beat)) == (key, value)
+
+
+def test_on_a_connect_worker(clusters: tuple[KafkaNode, KafkaNode], tmp_path: Path) -> None:
+    """Positions are read there too, those set and cleared through REST among them."""
+    source, target = clusters
+    topic = create_topic(source)
+    produce(source, topic, [b"x"] * 10)
+    with ConnectWorker(target, tmp_path) as worker:
+        mirror = worker.create_mirror(source, target, topic)
+        name = mirror.source_connector
+        at = formats.ConnectorPartition(name, mirror.source, SourcePartition(topic, 0))
+
+        def position() -> Any:
+            found = records(target, worker.offsets_topic, formats.read_connect_offset)
+            mine = [each for each in found if each[2] is not None and each[2][0] == at]
+            return mine[-1] if mine else None
+
+        found = eventually(position, "a position", PATIENCE)
+        assert found[2] == (at, 9)
+        worker.ask("PUT", f"/connectors/{name}/stop")
+        eventually(
+            lambda: (
+                worker.ask("GET", f"/connectors/{name}/status")["connector"]["state"] == "STOPPED"
+            ),
+            "it is stopped",
+        )
+        partition = {"topic": topic, "cluster": mirror.source, "partition": 0}
+        for offset in ({"offset": 3}, None):
+            body = {"offsets": [{"partition": partition, "offset": offset}]}
+            worker.ask("PATCH", f"/connectors/{name}/offsets", body)
+            expected = (at, offset["offset"] if offset else None)
+            last = eventually(lambda want=expected: (p := position())[2] == want and p, "it is set")
+            assert formats.connect_offset_key(at) == last[0]
