@@ -9,9 +9,10 @@ from pathlib import Path
 import click
 
 from k2ktui.cli.confirm import confirm
-from k2ktui.cli.options import json_option, load_pipeline
+from k2ktui.cli.options import access_to, json_option, load_pipeline, unlock_option
 from k2ktui.cli.plan import show_plan
 from k2ktui.cli.results import exit_code, result_object, show_results
+from k2ktui.engine.access import require
 from k2ktui.engine.plan import Plan, UnusablePlan, load
 from k2ktui.errors import ConfigError, Refused
 from k2ktui.text import safe_text
@@ -21,28 +22,23 @@ from k2ktui.text import safe_text
 @click.argument("plan_file", metavar="FILE")
 @click.option("-f", "--file", "files", multiple=True, metavar="FILE", help="Pipeline file.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@unlock_option
 @json_option
-def command(plan_file: str, files: tuple[str, ...], yes: bool, as_json: bool) -> int:
+def command(plan_file: str, files: tuple[str, ...], yes: bool, unlock: bool, as_json: bool) -> int:
     """Apply; partly applied has its own exit code."""
-    from k2ktui.sync.apply import Applier
-    from k2ktui.sync.index import remember
-    from k2ktui.sync.snapshot import Snapshots
+    from k2ktui.sync.acting import apply
 
     plan = _read(Path(plan_file))
     config = load_pipeline(files or plan.files)
+    may = access_to(config, unlock=unlock)
+    require(may, "applying a plan")
     if not as_json:
         show_plan(plan)
     if not plan.changes:
         click.echo("There is nothing to apply.", err=True)
         return 0
     confirm(plan.pipeline, f"commit {len(plan.changes):,} offsets on the target", yes=yes)
-    snapshots = Snapshots(config)
-    try:
-        applier = Applier(config, snapshots.target, snapshots.store)
-        applied = applier.apply(plan)
-    finally:
-        snapshots.close()
-    remember(applied.id, config.name, files or plan.files)
+    applied = apply(config, plan, files or plan.files, may)
     if as_json:
         click.echo(json.dumps(result_object(applied)))
     else:

@@ -9,7 +9,7 @@ import click
 
 from k2ktui.cli.options import file_option, json_option, load_pipeline
 from k2ktui.cli.tables import Column, moment, number, print_table, signed
-from k2ktui.engine.groups import GroupRow, Snapshot, rows
+from k2ktui.engine.groups import GroupRow, Snapshot, notes_of, rows
 from k2ktui.text import safe_text
 
 
@@ -40,19 +40,6 @@ def as_object(snapshot: Snapshot, found: list[GroupRow]) -> dict[str, Any]:
         "notes": list(snapshot.notes),
         "groups": [row.as_json() for row in found],
     }
-
-
-def notes_of(snapshot: Snapshot) -> list[str]:
-    """Return what an operator must know of the snapshot as a whole."""
-    notes = list(snapshot.notes)
-    if snapshot.source_down:
-        age = snapshot.taken_at - snapshot.commits_at
-        notes.insert(0, f"{snapshot.source_down}; its commits are from a snapshot {age:.0f} s old")
-    for side, views in (("source", snapshot.source), ("target", snapshot.target)):
-        for name, view in views.items():
-            if view.error:
-                notes.append(f"group {safe_text(name)} on the {side}: {view.error}")
-    return notes
 
 
 def _states(row: GroupRow) -> str:

@@ -11,7 +11,7 @@ import click
 
 from k2ktui.cli.check import check_text
 from k2ktui.cli.jobs_text import check_object, columns, job_object, job_text, row_object
-from k2ktui.cli.options import file_option, json_option, load_pipeline
+from k2ktui.cli.options import access_to, file_option, json_option, load_pipeline, unlock_option
 from k2ktui.cli.tables import print_table
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, access
@@ -29,7 +29,6 @@ _force = click.option("--force", is_flag=True, help="Start although a check fail
 _take_over = click.option(
     "--take-over", is_flag=True, help="Start although it runs elsewhere; that one is fenced."
 )
-_unlock = click.option("--unlock", is_flag=True, help="Go on where the environment is production.")
 _wait = click.option(
     "--wait",
     default=manager.START_S,
@@ -78,7 +77,7 @@ def listed(files: tuple[str, ...] = (), as_json: bool = False) -> int:
 @file_option
 @_force
 @_take_over
-@_unlock
+@unlock_option
 @_wait
 @click.option("-t", "--telemetry", is_flag=True, help="Export metrics, as for k2ktui start.")
 @json_option
@@ -93,7 +92,7 @@ def started(
 ) -> int:
     """Start it; the exit code is the job's own if it ends while it is waited for."""
     config = load_pipeline(files)
-    allowed = _access(config, unlock)
+    allowed = access_to(config, unlock=unlock)
     checks = _checked(config, force=force, take_over=take_over)
     job = manager.start(config, files, allowed, telemetry=telemetry)
     return _told_begin(job, wait, checks, as_json)
@@ -104,7 +103,7 @@ def started(
 @_timeout
 @click.option("--now", is_flag=True, help="Do not wait for the lap.")
 @click.option("--kill", is_flag=True, help="Kill it; nothing is lost or doubled by that.")
-@_unlock
+@unlock_option
 @json_option
 def stopped(
     files: tuple[str, ...], timeout: float, now: bool, kill: bool, unlock: bool, as_json: bool
@@ -127,7 +126,7 @@ def stopped(
 @file_option
 @_force
 @_take_over
-@_unlock
+@unlock_option
 @_timeout
 @_wait
 @json_option
@@ -145,7 +144,7 @@ def restarted(
     job = manager.find(files, lambda: config)
     if job is None:
         raise _never_started()
-    allowed = _access(config, unlock)
+    allowed = access_to(config, unlock=unlock)
     checks = _checked(config, force=force, take_over=take_over, restart=True)
     begun = manager.restart(job, config, files, allowed, timeout)
     return _told_begin(begun, wait, checks, as_json)
@@ -258,10 +257,6 @@ def _never_started(elsewhere: str = "") -> Refused:
         unchanged="Nothing was stopped.",
         mend="k2ktui jobs start starts it here; k2ktui jobs list shows what there is.",
     )
-
-
-def _access(config: PipelineConfig, unlock: bool) -> Access:
-    return access(configured=config.read_only, environment=config.environment, unlocked=unlock)
 
 
 def _access_of(job: Job, unlock: bool) -> Access:

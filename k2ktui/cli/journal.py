@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 
 import click
 
 from k2ktui.cli.options import json_option, load_pipeline
-from k2ktui.cli.results import COLUMNS as ROW_COLUMNS
-from k2ktui.cli.tables import Column, moment, print_table
-from k2ktui.engine.journal import JournalHeader
-from k2ktui.errors import ConfigError
+from k2ktui.cli.tables import Column, moment, number, print_table
+from k2ktui.engine.journal import JournalHeader, JournalRow
 from k2ktui.text import safe_text
 
 
@@ -21,32 +18,23 @@ from k2ktui.text import safe_text
 @json_option
 def command(entry: str | None, files: tuple[str, ...], as_json: bool) -> None:
     """Read the journal on the target and print it."""
-    from k2ktui.sync.apply import written_of
+    from k2ktui.sync.acting import journal, journal_json, look_up
     from k2ktui.sync.index import files_of, last_files
-    from k2ktui.sync.snapshot import Snapshots
 
     files = files or (files_of(entry) if entry else last_files())
     config = load_pipeline(files)
-    snapshots = Snapshots(config)
-    try:
-        state = snapshots.store.read()
-    finally:
-        snapshots.close()
     if entry is None:
-        headers = sorted(state.journal.values(), key=lambda each: each.id, reverse=True)
+        headers = journal(config)
         if as_json:
-            click.echo(json.dumps({"journal": [asdict(each) for each in headers]}))
+            click.echo(json.dumps(journal_json(headers)))
         else:
             print_table(f"Journal of {safe_text(config.name)}", _COLUMNS, headers)
         return
-    parts = state.entry(entry)
-    if entry not in state.journal:
-        raise ConfigError(f"there is no entry {safe_text(entry)} in the journal")
+    found = look_up(config, entry)
     if as_json:
-        rows = [asdict(part) for part in parts]
-        click.echo(json.dumps({**asdict(state.journal[entry]), "groups": rows}))
+        click.echo(json.dumps(found.as_json()))
     else:
-        print_table(f"Entry {safe_text(entry)}", ROW_COLUMNS, written_of(parts))
+        print_table(f"Entry {safe_text(entry)}", _ENTRY_COLUMNS, found.lines)
 
 
 def _counts(header: JournalHeader) -> str:
@@ -63,4 +51,11 @@ _COLUMNS: tuple[Column[JournalHeader], ...] = (
     Column("who", lambda each: safe_text(each.who), left=True),
     Column("what", lambda each: safe_text(_what(each)), left=True),
     Column("rows", lambda each: safe_text(_counts(each)), left=True),
+)
+_ENTRY_COLUMNS: tuple[Column[tuple[str, JournalRow]], ...] = (
+    Column("group", lambda line: safe_text(line[0]), left=True),
+    Column("partition", lambda line: safe_text(f"{line[1].topic}-{line[1].partition}"), left=True),
+    Column("before", lambda line: number(line[1].before)),
+    Column("after", lambda line: number(line[1].after)),
+    Column("result", lambda line: safe_text(line[1].result), left=True),
 )

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.access import Access, access
 from k2ktui.errors import ConfigError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -29,6 +30,18 @@ def file_option(function: F) -> F:
 def json_option(function: F) -> F:
     """Add ``--json``."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+
+
+def unlock_option(function: F) -> F:
+    """Add ``--unlock``, for whatever changes a cluster or a job."""
+    return click.option(
+        "--unlock", is_flag=True, help="Go on where the environment is production."
+    )(function)
+
+
+def access_to(config: PipelineConfig, *, unlock: bool) -> Access:
+    """Return what a command may change of a pipeline, by its file and ``--unlock``."""
+    return access(configured=config.read_only, environment=config.environment, unlocked=unlock)
 
 
 def load_pipeline(files: tuple[str, ...], *, mirror: bool = False) -> PipelineConfig:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import click
 
-from k2ktui.cli.groups import notes_of
 from k2ktui.cli.options import file_option, json_option, load_pipeline
 from k2ktui.cli.tables import Column, moment, number, print_table, signed
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind, dump, to_csv, uncertain_first
@@ -44,8 +43,8 @@ def command(
     valid_s: int,
 ) -> None:
     """Take a snapshot, plan, and print or write it."""
-    from k2ktui.sync.plans import options_of, planned
-    from k2ktui.sync.snapshot import taken
+    from k2ktui.sync.acting import make
+    from k2ktui.sync.plans import options_of
 
     config = load_pipeline(files)
     options = options_of(
@@ -55,9 +54,8 @@ def command(
         group=_matcher("--group", group),
         topic=_matcher("--topic", topic),
     )
-    snapshot = taken(config)
-    plan = planned(snapshot, options, files)
-    for note in notes_of(snapshot):
+    plan, notes = make(config, options, files)
+    for note in notes:
         click.echo(f"note: {note}", err=True)
     if output:
         _write(Path(output), dump(plan))

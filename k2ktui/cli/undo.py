@@ -7,10 +7,9 @@ import json
 import click
 
 from k2ktui.cli.confirm import confirm
-from k2ktui.cli.options import json_option, load_pipeline
+from k2ktui.cli.options import access_to, json_option, load_pipeline, unlock_option
 from k2ktui.cli.results import exit_code, result_object, show_results
-from k2ktui.errors import ConfigError
-from k2ktui.text import safe_text
+from k2ktui.engine.access import require
 
 
 @click.command(help="Take back an entry of the journal: the offsets that were there before.")
@@ -18,35 +17,26 @@ from k2ktui.text import safe_text
 @click.option("-f", "--file", "files", multiple=True, metavar="FILE", help="Pipeline file.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--skip-moved", is_flag=True, help="Leave alone groups that have moved since.")
+@unlock_option
 @json_option
-def command(entry: str, files: tuple[str, ...], yes: bool, skip_moved: bool, as_json: bool) -> int:
+def command(
+    entry: str, files: tuple[str, ...], yes: bool, skip_moved: bool, unlock: bool, as_json: bool
+) -> int:
     """Take back; partly done has its own exit code."""
-    from k2ktui.engine.applying import reversal
-    from k2ktui.sync.apply import Applied, Applier, written_of
-    from k2ktui.sync.index import files_of, remember
-    from k2ktui.sync.snapshot import Snapshots
+    from k2ktui.sync.acting import look_up, undo
+    from k2ktui.sync.apply import Applied
+    from k2ktui.sync.index import files_of
 
     files = files or files_of(entry)
     config = load_pipeline(files)
-    snapshots = Snapshots(config)
-    try:
-        parts = snapshots.store.read().entry(entry)
-        if not parts:
-            raise ConfigError(
-                f"there is no entry {safe_text(entry)} in the journal of {safe_text(config.name)}",
-                unchanged="Nothing was changed.",
-                mend="k2ktui journal -f FILE lists the ids.",
-            )
-        rows = written_of(parts)
-        if not as_json:
-            show_results(Applied(entry, tuple(rows)))
-        count = len(reversal(rows))
-        confirm(config.name, f"put back {count:,} offsets on the target", yes=yes)
-        applier = Applier(config, snapshots.target, snapshots.store)
-        applied = applier.undo(entry, rows, skip_moved=skip_moved)
-    finally:
-        snapshots.close()
-    remember(applied.id, config.name, files)
+    may = access_to(config, unlock=unlock)
+    require(may, "taking back an entry of the journal")
+    found = look_up(config, entry)
+    writes = found.reversal()
+    if not as_json:
+        show_results(Applied(entry, tuple(found.rows)))
+    confirm(config.name, f"put back {len(writes):,} offsets on the target", yes=yes)
+    applied = undo(config, found, files, may, skip_moved=skip_moved)
     if as_json:
         click.echo(json.dumps(result_object(applied)))
     else:

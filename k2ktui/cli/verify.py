@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from k2ktui.cli.groups import notes_of
 from k2ktui.cli.options import file_option, json_option, load_pipeline
 from k2ktui.cli.tables import Column, print_table
-from k2ktui.engine.groups import GroupRow, rows
-from k2ktui.engine.state import SourcePartition
-from k2ktui.errors import ConfigError, ConnectionFailed, ExitCode
+from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
-    from k2ktui.sync.checks import Check, GroupPosition, Verification
+    from k2ktui.sync.acting import Proof
+    from k2ktui.sync.checks import Check
 
 _SHOWN = 200
 
@@ -40,79 +38,50 @@ def command(
     timeout: float,
 ) -> int:
     """Verify; findings when something differs."""
-    from k2ktui.sync.proof import ignored, prepared
-    from k2ktui.sync.verify import verify
+    from k2ktui.sync.acting import prove
 
     config = load_pipeline(files)
     try:
         chosen = re.compile(group or ".*")
     except re.error as error:
         raise ConfigError(f"--group is no regular expression: {error}") from None
-    snapshot, source, target = prepared(config)
-    if snapshot.source_down:
-        raise ConnectionFailed(
-            f"{snapshot.source_down}: its records cannot be compared",
-            mend="Without the source, groups, plan and apply work; verify needs both clusters.",
-        )
-    found = [row for row in rows(snapshot) if chosen.fullmatch(row.group)]
-    asked, unasked = _positions(found, translated=translated)
-    result = verify(
-        source,
-        target,
-        asked,
-        replicas=snapshot.replicas,
+    proof = prove(
+        config,
+        group=lambda name: chosen.fullmatch(name) is not None,
+        translated=translated,
         sample=sample,
         seed=seed,
-        ignore=ignored(config),
         timeout=timeout,
     )
+    result = proof.verification
     if as_json:
-        click.echo(json.dumps({"pipeline": config.name, **_object(result, unasked)}))
+        click.echo(json.dumps({"pipeline": config.name, **_object(proof)}))
     else:
-        for note in notes_of(snapshot):
+        for note in proof.notes:
             click.echo(f"note: {note}", err=True)
-        _show(config.name, result, unasked)
+        _show(config.name, proof)
     different = result.positions.different + result.ranges.different
     return int(ExitCode.FINDINGS if different else ExitCode.OK)
 
 
-def _positions(
-    found: list[GroupRow], *, translated: bool
-) -> tuple[list[GroupPosition], list[tuple[GroupRow, str]]]:
-    """Return what can be compared, and what cannot with the reason."""
-    from k2ktui.sync.checks import GroupPosition
-
-    asked, unasked = [], []
-    for row in found:
-        offset = row.translated_offset if translated else row.target_offset
-        if offset is None or row.source_offset is None or row.target_partition is None:
-            missing = "has no translation" if translated else "has no committed offset there"
-            reason = f"the group {missing}"
-            unasked.append((row, f"{reason}: {row.reason}" if row.reason else reason))
-            continue
-        source = SourcePartition(row.topic, row.partition)
-        target = (row.target_topic, row.target_partition)
-        asked.append(GroupPosition(row.group, source, row.source_offset, target, offset))
-    return asked, unasked
-
-
-def _object(result: Verification, unasked: list[tuple[GroupRow, str]]) -> dict[str, Any]:
+def _object(proof: Proof) -> dict[str, Any]:
     return {
-        **result.as_json(),
+        **proof.verification.as_json(),
         "not_compared": [
             {"group": row.group, "topic": row.topic, "partition": row.partition, "why": why}
-            for row, why in unasked
+            for row, why in proof.unasked
         ],
     }
 
 
-def _show(pipeline: str, result: Verification, unasked: list[tuple[GroupRow, str]]) -> None:
+def _show(pipeline: str, proof: Proof) -> None:
     from k2ktui.sync.judging import Outcome
 
+    result = proof.verification
     notable = [check for check in result.checks if check.outcome is not Outcome.SAME or check.why]
     if notable:
         print_table(f"{safe_text(pipeline)}: what needs a look", _COLUMNS, notable[:_SHOWN])
-    for row, why in unasked[:_SHOWN]:
+    for row, why in proof.unasked[:_SHOWN]:
         where = safe_text(f"{row.group}: {row.topic}-{row.partition}")
         click.echo(f"not compared: {where}: {safe_text(why)}", err=True)
     for name, totals in (

@@ -14,6 +14,7 @@ from k2ktui.engine.guard import MappingVersion
 from k2ktui.engine.replica import Lookup, Replica, TargetLog, TargetPartition
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Basis, Translation, translate
+from k2ktui.text import safe_text
 
 EMPTY_STATES = frozenset({"Empty", "Dead", ""})
 Partition = tuple[str, int]
@@ -82,6 +83,19 @@ class Snapshot:
     logs: Mapping[TargetPartition, TargetLog] = field(default_factory=dict)
     rivals: Mapping[SourcePartition, tuple[str, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+
+def notes_of(snapshot: Snapshot) -> list[str]:
+    """Return what an operator must know of the snapshot as a whole."""
+    notes = list(snapshot.notes)
+    if snapshot.source_down:
+        age = snapshot.taken_at - snapshot.commits_at
+        notes.insert(0, f"{snapshot.source_down}; its commits are from a snapshot {age:.0f} s old")
+    for side, views in (("source", snapshot.source), ("target", snapshot.target)):
+        for name, view in views.items():
+            if view.error:
+                notes.append(f"group {safe_text(name)} on the {side}: {view.error}")
+    return notes
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
+from types import MappingProxyType
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.applying import (
@@ -27,7 +28,7 @@ from k2ktui.engine.groups import GroupView
 from k2ktui.engine.journal import JournalHeader, JournalRow, JournalRows, new_id
 from k2ktui.engine.plan import Plan
 from k2ktui.engine.planning import commit_metadata
-from k2ktui.errors import Refused
+from k2ktui.errors import K2kError, PartlyApplied, Refused
 from k2ktui.kafka.groups import Committed
 from k2ktui.sync.plans import whoami
 from k2ktui.sync.sides import TargetSide
@@ -59,6 +60,16 @@ class Applied:
         return all(row.result is Result.APPLIED for row in self.rows)
 
 
+class SomethingMoved(Refused):
+    """Groups are not as they were; nothing was changed.
+
+    Attributes:
+        moved: why not, per group, topic and partition.
+    """
+
+    moved: Mapping[Where, str] = MappingProxyType({})
+
+
 class Applier:
     """Writes committed offsets of groups on the target.
 
@@ -77,13 +88,15 @@ class Applier:
         told: Callable[[Written], None] = lambda _: None,
     ) -> None:
         self._config, self._target, self._store, self._told = config, target, store, told
+        self._begun = ""
 
     def apply(self, plan: Plan) -> Applied:
         """Apply a plan exactly as it is, or nothing of it.
 
         Raises:
             Refused: it is another pipeline's or another cluster's, or something has moved since.
-            ConnectionFailed, TimedOut: the target does not answer.
+            ConnectionFailed, TimedOut: the target does not answer; nothing was changed.
+            PartlyApplied: it fell silent in the midst of it.
         """
         self._fits(plan)
         views = self._target.views(sorted({row.group for row in plan.changes}))
@@ -93,7 +106,8 @@ class Applier:
             raise _moved(moved, "Make a new plan: k2ktui plan.")
         prefix = self._config.groups.offset_guard_prefix
         metadata = {row: commit_metadata(row, prefix) for row in plan.changes}
-        return self.write(writes_of(plan.changes, views, metadata), "apply", plan=plan.id)
+        writes = writes_of(plan.changes, views, metadata)
+        return self._told_if_cut_short(writes, "apply", plan=plan.id)
 
     def _fits(self, plan: Plan) -> None:
         if plan.pipeline != self._config.name:
@@ -132,7 +146,22 @@ class Applier:
         kept = [write for write in writes if _where(write) not in moved]
         if not kept:
             raise _moved(moved, "Decide by hand: k2ktui plan.")
-        return self.write(kept, "undo", undoes=entry)
+        return self._told_if_cut_short(kept, "undo", undoes=entry)
+
+    def _told_if_cut_short(
+        self, writes: Sequence[Write], what: str, *, plan: str = "", undoes: str = ""
+    ) -> Applied:
+        """Write; who asked for it is told what is known when it is cut short."""
+        try:
+            return self.write(writes, what, plan=plan, undoes=undoes)
+        except K2kError as error:
+            if not self._begun:
+                raise
+            raise PartlyApplied(
+                f"{error.what}: journal entry {self._begun} was begun, what became of it is not "
+                "known",
+                mend=f"Look what is there: k2ktui groups. k2ktui undo {self._begun} takes it back.",
+            ) from error
 
     def write(
         self, writes: Sequence[Write], what: str, *, plan: str = "", undoes: str = ""
@@ -145,11 +174,11 @@ class Applier:
         )
         begun = [Written(write, Result.UNKNOWN, _BEGUN) for write in writes]
         self._store.put([header, *_journal_rows(entry, begun)])
+        self._begun = entry
         done = Applied(entry, tuple(self.write_only(writes)))
-        final = JournalHeader(
-            entry, now, header.who, what, plan, self._config.name, done.counts, undoes
-        )
+        final = replace(header, counts=done.counts)
         self._store.put([final, *_journal_rows(entry, done.rows)])
+        self._begun = ""
         return done
 
     def write_only(self, writes: Sequence[Write]) -> list[Written]:
@@ -202,17 +231,19 @@ def _where(write: Write) -> Where:
     return write.group, write.topic, write.partition
 
 
-def _moved(moved: Mapping[Where, str], mend: str) -> Refused:
+def _moved(moved: Mapping[Where, str], mend: str) -> SomethingMoved:
     lines = [
         f"{safe_text(group)} {safe_text(topic)}-{partition}: {why}"
         for (group, topic, partition), why in sorted(moved.items())
     ]
     more = [f"… and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
-    return Refused(
+    error = SomethingMoved(
         "something has moved since:\n    " + "\n    ".join(lines[:_SHOWN] + more),
         unchanged="Nothing was changed.",
         mend=mend,
     )
+    error.moved = dict(moved)
+    return error
 
 
 def _journal_rows(entry: str, rows: Iterable[Written]) -> list[JournalRows]:

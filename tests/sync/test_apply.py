@@ -297,3 +297,16 @@ def test_hostile_group_names_do_no_harm(
         assert "\x1b[31m" not in out
         assert "‮" not in out
     assert time.time() > 0
+
+
+@pytest.mark.parametrize("setting", ["readOnly", "environment"])
+def test_a_pair_that_may_not_be_changed(
+    copied: Copied, topic: str, moved: str, target: KafkaNode, setting: str
+) -> None:
+    entry = k2ktui_json("apply", plan_file(copied), "--yes")["id"]
+    locked = {"readOnly": "enabled"} if setting == "readOnly" else {"environment": "production"}
+    copied.settings = locked
+    assert "Nothing was changed" in k2ktui("apply", plan_file(copied), "--yes", code=5).stderr
+    assert "Nothing was changed" in k2ktui("undo", entry, "--yes", code=5).stderr
+    code = 5 if setting == "readOnly" else 0
+    k2ktui("undo", entry, "--yes", "--unlock", code=code)

@@ -1,0 +1,274 @@
+"""What an operator does with groups, one call each: plan, apply, prove, look up, take back.
+
+Commands and screens call these and decide nothing of their own. Each connects by itself, and has
+disconnected when it returns.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.access import Access, require
+from k2ktui.engine.applying import Write, Written, reversal
+from k2ktui.engine.groups import GroupRow, notes_of, rows
+from k2ktui.engine.journal import JournalHeader, JournalRow, JournalRows
+from k2ktui.engine.plan import Plan
+from k2ktui.engine.planning import PlanOptions
+from k2ktui.engine.state import SourcePartition
+from k2ktui.errors import ConfigError, ConnectionFailed, Refused
+from k2ktui.sync.apply import Applied, Applier, written_of
+from k2ktui.sync.checks import GroupPosition, Verification
+from k2ktui.sync.index import remember
+from k2ktui.sync.plans import planned
+from k2ktui.sync.proof import ignored, prepared
+from k2ktui.sync.sides import TargetSide
+from k2ktui.sync.snapshot import taken
+from k2ktui.sync.store import StateStore
+from k2ktui.sync.verify import verify
+from k2ktui.text import safe_text
+
+_UNCHANGED = "Nothing was changed."
+_GROUP_CHANGES = frozenset({"apply", "undo", "sync"})
+
+Told = Callable[[Written], None]
+
+
+def _ignore(_: Written) -> None:
+    return
+
+
+def make(
+    config: PipelineConfig, options: PlanOptions, files: Sequence[str]
+) -> tuple[Plan, list[str]]:
+    """Take a snapshot and plan; return the plan, and what an operator must know of the snapshot.
+
+    Args:
+        config: the pipeline.
+        options: how to plan, see :func:`k2ktui.sync.plans.options_of`.
+        files: the pipeline's files, which the plan remembers.
+
+    Raises:
+        ConnectionFailed, TimedOut, Refused: as for ``Snapshots.take``.
+    """
+    snapshot = taken(config)
+    return planned(snapshot, options, files), notes_of(snapshot)
+
+
+def apply(
+    config: PipelineConfig, plan: Plan, files: Sequence[str], may: Access, told: Told = _ignore
+) -> Applied:
+    """Apply a plan exactly as it is, or nothing of it.
+
+    Args:
+        config: the pipeline.
+        plan: what was shown and confirmed.
+        files: the pipeline's files, remembered on this machine for ``undo``.
+        may: what who asks may do.
+        told: called with each row as its result is known.
+
+    Raises:
+        Refused: not allowed, expired, of another pipeline or cluster, or something has moved.
+        ConnectionFailed, TimedOut: the target does not answer.
+    """
+    require(may, "applying a plan")
+    late = time.time() - plan.expires_at
+    if late > 0:
+        raise Refused(
+            f"plan {plan.id} expired {late:.0f} s ago",
+            unchanged=_UNCHANGED,
+            mend="Make a new plan.",
+        )
+    with _writing(config) as (target, store):
+        applied = Applier(config, target, store, told).apply(plan)
+    remember(applied.id, config.name, files)
+    return applied
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry of the journal with what it changed, a part a consumer group."""
+
+    header: JournalHeader
+    parts: tuple[JournalRows, ...]
+
+    @property
+    def of_groups(self) -> bool:
+        """Whether it changed groups; otherwise it changed the pipeline's own positions."""
+        return self.header.what in _GROUP_CHANGES
+
+    @property
+    def rows(self) -> list[Written]:
+        """What it wrote for groups, row by row."""
+        return written_of(self.parts)
+
+    @property
+    def lines(self) -> list[tuple[str, JournalRow]]:
+        """Its rows as they were kept, each with its consumer group."""
+        return [(part.consumer_group, row) for part in self.parts for row in part.rows]
+
+    def reversal(self) -> list[Write]:
+        """Return the writes that take it back.
+
+        Raises:
+            Refused: it changed the pipeline's own positions, not groups.
+        """
+        if not self.of_groups:
+            raise Refused(
+                f"entry {safe_text(self.header.id)} moved the pipeline's own positions",
+                unchanged=_UNCHANGED,
+                mend="Set them to what they were before: k2ktui offsets set.",
+            )
+        return reversal(self.rows)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that ``k2ktui journal ID --json`` prints."""
+        return {**asdict(self.header), "groups": [asdict(part) for part in self.parts]}
+
+
+def journal_json(headers: Sequence[JournalHeader]) -> dict[str, Any]:
+    """Return the object that ``k2ktui journal --json`` prints."""
+    return {"journal": [asdict(each) for each in headers]}
+
+
+def journal(config: PipelineConfig) -> list[JournalHeader]:
+    """Read the journal's entries, the newest first; errors as for ``StateStore.read``."""
+    with _writing(config) as (_, store):
+        found = store.read().journal
+    return sorted(found.values(), key=lambda each: each.id, reverse=True)
+
+
+def look_up(config: PipelineConfig, entry: str) -> Entry:
+    """Read one entry of the journal.
+
+    Raises:
+        ConfigError: there is none of this id.
+        Refused, ConnectionFailed, TimedOut: as for ``StateStore.read``.
+    """
+    with _writing(config) as (_, store):
+        state = store.read()
+        header = state.journal.get(entry)
+        if header is None:
+            raise ConfigError(
+                f"there is no entry {safe_text(entry)} in the journal of {safe_text(config.name)}",
+                unchanged=_UNCHANGED,
+                mend="k2ktui journal -f FILE lists the ids.",
+            )
+        return Entry(header, state.entry(entry))
+
+
+def undo(
+    config: PipelineConfig,
+    entry: Entry,
+    files: Sequence[str],
+    may: Access,
+    *,
+    skip_moved: bool = False,
+    told: Told = _ignore,
+) -> Applied:
+    """Put back what an entry of the journal changed; arguments as for :func:`apply`.
+
+    ``skip_moved`` leaves alone what has moved since, instead of refusing.
+
+    Raises:
+        Refused: not allowed, not an entry about groups, or something has moved.
+        ConnectionFailed, TimedOut: the target does not answer.
+    """
+    require(may, "taking back an entry of the journal")
+    entry.reversal()
+    with _writing(config) as (target, store):
+        applier = Applier(config, target, store, told)
+        applied = applier.undo(entry.header.id, entry.rows, skip_moved=skip_moved)
+    remember(applied.id, config.name, files)
+    return applied
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What a content proof found.
+
+    Attributes:
+        verification: its checks.
+        unasked: group-partitions that could not be asked for, with the reason.
+        notes: what an operator must know of the snapshot.
+    """
+
+    verification: Verification
+    unasked: tuple[tuple[GroupRow, str], ...]
+    notes: tuple[str, ...]
+
+
+def prove(
+    config: PipelineConfig,
+    *,
+    group: Callable[[str], bool],
+    translated: bool = False,
+    sample: int = 20,
+    seed: int = 0,
+    timeout: float = 120.0,
+) -> Proof:
+    """Compare groups' next records, and sampled ranges, on both clusters; nothing is changed.
+
+    Args:
+        config: the pipeline.
+        group: which groups.
+        translated: at translated offsets, instead of those that are committed on the target.
+        sample, seed, timeout: as for :func:`k2ktui.sync.verify.verify`.
+
+    Raises:
+        ConnectionFailed, TimedOut: a cluster does not answer: the proof needs both.
+        Refused: as for ``Snapshots.take``.
+    """
+    snapshot, source, target = prepared(config)
+    if snapshot.source_down:
+        raise ConnectionFailed(
+            f"{snapshot.source_down}: its records cannot be compared",
+            mend="Without the source, groups, plan and apply work; verify needs both clusters.",
+        )
+    found = [row for row in rows(snapshot) if group(row.group)]
+    asked, unasked = _positions(found, translated=translated)
+    result = verify(
+        source,
+        target,
+        asked,
+        replicas=snapshot.replicas,
+        sample=sample,
+        seed=seed,
+        ignore=ignored(config),
+        timeout=timeout,
+    )
+    return Proof(result, tuple(unasked), tuple(notes_of(snapshot)))
+
+
+def _positions(
+    found: Sequence[GroupRow], *, translated: bool
+) -> tuple[list[GroupPosition], list[tuple[GroupRow, str]]]:
+    """Return what can be compared, and what cannot with the reason."""
+    asked, unasked = [], []
+    for row in found:
+        offset = row.translated_offset if translated else row.target_offset
+        if offset is None or row.source_offset is None or row.target_partition is None:
+            missing = "has no translation" if translated else "has no committed offset there"
+            reason = f"the group {missing}"
+            unasked.append((row, f"{reason}: {row.reason}" if row.reason else reason))
+            continue
+        source = SourcePartition(row.topic, row.partition)
+        target = (row.target_topic, row.target_partition)
+        asked.append(GroupPosition(row.group, source, row.source_offset, target, offset))
+    return asked, unasked
+
+
+@contextmanager
+def _writing(config: PipelineConfig) -> Iterator[tuple[TargetSide, StateStore]]:
+    """Connect to the target and its state topic."""
+    target = TargetSide(config)
+    store = StateStore(config, target.cluster)
+    try:
+        yield target, store
+    finally:
+        store.close()
+        target.close()
