@@ -165,7 +165,8 @@ class ConsoleApp(App[int]):
         from k2ktui.console.widgets.grid import Grid
 
         made = [entry.make() for entry in self.entries]
-        kinds: list[type[DOMNode]] = [type(self), ListScreen, Grid, *map(type, made)]
+        details = [kind for screen in made for kind in screen.DETAILS]
+        kinds: list[type[DOMNode]] = [type(self), ListScreen, Grid, *map(type, made), *details]
         found = [b.id for kind in kinds for b in kind.BINDINGS if isinstance(b, Binding) and b.id]
         found += [f"screen.{entry.id}" for entry in self.entries]
         return list(dict.fromkeys([*found, *(b.id for b in REPLAY if b.id)]))
@@ -192,7 +193,11 @@ class ConsoleApp(App[int]):
     def action_screen(self, name: str) -> None:
         """Show a screen."""
         if self.current_mode == name:
-            while isinstance(self.screen, ConsoleScreen) and len(self.screen_stack) > 1:
+            while (
+                isinstance(self.screen, ConsoleScreen)
+                and len(self.screen_stack) > 1
+                and not self._held()
+            ):
                 self.pop_screen()
             return
         if not self.screen.is_modal:
@@ -245,11 +250,11 @@ class ConsoleApp(App[int]):
         screen, view = self.screen, self.view
         if not isinstance(screen, ConsoleScreen) or view is None:
             return
-        table, name = screen.table(), screen.ENTRY or "view"
+        table, name, document = screen.table(), screen.ENTRY or "view", screen.document()
 
         def job() -> list[Path]:
             try:
-                return export.write(Path.cwd(), view, name, table)
+                return export.write(Path.cwd(), view, name, table, document)
             except OSError as error:
                 raise K2kError(f"nothing was exported: {error.strerror or error}") from None
 
@@ -315,15 +320,24 @@ class ConsoleApp(App[int]):
         screen = self.screen
         if isinstance(screen, ListScreen) and screen.leave_filter():
             return
-        if len(self.screen_stack) > 1:
+        if len(self.screen_stack) > 1 and not self._held():
             self.pop_screen()
 
     async def action_back(self) -> None:
         """Close a detail; on a screen itself, quit. What was started runs on."""
+        if self._held():
+            return
         if len(self.screen_stack) > 1:
             self.pop_screen()
         else:
             self.exit(0)
+
+    def _held(self) -> bool:
+        """Whether the screen must stay; it tells why."""
+        why = self.screen.held() if isinstance(self.screen, ConsoleScreen) else ""
+        if why:
+            self._tell(why, error=True)
+        return bool(why)
 
     def _tell(self, text: str, *, error: bool = False) -> None:
         self.notify(text, severity="error" if error else "information", markup=False)

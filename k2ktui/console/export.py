@@ -24,14 +24,20 @@ def file_stem(view: View, screen: str) -> str:
     return f"k2ktui-{pipeline}-{screen}-{at}"
 
 
-def write(directory: Path, view: View, screen: str, table: Table | None) -> list[Path]:
-    """Write the view, and the table if there is one; return the paths.
+def write(
+    directory: Path, view: View, screen: str, table: Table | None, document: str | None = None
+) -> list[Path]:
+    """Write the view, or the screen's own document, and the table if there is one.
+
+    Returns:
+        The paths.
 
     Raises:
         OSError: the directory cannot be written to.
     """
     stem = file_stem(view, screen)
-    paths = [_new(directory, stem, "json", dumps(view) + "\n")]
+    text = dumps(view) if document is None else document
+    paths = [_new(directory, stem, "json", text + "\n")]
     if table is not None:
         paths.append(_new(directory, stem, "csv", to_csv(table)))
     return paths

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from k2ktui.engine.groups import CommittedOffset, GroupRow, GroupView
-from k2ktui.engine.journal import Runner, RunnerState
+from k2ktui.engine.journal import JournalHeader, Runner, RunnerState
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.engine.translate import Basis
 from k2ktui.watch.assemble import Assembler
@@ -41,6 +41,7 @@ class Made:
     errors: dict[PartName, str] = field(default_factory=dict)
     unread: set[PartName] = field(default_factory=set)
     running: bool = True
+    journal: list[JournalHeader] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._known: dict[PartName, Facts] = {}
@@ -153,7 +154,7 @@ class Made:
                 dict(self.mapped),
                 commits_at=now,
             ),
-            PartName.STATE: StateFacts(now, (runner,)),
+            PartName.STATE: StateFacts(now, (runner,), tuple(self.journal)),
         }
 
 

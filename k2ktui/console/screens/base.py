@@ -39,11 +39,13 @@ class ConsoleScreen(Screen[None]):
         HELP: what ``?`` shows above the keys.
         CHANGES: names of actions that change a cluster, or start or stop a job.
         ENTRY: id of the screen's entry in the table of screens; a detail has that of its parent.
+        DETAILS: screens that this one opens and that have keys of their own.
     """
 
     HELP: ClassVar[str | None] = None
     CHANGES: ClassVar[frozenset[str]] = frozenset()
     ENTRY: ClassVar[str] = ""
+    DETAILS: ClassVar[tuple[type[ConsoleScreen], ...]] = ()
 
     @property
     def console(self) -> ConsoleApp:
@@ -68,8 +70,20 @@ class ConsoleScreen(Screen[None]):
         """Return the table that an export writes."""
         return None
 
+    def document(self) -> str | None:
+        """Return the JSON that an export writes; None for the whole view."""
+        return None
+
     def copied(self) -> str:
         """Return what is copied to the terminal's clipboard."""
+        return ""
+
+    def refusal(self, action: str) -> str:
+        """Return why an action cannot be done now, empty if it can: its key is greyed then."""
+        return self.session.access.reason if action in self.CHANGES else ""
+
+    def held(self) -> str:
+        """Return why the screen must not be left now, empty if it may be."""
         return ""
 
     def background(
@@ -165,16 +179,17 @@ class ConsoleScreen(Screen[None]):
         self.query_one("#banner", Lines).show(lines)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Grey what a read-only session may not do."""
-        if action in self.CHANGES and not self.session.access.writable:
+        """Grey what cannot be done now."""
+        if self.refusal(action):
             return None
         return super().check_action(action, parameters)
 
     def on_key(self, event: events.Key) -> None:
         """Say why a greyed key does nothing."""
         found = self.active_bindings.get(event.key)
-        if found is not None and not found.enabled and found.binding.action in self.CHANGES:
-            self.tell(f"{found.binding.description}: {self.session.access.reason}", "warning")
+        why = "" if found is None or found.enabled else self.refusal(found.binding.action)
+        if found is not None and why:
+            self.tell(f"{found.binding.description}: {why}", "warning")
             event.stop()
 
 
@@ -260,7 +275,8 @@ class ListScreen(ConsoleScreen):
         self.grid().focus()
 
     @on(Grid.Changed)
-    def _grid_changed(self) -> None:
+    def show_summary(self) -> None:
+        """Show the line above the table."""
         grid = self.grid()
         parts = list(self.summary())
         if grid.filter or grid.problems_only:

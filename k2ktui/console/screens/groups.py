@@ -19,6 +19,8 @@ from k2ktui.text import safe_text
 from k2ktui.watch.model import GroupSide, GroupSummary, PartName, View
 from k2ktui.watch.severity import Severity, of_group_row, of_summary
 
+_TRANSLATE = Binding("T", "translate", "Translate", id="groups.translate")
+
 
 class GroupsScreen(ListScreen):
     """All groups, or all of their partitions."""
@@ -36,9 +38,11 @@ class GroupsScreen(ListScreen):
         the copy; ahead: past the copy; bounded: some are re-read, none skipped; unmapped: no
         mapping is known.
 
-        Problems are first while no column is chosen. Enter opens a group.
+        Problems are first while no column is chosen. Enter opens a group; T plans where it goes on
+        on the target, which changes nothing yet.
     """
     BINDINGS: ClassVar[list[BindingType]] = [
+        _TRANSLATE,
         Binding("v", "view_rows", "By partition", id="groups.rows"),
     ]
 
@@ -80,6 +84,12 @@ class GroupsScreen(ListScreen):
         new.focus()
         self.refresh_view()
 
+    async def action_translate(self) -> None:
+        """Plan the group under the cursor."""
+        row = self.query_one(Grid).current
+        if row is not None:
+            await _translate(self, row.group)
+
     @on(Grid.Opened)
     def _opened(self, event: Grid.Opened) -> None:
         self.app.push_screen(GroupScreen(event.row.group))
@@ -94,10 +104,15 @@ class GroupScreen(ListScreen):
 
     ENTRY: ClassVar[str] = "groups"
     HELP: ClassVar[str | None] = GroupsScreen.HELP
+    BINDINGS: ClassVar[list[BindingType]] = [_TRANSLATE]
 
     def __init__(self, group: str) -> None:
         super().__init__()
         self._group = group
+
+    async def action_translate(self) -> None:
+        """Plan the group."""
+        await _translate(self, self._group)
 
     def make_grid(self) -> Grid[Any]:
         """Make the table."""
@@ -123,10 +138,17 @@ class GroupScreen(ListScreen):
         return (name, Cell(sides), mark, Cell(f"  {error}", Tone.WARN))
 
 
+async def _translate(screen: ListScreen, group: str) -> None:
+    # Deferred: that screen shows groups with the columns of this one.
+    from k2ktui.console.screens.translate import plan_groups
+
+    await plan_groups(screen.console, [group])
+
+
 def summary_grid(glyphs: Glyphs) -> Grid[GroupSummary]:
     """Return a table of groups."""
     return Grid(
-        _summary_columns(glyphs),
+        summary_columns(glyphs),
         key=lambda group: group.group,
         search=lambda group: f"{group.group} {of_summary(group).word} {group.source.state}",
         problem=lambda group: of_summary(group).severity >= Severity.WARN,
@@ -157,7 +179,8 @@ def _side(side: GroupSide) -> str:
     return f"{safe_text(side.state or 'none', 24)}{members}"
 
 
-def _summary_columns(glyphs: Glyphs) -> tuple[Column[GroupSummary], ...]:
+def summary_columns(glyphs: Glyphs) -> tuple[Column[GroupSummary], ...]:
+    """Return the columns of a table of groups."""
     return (
         Column(
             "group",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -29,12 +30,18 @@ class Confirm(ModalScreen[bool]):
 
     Args:
         title: what will happen.
-        lines: the details: what is changed, what is not, how it is taken back.
+        lines: the details: what is changed, what is not, how it is taken back; texts are wrapped.
         typed: the name that must be typed, such as the pipeline's.
         label: of the button that does it, a verb.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Cancel")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "cancel", "Cancel"),
+        Binding("up", "scroll(-1)", "Up", show=False),
+        Binding("down", "scroll(1)", "Down", show=False),
+        Binding("pageup", "scroll(-8)", "Page up", show=False),
+        Binding("pagedown", "scroll(8)", "Page down", show=False),
+    ]
 
     def __init__(self, title: str, lines: Sequence[str | Line], typed: str, label: str) -> None:
         super().__init__()
@@ -47,18 +54,26 @@ class Confirm(ModalScreen[bool]):
             with VerticalScroll(id="confirm-text", can_focus=False):
                 yield Lines(id="confirm-lines")
             yield Lines(id="confirm-ask")
-            yield Input(id="confirm-name")
+            # In the order of Tab: away from Cancel, to the name, to what does it.
             with Horizontal(id="confirm-buttons"):
                 yield _SpaceButton("Cancel", id="confirm-cancel")
+                yield Input(id="confirm-name")
                 yield _SpaceButton(self._label, id="confirm-do", disabled=True)
 
     def on_mount(self) -> None:
         """Show the texts."""
         self.query_one("#confirm-title", Lines).show([(Cell(self._title, Tone.HEADING),)])
-        lines = [(Cell(each),) if isinstance(each, str) else each for each in self._lines]
+        width = max(30, min(86, self.app.size.width - 10))
+        lines: list[Line] = []
+        for each in self._lines:
+            if isinstance(each, str):
+                lines += [(Cell(part),) for part in textwrap.wrap(each, width) or [""]]
+            else:
+                lines.append(each)
         self.query_one("#confirm-lines", Lines).show(lines)
-        ask = "To go on, type " + name(self._typed) + ", then Tab and space:"
-        self.query_one("#confirm-ask", Lines).show([(Cell(ask, Tone.WARN),)])
+        ask = f"To go on: Tab, type {name(self._typed)}, Tab, space. Escape changes nothing."
+        asked: list[Line] = [(Cell(part, Tone.WARN),) for part in textwrap.wrap(ask, width)]
+        self.query_one("#confirm-ask", Lines).show(asked)
         self.query_one("#confirm-cancel").focus()
 
     @on(Input.Changed)
@@ -68,12 +83,17 @@ class Confirm(ModalScreen[bool]):
     @on(Input.Submitted)
     def _entered(self) -> None:
         # Enter only moves on; the button is pressed with the space bar.
-        self.query_one("#confirm-cancel").focus()
+        agreed = self.query_one("#confirm-do", Button)
+        (self.query_one("#confirm-cancel") if agreed.disabled else agreed).focus()
 
     @on(Button.Pressed)
     def _pressed(self, event: Button.Pressed) -> None:
         typed = self.query_one(Input).value.strip() == self._typed
         self.dismiss(event.button.id == "confirm-do" and typed)
+
+    def action_scroll(self, by: int) -> None:
+        """Scroll the details by lines."""
+        self.query_one("#confirm-text").scroll_relative(y=by, animate=False)
 
     def action_cancel(self) -> None:
         """Change nothing."""

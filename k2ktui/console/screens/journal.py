@@ -1,0 +1,315 @@
+"""Screen 7: what was applied and taken back: who, when, from where, with before and after."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+from textual import on
+from textual.binding import Binding, BindingType
+
+from k2ktui.console import marks
+from k2ktui.console.marks import Cell, Glyphs, Line, Tone
+from k2ktui.console.screens.acting import ActingScreen
+from k2ktui.console.widgets.arrange import Column
+from k2ktui.console.widgets.grid import Grid
+from k2ktui.console.widgets.toned import glyphs_of
+from k2ktui.engine.journal import JournalHeader, JournalRow
+from k2ktui.errors import K2kError
+from k2ktui.sync import acting
+from k2ktui.sync.apply import Applied
+from k2ktui.text import safe_text
+from k2ktui.watch.model import PartName, View
+from k2ktui.watch.severity import Severity, Verdict
+
+_HELP = """
+    Journal. What was applied and taken back on the target, by whom, when and from where; it is kept
+    on the target, so every machine shows the same. Enter opens an entry: every committed offset
+    before and after, and what became of it.
+
+    U takes back what an entry applied, after you have typed the pipeline's name. If a group has
+    moved since, or got a member, nothing is changed, and you are asked whether to take back the
+    others. An entry that was begun and never ended is one whose writer died or was cut off: opening
+    it shows what it meant to write, and it can be taken back like any other.
+
+    e exports what is shown as JSON, as k2ktui journal prints it, and as CSV.
+"""
+Written = tuple[str, JournalRow]
+
+
+class JournalScreen(ActingScreen):
+    """The entries, the newest first."""
+
+    ENTRY: ClassVar[str] = "journal"
+    HELP: ClassVar[str | None] = _HELP
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("U", "undo", "Undo", id="journal.undo")]
+    CHANGES: ClassVar[frozenset[str]] = frozenset({"undo"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._undone: dict[str, JournalHeader] = {}
+
+    def make_grid(self) -> Grid[JournalHeader]:
+        """Make the table."""
+        glyphs = glyphs_of(self)
+        return Grid(
+            _columns(glyphs, self.verdict),
+            key=lambda entry: entry.id,
+            search=lambda entry: f"{entry.id} {entry.who} {entry.what} {self.verdict(entry).word}",
+            problem=lambda entry: self.verdict(entry).severity >= Severity.WARN,
+            id="journal",
+        )
+
+    def show_view(self, view: View) -> None:
+        """Show its journal."""
+        self._undone = {entry.undoes: entry for entry in view.journal if entry.undoes}
+        grid = self.query_one(Grid)
+        read = view.part(PartName.STATE).taken_at is not None
+        grid.empty = "Nothing has been applied yet." if read else marks.NOT_YET
+        grid.show(view.journal)
+
+    def verdict(self, entry: JournalHeader) -> Verdict:
+        """Judge an entry by what became of it."""
+        return verdict_of(entry, taken_back=entry.id in self._undone)
+
+    def summary(self) -> Line:
+        """Return how many entries there are."""
+        return (Cell(f"{self.query_one(Grid).total:,} entries, kept on the target"),)
+
+    def detail(self) -> list[Line]:
+        """Return the entry under the cursor."""
+        entry = self.query_one(Grid).current
+        return [] if entry is None else told(entry, self._undone.get(entry.id))
+
+    def document(self) -> str | None:
+        """Return the journal as the command prints it."""
+        rows: list[JournalHeader] = list(self.query_one(Grid).rows)
+        return json.dumps(acting.journal_json(rows))
+
+    def refusal(self, action: str) -> str:
+        """Return why an action cannot be done now."""
+        found = super().refusal(action)
+        if found or action != "undo":
+            return found
+        entry = self.query_one(Grid).current if self.is_mounted else None
+        return "" if entry is not None else "there is no entry"
+
+    def action_undo(self) -> None:
+        """Take back the entry under the cursor."""
+        entry = self.query_one(Grid).current
+        if entry is not None:
+            self.undo(entry.id)
+
+    def undone(self, applied: Applied) -> None:
+        """Tell what became of it."""
+        tell_undone(self, applied)
+
+    @on(Grid.Opened)
+    def _opened(self, event: Grid.Opened) -> None:
+        self.app.push_screen(EntryScreen(event.row))
+
+
+class EntryScreen(ActingScreen):
+    """One entry: each committed offset before and after.
+
+    Args:
+        header: the entry.
+    """
+
+    ENTRY: ClassVar[str] = "journal"
+    HELP: ClassVar[str | None] = _HELP
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("U", "undo", "Undo", id="entry.undo")]
+    CHANGES: ClassVar[frozenset[str]] = frozenset({"undo"})
+
+    def __init__(self, header: JournalHeader) -> None:
+        super().__init__()
+        self._header = header
+        self._entry: acting.Entry | None = None
+
+    def make_grid(self) -> Grid[Written]:
+        """Make the table."""
+        return Grid(
+            _row_columns(),
+            key=lambda line: (line[0], line[1].topic, line[1].partition),
+            search=lambda line: f"{line[0]} {line[1].topic}-{line[1].partition} {line[1].result}",
+            problem=lambda line: _bad(line[1]),
+            order=lambda line: (not _bad(line[1]), line[0], line[1].topic, line[1].partition),
+            empty=marks.NOT_YET,
+            id="entry",
+        )
+
+    def on_mount(self) -> None:
+        """Read it."""
+        super().on_mount()
+        self._read()
+
+    def _read(self) -> None:
+        if self.session.config is None:
+            self.error = K2kError("this is a recording, which holds no rows of the journal")
+            self.show_state()
+            return
+        config, entry = self.config, self._header.id
+        self.act("reading the journal", lambda: acting.look_up(config, entry), self._found)
+
+    def _found(self, entry: acting.Entry) -> None:
+        self._entry = entry
+        grid: Grid[Any] = self.query_one(Grid)
+        grid.empty = "It changed nothing."
+        grid.show(entry.lines)
+
+    def summary(self) -> Line:
+        """Return what it was."""
+        return (
+            Cell(f"entry {safe_text(self._header.id)}", Tone.HEADING),
+            Cell(f"  {_what(self._header)}  {_counts(self._header)}"),
+        )
+
+    def facts(self) -> list[Line]:
+        """Return who, when and from where."""
+        return told(self._header, None)[:1]
+
+    def detail(self) -> list[Line]:
+        """Return the whole of the row under the cursor."""
+        line: Written | None = self.query_one(Grid).current
+        if line is None:
+            return []
+        group, row = line
+        before = _with_metadata(row.before, row.before_metadata)
+        after = _with_metadata(row.after, row.after_metadata)
+        return [
+            (Cell(safe_text(group, 200), Tone.HEADING),),
+            (Cell(f"{safe_text(row.topic, 200)}-{row.partition}  {before} → {after}"),),
+            *((Cell(part),) for part in self.wrapped(row.result)),
+        ]
+
+    def document(self) -> str | None:
+        """Return the entry as the command prints it."""
+        return None if self._entry is None else json.dumps(self._entry.as_json())
+
+    def refusal(self, action: str) -> str:
+        """Return why an action cannot be done now."""
+        found = super().refusal(action)
+        if found or action != "undo":
+            return found
+        return "" if self._entry is not None else "the entry has not been read"
+
+    def action_undo(self) -> None:
+        """Take it back."""
+        self.undo(self._header.id)
+
+    def undone(self, applied: Applied) -> None:
+        """Tell what became of it."""
+        tell_undone(self, applied)
+
+
+JournalScreen.DETAILS = (EntryScreen,)
+
+
+def tell_undone(screen: ActingScreen, applied: Applied) -> None:
+    """Tell what became of an undo; what went wrong stays on the screen."""
+    counts = ", ".join(f"{count:,} {result}" for result, count in applied.counts.items())
+    text = f"journal entry {applied.id}: {counts}"
+    if applied.complete:
+        screen.tell(f"taken back: {text}", "information")
+    else:
+        screen.error = K2kError(f"not all was taken back: {text}", mend="Open it: it says why.")
+
+
+def verdict_of(entry: JournalHeader, *, taken_back: bool) -> Verdict:
+    """Judge an entry by what became of its rows."""
+    if taken_back:
+        return Verdict(Severity.INFO, "taken back")
+    words = set(entry.counts)
+    if "begun" in words:
+        return Verdict(Severity.BAD, "not ended")
+    if words & {"refused", "changed", "unknown"}:
+        return Verdict(Severity.WARN, "partly")
+    return Verdict(Severity.OK, "done")
+
+
+def told(entry: JournalHeader, undone: JournalHeader | None) -> list[Line]:
+    """Return who did it, when and from where, and whether it was taken back."""
+    who, _, host = entry.who.rpartition("@")
+    found: list[Line] = [
+        (
+            Cell(f"{_time(entry.at_ms)} UTC  ", Tone.HEADING),
+            Cell(f"by {safe_text(who or host, 60)} from {safe_text(host, 80)}"),
+            Cell(f"  plan {safe_text(entry.plan)}" if entry.plan else "", Tone.MUTED),
+        ),
+        (Cell(f"{_what(entry)}: {_counts(entry)}"),),
+    ]
+    if undone is not None:
+        by = f"by {safe_text(undone.who, 80)}, entry {safe_text(undone.id)}"
+        found.append((Cell(f"taken back {_time(undone.at_ms)} UTC {by}"),))
+    return found
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _what(entry: JournalHeader) -> str:
+    undoes = f" of {safe_text(entry.undoes)}" if entry.undoes else ""
+    return f"{safe_text(entry.what)}{undoes}"
+
+
+def _counts(entry: JournalHeader) -> str:
+    return ", ".join(f"{count:,} {safe_text(word)}" for word, count in entry.counts.items())
+
+
+def _bad(row: JournalRow) -> bool:
+    return row.result.startswith(("refused", "changed", "unknown", "moved"))
+
+
+def _with_metadata(offset: int | None, metadata: str) -> str:
+    text = "none" if offset is None else f"{offset:,}"
+    shown = safe_text(metadata.rstrip("\0"), 120)
+    return f"{text} “{shown}”" if shown else text
+
+
+def _columns(glyphs: Glyphs, verdict: Any) -> tuple[Column[JournalHeader], ...]:
+    return (
+        Column("when", "when (UTC)", lambda e: Cell(_time(e.at_ms)), lambda e: e.at_ms, width=19),
+        Column("who", "who", lambda e: Cell(safe_text(e.who, 100)), lambda e: e.who, width=12),
+        Column(
+            "what", "what", lambda e: Cell(_what(e)), lambda e: e.what, width=8, widest=40, rank=1
+        ),
+        Column("state", "state", lambda e: glyphs.mark(verdict(e)), width=12),
+        Column("rows", "rows", lambda e: Cell(_counts(e)), width=10, widest=40, rank=2),
+        Column("id", "id", lambda e: Cell(safe_text(e.id)), lambda e: e.id, width=20, rank=3),
+        Column("plan", "plan", lambda e: Cell(safe_text(e.plan)), width=12, rank=4),
+    )
+
+
+def _row_columns() -> tuple[Column[Written], ...]:
+    return (
+        Column(
+            "group",
+            "group",
+            lambda line: Cell(safe_text(line[0], 400)),
+            lambda line: line[0],
+            width=12,
+            widest=48,
+        ),
+        Column(
+            "partition",
+            "partition",
+            lambda line: Cell(safe_text(f"{line[1].topic}-{line[1].partition}", 400)),
+            lambda line: (line[1].topic, line[1].partition),
+            width=12,
+            widest=48,
+        ),
+        Column("before", "before", lambda line: Cell(marks.number(line[1].before)), right=True),
+        Column("after", "after", lambda line: Cell(marks.number(line[1].after)), right=True),
+        Column(
+            "result",
+            "result",
+            lambda line: Cell(
+                safe_text(line[1].result, 400), Tone.BAD if _bad(line[1]) else Tone.PLAIN
+            ),
+            lambda line: line[1].result,
+            width=10,
+            widest=80,
+        ),
+    )

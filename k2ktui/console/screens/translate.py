@@ -1,0 +1,117 @@
+"""Screen 4: choose consumer groups, and plan where they go on on the target."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.binding import Binding, BindingType
+
+from k2ktui.console import marks
+from k2ktui.console.marks import Cell, Line, Tone
+from k2ktui.console.screens.base import ConsoleScreen, ListScreen
+from k2ktui.console.screens.groups import summary_columns
+from k2ktui.console.screens.translate_plan import PlanScreen
+from k2ktui.console.widgets.choice import Choice
+from k2ktui.console.widgets.grid import Grid
+from k2ktui.console.widgets.toned import glyphs_of
+from k2ktui.engine.plan import Rewind
+from k2ktui.watch.model import GroupSummary, PartName, View
+from k2ktui.watch.severity import Severity, of_summary
+
+if TYPE_CHECKING:
+    from k2ktui.console.app import ConsoleApp
+
+
+async def plan_groups(app: ConsoleApp, groups: list[str]) -> None:
+    """Go to the screen, and plan these groups there; unless something is being written there."""
+    await app.switch_mode("translate")
+    while isinstance(app.screen, ConsoleScreen) and len(app.screen_stack) > 1:
+        if app.screen.held():
+            app.screen.tell(app.screen.held(), "warning")
+            return
+        await app.pop_screen()
+    if isinstance(app.screen, TranslateScreen):
+        app.screen.plan(groups)
+
+
+class TranslateScreen(ListScreen):
+    """The groups to choose from."""
+
+    ENTRY: ClassVar[str] = "translate"
+    HELP: ClassVar[str | None] = """
+        Translate. Choose consumer groups and plan their committed offsets on the target; planning
+        changes nothing. Space marks a group, a marks all that pass the filter (again: none). Enter
+        plans the marked groups, or the one under the cursor if none is marked.
+
+        The plan is shown row by row, the uncertain ones first. It is applied as it was shown, after
+        you have typed the pipeline's name, or refused if anything has moved. Then it can be
+        verified by content, and taken back.
+
+        Rewind says what to do where the target is further than the translation: never, or follow.
+
+        When the source does not answer, its last commits, kept on the target, are planned with;
+        their age is shown.
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("w", "rewind", "Rewind", id="translate.rewind"),
+    ]
+    DETAILS = (PlanScreen,)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rewind = Rewind.NEVER
+
+    def choice(self) -> Choice[GroupSummary]:
+        """The table."""
+        return self.query_one(Choice)
+
+    def make_grid(self) -> Choice[GroupSummary]:
+        """Make the table."""
+        return Choice(
+            summary_columns(glyphs_of(self)),
+            key=lambda group: group.group,
+            search=lambda group: f"{group.group} {of_summary(group).word} {group.source.state}",
+            problem=lambda group: of_summary(group).severity >= Severity.WARN,
+            order=lambda group: (-of_summary(group).severity, -group.skips, group.group),
+            opens="Plan",
+            id="choice",
+        )
+
+    def show_view(self, view: View) -> None:
+        """Show its groups."""
+        grid = self.choice()
+        read = view.part(PartName.GROUPS).taken_at is not None
+        grid.empty = "No group has committed on what is replicated." if read else marks.NOT_YET
+        grid.show(view.summaries)
+
+    def summary(self) -> Line:
+        """Return how many are marked."""
+        grid = self.choice()
+        marked = len(grid.chosen) if grid.marked else 0
+        hidden = f", {grid.hidden:,} of them not shown" if grid.hidden else ""
+        chosen = f"{marked:,} marked{hidden}" if marked else "none marked: enter plans this one"
+        return (
+            Cell(f"{grid.total:,} groups  "),
+            Cell(chosen, Tone.WARN if marked else Tone.MUTED),
+            Cell("  rewind: "),
+            Cell(str(self._rewind), Tone.WARN if self._rewind is Rewind.FOLLOW else Tone.MUTED),
+        )
+
+    def action_rewind(self) -> None:
+        """Turn following of rewinds on or off."""
+        self._rewind = Rewind.FOLLOW if self._rewind is Rewind.NEVER else Rewind.NEVER
+        self.show_summary()
+
+    @on(Grid.Opened)
+    def _opened(self) -> None:
+        self.plan([group.group for group in self.choice().chosen])
+
+    def plan(self, groups: list[str]) -> None:
+        """Plan these groups, on a screen of its own."""
+        every = {group.group for group in self.console.view.summaries} if self.console.view else ()
+        if self.session.config is None:
+            self.tell("Plan: this is a recording", "warning")
+        elif groups:
+            chosen = None if set(groups) == every else frozenset(groups)
+            self.app.push_screen(PlanScreen(chosen, self._rewind))

@@ -1,0 +1,408 @@
+"""A plan for consumer groups: shown, applied as it was shown, verified by content, taken back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual import on, work
+from textual.binding import Binding, BindingType
+from textual.message import Message
+
+from k2ktui.console import equivalent, marks
+from k2ktui.console.marks import Cell, Line, Tone
+from k2ktui.console.screens.acting import ActingScreen
+from k2ktui.console.widgets import planned
+from k2ktui.console.widgets.confirm import Confirm
+from k2ktui.console.widgets.grid import Grid
+from k2ktui.console.widgets.planned import PlanLine
+from k2ktui.console.widgets.toned import glyphs_of
+from k2ktui.engine.applying import Written
+from k2ktui.engine.plan import Action, Plan, Rewind, dump, uncertain_first
+from k2ktui.errors import K2kError, PartlyApplied
+from k2ktui.sync import acting, plan_files
+from k2ktui.sync.apply import Applied, SomethingMoved
+from k2ktui.sync.checks import Check
+from k2ktui.sync.judging import Outcome
+from k2ktui.sync.plans import options_of
+from k2ktui.text import safe_text
+
+Key = tuple[str, str, int]
+_WORST = (Outcome.DIFFERENT, Outcome.COULD_NOT_CHECK, Outcome.SAME)
+_NOTES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A plan, what is to be known of its snapshot, and the file it is kept in."""
+
+    plan: Plan
+    notes: tuple[str, ...] = ()
+    path: Path | None = None
+
+
+class PlanScreen(ActingScreen):
+    """A plan of some groups.
+
+    Args:
+        groups: their names; None for all.
+        rewind: what to do where the target is further than the translation.
+        shown: a plan that was made already; otherwise one is made.
+    """
+
+    ENTRY: ClassVar[str] = "translate"
+    HELP: ClassVar[str | None] = """
+        A plan: one row a group and target partition, the uncertain ones first. Now is the committed
+        offset on the target, proposed is where the group goes on. Re-read and skipped are records,
+        at most; of what is exact or at the end both are 0. Rows of action skip are not applied,
+        and say why.
+
+        A applies it exactly as it is shown, after you have typed the pipeline's name. If a group
+        got a member or an offset has moved since, nothing is written: those rows are marked, and n
+        plans again. Every write is read back, and put on the journal on the target.
+
+        v compares each group's next record on both clusters, byte for byte: at the proposed offsets
+        before the plan was applied, at the committed ones afterwards. U takes back what was
+        applied. w turns the following of rewinds on or off, and plans again. y copies the commands
+        that do the same; e exports the plan.
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("A", "apply", "Apply", id="plan.apply"),
+        Binding("v", "verify", "Verify", id="plan.verify"),
+        Binding("U", "undo", "Undo", id="plan.undo"),
+        Binding("n", "plan_again", "Plan again", id="plan.again"),
+        Binding("w", "rewind", "Rewind", id="plan.rewind"),
+    ]
+    CHANGES: ClassVar[frozenset[str]] = frozenset({"apply", "undo"})
+    NEEDS: ClassVar[frozenset[str]] = frozenset({"verify", "plan_again", "rewind"})
+
+    class RowWritten(Message):
+        """What became of a row is known."""
+
+        def can_replace(self, message: Message) -> bool:
+            """Whether an older one that still waits may be dropped: all are shown at once."""
+            return isinstance(message, PlanScreen.RowWritten)
+
+    def __init__(
+        self, groups: frozenset[str] | None, rewind: Rewind, shown: Shown | None = None
+    ) -> None:
+        super().__init__()
+        self._groups, self._rewind, self.shown = groups, rewind, shown
+        self.applied: Applied | None = None
+        self._back: Applied | None = None
+        self._begun = self._news = False
+        self._verified = ""
+        self._lines: dict[Key, PlanLine] = {}
+        self._arriving: dict[Key, Written] = {}
+
+    def make_grid(self) -> Grid[PlanLine]:
+        """Make the table."""
+        return Grid(
+            planned.columns(glyphs_of(self), news=False),
+            key=lambda line: line.key,
+            search=lambda line: (
+                f"{line.row.group} {line.row.topic}-{line.row.partition} {line.row.basis} "
+                f"{line.row.action} {line.row.reason}"
+            ),
+            problem=lambda line: line.uncertain or line.failed,
+            order=lambda line: (self.applied is not None and not line.failed, line.number),
+            empty=marks.NOT_YET,
+            id="plan",
+        )
+
+    def on_mount(self) -> None:
+        """Plan."""
+        super().on_mount()
+        if self.shown is None:
+            self.action_plan_again()
+        else:
+            self._planned(self.shown)
+
+    # What is shown
+
+    def summary(self) -> Line:
+        """Return what the plan does, in numbers."""
+        if self.shown is None:
+            return (Cell("no plan yet" if not self.busy else marks.NOT_YET),)
+        rows = self.shown.plan.rows
+        counts = {action: sum(row.action is action for row in rows) for action in Action}
+        parts = "  ".join(f"{count:,} {action}" for action, count in counts.items() if count)
+        changes = self.shown.plan.changes
+        reread = sum(row.reread or 0 for row in changes)
+        skipped = sum(row.skipped or 0 for row in changes)
+        return (
+            Cell(f"{parts or 'nothing to plan'}  "),
+            Cell(f"{reread:,} re-read", Tone.WARN if reread else Tone.MUTED),
+            Cell("  "),
+            Cell(f"{skipped:,} skipped", Tone.BAD if skipped else Tone.MUTED),
+            Cell(f"  rewind: {self.shown.plan.rewind}", Tone.MUTED),
+        )
+
+    def facts(self) -> list[Line]:
+        """Return the plan's age, what must be known of it, and what was done with it."""
+        if self.shown is None:
+            return []
+        plan = self.shown.plan
+        notes = [part for note in self.shown.notes for part in self.wrapped(note)]
+        found: list[Line] = [(Cell(note, Tone.WARN),) for note in notes[:_NOTES]]
+        if self.applied is None:
+            command = equivalent.plan_and_apply(
+                self.session.files, self._groups, plan.rewind, self._path()
+            )
+            found += [self._validity(plan), (Cell(f"$ {command}", Tone.MUTED),)]
+            return found
+        done = ", ".join(f"{count:,} {result}" for result, count in self.applied.counts.items())
+        tone = Tone.OK if self.applied.complete else Tone.BAD
+        found.append((Cell(f"{done}", tone), Cell(f"  journal entry {self.applied.id}")))
+        if self._verified:
+            found.append((Cell(f"verified: {self._verified}"),))
+        if self._back is not None:
+            back = ", ".join(f"{count:,} {result}" for result, count in self._back.counts.items())
+            found.append((Cell(f"taken back: {back}  journal entry {self._back.id}"),))
+        return found
+
+    def _validity(self, plan: Plan) -> Line:
+        left = plan.expires_at - time.time()
+        made = time.strftime("%H:%M:%S UTC", time.gmtime(plan.created_at))
+        text = f"plan {plan.id} made {made}, "
+        if left <= 0:
+            return (Cell(text), Cell("expired: n plans again", Tone.WARN))
+        # In steps, so that it is not drawn every second.
+        for_s = 60 * int(left // 60) if left >= 60 else 10 * (int(left // 10) + 1)
+        verified = f"  verified: {self._verified}" if self._verified else ""
+        return (Cell(f"{text}valid for {marks.duration(for_s)}{verified}", Tone.MUTED),)
+
+    def _path(self) -> Path | str:
+        if self.shown is None or self.shown.path is None:
+            return "plan.json"
+        return self.shown.path
+
+    def detail(self) -> list[Line]:
+        """Return the whole of the row under the cursor."""
+        line = self.query_one(Grid).current
+        return [] if line is None else planned.detail(line, self.wrapped)
+
+    def document(self) -> str | None:
+        """Return the plan, or what became of it."""
+        return None if self.shown is None else dump(self.shown.plan).rstrip()
+
+    def copied(self) -> str:
+        """Return the commands that do the same."""
+        if self.shown is None:
+            return ""
+        files, entry = self.session.files, self.applied
+        if entry is not None:
+            translated = equivalent.verify(files, self._groups, translated=False)
+            return f"{translated}\n{equivalent.undo(files, entry.id)}"
+        return equivalent.plan_and_apply(files, self._groups, self._rewind, self._path())
+
+    def refusal(self, action: str) -> str:
+        """Return why an action cannot be done now."""
+        found = super().refusal(action)
+        if found or action not in self.CHANGES | {"verify"}:
+            return found
+        if self.shown is None:
+            return "there is no plan; n plans"
+        if action == "undo":
+            return "" if self.applied and not self._back else "nothing is applied here"
+        if action == "apply":
+            return self._unappliable(self.shown.plan)
+        return ""
+
+    def _unappliable(self, plan: Plan) -> str:
+        if self._begun:
+            return "it was applied; n plans again"
+        if not plan.changes:
+            return "there is nothing to apply"
+        if any(line.moved for line in self._lines.values()):
+            return "something has moved since; n plans again"
+        return "the plan has expired; n plans again" if time.time() > plan.expires_at else ""
+
+    # Planning
+
+    def action_rewind(self) -> None:
+        """Follow rewinds, or do not, and plan again."""
+        self._rewind = Rewind.FOLLOW if self._rewind is Rewind.NEVER else Rewind.NEVER
+        self.action_plan_again()
+
+    def action_plan_again(self) -> None:
+        """Make a new plan of the same groups."""
+        groups, config, files = self._groups, self.config, self.session.files
+        chosen = (lambda _: True) if groups is None else groups.__contains__
+        options = options_of(config, rewind=self._rewind, group=chosen)
+
+        def job() -> Shown:
+            plan, notes = acting.make(config, options, files)
+            return Shown(plan, tuple(notes), plan_files.keep(plan))
+
+        self.act("planning", job, self._planned)
+
+    def _planned(self, shown: Shown) -> None:
+        self.shown, self.applied, self._back = shown, None, None
+        self._begun, self._verified = False, ""
+        rows = uncertain_first(shown.plan.rows)
+        lines = (PlanLine(number, row) for number, row in enumerate(rows))
+        self._lines = {line.key: line for line in lines}
+        grid: Grid[Any] = self.query_one(Grid)
+        grid.empty = "These groups have no committed offset of what is replicated."
+        self._show_lines(news=False)
+        grid.action_jump(0)
+
+    def _show_lines(self, *, news: bool) -> None:
+        grid: Grid[Any] = self.query_one(Grid)
+        if news is not self._news:
+            self._news = news
+            grid.show_columns(planned.columns(glyphs_of(self), news=news))
+        grid.show(list(self._lines.values()))
+
+    def _show_news(self, lines: Iterable[PlanLine]) -> None:
+        """Show what became of rows."""
+        self._lines |= {line.key: line for line in lines}
+        self._show_lines(news=True)
+
+    # Applying
+
+    @work(group="ask")
+    async def action_apply(self) -> None:
+        """Ask, and apply the plan that is shown."""
+        shown = self.shown
+        if shown is None:
+            return
+        lines = _asked(shown.plan, self.session.files, self._groups, self._path())
+        agreed = await self.app.push_screen_wait(
+            Confirm(f"Apply plan {shown.plan.id}", lines, self.session.pair.pipeline, "Apply")
+        )
+        # What was confirmed is what was shown when it was asked.
+        if agreed and self.shown is shown:
+            self._apply(shown.plan)
+
+    def _apply(self, plan: Plan) -> None:
+        config, files, may = self.config, self.session.files, self.session.access
+        self._arriving, self._begun = {}, True
+
+        def told(written: Written) -> None:
+            write = written.write
+            self._arriving[write.group, write.topic, write.partition] = written
+            self.post_message(self.RowWritten())
+
+        self.act(
+            "applying",
+            lambda: acting.apply(config, plan, files, may, told),
+            self._applied,
+            failed=self._not_applied,
+            writes=True,
+        )
+
+    @on(RowWritten)
+    def _row_written(self) -> None:
+        arrived = dict(self._arriving)
+        self._show_news(replace(self._lines[key], written=each) for key, each in arrived.items())
+
+    def _applied(self, applied: Applied) -> None:
+        self.applied = applied
+        self._row_written()
+        self.session.feed.refresh()
+
+    def _not_applied(self, error: K2kError) -> None:
+        # Without a row that was told, nothing was begun but what the error says.
+        self._begun = bool(self._arriving) or isinstance(error, PartlyApplied)
+        if isinstance(error, SomethingMoved):
+            moved = {key: why for key, why in error.moved.items() if key in self._lines}
+            self._show_news(replace(self._lines[key], moved=why) for key, why in moved.items())
+            self.query_one(Grid).action_jump(0)
+
+    # Proving
+
+    def action_verify(self) -> None:
+        """Compare the next records of the plan's groups on both clusters."""
+        shown, config = self.shown, self.config
+        if shown is None:
+            return
+        groups = frozenset(row.group for row in shown.plan.rows)
+        translated = self.applied is None or self._back is not None
+
+        def job() -> acting.Proof:
+            return acting.prove(config, group=groups.__contains__, translated=translated)
+
+        self.act("comparing the next records", job, self._proven)
+
+    def _proven(self, proof: acting.Proof) -> None:
+        found: dict[Key, Check] = {}
+        for check in proof.verification.checks:
+            key = (check.group, *check.pair.target)
+            if not check.group or key not in self._lines:
+                continue
+            check = self._of_the_plan(self._lines[key], check)
+            if key not in found or _worse(check, found[key]):
+                found[key] = check
+        lines = [replace(self._lines[key], proof=check, back=None) for key, check in found.items()]
+        asked = proof.verification.positions
+        records = proof.verification.records
+        self._verified = (
+            f"{asked.same:,} the same, {asked.different:,} different, {asked.could_not_check:,} "
+            f"unchecked; {records.same:,} sampled records the same, {records.different:,} different"
+        )
+        self._show_news(lines)
+
+    def _of_the_plan(self, line: PlanLine, check: Check) -> Check:
+        """A proof of another offset than the plan's says nothing of the plan."""
+        at = check.pair.target_offset
+        if not line.row.changes or at == line.row.proposed:
+            return check
+        why = f"the offset is {at:,} now: that one is {check.outcome}"
+        return replace(check, outcome=Outcome.COULD_NOT_CHECK, why=why)
+
+    # Taking back
+
+    def action_undo(self) -> None:
+        """Take back what was applied here."""
+        if self.applied is not None:
+            self.undo(self.applied.id)
+
+    def undone(self, applied: Applied) -> None:
+        """Show what became of each row."""
+        self._back = applied
+        rows = {(w.write.group, w.write.topic, w.write.partition): w for w in applied.rows}
+        self._show_news(
+            replace(self._lines[key], back=each) for key, each in rows.items() if key in self._lines
+        )
+
+
+def _worse(one: Check, other: Check) -> bool:
+    return _WORST.index(one.outcome) < _WORST.index(other.outcome)
+
+
+def _asked(
+    plan: Plan, files: Iterable[str], groups: frozenset[str] | None, path: Path | str
+) -> list[str | Line]:
+    """Return what is asked before a plan is applied."""
+    changes = plan.changes
+    counts = {action: sum(row.action is action for row in changes) for action in Action}
+    what = ", ".join(f"{count:,} {action}" for action, count in counts.items() if count)
+    names = sorted({row.group for row in changes})
+    reread, skipped = (
+        sum(values)
+        for values in (
+            [row.reread or 0 for row in changes],
+            [row.skipped or 0 for row in changes],
+        )
+    )
+    left = len(plan.rows) - len(changes)
+    shown = ", ".join(safe_text(name, 40) for name in names[:5])
+    more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
+    cost = Cell(
+        f"At most {reread:,} records are read again, {skipped:,} are never read.",
+        Tone.BAD if skipped else Tone.WARN if reread else Tone.PLAIN,
+    )
+    return [
+        f"{len(changes):,} committed offsets ({what}) are written on target cluster "
+        f"{safe_text(plan.target_cluster)}, of {len(names):,} groups: {shown}{more}.",
+        (cost,),
+        f"{left:,} rows of the plan are left alone." if left else "All rows of the plan.",
+        "If anything has moved since, nothing is written. U or k2ktui undo takes it back.",
+        "",
+        equivalent.plan_and_apply(list(files), groups, plan.rewind, path),
+    ]

@@ -1,0 +1,111 @@
+"""The journal's screens without clusters: what became of entries, what is refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.console.app import ConsoleApp
+from k2ktui.console.screens.journal import EntryScreen
+from k2ktui.console.session import Options, Session
+from k2ktui.engine.journal import JournalHeader, JournalRow, JournalRows
+from k2ktui.errors import Refused
+from k2ktui.sync.acting import Entry
+from tests.console.acting import drive, notices, text_of, until
+from tests.support.views import NOON, Made, StubFeed
+
+App, Driver = ConsoleApp, Pilot[Any]
+AT = int(NOON * 1000)
+
+
+def header(
+    number: int, counts: dict[str, int], what: str = "apply", plan: str = "", undoes: str = ""
+) -> JournalHeader:
+    made, at = f"20261121-1200{number:02}-aaaa", AT + number * 1000
+    return JournalHeader(made, at, "ann@bastion1", what, plan, "orders", counts, undoes)
+
+
+FIRST = header(1, {"applied": 3})
+CUT = header(2, {"begun": 2})
+PARTLY = header(3, {"applied": 1, "refused": 1}, plan="3f2a")
+UNDO = header(4, {"applied": 3}, "undo", undoes=FIRST.id)
+
+
+def session(*headers: JournalHeader, config: bool = True, **options: Any) -> Session:
+    made = Made(journal=sorted(headers, key=lambda each: each.id, reverse=True))
+    known = PipelineConfig.model_construct(name="orders") if config else None
+    return Session(StubFeed(made), made.pair, known, ("p.yaml",), Options(**options))
+
+
+def test_entries_say_what_became_of_them() -> None:
+    async def steps(app: App, pilot: Driver) -> None:
+        await pilot.press("7")
+        await until(app, pilot, lambda: "4 entries" in text_of(app), "shown")
+        lines = [line for line in text_of(app).splitlines() if "2026-11-21 12:0" in line]
+        states = ("done", "partly", "not ended", "taken back")
+        for line, word in zip(lines[:4], states, strict=True):
+            assert word in line
+            assert "ann@bastion1" in line
+        await pilot.press("G")
+        assert f"taken back 2026-11-21 12:00:04 UTC by ann@bastion1, entry {UNDO.id}" in text_of(
+            app
+        )
+        await pilot.press("z")
+        assert "2 of 4" in text_of(app)
+
+    drive(session(FIRST, CUT, PARTLY, UNDO), steps, (120, 30))
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [({"read_only": True}, "started with --read-only"), ({"config": False}, "recording")],
+)
+def test_nothing_is_taken_back_where_nothing_may_change(settings: dict[str, Any], why: str) -> None:
+    async def steps(app: App, pilot: Driver) -> None:
+        await pilot.press("7")
+        await until(app, pilot, lambda: "1 entries" in text_of(app), "shown")
+        await pilot.press("U")
+        await pilot.pause()
+        assert why in notices(app)
+
+    drive(session(FIRST, **settings), steps)
+
+
+def test_a_recording_has_no_rows_and_says_so() -> None:
+    async def steps(app: App, pilot: Driver) -> None:
+        await pilot.press("7", "enter")
+        await until(app, pilot, lambda: isinstance(app.screen, EntryScreen), "opened")
+        assert "this is a recording" in text_of(app)
+
+    drive(session(FIRST, config=False), steps)
+
+
+def test_the_journal_is_exported_as_the_command_prints_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def steps(app: App, pilot: Driver) -> None:
+        await pilot.press("7", "e")
+        await until(app, pilot, lambda: "written" in notices(app), "exported")
+
+    drive(session(FIRST, PARTLY), steps)
+    (document,) = tmp_path.glob("*.json")
+    (table,) = tmp_path.glob("*.csv")
+    told = json.loads(document.read_text())["journal"]
+    assert [each["id"] for each in told] == [PARTLY.id, FIRST.id]
+    assert len(list(csv.reader(table.open()))) == 3
+
+
+def test_an_entry_about_positions_is_not_taken_back_as_one_about_groups() -> None:
+    row = JournalRow("orders", 0, 5, "{}", 9, "{}", "forward")
+    entry = Entry(header(1, {"forward": 1}, "offsets set"), (JournalRows("x", "orders", (row,)),))
+    with pytest.raises(Refused, match="own positions"):
+        entry.reversal()
+    assert entry.lines == [("orders", row)]

@@ -1,0 +1,217 @@
+"""The screens of Translate without clusters: choosing, what a plan shows, what is refused."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual.pilot import Pilot
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.console import equivalent
+from k2ktui.console.app import ConsoleApp
+from k2ktui.console.screens.translate_plan import PlanScreen, Shown
+from k2ktui.console.session import Options, Session
+from k2ktui.console.widgets.choice import Choice
+from k2ktui.console.widgets.grid import Grid
+from k2ktui.engine.guard import MappingVersion
+from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind
+from k2ktui.engine.translate import Basis
+from tests.console.acting import drive, notices, text_of, until
+from tests.support.views import Made, StubFeed
+
+App, Driver = ConsoleApp, Pilot[Any]
+HOSTILE = ("a[/b]", "\x1b[31mred", "‮back", "x" * 249, "q'\"$(x)`y`", "new\nline", "🦆 quack")
+
+
+def row(group: str = "billing", action: Action = Action.CREATE, **values: Any) -> PlanRow:
+    made = PlanRow(
+        group=group,
+        topic="orders",
+        partition=0,
+        source="orders-0@5",
+        state_source="Empty",
+        state_target="",
+        current=None,
+        proposed=12,
+        basis=Basis.EXACT,
+        reread=0,
+        skipped=0,
+        action=action,
+        reason="",
+        version=MappingVersion(1, 82),
+    )
+    return replace(made, **values)
+
+
+def plan(*rows: PlanRow, valid_s: float = 900) -> Plan:
+    now = time.time()
+    return Plan("orders", "src", "tgt", now, now + valid_s, "ann@bastion", Rewind.NEVER, rows)
+
+
+def session(*skips: int, config: bool = True, **options: Any) -> Session:
+    """A session on groups g0, g1 …, which would skip so many records."""
+    made = Made()
+    at = made.partition("orders", 0, end=50)
+    for number, each in enumerate(skips):
+        made.group(f"g{number}", at, divergence=each)
+    known = PipelineConfig.model_construct(name="orders") if config else None
+    return Session(StubFeed(made), made.pair, known, ("p.yaml",), Options(**options))
+
+
+def opened(app: App, shown: Plan, *notes: str) -> PlanScreen:
+    screen = PlanScreen(None, shown.rewind, Shown(shown, notes))
+    app.push_screen(screen)
+    return screen
+
+
+def test_groups_are_marked_and_stay_marked_when_a_filter_hides_them() -> None:
+    async def steps(app: App, pilot: Driver) -> None:
+        await pilot.press("4", "space", "space")
+        grid = app.screen.query_one(Choice)
+        assert grid.marked == {"g2", "g1"}  # the worst are first
+        await pilot.press("slash", "g", "0", "enter")
+        assert [each.group for each in grid.chosen] == ["g1", "g2"]
+        assert "2 marked, 2 of them not shown" in text_of(app)
+        await pilot.press("a")
+        assert grid.marked == {"g0", "g1", "g2"}
+        await pilot.press("a", "escape")
+        assert grid.marked == {"g1", "g2"}
+        await pilot.press("a", "a")
+        assert "none marked" in text_of(app)
+        await pilot.press("w")
+        assert "rewind: follow" in text_of(app)
+
+    drive(session(0, 1, 2), steps)
+
+
+def test_a_recording_plans_nothing() -> None:
+    async def steps(app: App, pilot: Driver) -> None:
+        await pilot.press("4", "enter")
+        assert not isinstance(app.screen, PlanScreen)
+        assert "recording" in notices(app)
+
+    drive(session(0, config=False), steps)
+
+
+def test_a_plan_shows_the_uncertain_rows_first_and_all_of_the_row_under_the_cursor() -> None:
+    long = "still active on the source: what it reads there from now on is read again here"
+    shown = plan(
+        row("sure", current=10),
+        row("lost", Action.SKIP, basis=Basis.UNMAPPED, proposed=None, reread=None, skipped=None),
+        row("tardy", basis=Basis.BOUNDED, reread=4, reason=long),
+    )
+
+    async def steps(app: App, pilot: Driver) -> None:
+        opened(app, shown, "the source does not answer; its commits are 90 s old")
+        await until(app, pilot, lambda: "lost" in text_of(app), "shown")
+        text = text_of(app)
+        assert text.index("lost") < text.index("tardy") < text.index("sure")
+        assert "commits are 90 s old" in text
+        assert "4 re-read" in text
+        assert "valid for 14 m" in text
+        await pilot.press("j")
+        if app.size.width >= 80:
+            assert "4 re-read, 0 skipped" in text_of(app)
+        assert "still active on the source" in text_of(app)
+        await pilot.press("z")
+        assert len(app.screen.query_one(Grid).rows) == 2
+
+    for size in ((60, 20), (80, 24), (120, 40)):
+        drive(session(), steps, size)
+
+
+@pytest.mark.parametrize(
+    ("shown", "options", "why"),
+    [
+        (plan(row()), {"read_only": True}, "started with --read-only"),
+        (plan(row(), valid_s=-1), {}, "has expired"),
+        (plan(row(action=Action.KEEP)), {}, "nothing to apply"),
+    ],
+)
+def test_what_cannot_be_applied_is_greyed_and_says_why(
+    shown: Plan, options: dict[str, Any], why: str
+) -> None:
+    async def steps(app: App, pilot: Driver) -> None:
+        screen = opened(app, shown)
+        await until(app, pilot, lambda: "billing" in text_of(app), "shown")
+        assert not screen.active_bindings["A"].enabled
+        await pilot.press("A")
+        await pilot.pause()
+        assert app.screen is screen
+        assert why in notices(app)
+
+    drive(session(**options), steps)
+
+
+def test_only_the_typed_name_and_the_button_confirm() -> None:
+    async def steps(app: App, pilot: Driver) -> None:
+        screen = opened(app, plan(row()))
+        await until(app, pilot, lambda: "billing" in text_of(app), "shown")
+        for keys in (
+            ["enter"] * 3,
+            ["tab", "o", "r", "d", "e", "r", "tab", "space"],
+            ["tab", *"orders", "enter", "enter", "escape"],
+        ):
+            await pilot.press("A")
+            await until(app, pilot, lambda: app.screen.query("#confirm-do"), "asked")
+            assert app.focused is not None and app.focused.id == "confirm-cancel"
+            await pilot.press(*keys)
+            if app.screen is not screen:
+                await pilot.press("escape")
+            await until(app, pilot, lambda: app.screen is screen, "closed")
+            assert not screen.busy and screen.error is None
+
+    drive(session(), steps, (60, 20))
+
+
+def test_hostile_names_do_no_harm() -> None:
+    async def steps(app: App, pilot: Driver) -> None:
+        opened(app, plan(*(row(name, topic=name) for name in HOSTILE)), HOSTILE[1])
+        await until(app, pilot, lambda: "a[/b]" in text_of(app), "shown")
+        for _ in HOSTILE:
+            assert "\x1b" not in text_of(app)
+            assert "‮" not in text_of(app)
+            await pilot.press("j")
+        await pilot.press("A")
+        await until(app, pilot, lambda: app.screen.query("#confirm-do"), "asked")
+        assert "\x1b" not in text_of(app)
+
+    drive(session(), steps)
+
+
+@given(st.sets(st.text(max_size=8) | st.sampled_from(HOSTILE), min_size=1), st.text(max_size=8))
+def test_the_pattern_of_a_command_matches_its_groups_and_no_other(
+    names: set[str], other: str
+) -> None:
+    pattern = equivalent.pattern_of(names)
+    assert all(re.fullmatch(pattern, name) for name in names)
+    assert (re.fullmatch(pattern, other) is not None) == (other in names)
+    assert pattern.isprintable()
+
+
+def test_commands_survive_a_shell() -> None:
+    line = equivalent.plan_and_apply(["my pipeline.yaml"], {"it's"}, Rewind.FOLLOW, "p l.json")
+    first, second = line.split(" && ")
+    assert shlex.split(first) == [
+        *("k2ktui", "plan", "-f", "my pipeline.yaml", "--group", "it's"),
+        *("--rewind", "follow", "-o", "p l.json"),
+    ]
+    assert shlex.split(second) == ["k2ktui", "apply", "p l.json"]
+
+
+def test_a_group_is_planned_from_where_its_trouble_is_seen() -> None:
+    async def steps(app: App, pilot: Driver) -> None:
+        await pilot.press("3")
+        await until(app, pilot, lambda: "skips" in text_of(app), "shown")
+        await pilot.press("T")
+        await until(app, pilot, lambda: app.current_mode == "translate", "on the other screen")
+        assert "recording" in notices(app)
+
+    drive(session(7, config=False), steps)
