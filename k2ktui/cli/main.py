@@ -28,6 +28,7 @@ _VERBS = {
     "jobs": "Start, find, stop and follow pipelines that run detached on this host.",
     "journal": "Show what was applied and taken back.",
     "mm2": "Import, audit and correct MirrorMaker 2.",
+    "offsets": "Show, set and clear the pipeline's own positions.",
     "plan": "Plan which offsets to commit on the target; changes nothing.",
     "start": "Run a pipeline.",
     "status": "Show positions, lag and coverage; needs no running job.",

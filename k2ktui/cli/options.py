@@ -8,8 +8,10 @@ from typing import Any, TypeVar
 import click
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.config.topics import compile_pattern
 from k2ktui.engine.access import Access, access
 from k2ktui.errors import ConfigError
+from k2ktui.text import safe_text
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -77,3 +79,22 @@ def load_pipeline(files: tuple[str, ...], *, mirror: bool = False) -> PipelineCo
 def _tell(notes: Iterable[str]) -> None:
     for note in notes:
         click.echo(f"note: {note}", err=True)
+
+
+def matcher(option: str, pattern: str | None) -> Callable[[str], bool]:
+    """Return whether a whole name matches what an option was given; None matches all.
+
+    Raises:
+        ConfigError: it is no regular expression.
+    """
+    if pattern is None:
+        return lambda _: True
+    try:
+        compiled = compile_pattern(pattern)
+    except ValueError as error:
+        raise ConfigError(
+            f"{option}: expected {safe_text(error)}, found {safe_text(pattern)}",
+            unchanged="Nothing was done.",
+            mend="The whole name must match; .* stands for anything.",
+        ) from None
+    return lambda name: compiled.fullmatch(name) is not None

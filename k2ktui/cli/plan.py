@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from pathlib import Path
 
 import click
 
-from k2ktui.cli.options import file_option, json_option, load_pipeline
+from k2ktui.cli.options import file_option, json_option, load_pipeline, matcher
 from k2ktui.cli.tables import Column, moment, number, print_table, signed
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind, dump, to_csv, uncertain_first
 from k2ktui.errors import ConfigError
@@ -51,8 +49,8 @@ def command(
         config,
         rewind=Rewind(rewind),
         valid_s=valid_s,
-        group=_matcher("--group", group),
-        topic=_matcher("--topic", topic),
+        group=matcher("--group", group),
+        topic=matcher("--topic", topic),
     )
     plan, notes = make(config, options, files)
     for note in notes:
@@ -70,19 +68,6 @@ def command(
             f"Written to {safe_text(output)}; apply it with: k2ktui apply {safe_text(output)}",
             err=True,
         )
-
-
-def _matcher(option: str, pattern: str | None) -> Callable[[str], bool]:
-    if pattern is None:
-        return lambda _: True
-    try:
-        compiled = re.compile(pattern)
-    except re.error as error:
-        raise ConfigError(
-            f"{option} {safe_text(pattern)} is no regular expression: {error}",
-            mend="The whole name must match; .* stands for anything.",
-        ) from None
-    return lambda name: compiled.fullmatch(name) is not None
 
 
 def _write(path: Path, text: str) -> None:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from k2ktui.cli.options import file_option, load_pipeline
+from k2ktui.cli.options import access_to, file_option, load_pipeline
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.access import require
 from k2ktui.engine.plan import Rewind
 from k2ktui.errors import ConnectionFailed, ExitCode, TimedOut
 from k2ktui.text import safe_text
@@ -46,6 +47,7 @@ def command(
     from k2ktui.sync.metrics import measured
 
     config = load_pipeline(files)
+    require(access_to(config, unlock=True), "translating continuously")
     loop = SyncLoop(config, Rewind(rewind))
     over, seen = threading.Event(), [0]
 

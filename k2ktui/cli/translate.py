@@ -42,7 +42,7 @@ def command(
     if checkpoint:
         return _checkpoint(config, Path(checkpoint))
     commits = parse_positions(positions)
-    found = _translated(config, commits)
+    (found,) = _translated(config, commits)
     if as_json:
         click.echo(json.dumps({"pipeline": config.name, "positions": _objects(found, commits)}))
     else:
@@ -54,12 +54,14 @@ def command(
     return int(ExitCode.OK if good else ExitCode.FINDINGS)
 
 
-def _translated(config: PipelineConfig, commits: dict[SourcePartition, int]) -> list[Translation]:
+def _translated(
+    config: PipelineConfig, *commits: dict[SourcePartition, int]
+) -> list[list[Translation]]:
     from k2ktui.sync.snapshot import Snapshots
 
     snapshots = Snapshots(config)
     try:
-        return snapshots.translate(commits)
+        return [snapshots.translate(each) for each in commits]
     finally:
         snapshots.close()
 
@@ -69,13 +71,19 @@ def _checkpoint(config: PipelineConfig, path: Path) -> int:
     from k2ktui.sync.checkpoints import read_checkpoint
 
     checkpoint = read_checkpoint(path)
-    commits = checkpoint.positions
-    by_source = {row.sources: row for row in _translated(config, commits)}
+    # Line by line: two sources of a query may be at different offsets of one partition.
+    each = [dict(line.positions) for line in checkpoint.lines if line.positions]
+    found = {
+        (row.sources[0], commits[row.sources[0]]): row
+        for commits, rows in zip(each, _translated(config, *each), strict=True)
+        for row in rows
+        if len(row.sources) == 1
+    }
     doubtful = []
-    for source, offset in sorted(commits.items()):
-        row = by_source.get((source,))
+    for source, offset in sorted({at for commits in each for at in commits.items()}):
+        row = found.get((source, offset))
         if row is None or row.offset is None or row.basis not in _GOOD:
-            why = "it was never replicated" if row is None else f"{row.basis}; {row.reason}"
+            why = _doubt(row)
             doubtful.append(f"{safe_text(f'{source}@{offset}')}: {safe_text(why)}")
     if doubtful:
         raise Refused(
@@ -85,13 +93,22 @@ def _checkpoint(config: PipelineConfig, path: Path) -> int:
         )
 
     def translated(source: SourcePartition, offset: int) -> tuple[str, int, int]:
-        row = by_source[(source,)]
+        row = found[source, offset]
         assert row.offset is not None
         return (*row.target, row.offset)
 
     click.echo(f"note: of {safe_text(str(checkpoint.path))}", err=True)
+    if checkpoint.unfinished:
+        batches = ", ".join(map(str, checkpoint.unfinished))
+        click.echo(f"note: batch {batches} was begun and not committed; it is run again", err=True)
     click.echo(checkpoint.rendered(translated), nl=False)
     return int(ExitCode.OK)
+
+
+def _doubt(row: Translation | None) -> str:
+    if row is None:
+        return "it was never replicated, or has no single position on the target"
+    return f"{row.basis}; {row.reason}" if row.reason else str(row.basis)
 
 
 def _objects(

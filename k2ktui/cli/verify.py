@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from k2ktui.cli.options import file_option, json_option, load_pipeline
+from k2ktui.cli.options import file_option, json_option, load_pipeline, matcher
 from k2ktui.cli.tables import Column, print_table
-from k2ktui.errors import ConfigError, ExitCode
+from k2ktui.errors import ExitCode
 from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
@@ -41,13 +40,9 @@ def command(
     from k2ktui.sync.acting import prove
 
     config = load_pipeline(files)
-    try:
-        chosen = re.compile(group or ".*")
-    except re.error as error:
-        raise ConfigError(f"--group is no regular expression: {error}") from None
     proof = prove(
         config,
-        group=lambda name: chosen.fullmatch(name) is not None,
+        group=matcher("--group", group),
         translated=translated,
         sample=sample,
         seed=seed,

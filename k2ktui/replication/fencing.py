@@ -189,6 +189,10 @@ class Warden:
         self._producers[slot] = self._init(self._producers[slot])
         return self._producers[slot]
 
+    def renew_own(self) -> None:
+        """Raise the driver's own epoch: what it left open is aborted; errors as for ``renew``."""
+        self.renew(_DRIVER)
+
     def write_positions(self, changed: Mapping[SourcePartition, Position]) -> None:
         """Write positions outside a lap, as of partitions that begin.
 

@@ -33,6 +33,7 @@ from k2ktui.sync.verify import verify
 from k2ktui.text import safe_text
 
 _UNCHANGED = "Nothing was changed."
+_SHOWN = 20
 _GROUP_CHANGES = frozenset({"apply", "undo", "sync"})
 
 Told = Callable[[Written], None]
@@ -118,10 +119,17 @@ class Entry:
             Refused: it changed the pipeline's own positions, not groups.
         """
         if not self.of_groups:
+            before = [
+                f"{safe_text(row.topic)}:{row.partition}:{row.before}"
+                for _, row in self.lines[:_SHOWN]
+                if row.before is not None
+            ]
             raise Refused(
-                f"entry {safe_text(self.header.id)} moved the pipeline's own positions",
+                f"entry {safe_text(self.header.id)} moved the pipeline's own positions; records "
+                "may have been copied since",
                 unchanged=_UNCHANGED,
-                mend="Set them to what they were before: k2ktui offsets set.",
+                mend="To go back, while it is stopped: k2ktui offsets set -f FILE "
+                + " ".join(before),
             )
         return reversal(self.rows)
 

@@ -1,117 +1,295 @@
-"""Positions in a checkpoint of Spark Structured Streaming.
+"""Positions that Spark Structured Streaming keeps in a checkpoint: read, and written anew.
 
-``offsets/N`` holds where batch N ends (Spark's ``OffsetSeqLog``): a line with the format's version,
-one with the batch's metadata, then one a source, ``-`` without an offset. ``commits/N`` exists once
-batch N is done. A query that starts again repeats a batch that was planned and is not done; the
-position after all that is done is therefore in the newest ``offsets/N`` with a ``commits/N``.
+``offsets/N`` is written before batch N runs and holds the offsets at which it *ends*;
+``commits/N`` is written after it (``MicroBatchExecution.populateStartOffsets``,
+``OffsetSeqLog.scala``). So a query goes on at the end of the newest batch that has both: a batch
+with ``offsets/N`` alone was planned, may have been written in part, and will be run again.
+
+Format of ``offsets/N``: a line with the version, a line with the batch's metadata (JSON, may be
+empty), and one line a source: in version 1 its offset, in the query's order; in version 2
+(``spark.sql.streaming.offsetLog.formatVersion`` of newer Sparks) ``ID:OFFSET``, in any order. A
+source without an offset has ``-``. Kafka's offset is ``{"topic":{"0":123}}`` (``JsonUtils.scala``).
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConfigError
+from k2ktui.sync.positions_text import LARGEST_OFFSET, LARGEST_PARTITION, is_topic_name
 from k2ktui.text import safe_text
 
-_VERSION = "v1"
+_VERSION = re.compile(r"v([0-9]{1,9})")
+_NUMBER = re.compile(r"0|[1-9][0-9]*")
+_SOURCE_ID = re.compile(r"([^:{}\"]+):(.*)", re.DOTALL)
+_KNOWN_VERSIONS = (1, 2)
+_VOID = "-"
+_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/")
+_LARGEST_FILE = 256 << 20
+_FOREIGN = "Give the checkpointLocation of a query, or a file offsets/N in it."
+
+Translate = Callable[[SourcePartition, int], tuple[str, int, int]]
+"""A source partition and its offset to target topic, partition and offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """What one source of the query has in the file.
+
+    Attributes:
+        text: its offset as it stands in the file.
+        positions: next offset of each partition; None if the source is not Kafka, or has no
+            offset.
+        source_id: the source's id in a file of version 2, empty in version 1.
+    """
+
+    text: str
+    positions: Mapping[SourcePartition, int] | None
+    source_id: str = ""
+
+    def rendered(self, translated: Translate) -> str:
+        """Return the offset for the target, as Spark's Kafka source writes it, sorted."""
+        if self.positions is None:
+            return self.text
+        topics: dict[str, dict[str, int]] = {}
+        for at, offset in sorted(self.positions.items()):
+            topic, partition, to = translated(at, offset)
+            topics.setdefault(topic, {})[str(partition)] = to
+        return json.dumps(topics, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Offsets of a checkpoint file; ``lines`` are the file's, ``kafka`` those that hold offsets."""
+    """The offsets of one batch.
+
+    Attributes:
+        path: the file they were read from.
+        batch: its number.
+        version: of the file's format.
+        metadata: the line of the batch's metadata, as it stands in the file.
+        lines: the query's sources.
+        unfinished: newer batches that were planned and not committed; they will be run again.
+            Empty if a file was given, since then nobody has looked.
+    """
 
     path: Path
-    lines: tuple[str, ...]
-    kafka: Mapping[int, Mapping[str, Mapping[str, int]]]
+    batch: int
+    version: int
+    metadata: str
+    lines: tuple[SourceLine, ...]
+    unfinished: tuple[int, ...] = ()
 
     @property
     def positions(self) -> dict[SourcePartition, int]:
-        """Offset of each source partition; that of the last line if several sources share one."""
-        return {
-            SourcePartition(topic, int(partition)): offset
-            for offsets in self.kafka.values()
-            for topic, each in offsets.items()
-            for partition, offset in each.items()
-        }
+        """Next offset of each Kafka partition; the lowest where several sources read one."""
+        found: dict[SourcePartition, int] = {}
+        for line in self.lines:
+            for at, offset in (line.positions or {}).items():
+                found[at] = min(found.get(at, offset), offset)
+        return found
 
-    def rendered(self, translated: Callable[[SourcePartition, int], tuple[str, int, int]]) -> str:
-        """Return the file's text for the target; ``translated`` yields topic, partition, offset."""
-        lines = list(self.lines)
-        for number, offsets in self.kafka.items():
-            made: dict[str, dict[str, int]] = {}
-            for topic, each in offsets.items():
-                for partition, offset in each.items():
-                    name, at, to = translated(SourcePartition(topic, int(partition)), offset)
-                    made.setdefault(name, {})[str(at)] = to
-            lines[number] = json.dumps(made, separators=(",", ":"))
+    def rendered(self, translated: Translate) -> str:
+        """Return the file's text for the target; what is not Kafka's is as it was."""
+        lines = [f"v{self.version}", self.metadata]
+        for line in self.lines:
+            prefix = f"{line.source_id}:" if self.version == 2 else ""
+            lines.append(prefix + line.rendered(translated))
         return "\n".join(lines) + "\n"
 
 
-def read_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint directory, its ``offsets`` directory, or one file of it.
+def read_checkpoint(where: str | Path) -> Checkpoint:
+    """Read the position of a query.
+
+    Args:
+        where: a checkpoint directory (what was given as ``checkpointLocation``) or its directory
+            ``offsets``: the newest committed batch is taken; or one file ``offsets/N``, which is
+            taken as it is.
 
     Raises:
-        ConfigError: it is no checkpoint of Structured Streaming with Kafka offsets, or damaged.
+        ConfigError: it is not there, not on a local file system, no checkpoint, or damaged; of a
+            damaged file the message names the line.
     """
-    file = _file(path)
-    try:
-        lines = tuple(file.read_text().rstrip("\n").split("\n"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise _unusable(file, 0, getattr(error, "strerror", "") or "it is not text") from None
-    if lines[0].strip() != _VERSION:
-        raise _unusable(file, 1, f"expected {_VERSION}, the format of Spark's offset log")
-    found = {}
-    for number, line in enumerate(lines[2:], 2):
-        if line.strip() == "-":
-            continue
-        offsets = _offsets(line)
-        if offsets is None:
-            raise _unusable(file, number + 1, 'expected Kafka offsets: {"topic":{"0":123}}')
-        found[number] = offsets
-    if not found:
-        raise _unusable(file, len(lines), "there are no Kafka offsets in it")
-    return Checkpoint(file, lines, found)
-
-
-def _file(path: Path) -> Path:
-    if ":/" in str(path) and not path.exists():
-        raise _unusable(path, 0, "only local directories are read; copy the checkpoint here")
+    scheme = _SCHEME.match(str(where))
+    if scheme is not None and scheme[1] == "file":
+        where = unquote(urlsplit(str(where)).path)
+    elif scheme is not None:
+        raise ConfigError(
+            f"{safe_text(where)} is not a local directory",
+            mend="Copy the directories offsets and commits of the checkpoint to a local one.",
+        )
+    path = Path(where)
     if path.is_file():
-        return path
-    directory = path / "offsets" if (path / "offsets").is_dir() else path
-    commits = directory.parent / "commits"
+        return _read(path, _number_of(path))
+    if not path.is_dir():
+        raise ConfigError(f"{safe_text(path)}: no such file or directory", mend=_FOREIGN)
+    return _newest(path.parent if path.name == "offsets" else path)
+
+
+def _newest(directory: Path) -> Checkpoint:
+    planned = _batches(directory / "offsets")
+    if not planned:
+        raise ConfigError(
+            f"{safe_text(directory)} is not the checkpoint of a streaming query: it has no batch "
+            "in a directory offsets",
+            mend=_FOREIGN,
+        )
+    committed = _batches(directory / "commits") & planned
+    if not committed:
+        raise ConfigError(
+            f"{safe_text(directory)}: no batch with a file in offsets has one in commits, so "
+            "nothing says that one was finished",
+            mend="If the directory commits was copied as well, the query has no position yet: it "
+            "starts at its startingOffsets. Give the file offsets/N to take that batch as done.",
+        )
+    number = max(committed)
+    unfinished = tuple(sorted(batch for batch in planned if batch > number))
+    return _read(directory / "offsets" / str(number), number, unfinished)
+
+
+def _batches(directory: Path) -> set[int]:
+    """Return the numbers of a log's files; its checksums and temporary files are passed over."""
     try:
-        numbers = sorted(int(f.name) for f in directory.iterdir() if f.name.isdigit())
+        return {int(p.name) for p in directory.iterdir() if _NUMBER.fullmatch(p.name)}
+    except (FileNotFoundError, NotADirectoryError):
+        return set()
     except OSError as error:
-        raise _unusable(path, 0, error.strerror or "it cannot be read") from None
-    done = [n for n in numbers if not commits.is_dir() or (commits / str(n)).is_file()]
-    if not done:
-        raise _unusable(path, 0, "it holds no batch that was completed")
-    return directory / str(done[-1])
+        raise _unreadable(directory, error) from None
 
 
-def _offsets(line: str) -> dict[str, dict[str, int]] | None:
+def _number_of(path: Path) -> int:
+    if _NUMBER.fullmatch(path.name) is None:
+        raise ConfigError(f"{safe_text(path)}: its name is not a batch number", mend=_FOREIGN)
+    return int(path.name)
+
+
+def _read(path: Path, batch: int, unfinished: tuple[int, ...] = ()) -> Checkpoint:
     try:
-        found: Any = json.loads(line)
-    except ValueError:
-        return None
-    if not isinstance(found, dict) or not found:
-        return None
-    for each in found.values():
-        if not isinstance(each, dict):
-            return None
-        for partition, offset in each.items():
-            whole = isinstance(offset, int) and not isinstance(offset, bool) and offset >= 0
-            if not partition.isdigit() or not whole:
-                return None
+        if path.stat().st_size > _LARGEST_FILE:
+            raise _damaged(path, 1, "larger than any offset log")
+        data = path.read_bytes()
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise _damaged(path, data.count(b"\n", 0, error.start) + 1, "not UTF-8") from None
+    return parse(text, path, batch, unfinished)
+
+
+def parse(text: str, path: Path, batch: int, unfinished: tuple[int, ...] = ()) -> Checkpoint:
+    """Read the text of a file ``offsets/N``.
+
+    Args:
+        text: what the file holds.
+        path: its name, for messages.
+        batch: N.
+        unfinished: newer batches without a commit.
+
+    Raises:
+        ConfigError: it is damaged, of another kind, or has no offsets of Kafka.
+    """
+    lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+    version = _version(lines[0], path)
+    if len(lines) < 3:
+        raise _damaged(path, len(lines), "the file ends before the first source's offset")
+    metadata = lines[1]
+    if metadata.strip() and not isinstance(_json(metadata, path, 2), dict):
+        raise _damaged(path, 2, "the batch's metadata is not a JSON object")
+    sources = tuple(
+        _source(line, version, path, number) for number, line in enumerate(lines[2:], start=3)
+    )
+    ids = [source.source_id for source in sources]
+    for number, one in enumerate(ids):
+        if one and one in ids[:number]:
+            raise _damaged(path, number + 3, f"a second line of source {safe_text(one)}")
+    if all(source.positions is None for source in sources):
+        raise ConfigError(
+            f"{safe_text(path)}: none of its {len(sources)} sources has offsets of Kafka",
+            mend=_FOREIGN,
+        )
+    return Checkpoint(path, batch, version, metadata, sources, unfinished)
+
+
+def _version(line: str, path: Path) -> int:
+    found = _VERSION.fullmatch(line)
+    if found is None:
+        raise _damaged(path, 1, "an offset log begins with its version, such as v1")
+    if int(found[1]) not in _KNOWN_VERSIONS:
+        raise _damaged(path, 1, f"version {found[1]}; this program reads versions 1 and 2")
+    return int(found[1])
+
+
+def _source(line: str, version: int, path: Path, number: int) -> SourceLine:
+    source_id, text = "", line
+    if version == 2:
+        found = _SOURCE_ID.fullmatch(line)
+        if found is None:
+            raise _damaged(path, number, "a line of version 2 is ID:OFFSET")
+        source_id, text = found[1], found[2]
+    if text.strip() == _VOID:
+        return SourceLine(text, None, source_id)
+    value = _json(text, path, number)
+    # A source of another kind has numbers or texts where Kafka has an object for each topic.
+    if not isinstance(value, dict) or not any(isinstance(inner, dict) for inner in value.values()):
+        return SourceLine(text, {} if value == {} else None, source_id)
+    return SourceLine(text, _positions(value, path, number), source_id)
+
+
+def _positions(value: dict[str, Any], path: Path, number: int) -> dict[SourcePartition, int]:
+    found = {}
+    for topic, partitions in value.items():
+        if not is_topic_name(topic):
+            raise _damaged(path, number, f"no topic can have the name {safe_text(topic, 80)!r}")
+        if not isinstance(partitions, dict):
+            raise _damaged(path, number, f"topic {topic} has no object of partitions")
+        for partition, offset in partitions.items():
+            digits = _NUMBER.fullmatch(partition) is not None and len(partition) <= 10
+            if not digits or int(partition) > LARGEST_PARTITION:
+                what = f"{safe_text(partition, 40)!r} is no partition of {topic}"
+                raise _damaged(path, number, what)
+            # bool is an int to Python; true is no offset.
+            if type(offset) is not int or not 0 <= offset <= LARGEST_OFFSET:
+                what = f"{safe_text(json.dumps(offset), 40)} is no offset of {topic}-{partition}"
+                raise _damaged(path, number, what)
+            found[SourcePartition(topic, int(partition))] = offset
     return found
 
 
-def _unusable(path: Path, line: int, why: str) -> ConfigError:
-    where = f"{safe_text(str(path))}{f', line {line}' if line else ''}"
-    return ConfigError(f"{where}: {why}", unchanged="Nothing was translated.")
+def _json(text: str, path: Path, number: int) -> Any:
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        value = dict(pairs)
+        if len(value) < len(pairs):
+            raise ValueError("a key appears twice")
+        return value
+
+    def refuse(_: str) -> None:
+        raise ValueError("a number that is not one")
+
+    try:
+        return json.loads(text, object_pairs_hook=once, parse_constant=refuse)
+    except json.JSONDecodeError as error:
+        raise _damaged(path, number, f"not JSON: {error.msg} at column {error.colno}") from None
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, number, f"not JSON: {str(error)[:80]}") from None
+
+
+def _damaged(path: Path, line: int, what: str) -> ConfigError:
+    return ConfigError(
+        f"{safe_text(path)}, line {line}: {what}",
+        unchanged="Nothing was translated.",
+        mend="It must be a file offsets/N of a Spark Structured Streaming checkpoint, whole and as "
+        "Spark wrote it; copy it again.",
+    )
+
+
+def _unreadable(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"{safe_text(path)}: {safe_text(error.strerror or error)}", mend="Check its rights."
+    )

@@ -1,33 +1,94 @@
-"""Positions given on the command line."""
+"""Positions as an operator types them: ``TOPIC:PARTITION:OFFSET``."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConfigError
 from k2ktui.text import safe_text
 
+LARGEST_PARTITION = (1 << 31) - 1
+LARGEST_OFFSET = (1 << 63) - 1
 
-def parse_positions(texts: Iterable[str]) -> dict[SourcePartition, int]:
-    """Return offsets by source partition, of ``TOPIC:PARTITION:OFFSET`` each.
+# What brokers accept (Topic.java): so a colon always ends the name.
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_SHOWN = 100
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether a topic can have this name."""
+    return _TOPIC.fullmatch(name) is not None and name not in {".", ".."}
+
+
+def parse_positions(words: Iterable[str]) -> dict[SourcePartition, int]:
+    """Read ``TOPIC:PARTITION:OFFSET`` words: offsets by source partition.
 
     Raises:
-        ConfigError: all those that cannot be used, at once.
+        ConfigError: with every word that is none, or contradicts another, and why.
     """
     found: dict[SourcePartition, int] = {}
     wrong = []
-    for text in texts:
-        topic, _, rest = text.partition(":")  # no topic's name has a colon
-        partition, _, offset = rest.partition(":")
-        usable = topic and partition.isascii() and partition.isdigit()
-        if not (usable and offset.isascii() and offset.isdigit()):
-            wrong.append(f"{safe_text(text)} is not TOPIC:PARTITION:OFFSET")
-            continue
-        source = SourcePartition(topic, int(partition))
-        if found.get(source, int(offset)) != int(offset):
-            wrong.append(f"{safe_text(str(source))} is given twice, with different offsets")
-        found[source] = int(offset)
-    if wrong:
-        raise ConfigError("\n".join(wrong), unchanged="Nothing was translated.")
+    for word in words:
+        try:
+            source, offset = _position(word)
+            if found.setdefault(source, offset) != offset:
+                raise ValueError(f"{source} is given twice, with different offsets")
+        except ValueError as error:
+            wrong.append(f"{_shown(word)}: {error}")
+    _refuse(wrong, "Write each position as TOPIC:PARTITION:OFFSET, such as orders:0:1234.")
     return found
+
+
+def parse_partitions(words: Iterable[str]) -> set[tuple[str, int | None]]:
+    """Read ``TOPIC`` and ``TOPIC:PARTITION`` words; a topic alone has None as its partition.
+
+    Raises:
+        ConfigError: with every word that is none, and why.
+    """
+    found: set[tuple[str, int | None]] = set()
+    wrong = []
+    for word in words:
+        topic, colon, partition = word.partition(":")
+        try:
+            number = _number("partition", partition, LARGEST_PARTITION) if colon else None
+            found.add((_topic(topic), number))
+        except ValueError as error:
+            wrong.append(f"{_shown(word)}: {error}")
+    _refuse(wrong, "Write each as TOPIC or TOPIC:PARTITION.")
+    return found
+
+
+def _position(word: str) -> tuple[SourcePartition, int]:
+    parts = word.split(":")
+    if len(parts) != 3:
+        raise ValueError(f"expected three parts between colons, found {len(parts)}")
+    topic, partition, offset = parts
+    source = SourcePartition(_topic(topic), _number("partition", partition, LARGEST_PARTITION))
+    return source, _number("offset", offset, LARGEST_OFFSET)
+
+
+def _topic(text: str) -> str:
+    if not is_topic_name(text):
+        raise ValueError("no topic can have this name")
+    return text
+
+
+def _number(what: str, text: str, largest: int) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError(f"the {what} is not a whole number from 0 on")
+    digits = text.lstrip("0") or "0"
+    # Longer ones are not even converted: Python refuses thousands of digits.
+    if len(digits) > len(str(largest)) or int(digits) > largest:
+        raise ValueError(f"the {what} is too large for Kafka")
+    return int(digits)
+
+
+def _shown(word: str) -> str:
+    return safe_text(word, _SHOWN) or "an empty argument"
+
+
+def _refuse(wrong: list[str], mend: str) -> None:
+    if wrong:
+        raise ConfigError("\n".join(wrong), unchanged="Nothing was done.", mend=mend)

@@ -1,0 +1,255 @@
+"""``k2ktui offsets show|set|clear``: the pipeline's own replicated positions on the target."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from k2ktui.cli.confirm import confirm
+from k2ktui.cli.options import (
+    access_to,
+    file_option,
+    json_option,
+    load_pipeline,
+    matcher,
+    unlock_option,
+)
+from k2ktui.cli.positions import MOVES, ROWS, change_object, row_object, runner_object
+from k2ktui.cli.tables import moment, print_table
+from k2ktui.config.scalars import parse_instant
+from k2ktui.engine.access import require
+from k2ktui.engine.state import SourcePartition
+from k2ktui.errors import ConfigError, ExitCode
+from k2ktui.sync.positions_text import parse_partitions, parse_positions
+from k2ktui.text import safe_text
+
+if TYPE_CHECKING:
+    from k2ktui.sync.moving import Moved
+    from k2ktui.sync.positions import Change, Positions
+
+_UNCHANGED = "Nothing was changed."
+_MARKS = ("earliest", "latest")
+
+
+@click.group(name="offsets", help="Show, set and clear the pipeline's own replicated positions.")
+def command() -> None:
+    """Positions on the target; the source is only read."""
+
+
+def _change_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option("--yes", is_flag=True, help="Do not ask."),
+        click.option("--dry-run", is_flag=True, help="Show the plan and change nothing."),
+        click.option("--topic", metavar="REGEX", help="Only source topics that match as a whole."),
+        unlock_option,
+        json_option,
+        file_option,
+    ):
+        function = option(function)
+    return function
+
+
+@command.command(name="show", help="Show each partition's position beside its log's bounds.")
+@file_option
+@json_option
+def show(files: tuple[str, ...], as_json: bool) -> None:
+    """Read both clusters once and print."""
+    from k2ktui.sync.positions import Positions
+
+    config = load_pipeline(files)
+    positions = Positions(config)
+    try:
+        rows = positions.rows()
+        state, unread = positions.state()
+    finally:
+        positions.close()
+    if unread:
+        click.echo(f"note: {unread}", err=True)
+    now = time.time()
+    if as_json:
+        click.echo(
+            json.dumps(
+                {
+                    "pipeline": config.name,
+                    "taken_at": now,
+                    "runners": [runner_object(r, now) for r in state.runners],
+                    "partitions": [row_object(row) for row in rows],
+                }
+            )
+        )
+        return
+    print_table(f"Positions of {safe_text(config.name)} at {moment(now)}", ROWS, rows)
+    for runner in state.runners:
+        if runner.alive(int(now * 1000)):
+            click.echo(f"{runner.state} on {safe_text(runner.host)}, pid {runner.pid}", err=True)
+
+
+@command.command(
+    name="set",
+    help="Set positions: those given, or all with --to; the pipeline must be stopped.",
+)
+@_change_options
+@click.option("--to", "to", metavar="WHERE", help="earliest, latest, ISO-8601 or milliseconds.")
+@click.argument("positions", nargs=-1, metavar="[TOPIC:PARTITION:OFFSET]...")
+def set_(
+    files: tuple[str, ...],
+    positions: tuple[str, ...],
+    to: str | None,
+    topic: str | None,
+    dry_run: bool,
+    yes: bool,
+    unlock: bool,
+    as_json: bool,
+) -> int:
+    """Plan, show, ask, apply."""
+    if bool(positions) == (to is not None):
+        raise ConfigError(
+            "give either positions or --to", mend="k2ktui offsets set -f FILE orders:0:1200"
+        )
+    if positions and topic is not None:
+        raise ConfigError("--topic goes with --to, not with single positions")
+    wanted = parse_positions(positions)
+    matches = matcher("--topic", topic)
+    kind, at_ms = _place(to or "latest")
+    return _run(
+        files,
+        lambda known: known.plan_set(wanted) if wanted else known.plan_to(matches, kind, at_ms),
+        _Flags(dry_run, yes, unlock, as_json),
+    )
+
+
+@command.command(
+    name="clear",
+    help="Remove positions, so that partitions begin as new ones; the pipeline must be stopped.",
+)
+@_change_options
+@click.argument("partitions", nargs=-1, metavar="[TOPIC[:PARTITION]]...")
+def clear(
+    files: tuple[str, ...],
+    partitions: tuple[str, ...],
+    topic: str | None,
+    dry_run: bool,
+    yes: bool,
+    unlock: bool,
+    as_json: bool,
+) -> int:
+    """Plan, show, ask, apply."""
+    if not partitions and topic is None:
+        raise ConfigError("give topics, partitions, or --topic", mend="All of them: --topic '.*'")
+    chosen = parse_partitions(partitions)
+    matches = matcher("--topic", topic) if topic is not None else lambda _: False
+
+    def is_chosen(source: SourcePartition) -> bool:
+        named = (source.topic, None) in chosen or (source.topic, source.partition) in chosen
+        return named or matches(source.topic)
+
+    def plan(known: Positions) -> Change:
+        change = known.plan_clear(is_chosen)
+        _all_found(chosen, change)
+        return change
+
+    return _run(files, plan, _Flags(dry_run, yes, unlock, as_json))
+
+
+@dataclass(frozen=True, slots=True)
+class _Flags:
+    """How a change is to be made."""
+
+    dry_run: bool
+    yes: bool
+    unlock: bool
+    as_json: bool
+
+
+def _run(files: tuple[str, ...], plan: Callable[[Positions], Change], flags: _Flags) -> int:
+    from k2ktui.sync.moving import Mover, refuse_bad
+    from k2ktui.sync.positions import Positions
+
+    config = load_pipeline(files)
+    known = Positions(config)
+    try:
+        change = plan(known)
+        _show_plan(change, flags)
+        refuse_bad(change)
+        if flags.dry_run or not change.changes:
+            _say_result(change, None, flags)
+            return ExitCode.OK
+        may = access_to(config, unlock=flags.unlock)
+        require(may, "moving positions")
+        mover = Mover(config, known)
+        mover.refuse_running()
+        verb = "set" if change.what.endswith("set") else "clear"
+        confirm(config.name, f"{verb} {len(change.changes):,} positions", yes=flags.yes)
+        moved = mover.apply(change, may)
+    finally:
+        known.close()
+    _say_result(change, moved, flags)
+    return ExitCode.OK
+
+
+def _show_plan(change: Change, flags: _Flags) -> None:
+    # With --json stdout holds one document, at the end; who is asked has to see the plan before.
+    if not flags.as_json or not (flags.yes or flags.dry_run):
+        from rich.console import Console
+
+        name = safe_text(change.pipeline)
+        console = Console(stderr=flags.as_json)
+        print_table(f"{change.what} of {name}", MOVES, change.moves, console)
+    for note in change.notes:
+        click.echo(f"note: {note}", err=True)
+    again = sum(move.again for move in change.moves)
+    left_out = sum(move.left_out for move in change.moves)
+    if again:
+        click.echo(
+            f"Up to {again:,} records are copied again: duplicates on the target, unless its "
+            "topics are emptied before the start.",
+            err=True,
+        )
+    if left_out:
+        click.echo(f"Up to {left_out:,} records are never copied.", err=True)
+
+
+def _say_result(change: Change, moved: Moved | None, flags: _Flags) -> None:
+    if flags.as_json:
+        click.echo(json.dumps(change_object(change, moved)))
+    elif not change.changes:
+        click.echo("There is nothing to change.", err=True)
+    elif moved is None:
+        click.echo("Nothing was changed (--dry-run).", err=True)
+    else:
+        entry = f", journal entry {moved.entry}" if moved.entry else ""
+        click.echo(f"{len(change.changes):,} positions written, term {moved.term}{entry}")
+    for note in moved.notes if moved else ():
+        click.echo(f"note: {note}", err=True)
+
+
+def _all_found(chosen: set[tuple[str, int | None]], change: Change) -> None:
+    there = {(m.source.topic, m.source.partition) for m in change.moves}
+    there_too = {(topic, None) for topic, _ in there}
+    missing = sorted(
+        topic if partition is None else f"{topic}:{partition}"
+        for topic, partition in chosen - there - there_too
+    )
+    if missing:
+        raise ConfigError(
+            f"no position: {', '.join(safe_text(name) for name in missing)}",
+            unchanged=_UNCHANGED,
+            mend="k2ktui offsets show -f FILE lists them.",
+        )
+
+
+def _place(text: str) -> tuple[str, int | None]:
+    if text in _MARKS:
+        return text, None
+    try:
+        return "timestamp", parse_instant(text)
+    except ValueError as error:
+        raise ConfigError(
+            f"--to: expected earliest, latest, {safe_text(error)}; found {safe_text(text)}",
+            unchanged=_UNCHANGED,
+        ) from None

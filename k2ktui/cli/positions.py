@@ -1,0 +1,115 @@
+"""The pipeline's own positions, and moves of them, as tables and as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from k2ktui.cli.tables import UNKNOWN, Column, number
+from k2ktui.engine.journal import Runner
+from k2ktui.engine.moves import Effect, Move
+from k2ktui.text import safe_text
+
+if TYPE_CHECKING:
+    from k2ktui.sync.moving import Moved
+    from k2ktui.sync.positions import Change, PositionRow
+
+
+def runner_object(runner: Runner, now: float) -> dict[str, Any]:
+    """Return a runner as JSON prints it; times are epoch seconds."""
+    return {
+        "host": runner.host,
+        "pid": runner.pid,
+        "user": runner.user,
+        "state": str(runner.standing(int(now * 1000))),
+        "started_at": runner.started_ms / 1000,
+        "heartbeat_at": runner.at_ms / 1000,
+        "last_error": runner.last_error,
+    }
+
+
+def row_object(row: PositionRow) -> dict[str, Any]:
+    """Return a position as JSON prints it; null is unknown or none."""
+    position, log = row.position, row.log
+    return {
+        "topic": row.source.topic,
+        "partition": row.source.partition,
+        "position": position.offset if position else None,
+        "start": position.start if position else None,
+        "term": position.term if position else None,
+        "since": position.since if position else None,
+        "slot": position.slot if position else None,
+        "log_start_offset": log.start if log else None,
+        "last_stable_offset": log.end if log else None,
+        "lag": row.lag,
+        "target_topic": row.target_topic,
+        "target_partition": row.target_partition,
+        "gaps": [[g.first, g.end, g.reason] for g in position.gaps] if position else [],
+        "written_at": position.at_ms / 1000 if position else None,
+    }
+
+
+def change_object(change: Change, moved: Moved | None) -> dict[str, Any]:
+    """Return a plan as JSON prints it, with what became of it; None if it was not applied."""
+    return {
+        "pipeline": change.pipeline,
+        "what": change.what,
+        "applied": moved is not None,
+        "term": moved.term if moved else None,
+        "journal": (moved.entry if moved else "") or None,
+        "notes": [*change.notes, *(moved.notes if moved else ())],
+        "moves": [
+            {
+                "topic": move.source.topic,
+                "partition": move.source.partition,
+                "position": move.before.offset if move.before else None,
+                "new": move.offset,
+                "effect": str(move.effect),
+                "again": move.again,
+                "left_out": move.left_out,
+                "why": move.why,
+            }
+            for move in change.moves
+        ],
+    }
+
+
+def _meaning(move: Move) -> str:
+    parts = []
+    if move.again:
+        parts.append(f"up to {move.again:,} copied again")
+    if move.left_out:
+        parts.append(f"up to {move.left_out:,} left out")
+    if move.why:
+        parts.append(safe_text(move.why))
+    return "; ".join(parts)
+
+
+def _new(move: Move) -> str:
+    if move.effect is Effect.CLEAR:
+        return f"new, from {number(move.offset)}"
+    return number(move.offset)
+
+
+def _target(row: PositionRow) -> str:
+    partition = "*" if row.target_partition is None else str(row.target_partition)
+    return safe_text(f"{row.target_topic}-{partition}") if row.target_topic else UNKNOWN
+
+
+ROWS: tuple[Column[PositionRow], ...] = (
+    Column("topic-partition", lambda row: safe_text(row.source), left=True),
+    Column("position", lambda row: number(row.position.offset if row.position else None)),
+    Column("began at", lambda row: number(row.position.start if row.position else None)),
+    Column("term", lambda row: number(row.position.term if row.position else None)),
+    Column("slot", lambda row: str(row.position.slot) if row.position else UNKNOWN, wide=True),
+    Column("log start", lambda row: number(row.log.start if row.log else None)),
+    Column("last stable", lambda row: number(row.log.end if row.log else None)),
+    Column("lag", lambda row: number(row.lag)),
+    Column("target", _target, left=True, wide=True),
+)
+MOVES: tuple[Column[Move], ...] = (
+    Column("topic-partition", lambda move: safe_text(move.source), left=True),
+    Column("now", lambda move: number(move.before.offset if move.before else None)),
+    Column("new", _new),
+    Column("effect", lambda move: str(move.effect), left=True),
+    Column("means", _meaning, left=True),
+)

@@ -1,0 +1,340 @@
+"""A pipeline's own positions: read beside the source's logs, and moves of them planned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from confluent_kafka import IsolationLevel
+from confluent_kafka.admin import OffsetSpec
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.journal import JournalRow
+from k2ktui.engine.moves import Landing, Move, SourceLog, clear, move_to
+from k2ktui.engine.state import (
+    MalformedRecord,
+    Position,
+    SourcePartition,
+    position_key,
+    position_value,
+    read_commit_record,
+)
+from k2ktui.errors import ConfigError, K2kError, Refused
+from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster, target_cluster
+from k2ktui.replication.fencing import CommitTopic, read_books
+from k2ktui.replication.naming import target_name
+from k2ktui.replication.pipeline import commit_topic
+from k2ktui.sync.store import State, StateStore
+from k2ktui.text import safe_text
+
+SET, CLEAR = "offsets set", "offsets clear"
+_READ_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class PositionRow:
+    """One source partition: its position, its log, where its records go; None is unknown."""
+
+    source: SourcePartition
+    position: Position | None
+    log: SourceLog | None
+    target_topic: str
+    target_partition: int | None
+
+    @property
+    def lag(self) -> int | None:
+        """Source offsets from the position to the last stable offset."""
+        if self.position is None or self.log is None:
+            return None
+        return max(0, self.log.end - self.position.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A plan over positions; making it changes nothing.
+
+    Attributes:
+        what: ``offsets set`` or ``offsets clear``.
+        pipeline: its name.
+        moves: one a partition.
+        notes: what the operator should know of the plan as a whole.
+    """
+
+    what: str
+    pipeline: str
+    moves: tuple[Move, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def changes(self) -> tuple[Move, ...]:
+        """The moves that write something."""
+        return tuple(move for move in self.moves if move.changes)
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """Both clusters as they are."""
+
+    positions: Mapping[SourcePartition, Position]
+    logs: Mapping[SourcePartition, SourceLog]
+    target_ids: Mapping[str, str]
+
+
+class Positions:
+    """Reads and plans; :class:`k2ktui.sync.moving.Mover` applies.
+
+    Args:
+        config: the pipeline.
+    """
+
+    def __init__(self, config: PipelineConfig) -> None:
+        self._config = config
+        self._source = source_cluster(config)
+        self.target: Cluster = target_cluster(config)
+        self.store = StateStore(config, self.target)
+
+    def close(self) -> None:
+        """Disconnect."""
+        self.store.close()
+
+    def state(self) -> tuple[State, str]:
+        """Return what the state topic says, and why it may not be read ("" if it may)."""
+        try:
+            return self.store.read(), ""
+        except Refused as error:
+            return State(), error.what
+
+    def commit_topic(self) -> CommitTopic | None:
+        """Return the topic that holds the positions, None while it does not exist."""
+        name = self._config.coordination.commit.topic
+        found = self.target.describe([name])[name]
+        if not isinstance(found, TopicDescription):
+            return None
+        return commit_topic(self._config, found.partitions)
+
+    def rows(self) -> list[PositionRow]:
+        """Read every partition that is selected or has a position.
+
+        Raises:
+            ConnectionFailed, TimedOut: a cluster did not answer.
+        """
+        chosen = {n for n in self._source.topic_names() if self._config.topics.matches(n)}
+        view = self._view(chosen)
+        found = []
+        for source in sorted(view.logs.keys() | view.positions.keys()):
+            position = view.positions.get(source)
+            landing = self._landing(source, view)
+            found.append(
+                PositionRow(
+                    source,
+                    position,
+                    view.logs.get(source),
+                    landing.topic if landing else "",
+                    landing.partition if landing else None,
+                )
+            )
+        return found
+
+    def plan_set(self, wanted: Mapping[SourcePartition, int]) -> Change:
+        """Plan exact positions.
+
+        Raises:
+            Refused: the pipeline has never run.
+            ConnectionFailed, TimedOut: a cluster did not answer.
+        """
+        view = self._view({source.topic for source in wanted}, must_have_run=True)
+        copied = self._copied(view)
+        moves = [self._move(s, wanted[s], view, copied.get(s)) for s in sorted(wanted)]
+        return Change(SET, self._config.name, tuple(moves), self._notes(view, moves))
+
+    def plan_to(
+        self, topic: Callable[[str], bool], kind: str, timestamp_ms: int | None = None
+    ) -> Change:
+        """Plan positions at ``earliest``, ``latest`` or the first record since a ``timestamp``.
+
+        Only partitions that have a position are moved. ``timestamp_ms`` is epoch milliseconds;
+        errors as for :meth:`plan_set`.
+        """
+        view = self._view((), must_have_run=True)
+        chosen = [source for source in sorted(view.positions) if topic(source.topic)]
+        wanted = self._offsets_at(chosen, view, kind, timestamp_ms)
+        copied = self._copied(view)
+        moves = [self._move(s, wanted[s], view, copied.get(s)) for s in chosen if s in wanted]
+        notes = [
+            f"{safe_text(source)} cannot be found on the source: its position stays"
+            for source in chosen
+            if source not in wanted
+        ]
+        return Change(SET, self._config.name, tuple(moves), tuple(notes))
+
+    def plan_clear(self, chosen: Callable[[SourcePartition], bool]) -> Change:
+        """Plan to remove positions; errors as for :meth:`plan_set`."""
+        view = self._view((), must_have_run=True)
+        sources = [source for source in sorted(view.positions) if chosen(source)]
+        # As a driver does it: `start` counts only for a pipeline that has no position at all.
+        first = len(sources) == len(view.positions)
+        start = self._config.start
+        kind = start.kind if first else "earliest"
+        begins = self._offsets_at(sources, view, kind, start.timestamp_ms)
+        moves = [clear(s, view.positions[s], view.logs.get(s), begins.get(s)) for s in sources]
+        where = f"where start says ({kind})" if first else "at the log start offset"
+        notes = (f"cleared partitions begin as new ones, {where}",) if sources else ()
+        return Change(CLEAR, self._config.name, tuple(moves), notes)
+
+    def bounds(self, sources: Collection[SourcePartition]) -> dict[SourcePartition, SourceLog]:
+        """Return the logs of source partitions; those that cannot be asked are left out."""
+        topics = self._source.describe(sorted({s.topic for s in sources}))
+        return self._logs(topics, sources)
+
+    def _view(self, topics: Collection[str], *, must_have_run: bool = False) -> _View:
+        commit = self.commit_topic()
+        if commit is None and must_have_run:
+            raise Refused(
+                f"pipeline {safe_text(self._config.name)} has no positions: topic "
+                f"{safe_text(self._config.coordination.commit.topic)} does not exist on the target",
+                unchanged="Nothing was changed.",
+                mend="Start it first; start: {from: …} says where it begins.",
+            )
+        positions = read_books(self.target, commit, _READ_S).positions if commit else {}
+        names = sorted({*topics, *(source.topic for source in positions)})
+        found = self._source.describe(names)
+        sources = {
+            SourcePartition(name, number)
+            for name, topic in found.items()
+            if isinstance(topic, TopicDescription)
+            for number in range(topic.partitions)
+        }
+        targets = {position.target_topic for position in positions.values()}
+        targets |= {name for topic in topics if (name := self._target_name(topic))}
+        there = self.target.describe(sorted(targets))
+        return _View(
+            positions,
+            self._logs(found, sources),
+            {n: t.topic_id for n, t in there.items() if isinstance(t, TopicDescription)},
+        )
+
+    def _logs(
+        self, topics: Mapping[str, object], sources: Collection[SourcePartition]
+    ) -> dict[SourcePartition, SourceLog]:
+        ids = {n: t.topic_id for n, t in topics.items() if isinstance(t, TopicDescription)}
+        where = [(s.topic, s.partition) for s in sources if s.topic in ids]
+        starts = self._source.offsets(where, OffsetSpec.earliest())
+        ends = self._source.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        return {
+            SourcePartition(*at): SourceLog(starts[at], ends[at], ids[at[0]])
+            for at in where
+            if at in starts and at in ends
+        }
+
+    def _target_name(self, topic: str) -> str:
+        try:
+            return target_name(self._config, topic)
+        except K2kError:
+            return ""
+
+    def _landing(self, source: SourcePartition, view: _View) -> Landing | None:
+        """Return where a partition's records go, None if nowhere."""
+        position = view.positions.get(source)
+        if position is not None:
+            topic, partition = position.target_topic, position.target_partition
+        else:
+            topic = self._target_name(source.topic)
+            by_key = self._config.replication.sink.partition == "producer"
+            partition = None if by_key else source.partition
+        return Landing(topic, partition, view.target_ids.get(topic)) if topic else None
+
+    def _move(
+        self, source: SourcePartition, offset: int, view: _View, copied: Position | None
+    ) -> Move:
+        landing = self._landing(source, view)
+        selected = self._config.topics.matches(source.topic) or source in view.positions
+        if landing is None or not selected:
+            raise ConfigError(
+                f"topic {safe_text(source.topic)} is not replicated by this pipeline",
+                unchanged="Nothing was changed.",
+                mend="k2ktui offsets show -f FILE lists the partitions.",
+            )
+        before, log = view.positions.get(source), view.logs.get(source)
+        return move_to(source, before, offset, log, landing, copied)
+
+    def _offsets_at(
+        self,
+        sources: Sequence[SourcePartition],
+        view: _View,
+        kind: str,
+        timestamp_ms: int | None,
+    ) -> dict[SourcePartition, int]:
+        logs = {source: view.logs[source] for source in sources if source in view.logs}
+        if kind == "earliest":
+            return {source: log.start for source, log in logs.items()}
+        if kind == "latest":
+            return {source: log.end for source, log in logs.items()}
+        where = [(source.topic, source.partition) for source in logs]
+        found = self._source.offsets(where, OffsetSpec.for_timestamp(timestamp_ms or 0))
+        return {
+            source: log.end if offset < 0 else min(max(offset, log.start), log.end)
+            for source, log in logs.items()
+            if (offset := found.get((source.topic, source.partition))) is not None
+        }
+
+    def _notes(self, view: _View, moves: Sequence[Move]) -> tuple[str, ...]:
+        begins = any(move.changes and move.before is None for move in moves)
+        if begins and not view.positions and self._config.start.kind != "earliest":
+            kind = self._config.start.kind
+            return (f"other partitions will begin at their log start offset, not at {kind}",)
+        return ()
+
+    def _copied(self, view: _View) -> dict[SourcePartition, Position]:
+        """Return how far copying had come where an operator has moved the position since.
+
+        A position that was moved and that nothing was copied from is still the one on the journal.
+        """
+        state, unread = self.state()
+        entries = [header.id for header in state.journal.values() if header.what == SET]
+        if unread or not entries:
+            return {}
+        earlier: dict[tuple[SourcePartition, str], str] = {}
+        for entry in entries:
+            try:
+                parts = state.entry(entry)
+            except Refused:
+                continue  # a damaged entry: what it tells is not known
+            for row in (row for part in parts for row in part.rows):
+                source = SourcePartition(row.topic, row.partition)
+                earlier[source, row.after_metadata] = row.before_metadata
+        found = {}
+        for source, position in view.positions.items():
+            text = seen = image(position)
+            while (source, text) in earlier:
+                text = earlier.pop((source, text))
+            if text != seen and (reached := position_of(text)) is not None:
+                found[source] = reached
+        return found
+
+
+def image(position: Position | None) -> str:
+    """Return a position as the journal keeps it: as on the commit topic; "" for none."""
+    return "" if position is None else position_value(position).decode()
+
+
+def position_of(text: str) -> Position | None:
+    """Return the position that :func:`image` wrote; None for none, or if it is damaged."""
+    source = SourcePartition("", 0)
+    try:
+        _, _, found = read_commit_record(position_key("", source), text.encode())
+    except MalformedRecord:
+        return None
+    return found if isinstance(found, Position) else None
+
+
+def journal_row(move: Move, after: Position | None, result: str) -> JournalRow:
+    """Return a move as the journal keeps it."""
+    return JournalRow(
+        move.source.topic,
+        move.source.partition,
+        move.before.offset if move.before else None,
+        image(move.before),
+        after.offset if after else None,
+        image(after),
+        result,
+    )

@@ -1,0 +1,323 @@
+"""Positions outside Kafka: files of Spark's checkpoints, and what an operator types."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k2ktui.engine.state import SourcePartition
+from k2ktui.errors import ConfigError, K2kError
+from k2ktui.runtime.java import spark_java_home
+from k2ktui.sync.checkpoints import (
+    Checkpoint,
+    SourceLine,
+    parse,
+    read_checkpoint,
+)
+from k2ktui.sync.positions_text import parse_partitions, parse_positions
+
+METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":1795263916036,"conf":{"spark.x":"200"}}'
+KAFKA = '{"orders":{"0":120,"10":7},"audit":{"0":5}}'
+RATE = '{"offset":10,"timestamp":2000}'
+WHERE = Path("offsets/7")
+ORDERS, ORDERS_10, AUDIT = (
+    SourcePartition("orders", 0),
+    SourcePartition("orders", 10),
+    SourcePartition("audit", 0),
+)
+
+
+def file(*lines: str, version: str = "v1") -> str:
+    return "\n".join([version, METADATA, *lines, ""])
+
+
+def read(text: str) -> Checkpoint:
+    return parse(text, WHERE, 7)
+
+
+def shifted(at: SourcePartition, offset: int) -> tuple[str, int, int]:
+    return f"dr.{at.topic}", at.partition, offset + 1
+
+
+def as_it_was(at: SourcePartition, offset: int) -> tuple[str, int, int]:
+    return at.topic, at.partition, offset
+
+
+def checkpoint(directory: Path, planned: Iterable[int], committed: Iterable[int]) -> Path:
+    """Lay out a checkpoint as Spark does, with its checksums and what a crash leaves behind."""
+    for log, numbers in (("offsets", planned), ("commits", committed)):
+        (directory / log).mkdir(parents=True)
+        for number in numbers:
+            text = file(f'{{"orders":{{"0":{number * 100}}}}}') if log == "offsets" else "v1\n{}"
+            (directory / log / str(number)).write_text(text)
+            (directory / log / f".{number}.crc").write_bytes(b"crc\0")
+        (directory / log / ".99.3f1c-4a.tmp").write_text("v1")
+    return directory
+
+
+def test_kafka_and_other_sources() -> None:
+    text = file(KAFKA, RATE, "-", "3", "{}")
+    found = read(text)
+    assert found.positions == {ORDERS: 120, ORDERS_10: 7, AUDIT: 5}
+    assert [line.positions is None for line in found.lines] == [False, True, True, True, False]
+    assert found.rendered(as_it_was) == text.replace(
+        KAFKA, '{"audit":{"0":5},"orders":{"0":120,"10":7}}'
+    )
+    moved = '{"dr.audit":{"0":6},"dr.orders":{"0":121,"10":8}}'
+    assert found.rendered(shifted) == text.replace(KAFKA, moved)
+
+
+def test_version_2_has_ids_in_any_order() -> None:
+    text = file(f"1:{RATE}", f"0:{KAFKA}", "2:-", version="v2")
+    found = read(text)
+    assert [line.source_id for line in found.lines] == ["1", "0", "2"]
+    assert found.positions == {ORDERS: 120, ORDERS_10: 7, AUDIT: 5}
+    moved = '{"dr.audit":{"0":6},"dr.orders":{"0":121,"10":8}}'
+    assert found.rendered(shifted) == text.replace(KAFKA, moved)
+
+
+def test_two_sources_of_one_topic() -> None:
+    found = read(file('{"orders":{"0":50}}', '{"orders":{"0":20,"10":3}}'))
+    assert found.positions == {ORDERS: 20, ORDERS_10: 3}, "the lowest counts"
+
+
+def test_the_newest_committed_batch_counts(tmp_path: Path) -> None:
+    where = checkpoint(tmp_path / "q", range(8, 13), range(8, 11))
+    found = read_checkpoint(where)
+    assert (found.batch, found.unfinished) == (10, (11, 12))
+    assert found.positions == {ORDERS: 1000}, "offsets/10 holds where batch 10 ended"
+    assert read_checkpoint(str(where) + "/") == read_checkpoint(f"file://{where}") == found
+    alone = read_checkpoint(where / "offsets" / "12")
+    assert (alone.batch, alone.unfinished, alone.positions) == (12, (), {ORDERS: 1200})
+
+
+def test_a_commit_whose_offsets_are_gone_does_not_count(tmp_path: Path) -> None:
+    found = read_checkpoint(checkpoint(tmp_path / "q", [3, 4], [3, 9]))
+    assert (found.batch, found.unfinished) == (3, (4,))
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("missing", "no such file or directory"),
+        ("s3a://bucket/checkpoints/q", "not a local directory"),
+        ("hdfs:/checkpoints/q", "not a local directory"),
+        (".", "not the checkpoint of a streaming query"),
+        ("note.txt", "not a batch number"),
+    ],
+)
+def test_what_is_no_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("note.txt").write_text("hello")
+    with pytest.raises(ConfigError, match=words) as caught:
+        read_checkpoint(where)
+    assert caught.value.mend
+
+
+def test_nothing_was_committed(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="nothing says that one was finished") as caught:
+        read_checkpoint(checkpoint(tmp_path / "q", [0], []))
+    assert "startingOffsets" in caught.value.mend
+
+
+DAMAGED = {
+    "": "line 1: an offset log begins with its version",
+    "hello": "line 1: an offset log",
+    "\0v1\n{}": "line 1: an offset log",
+    "v3\n{}\n{}": "line 1: version 3",
+    "v1": "line 1: the file ends before",
+    "v1\n{}": "line 2: the file ends before",
+    "v1\n{broken\n" + KAFKA: "line 2: not JSON",
+    "v1\n[]\n" + KAFKA: "line 2: the batch's metadata",
+    file(KAFKA[:-4]): "line 3: not JSON",
+    file(RATE, KAFKA, '{"orders":{"0":"120"}}'): 'line 5: "120" is no offset of orders-0',
+    file('{"orders":{"0":-1}}'): "line 3: -1 is no offset",
+    file('{"orders":{"0":true}}'): "line 3: true is no offset",
+    file('{"orders":{"0":1.0}}'): "line 3: 1.0 is no offset",
+    file('{"orders":{"0":NaN}}'): "line 3: not JSON",
+    file('{"orders":{"0":null}}'): "line 3: null is no offset",
+    file('{"orders":{"0":9223372036854775808}}'): "line 3: 9223372036854775808 is no offset",
+    file('{"orders":{"0":' + "9" * 5000 + "}}"): "line 3: not JSON",
+    file('{"orders":{"00":1}}'): "line 3: '00' is no partition of orders",
+    file('{"orders":{"2147483648":1}}'): "line 3: '2147483648' is no partition",
+    file('{"orders":{"0":1,"0":2}}'): "line 3: not JSON: a key appears twice",
+    file('{"orders":{"0":1},"audit":5}'): "line 3: topic audit has no object",
+    file('{"a b\\u001b[31m":{"0":1}}'): "line 3: no topic can have the name 'a b",
+    file(KAFKA).rstrip("\n"): None,
+    file(KAFKA, "", RATE): "line 4: not JSON",
+    file(RATE, "-"): "none of its 2 sources has offsets of Kafka",
+    file(KAFKA, version="v2"): "line 3: a line of version 2 is ID:OFFSET",
+    file(f"0:{KAFKA}", f"0:{RATE}", version="v2"): "line 4: a second line of source 0",
+    file("[" * 100_000): "line 3: not JSON",
+}
+
+
+@pytest.mark.parametrize("text", DAMAGED, ids=lambda text: repr(text[:40]))
+def test_damaged_and_foreign_files(tmp_path: Path, text: str) -> None:
+    words = DAMAGED[text]
+    path = tmp_path / "offsets" / "7"
+    path.parent.mkdir()
+    path.write_text(text)
+    if words is None:
+        assert read_checkpoint(path).positions, "a line break at the end is no damage"
+        return
+    with pytest.raises(ConfigError) as caught:
+        read_checkpoint(path)
+    assert words in caught.value.what and str(path) in caught.value.what
+    assert caught.value.what.isprintable()
+
+
+def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+    (tmp_path / "7").write_bytes(f"v1\n{METADATA}\n".encode() + b'{"\xff":{}}')
+    with pytest.raises(ConfigError, match="line 3: not UTF-8"):
+        read_checkpoint(tmp_path / "7")
+
+
+def test_files_that_may_not_be_read(tmp_path: Path) -> None:
+    where = checkpoint(tmp_path / "q", [1], [1])
+    (where / "offsets" / "1").unlink()
+    (where / "offsets" / "1").symlink_to(where / "gone")
+    with pytest.raises(ConfigError, match="No such file"):
+        read_checkpoint(where)
+
+
+topics = st.from_regex(r"[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,20}", fullmatch=True)
+targets = st.dictionaries(
+    st.tuples(topics, st.integers(0, (1 << 31) - 1)), st.integers(0, (1 << 63) - 1), min_size=1
+)
+
+
+@given(st.lists(targets, min_size=1, max_size=4), st.sampled_from([1, 2]))
+def test_what_is_written_is_read_again(
+    sources: list[dict[tuple[str, int], int]], version: int
+) -> None:
+    positions = [{SourcePartition(*at): offset for at, offset in one.items()} for one in sources]
+    texts = [SourceLine("", one).rendered(as_it_was) for one in positions]
+    lines = [f"{n}:{text}" for n, text in enumerate(texts)] if version == 2 else texts
+    text = file(*lines, version=f"v{version}")
+    found = read(text)
+    assert [line.positions for line in found.lines] == positions
+    assert found.rendered(as_it_was) == text
+
+
+@given(st.text() | st.text('v12\n{}":,-0159ab[]').map(lambda rest: "v1\n{}\n" + rest))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        found = read(text)
+    except K2kError as error:
+        assert str(WHERE) in error.what and error.mend
+    else:
+        assert all(offset >= 0 for offset in found.positions.values())
+
+
+REAL = """
+import os, sys, time
+from pyspark.sql import SparkSession
+settings = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.log.level": "OFF",
+}
+spark = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
+for version in sys.argv[2:]:
+    spark.conf.set("spark.sql.streaming.offsetLog.formatVersion", version)
+    batches = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
+    seconds = spark.readStream.format("rate").option("rowsPerSecond", 5).load()
+    both = batches.select("value").union(seconds.select("value"))
+    where = os.path.join(sys.argv[1], version)
+    query = both.writeStream.format("noop").option("checkpointLocation", where).start()
+    while not os.path.exists(os.path.join(where, "commits", "1")):
+        assert query.isActive, query.exception()
+        time.sleep(0.05)
+    query.stop()
+spark.stop()
+"""
+
+
+@pytest.mark.slow
+def test_checkpoints_that_spark_wrote(tmp_path: Path) -> None:
+    """Its own files and layout; Kafka's source is not in PySpark, so a rate source's line is it."""
+    env = os.environ | {"JAVA_HOME": str(spark_java_home())}
+    command = [sys.executable, "-c", REAL, str(tmp_path), "1", "2"]
+    subprocess.run(command, env=env, check=True, timeout=240, capture_output=True)
+    for version in ("1", "2"):
+        where = tmp_path / version
+        with pytest.raises(ConfigError, match="none of its 2 sources has offsets of Kafka"):
+            read_checkpoint(where)
+        newest = max(int(p.name) for p in (where / "commits").iterdir() if p.name.isdigit())
+        (where / "commits" / str(newest)).unlink()
+        path = where / "offsets" / str(newest - 1)
+        (line,) = [line for line in path.read_text().split("\n") if '"timestamp":' in line]
+        theirs = line[line.index("{") :]
+        path.write_text(path.read_text().replace(theirs, KAFKA))
+        found = read_checkpoint(where)
+        assert found.version == int(version) and found.batch == newest - 1
+        assert newest in found.unfinished
+        assert found.positions == {ORDERS: 120, ORDERS_10: 7, AUDIT: 5}
+        assert json.loads(found.metadata)["batchTimestampMs"] > 0
+        moved = '{"dr.audit":{"0":6},"dr.orders":{"0":121,"10":8}}'
+        assert found.rendered(shifted) == path.read_text().replace(KAFKA, moved)
+
+
+def test_arguments() -> None:
+    found = parse_positions(["orders:0:120", "a.b-c_d:7:0", "orders:0:0120"])
+    assert found == {ORDERS: 120, SourcePartition("a.b-c_d", 7): 0}
+    assert parse_positions([]) == {}
+    assert parse_partitions(["a", "b:2"]) == {("a", None), ("b", 2)}
+    with pytest.raises(ConfigError) as caught:
+        parse_partitions([":1", "a:x", "b:", "c"])
+    assert len(caught.value.what.splitlines()) == 3
+
+
+def test_all_bad_arguments_are_reported_at_once() -> None:
+    bad = {
+        "orders": "expected three parts between colons, found 1",
+        "a:b:0:1": "found 4",
+        ":0:1": "no topic can have this name",
+        "..:0:1": "no topic can have this name",
+        "o" * 250 + ":0:1": "no topic can have this name",
+        "orders:x:1": "the partition is not a whole number",
+        "orders:-1:1": "the partition is not a whole number",
+        "orders:0:": "the offset is not a whole number",
+        "orders:0:1_000": "the offset is not a whole number",
+        "orders:0:\u0661": "the offset is not a whole number",
+        "orders:0: 1": "the offset is not a whole number",
+        "orders:2147483648:1": "the partition is too large",
+        "orders:0:9223372036854775808": "the offset is too large",
+        "orders:0:" + "9" * 5000: "the offset is too large",
+        "\x1b[31m:0:1": "no topic can have this name",
+        "": "an empty argument: expected three parts",
+    }
+    with pytest.raises(ConfigError) as caught:
+        parse_positions([*bad, "orders:0:1", "orders:0:2"])
+    lines = caught.value.what.split("\n")
+    assert "twice" in lines.pop()
+    for line, words in zip(lines, bad.values(), strict=True):
+        assert words in line and line.isprintable() and len(line) < 200
+
+
+@given(topics, st.integers(0, (1 << 31) - 1), st.integers(0, (1 << 63) - 1))
+def test_any_position_can_be_typed(topic: str, partition: int, offset: int) -> None:
+    expected = {SourcePartition(topic, partition): offset}
+    assert parse_positions([f"{topic}:{partition}:{offset}"]) == expected
+
+
+@given(st.lists(st.text() | st.text(":0a.-"), max_size=4))
+def test_any_argument_is_read_or_refused(words: list[str]) -> None:
+    try:
+        found = parse_positions(words)
+    except ConfigError as error:
+        assert error.mend
+    else:
+        assert {at.topic for at in found} == {text.split(":")[0] for text in words}
