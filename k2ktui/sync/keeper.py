@@ -1,18 +1,20 @@
 """Keep the source's commits on the target, for the day the source does not answer any more.
 
 Every poll writes the groups that changed and one record, under an empty group name, that says when
-all of them were last seen: an offset that has not moved for days is as fresh as the last poll.
+all of them were last seen: an offset that has not moved for days is as fresh as the last poll. The
+offsets of that record are log start offsets of the source, see :func:`_expired`.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.groups import GroupView
+from k2ktui.engine.groups import CommittedOffset, GroupView, Partition
 from k2ktui.engine.journal import CommitSnapshot, SnapshotKey
+from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.sync.sides import SourceSide, SourceView
@@ -23,11 +25,15 @@ POLL = ""  # no group has this name; brokers refuse commits under it
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What was kept of the source's groups; ``at`` is epoch seconds of the last complete poll."""
+    """What was kept of the source's groups; ``at`` is epoch seconds of the last complete poll.
+
+    ``starts`` are log start offsets then, of the partitions in which a group was further back.
+    """
 
     cluster: str
     at: float
     groups: Mapping[str, GroupView]
+    starts: Mapping[SourcePartition, int] = field(default_factory=dict)
 
 
 def kept(snapshots: Mapping[str, CommitSnapshot]) -> Kept | None:
@@ -45,6 +51,10 @@ def kept(snapshots: Mapping[str, CommitSnapshot]) -> Kept | None:
             name: GroupView("", None, each.offsets)
             for name, each in groups.items()
             if each.cluster == newest.cluster
+        },
+        {
+            SourcePartition(*at): start.offset
+            for at, start in (poll.offsets if poll else {}).items()
         },
     )
 
@@ -75,12 +85,26 @@ class Keeper:
         unread = {name for name, group in view.groups.items() if group.error}
         missing = [name for name in known if name not in now and name not in unread | {POLL}]
         gone = [] if view.unheard else missing
-        poll = CommitSnapshot(POLL, view.cluster, at_ms, "polled")
+        poll = CommitSnapshot(POLL, view.cluster, at_ms, "polled", _expired(view))
         self._store.put([*changed, poll], gone=[SnapshotKey(name) for name in gone])
         for name in gone:
             del known[name]
         known.update({each.consumer_group: each for each in [*changed, poll]})
         return len(changed)
+
+
+def _expired(view: SourceView) -> dict[Partition, CommittedOffset]:
+    """Log start offsets where a group's committed offset lies before it.
+
+    Without the source nobody could tell that nothing unread was left before the copy began.
+    """
+    return {
+        where: CommittedOffset(start)
+        for group in view.groups.values()
+        for where, each in group.offsets.items()
+        if (start := view.starts.get(SourcePartition(*where))) is not None
+        and 0 <= each.offset < start
+    }
 
 
 def _differs(now: CommitSnapshot, before: CommitSnapshot | None) -> bool:
@@ -116,10 +140,10 @@ class KeeperThread:
     def _run(self) -> None:
         source, target = SourceSide(self._config), target_cluster(self._config)
         store = StateStore(self._config, target)
-        keeper = Keeper(store)
+        keeper, chosen = Keeper(store), self._config.topics.matches
         while not self._over.wait(self._config.groups.poll_interval_s):
             try:
-                keeper.keep(source.read([]), self._config.topics.matches)
+                keeper.keep(source.read_committed(chosen), chosen)
             except K2kError as error:
                 self._failed(error.what)
             except Exception as error:  # a fault of ours, and no reason to stop replication

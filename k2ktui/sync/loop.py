@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.applying import Result, Written, writes_of
+from k2ktui.engine.applying import Result, Written, objections, writes_of
 from k2ktui.engine.groups import EMPTY_STATES, Snapshot
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind
 from k2ktui.engine.planning import commit_metadata, make_plan
@@ -123,6 +123,11 @@ class SyncLoop:
     def _write(self, rows: list[PlanRow], snapshot: Snapshot) -> list[Written]:
         if not rows:
             return []
+        # Another sync application may have written since the snapshot: its row waits a turn.
+        views = self._snapshots.target.views(sorted({row.group for row in rows}))
+        expected = {(row.group, row.topic, row.partition): row.current for row in rows}
+        moved = objections(expected, views)
+        rows = [row for row in rows if (row.group, row.topic, row.partition) not in moved]
         prefix = self._config.groups.offset_guard_prefix
         metadata = {row: commit_metadata(row, prefix) for row in rows}
         # Following a group that moves forward is no news; what is new or goes back is kept.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from confluent_kafka import IsolationLevel
@@ -76,7 +76,7 @@ class GroupReader:
         chosen = sorted(n for n in names if n in listed and listed[n].kind != "share")
         states = self.groups.describe(chosen)
         offsets = self.groups.committed(chosen)
-        found = {}
+        found = self._hidden([n for n in names if n not in listed])
         for name in chosen:
             state, committed = states.get(name), offsets.get(name)
             errors = [each.error for each in (state, committed) if each is not None and each.error]
@@ -90,6 +90,15 @@ class GroupReader:
                 error="; ".join(dict.fromkeys(errors)),
             )
         return found
+
+    def _hidden(self, names: Collection[str]) -> dict[str, GroupView]:
+        """Tell groups that the principal may not see from those that do not exist."""
+        states = self.groups.describe(sorted(names)) if names else {}
+        return {
+            name: GroupView("", None, error=state.error)
+            for name, state in states.items()
+            if state.error
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,15 +131,30 @@ class SourceSide:
             ConnectionFailed, TimedOut: the source does not answer.
         """
         at = time.time()
+        groups = self._read_groups()
+        logs = self.read_logs(replicated)
+        return replace(logs, at=at, groups=groups, unheard=self._reader.unheard)
+
+    def read_committed(self, topics: Callable[[str], bool]) -> SourceView:
+        """Read the chosen groups, and the logs of those topics that they have committed on.
+
+        Raises:
+            ConnectionFailed, TimedOut: the source does not answer.
+        """
+        at = time.time()
+        groups = self._read_groups()
+        where = {w for group in groups.values() for w in group.offsets if topics(w[0])}
+        logs = self.read_logs([SourcePartition(*each) for each in where])
+        return replace(logs, at=at, groups=groups, unheard=self._reader.unheard)
+
+    def _read_groups(self) -> dict[str, GroupView]:
         try:
             chosen = self._config.consumer_groups
             names = [name for name in self._reader.names() if chosen.matches(name)]
-            groups = self._reader.views(names)
+            return self._reader.views(names)
         except BaseException:
             self._reader.close()
             raise
-        logs = self.read_logs(replicated)
-        return replace(logs, at=at, groups=groups, unheard=self._reader.unheard)
 
     def read_logs(self, replicated: Collection[SourcePartition]) -> SourceView:
         """Read the cluster's id and the logs of what is replicated, no groups.

@@ -146,7 +146,7 @@ class Snapshots:
             )
         chosen = self._config.consumer_groups
         groups = {name: view for name, view in found.groups.items() if chosen.matches(name)}
-        return SourceView(found.cluster, found.at, groups)
+        return SourceView(found.cluster, found.at, groups, found.starts)
 
     def _replica(
         self,
