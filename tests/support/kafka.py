@@ -262,6 +262,27 @@ def read_all(
         consumer.close()
 
 
+def read_unread(node: KafkaNode, group: str, topic: str, partitions: Iterable[int]) -> list[Got]:
+    """Read partitions as a member of a group would: from its committed offsets to the end now."""
+    ends = end_offsets(node, topic, "read_committed")
+    settings = client(
+        node,
+        group_id=group,
+        isolation_level="read_committed",
+        enable_auto_commit=False,
+        enable_partition_eof=True,
+        auto_offset_reset="error",
+    )
+    consumer = Consumer(settings)
+    try:
+        chosen = sorted(partitions)
+        consumer.assign([TopicPartition(topic, number) for number in chosen])
+        found = _read_to(consumer, {number: ends[number] for number in chosen}, TIMEOUT)
+        return sorted(found, key=lambda got: (got.partition, got.offset))
+    finally:
+        consumer.close()
+
+
 def _read_to(consumer: Consumer, ends: dict[int, int], timeout: float) -> list[Got]:
     left = dict(ends)
     records: list[Got] = []
