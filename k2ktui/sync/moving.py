@@ -68,7 +68,8 @@ class Mover:
             may: what who asks may do.
 
         Raises:
-            Refused: not allowed, the pipeline runs, a move is refused, or something is not as planned any more.
+            Refused: not allowed, the pipeline runs, a move is refused, or something is not as
+                planned any more.
             PartlyApplied: what was read back is not what was written.
             ConnectionFailed, TimedOut: the target did not answer; the error says what is known.
         """
