@@ -51,7 +51,8 @@ class Demo:
     def kill_source(self) -> None:
         """Kill -9 the source's broker."""
         config = str(self.data / "source" / "server.properties")
-        (broker,) = [each for each in marked(self.mark) if config in each.cmdline()]
+        java = [each for each in marked(self.mark) if "java" in each.name()]
+        (broker,) = [each for each in java if config in each.cmdline()]
         broker.kill()
         psutil.wait_procs([broker], timeout=10)
 
