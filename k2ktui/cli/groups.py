@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from k2ktui.cli.options import file_option, json_option, load_pipeline
-from k2ktui.cli.tables import Column, moment, number, print_table, signed
+from k2ktui.cli.tables import MOST, Column, moment, number, print_table, signed
 from k2ktui.engine.groups import GroupRow, Snapshot, notes_of, rows
 from k2ktui.text import safe_text
 
@@ -27,7 +27,8 @@ def command(files: tuple[str, ...], as_json: bool) -> None:
         return
     for note in notes_of(snapshot):
         click.echo(f"note: {note}", err=True)
-    print_table(f"{safe_text(snapshot.pipeline)} at {moment(snapshot.taken_at)}", COLUMNS, found)
+    title = f"{safe_text(snapshot.pipeline)} at {moment(snapshot.taken_at)}"
+    print_table(title, COLUMNS, found, most=MOST)
 
 
 def as_object(snapshot: Snapshot, found: list[GroupRow]) -> dict[str, Any]:

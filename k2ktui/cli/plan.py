@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from k2ktui.cli.options import file_option, json_option, load_pipeline, matcher
-from k2ktui.cli.tables import Column, moment, number, print_table, signed
+from k2ktui.cli.tables import MOST, Column, moment, number, print_table, signed
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind, dump, to_csv, uncertain_first
 from k2ktui.errors import ConfigError
 from k2ktui.text import safe_text
@@ -83,7 +83,7 @@ def _write(path: Path, text: str) -> None:
 def show_plan(plan: Plan) -> None:
     """Print a plan, the uncertain rows first, and its sum."""
     title = f"Plan {plan.id} for {safe_text(plan.pipeline)}, made {moment(plan.created_at)}"
-    print_table(title, COLUMNS, uncertain_first(plan.rows))
+    print_table(title, COLUMNS, uncertain_first(plan.rows), most=MOST)
     click.echo(summary(plan))
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from k2ktui.cli.tables import Column, number, print_table
+from k2ktui.cli.tables import MOST, Column, number, print_table
 from k2ktui.engine.applying import Result, Written
 from k2ktui.errors import ExitCode
 from k2ktui.text import safe_text
@@ -43,7 +43,7 @@ def result_object(applied: Applied) -> dict[str, Any]:
 def show_results(applied: Applied) -> None:
     """Print rows, those that went wrong first."""
     rows = sorted(applied.rows, key=lambda row: row.result is Result.APPLIED)
-    print_table(f"Journal entry {applied.id}", COLUMNS, rows)
+    print_table(f"Journal entry {applied.id}", COLUMNS, rows, most=MOST)
     click.echo(", ".join(f"{count:,} {result}" for result, count in applied.counts.items()))
 
 

@@ -16,6 +16,7 @@ T = TypeVar("T")
 
 UNKNOWN = "—"
 WIDE = 130
+MOST = 500  # rows that somebody may still want to scroll through
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +45,14 @@ def moment(at: float) -> str:
 
 
 def print_table(
-    title: str, columns: Sequence[Column[T]], rows: Iterable[T], console: Console | None = None
+    title: str,
+    columns: Sequence[Column[T]],
+    rows: Iterable[T],
+    console: Console | None = None,
+    *,
+    most: int | None = None,
 ) -> None:
-    """Print rows as a table."""
+    """Print rows as a table; of very many only the first ``most``, and how many are left."""
     out = console or Console()
     table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     shown = [column for column in columns if out.width >= WIDE or not column.wide]
@@ -54,6 +60,9 @@ def print_table(
         table.add_column(
             column.heading, justify="left" if column.left else "right", no_wrap=not column.left
         )
-    for row in rows:
+    every = list(rows)
+    for row in every[:most]:
         table.add_row(*(Text(column.cell(row)) for column in shown))
     out.print(table)
+    if most is not None and len(every) > most:
+        out.print(Text(f"… and {len(every) - most:,} more; --json prints all of them"))

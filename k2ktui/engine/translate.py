@@ -65,6 +65,7 @@ class _One:
 
 
 # From best to worst; a translation that depends on several is as good as the worst of them.
+_NONE: frozenset[SourcePartition] = frozenset()
 _ORDER = (Basis.EXACT, Basis.END, Basis.AHEAD, Basis.BOUNDED, Basis.UNMAPPED)
 
 
@@ -107,6 +108,8 @@ def _joined(
     log: TargetLog | None,
     lookup: Lookup,
 ) -> Translation:
+    if len(sources) == 1 and lookup.feeds.get(target, _NONE) <= set(sources):
+        return _alone(target, sources[0], replicas, commits, log, lookup)
     ones = {
         s: _one(replicas[s], commits[s], target, log, lookup.find(s, target, commits[s]))
         for s in sources
@@ -134,6 +137,25 @@ def _joined(
         names = ", ".join(str(source) for source in uncommitted)
         reasons[f"{names} feeds this partition too, and the group has no offset there"] = None
     return Translation(target, tuple(sources), offset, basis, reread, skipped, "; ".join(reasons))
+
+
+def _alone(
+    target: TargetPartition,
+    source: SourcePartition,
+    replicas: Mapping[SourcePartition, Replica],
+    commits: Mapping[SourcePartition, int],
+    log: TargetLog | None,
+    lookup: Lookup,
+) -> Translation:
+    """The same where one source partition feeds the target partition: nearly always."""
+    committed = commits[source]
+    first = lookup.find(source, target, committed)
+    one = _one(replicas[source], committed, target, log, first)
+    if one.offset is None:
+        return Translation(target, (source,), None, Basis.UNMAPPED, None, None, one.reason)
+    return Translation(
+        target, (source,), one.offset, one.basis, one.reread, one.skipped, one.reason
+    )
 
 
 def _uncommitted(
