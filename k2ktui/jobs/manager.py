@@ -118,6 +118,11 @@ def find(files: Sequence[str], config: Callable[[], PipelineConfig]) -> Job | No
     return found[0] if found else look(place_of(config()))
 
 
+def this_host() -> str:
+    """Return the name by which heartbeats know this host."""
+    return socket.gethostname()
+
+
 def absolute(files: Sequence[str]) -> tuple[str, ...]:
     """Return the files as a job can find them from anywhere; one text may name several."""
     names = [part.strip() for file in files for part in file.split(",")]
@@ -172,7 +177,7 @@ def _new_record(
         read_only=config.read_only,
         pid=0,
         birth="",
-        host=socket.gethostname(),
+        host=this_host(),
         user=whoami().rpartition("@")[0],
         version=__version__,
         started_at=time(),

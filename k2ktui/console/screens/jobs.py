@@ -1,0 +1,324 @@
+"""Screen 5: the pipeline's runs, here and on other hosts; started, stopped and followed here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+from textual import on, work
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.console import marks
+from k2ktui.console.marks import Cell, Line, Tone
+from k2ktui.console.screens.base import ListScreen
+from k2ktui.console.screens.jobs_log import LogScreen, entry_lines
+from k2ktui.console.screens.jobs_table import clock, jobs_grid
+from k2ktui.console.widgets.confirm import Confirm
+from k2ktui.console.widgets.grid import Grid
+from k2ktui.console.widgets.lines import Lines
+from k2ktui.console.widgets.start_dialog import StartDialog
+from k2ktui.console.widgets.toned import glyphs_of
+from k2ktui.engine.access import Access, access
+from k2ktui.errors import K2kError
+from k2ktui.jobs import joblog, manager
+from k2ktui.jobs.manager import How, Job, JobState
+from k2ktui.jobs.rows import Row, recent, rows
+from k2ktui.kafka.properties import load_checked
+from k2ktui.watch.model import PartName, View
+
+_LOOK_S = 2.0
+_LOG_LINES = 40
+
+
+class JobsScreen(ListScreen):
+    """Runs of the pipeline, and the end of the chosen job's log."""
+
+    ENTRY: ClassVar[str] = "jobs"
+    CHANGES: ClassVar[frozenset[str]] = frozenset({"start_job", "stop_job", "restart_job"})
+    HELP: ClassVar[str | None] = """
+        Jobs. A row is a run of a pipeline: a job of this host, or what another host's run says in
+        its heartbeats on the target. Below is the end of the chosen job's log; Enter shows all.
+
+        J starts the pipeline, after checks that are shown as they come. X stops a job, and asked
+        again insists. R checks, stops and starts again. All ask for the pipeline's name first.
+
+        A job runs on without the console, the ssh connection and the terminal: come back later,
+        it is found. What runs on another host, or in a terminal, is stopped there.
+
+        died: it ended without a word. silent: no heartbeat for 15 s. term counts the runs; commit
+        is the mean time of a transaction's end; restarts are starts on this host before this one.
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("J", "start_job", "Start", id="jobs.start"),
+        Binding("X", "stop_job", "Stop", id="jobs.stop"),
+        Binding("R", "restart_job", "Restart", id="jobs.restart"),
+        Binding("L", "log", "Log", id="jobs.log", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._jobs: Sequence[Job] | None = None
+        self._shown: tuple[str, Sequence[joblog.Entry]] = ("", ())
+        self._busy = ""
+        self._asked: set[str] = set()
+
+    # What is shown
+
+    def make_grid(self) -> Grid[Any]:
+        """Make the table."""
+        return jobs_grid(glyphs_of(self), self.session.feed.now)
+
+    def body(self) -> Iterable[Widget]:
+        """Yield the table, and the end of a log."""
+        yield from super().body()
+        yield Lines(id="job-log")
+
+    def on_mount(self) -> None:
+        """Begin to look at this host's jobs."""
+        super().on_mount()
+        self._look()
+        self.set_interval(_LOOK_S, self._look)
+
+    def on_screen_resume(self) -> None:
+        """Look at once."""
+        super().on_screen_resume()
+        self._look()
+
+    def _look(self) -> None:
+        """Read records and the log on a thread: a home directory may be far away."""
+        if not self.is_current or self.session.feed.replay:
+            return
+        row = self._row()
+        chosen = row.job if row else None
+
+        def job() -> tuple[list[Job], str, Sequence[joblog.Entry]]:
+            found = manager.jobs()
+            wanted = chosen or next(iter(found), None)
+            if wanted is None:
+                return found, "", ()
+            return found, wanted.place.id, joblog.tail(wanted.place, _LOG_LINES)
+
+        self.background("look", job, self._looked)
+
+    def _looked(self, found: tuple[list[Job], str, Sequence[joblog.Entry]]) -> None:
+        self._jobs = found[0]
+        self._shown = found[1:]
+        self.refresh_view()
+        self._draw()
+
+    def show_view(self, view: View) -> None:
+        """Show the heartbeats of a view, and this host's jobs."""
+        self._draw()
+
+    def _draw(self) -> None:
+        view, now = self.console.view, self.session.feed.now()
+        runners = view.runners if view else ()
+        pipeline = self.session.pair.pipeline
+        known = self._jobs is not None or self.session.feed.replay
+        heard = view is not None and view.part(PartName.STATE).taken_at is not None
+        grid = self.grid()
+        empty = "No run of this pipeline is known. J starts it."
+        grid.empty = empty if known and heard else marks.NOT_YET
+        grid.show(recent(rows(self._jobs or (), runners, pipeline, now)))
+        self._draw_log()
+
+    def _draw_log(self) -> None:
+        pane = self.query_one("#job-log", Lines)
+        place, entries = self._shown
+        row = self._row()
+        if row is not None and (row.job is None or row.job.place.id != place):
+            place, entries = "", ()
+        height = max(1, pane.size.height - 1)
+        lines: list[Line] = [line for each in entries for line in entry_lines(each)]
+        title = f"Log of {marks.name(place, 50)}" if place else "No log here of this run"
+        pane.show([(Cell(title, Tone.MUTED),), *lines[-height:]])
+
+    def summary(self) -> Line:
+        """Return what runs."""
+        found = [row for row in self.grid().rows if isinstance(row, Row)]
+        own = [row for row in found if row.pipeline == self.session.pair.pipeline and row.alive]
+        cells = [Cell(f"{marks.name(self.session.pair.pipeline, 40)}: ", Tone.HEADING)]
+        if self._busy:
+            return (*cells, Cell(self._busy, Tone.INFO))
+        if not own:
+            return (*cells, Cell("no run is known to be alive", Tone.WARN))
+        if len(own) > 1:
+            return (*cells, Cell(f"{len(own)} runs at once: the older is being fenced", Tone.WARN))
+        where = "on this host" if own[0].here else f"on {marks.name(own[0].host, 40)}"
+        return (*cells, Cell(f"{own[0].state} {where}, pid {own[0].pid}"))
+
+    def _row(self) -> Row | None:
+        row = self.grid().current
+        return row if isinstance(row, Row) else None
+
+    @on(Grid.Changed)
+    def _chosen(self) -> None:
+        row = self._row()
+        if row is not None and row.job is not None and row.job.place.id != self._shown[0]:
+            self._look()
+        self._draw_log()
+
+    # What is done
+
+    @on(Grid.Opened)
+    def _opened(self) -> None:
+        self.action_log()
+
+    def action_log(self) -> None:
+        """Show the whole log of the chosen job."""
+        row = self._row()
+        if row is None or row.job is None:
+            self.tell("The log of a run is on the host where it was started as a job.", "warning")
+            return
+        self.app.push_screen(LogScreen(row.job))
+
+    @work
+    async def action_start_job(self) -> None:
+        """Check, ask, start."""
+        row = self._row()
+        job = row.job if row is not None and row.job is not None and not row.alive else None
+        if self._is_busy() or (config := await self._config(job)) is None:
+            return
+        files = job.record.files if job else self.session.files
+        lines = ["It runs on without this console; X stops it, k2ktui jobs finds it again."]
+        if not await self.app.push_screen_wait(StartDialog(config, "Start", lines)):
+            return
+        self._work(
+            f"starting {config.name}",
+            lambda: manager.start(config, files, self._access(config)),
+        )
+
+    @work
+    async def action_restart_job(self) -> None:
+        """Check, ask, stop, start."""
+        row = self._row()
+        if row is None or row.job is None:
+            self._not_here(row, "Restart")
+            return
+        job = row.job
+        if self._is_busy() or (config := await self._config(job)) is None:
+            return
+        lines = [f"Stops pid {job.record.pid}, then starts it anew; nothing is lost or doubled."]
+        dialog = StartDialog(config, "Restart", lines, restart=True)
+        if not await self.app.push_screen_wait(dialog):
+            return
+        files = job.record.files
+        self._work(
+            f"restarting {config.name}",
+            lambda: manager.restart(job, config, files, self._access(config)),
+        )
+
+    @work
+    async def action_stop_job(self) -> None:
+        """Ask, stop."""
+        row = self._row()
+        if row is None or row.job is None or not row.alive:
+            self._not_here(row, "Stop")
+            return
+        if self._is_busy():
+            return
+        job, name = row.job, row.pipeline
+        again = job.record.start in self._asked
+        lines = [
+            f"pid {job.record.pid} on this host, since {clock(job.record.started_at)} UTC.",
+            "Nothing is copied until it is started again; it goes on where it stopped.",
+            "Nothing is lost or doubled." if not again else "It was asked before: this insists.",
+        ]
+        if not await self.app.push_screen_wait(Confirm(f"Stop {name}", lines, name, "Stop")):
+            return
+        self._asked.add(job.record.start)
+        how = How.NOW if again else How.GRACEFULLY
+        allowed = self._access_of(job)
+        self._work(f"stopping {name}", lambda: manager.stop(job, allowed, how))
+
+    def _not_here(self, row: Row | None, what: str) -> None:
+        if row is None or not row.alive:
+            self.tell(f"{what}: no job is running in this row.", "warning")
+        elif row.host == manager.this_host():
+            text = f"pid {row.pid} runs in a terminal or as a service: stop it there."
+            self.tell(f"{what}: {text}", "warning")
+        else:
+            text = f"it runs on {row.host}; there: k2ktui jobs {what.lower()} -f FILE"
+            self.tell(f"{what}: {text}", "warning")
+
+    def _is_busy(self) -> bool:
+        if self._busy:
+            self.tell(f"One thing at a time: {self._busy} …", "warning")
+        return bool(self._busy)
+
+    async def _config(self, job: Job | None) -> PipelineConfig | None:
+        """Return the configuration of a job, or of the session; None after telling why not."""
+        if job is None or job.record.files == manager.absolute(self.session.files):
+            return self.session.config
+        reading = self.run_worker(
+            lambda: load_checked(job.record.files).config,
+            group="config",
+            thread=True,
+            exit_on_error=False,
+        )
+        try:
+            await reading.wait()
+        except Exception:
+            self.tell_error(_reason(reading.error))
+            return None
+        return reading.result
+
+    def _access(self, config: PipelineConfig) -> Access:
+        return self._rule(config.read_only, config.environment)
+
+    def _access_of(self, job: Job) -> Access:
+        return self._rule(job.record.read_only, job.record.environment)
+
+    def _rule(self, read_only: bool, environment: str) -> Access:
+        session = self.session
+        return access(
+            flag=session.options.read_only,
+            configured=read_only,
+            environment=environment,
+            unlocked=session.unlocked,
+            replay=session.feed.replay,
+        )
+
+    def _work(self, what: str, begin: Any) -> None:
+        """Do something to a job on a thread, and tell what became of it."""
+
+        def work() -> Job:
+            job: Job = begin()
+            return manager.await_running(job)
+
+        def over() -> None:
+            self._busy = ""
+            self._look()
+            self.session.feed.refresh()
+
+        def done(job: Job) -> None:
+            over()
+            self.tell(*_outcome(job))
+
+        def failed(error: K2kError) -> None:
+            over()
+            self.tell_error(error)
+
+        self._busy = f"{marks.name(what, 60)} …"
+        self.background("job", work, done, failed)
+        self._draw()
+
+
+def _reason(error: BaseException | None) -> K2kError:
+    inner = error.__cause__ if error is not None and error.__cause__ is not None else error
+    return inner if isinstance(inner, K2kError) else K2kError(f"its files: {type(inner).__name__}")
+
+
+def _outcome(job: Job) -> tuple[str, Any]:
+    name, pid = job.record.pipeline, job.record.pid
+    match job.state:
+        case JobState.RUNNING:
+            return f"{name} runs as pid {pid}.", "information"
+        case JobState.STARTING:
+            return f"{name} is still starting, as pid {pid}; its log says how far it is.", "warning"
+        case JobState.STOPPED:
+            return f"{name} has stopped.", "information"
+    code = "" if job.code is None else f" (exit code {job.code})"
+    return f"{name} has ended{code}: {job.why}", "error"

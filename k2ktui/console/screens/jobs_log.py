@@ -1,0 +1,142 @@
+"""The log of a job: its last lines, followed, filtered, and each line whole on request."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from textual import on
+from textual.binding import Binding, BindingType
+
+from k2ktui.console import marks
+from k2ktui.console.marks import Cell, Line, Tone
+from k2ktui.console.screens.base import ListScreen
+from k2ktui.console.widgets.arrange import Column
+from k2ktui.console.widgets.grid import Grid
+from k2ktui.jobs.joblog import Entry, Follower
+from k2ktui.jobs.manager import Job
+
+_LINES = 2_000
+_LOOK_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A line of a log as it is shown, with its number."""
+
+    number: int
+    time: str
+    text: str
+    tone: Tone
+
+
+class LogScreen(ListScreen):
+    """A detail of screen 5.
+
+    Args:
+        job: whose log.
+    """
+
+    ENTRY: ClassVar[str] = "jobs"
+    HELP: ClassVar[str | None] = """
+        The log of a job, its last 2,000 lines; times are UTC. New lines are followed while the
+        cursor is on the last one, and f goes there. / filters, Enter shows a line that is cut off,
+        q and esc go back. In a shell: k2ktui jobs log -f FILE -F.
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("f", "follow", "Follow", id="jobs.follow")]
+
+    def __init__(self, job: Job) -> None:
+        super().__init__()
+        self._job = job
+        self._follower: Follower | None = None
+        self._lines: deque[LogLine] = deque(maxlen=_LINES)
+        self._count = 0
+
+    def make_grid(self) -> Grid[Any]:
+        """Make the table."""
+        return Grid(
+            (
+                Column("time", "time", lambda line: Cell(line.time, Tone.MUTED), width=8),
+                Column(
+                    "text",
+                    "text",
+                    lambda line: Cell(marks.name(line.text), line.tone),
+                    width=20,
+                    widest=500,
+                ),
+            ),
+            key=lambda line: line.number,
+            search=lambda line: line.text,
+            problem=lambda line: line.tone in (Tone.BAD, Tone.WARN),
+            empty=marks.NOT_YET,
+            id="log",
+        )
+
+    def on_mount(self) -> None:
+        """Begin to follow."""
+        super().on_mount()
+        self._look()
+        self.set_interval(_LOOK_S, self._look)
+
+    def on_unmount(self) -> None:
+        """Close the file."""
+        if self._follower is not None:
+            self._follower.close()
+
+    def summary(self) -> Line:
+        """Return which log it is."""
+        place = self._job.place
+        title = Cell(f"Log of {marks.name(place.id)}", Tone.HEADING)
+        return (title, Cell(f"  {marks.name(place.log)}", Tone.MUTED))
+
+    def _look(self) -> None:
+        def job() -> list[Entry]:
+            if self._follower is None:
+                self._follower = Follower(self._job.place, _LINES)
+                return self._follower.before
+            return self._follower.read()
+
+        self.background("look", job, self._looked)
+
+    def _looked(self, entries: list[Entry]) -> None:
+        if not entries and self._count:
+            return
+        grid = self.grid()
+        at_end = grid.cursor >= len(grid.rows) - 1
+        for entry in entries:
+            tone = tone_of(entry)
+            first, *more = entry.lines
+            for number, text in enumerate([first[10:], *(line.strip() for line in more)]):
+                self._count += 1
+                time = "" if number else first[:8]
+                self._lines.append(LogLine(self._count, time, text, tone))
+        grid.empty = "Nothing was written yet."
+        grid.show(list(self._lines))
+        if at_end:
+            self.action_follow()
+
+    def action_follow(self) -> None:
+        """Go to the last line, and stay there."""
+        self.grid().action_jump(-1)
+
+    @on(Grid.Opened)
+    def _opened(self, event: Grid.Opened) -> None:
+        self.tell(f"{event.row.time} {event.row.text}", "information")
+
+
+def entry_lines(entry: Entry) -> list[Line]:
+    """Return an entry as lines with tones."""
+    tone = tone_of(entry)
+    return [(Cell(text[:10], Tone.MUTED), Cell(text[10:], tone)) for text in entry.lines]
+
+
+def tone_of(entry: Entry) -> Tone:
+    """Return the tone of an entry."""
+    if entry.error or (entry.kind == "ended" and entry.event.get("code")):
+        return Tone.BAD
+    if entry.kind == "check":
+        return Tone.BAD if entry.event.get("outcome") == "fail" else Tone.WARN
+    if entry.kind in ("note", "resumed"):
+        return Tone.WARN
+    return Tone.MUTED if not entry.event else Tone.PLAIN

@@ -1,0 +1,115 @@
+"""The table of runs on screen 5."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from k2ktui.console import marks
+from k2ktui.console.marks import Cell, Glyphs, Tone
+from k2ktui.console.widgets.arrange import Column
+from k2ktui.console.widgets.grid import Grid
+from k2ktui.jobs.rows import Row
+from k2ktui.watch.severity import Severity, Verdict
+
+_SEVERITIES = {
+    "running": Severity.OK,
+    "starting": Severity.INFO,
+    "stopping": Severity.INFO,
+    "stopped": Severity.INFO,
+    "failed": Severity.BAD,
+    "died": Severity.BAD,
+    "silent": Severity.BAD,
+}
+
+
+def jobs_grid(glyphs: Glyphs, now: Callable[[], float]) -> Grid[Row]:
+    """Return a table of runs; ``now`` tells the time that ages are counted to."""
+    return Grid(
+        _columns(glyphs, now),
+        key=lambda row: row.key,
+        search=lambda row: f"{row.pipeline} {row.state} {row.host} {row.user} {row.error}",
+        problem=lambda row: _severity(row) >= Severity.WARN,
+        id="jobs",
+    )
+
+
+def _columns(glyphs: Glyphs, now: Callable[[], float]) -> tuple[Column[Row], ...]:
+    return (
+        Column("state", "state", lambda row: _state(glyphs, row), _severity, width=9),
+        Column(
+            "pipeline",
+            "pipeline",
+            lambda row: Cell(marks.name(row.pipeline)),
+            lambda row: row.pipeline,
+            width=8,
+        ),
+        Column("host", "host", lambda row: Cell(_host(row)), _host, width=4),
+        Column("pid", "pid", lambda row: Cell(str(row.pid)), lambda row: row.pid, True, 5),
+        Column(
+            "beat",
+            "heartbeat",
+            lambda row: _beat(row, now()),
+            lambda row: row.heartbeat_at or 0,
+            True,
+            6,
+            1,
+        ),
+        Column("lap", "lap", lambda row: Cell(marks.number(row.lap)), None, True, 3, 2),
+        Column("lag", "lag", lambda row: Cell(marks.number(row.lag_records)), None, True, 3, 1),
+        Column("commit", "commit", _commit, None, True, 6, 3),
+        Column("slots", "slots", lambda row: Cell(_count(row.slots)), None, True, 4, 4),
+        Column("term", "term", lambda row: Cell(_count(row.term)), None, True, 4, 3),
+        Column("restarts", "restarts", _restarts, None, True, 4, 5),
+        Column(
+            "since",
+            "since (UTC)",
+            lambda row: Cell(clock(row.started_at)),
+            lambda row: row.started_at,
+            False,
+            11,
+            6,
+        ),
+        Column("user", "user", lambda row: Cell(marks.name(row.user, 20)), None, False, 4, 7),
+        Column("version", "version", lambda row: Cell(marks.name(row.version, 12)), rank=8),
+        Column("error", "error", _error, None, False, 6, 9, 400),
+    )
+
+
+def _severity(row: Row) -> Severity:
+    return _SEVERITIES.get(row.state, Severity.UNKNOWN)
+
+
+def _state(glyphs: Glyphs, row: Row) -> Cell:
+    return glyphs.mark(Verdict(_severity(row), row.state))
+
+
+def _host(row: Row) -> str:
+    return "here" if row.here else marks.name(row.host, 40)
+
+
+def _beat(row: Row, now: float) -> Cell:
+    if row.heartbeat_at is None:
+        return Cell(marks.NOT_AVAILABLE, Tone.MUTED)
+    return Cell(marks.age(max(0.0, now - row.heartbeat_at)))
+
+
+def _commit(row: Row) -> Cell:
+    return Cell(marks.NOT_AVAILABLE if row.commit_ms is None else f"{row.commit_ms:.0f} ms")
+
+
+def _restarts(row: Row) -> Cell:
+    return Cell(marks.NOT_AVAILABLE if row.restarts is None else f"{row.restarts:,}")
+
+
+def _count(value: int) -> str:
+    return str(value) if value else marks.NOT_AVAILABLE
+
+
+def _error(row: Row) -> Cell:
+    return Cell(marks.name(row.error), Tone.BAD if row.error else Tone.MUTED)
+
+
+def clock(at: float) -> str:
+    """Return a time as day and minute, UTC."""
+    return time.strftime("%m-%d %H:%M", time.gmtime(at))

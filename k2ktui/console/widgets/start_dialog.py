@@ -1,0 +1,148 @@
+"""Checks before a job is started, shown as they come; then the question whether to go on."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.widgets import Input
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.console import marks
+from k2ktui.console.marks import Cell, Line, Tone
+from k2ktui.console.widgets.confirm import Confirm
+from k2ktui.console.widgets.lines import Lines
+from k2ktui.console.widgets.toned import glyphs_of
+from k2ktui.errors import K2kError
+from k2ktui.jobs.checks import start_checks
+from k2ktui.replication.preflight.checks import Check, Verdict, failed
+from k2ktui.watch.severity import Severity
+from k2ktui.watch.severity import Verdict as Mark
+
+_MARKS = {
+    Verdict.PASS: Mark(Severity.OK, "pass"),
+    Verdict.FAIL: Mark(Severity.BAD, "FAIL"),
+    Verdict.UNKNOWN: Mark(Severity.UNKNOWN, "could not check"),
+}
+_ORDER = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.PASS)
+_INDENT = 4
+
+
+class StartDialog(Confirm):
+    """Checks a pipeline, then asks; its result is whether the operator agreed.
+
+    The name can be typed when the checks are over, and not at all where one failed without which
+    nothing could be copied.
+
+    Args:
+        config: the pipeline.
+        verb: what will be done, ``Start`` or ``Restart``.
+        lines: what else to say of it.
+        restart: its job here is about to be stopped.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "scroll_text(-1)", "Up", show=False),
+        Binding("down", "scroll_text(1)", "Down", show=False),
+        Binding("pageup", "scroll_text(-8)", "Page up", show=False),
+        Binding("pagedown", "scroll_text(8)", "Page down", show=False),
+    ]
+
+    def __init__(
+        self, config: PipelineConfig, verb: str, lines: Sequence[str], *, restart: bool = False
+    ) -> None:
+        super().__init__(f"{verb} {marks.name(config.name, 60)}", (), config.name, verb)
+        self._config, self._more, self._restart = config, tuple(lines), restart
+        self._checks: list[Check] = []
+        self._over = False
+
+    def on_mount(self) -> None:
+        """Begin to check; nothing can be typed until it is over."""
+        super().on_mount()
+        self.query_one(Input).disabled = True
+        self._show()
+        self.run_worker(self._check, group="checks", thread=True, exit_on_error=False)
+
+    def on_resize(self) -> None:
+        """Break the lines anew."""
+        self._show()
+
+    def action_scroll_text(self, by: int) -> None:
+        """Scroll the checks."""
+        self.query_one("#confirm-text", VerticalScroll).scroll_relative(y=by, animate=False)
+
+    def _check(self) -> None:
+        try:
+            for check in start_checks(self._config, restart=self._restart):
+                if not self._tell(check):
+                    return
+        except K2kError as error:
+            self._tell(failed("checks", error.what, error.mend, fatal=True))
+        except Exception as error:  # a fault of ours must not look like a pass
+            what = f"a fault in k2ktui itself ({type(error).__name__})"
+            self._tell(failed("checks", what, "Please report it.", fatal=True))
+        self._tell(None)
+
+    def _tell(self, check: Check | None) -> bool:
+        """Show a check, or that there are no more; whether anybody still looks."""
+        if not (self.is_attached and self.app.is_running):
+            return False
+        self.app.call_from_thread(self._add, check)
+        return True
+
+    def _add(self, check: Check | None) -> None:
+        if not self.is_attached:
+            return
+        if check is None:
+            self._over = True
+            # What matters is seen without scrolling.
+            self._checks.sort(key=lambda each: _ORDER.index(each.outcome))
+            self.query_one(Input).disabled = any(map(_hinders, self._checks))
+        else:
+            self._checks.append(check)
+        self._show()
+        text = self.query_one("#confirm-text", VerticalScroll)
+        self.call_after_refresh(text.scroll_home if self._over else text.scroll_end, animate=False)
+
+    def _show(self) -> None:
+        lines: list[Line] = [(Cell(each),) for text in self._more for each in self._wrap(text, 0)]
+        lines += [line for check in self._checks for line in self._lines_of(check)]
+        self.query_one("#confirm-lines", Lines).show(lines)
+        self.query_one("#confirm-ask", Lines).show(self._state())
+
+    def _state(self) -> list[Line]:
+        if not self._over:
+            return [(Cell("checking …", Tone.INFO),)]
+        found = [check for check in self._checks if check.outcome is Verdict.FAIL]
+        if any(map(_hinders, found)):
+            return [(Cell("It cannot be started: mend what failed. esc closes.", Tone.BAD),)]
+        ask = f"To go on, type {marks.name(self._typed)}, then Tab and space:"
+        if not found:
+            return [(Cell(ask, Tone.WARN),)]
+        names = ", ".join(check.name for check in found)
+        text = f"It can be started all the same, though these failed: {names}. {ask}"
+        return [(Cell(each, Tone.WARN),) for each in self._wrap(text, 0)]
+
+    def _lines_of(self, check: Check) -> list[Line]:
+        mark = glyphs_of(self).mark(_MARKS[check.outcome])
+        detail = "  ".join(marks.name(line) for line in check.detail.splitlines())
+        first, *rest = self._wrap(f"{check.name}: {detail}", len(mark.text) + 1) or [check.name]
+        lines: list[Line] = [(mark, Cell(f" {first}"))]
+        if check.outcome is Verdict.PASS:
+            return lines  # a pass is one line, cut if need be
+        more = [*rest, *(marks.name(line) for line in check.mend.splitlines())]
+        for text in more:
+            for each in self._wrap(text, _INDENT):
+                lines.append((Cell(" " * _INDENT + each, Tone.MUTED),))
+        return lines
+
+    def _wrap(self, text: str, indent: int) -> list[str]:
+        width = min(92, self.app.size.width * 96 // 100) - 6
+        return textwrap.wrap(text, max(20, width - indent))
+
+
+def _hinders(check: Check) -> bool:
+    return check.fatal and check.outcome is Verdict.FAIL

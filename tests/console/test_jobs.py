@@ -1,0 +1,238 @@
+"""Screen 5: what it shows of runs here and elsewhere, and that nothing is done by accident."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from k2ktui.engine.journal import RunnerState
+from k2ktui.jobs import manager
+from k2ktui.jobs.manager import Job, JobState
+from k2ktui.jobs.place import Phase, place_of
+from k2ktui.jobs.process import this_process
+from tests.console.jobs_support import Operator, at_console, runner, session_of
+from tests.jobs.support import all_ended, begin, config_of, found, silent_port, write_pipeline
+from tests.support.kafka import eventually
+
+HOSTILE = "a[/b]\x1b]0;x\x07\u202e[@click=app.quit]x[/]"
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs and keys of this test alone."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return write_pipeline(tmp_path / "orders.yaml", 1)
+
+
+def kept(file: Path, *log: str, **values: object) -> Job:
+    """Keep a job whose process is this one, with a log."""
+    config = config_of(file)
+    place = place_of(config)
+    place.make()
+    me = this_process()
+    record = manager._new_record(place, config, (str(file),), "", False)
+    given = {"pid": me.pid, "birth": me.birth, "phase": Phase.RUNNING, "term": 3, "slots": 2}
+    place.write(replace(record, **{**given, **values}))  # type: ignore[arg-type]
+    place.log.write_text("".join(f"{line}\n" for line in log))
+    job = manager.look(place)
+    assert job is not None
+    return job
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24), (200, 60)])
+def test_runs_here_and_elsewhere(file: Path, size: tuple[int, int]) -> None:
+    job = kept(file, '{"event":"note","at":1,"text":"hello"}')
+    own = runner(
+        manager.this_host(),
+        pid=job.record.pid,
+        lap=7,
+        lag_records=12,
+        started_ms=int(job.record.started_at * 1000),
+    )
+    elsewhere = runner("bastion2", at_ms=own.at_ms - 60_000, last_error=HOSTILE)
+
+    async def steps(operator: Operator) -> None:
+        await operator.sees("running", "here", "silent", "bastion2", "note: hello", "00:00:01")
+        assert f"running on this host, pid {os.getpid()}" in operator.screen
+        if size[0] >= 80:
+            assert "12" in operator.screen
+        assert "\x1b" not in operator.screen and "\u202e" not in operator.screen
+        await operator.press("j")
+        await operator.sees("No log here of this run")
+        await operator.press("L")
+        await operator.sees("on the host where")
+
+    at_console(session_of(file, own, elsewhere), steps, size)
+
+
+def test_a_hostile_log_and_a_hostile_name_are_only_text(tmp_path: Path) -> None:
+    file = write_pipeline(tmp_path / "p.yaml", 1, name=HOSTILE)
+    kept(file, HOSTILE, '{"event":"error","at":1,"what":"\\u001b[2J[red]x"}', "last line")
+
+    async def steps(operator: Operator) -> None:
+        await operator.sees("last line", "\\x1b[2J[red]x")
+        await operator.press("enter")
+        await operator.sees("3 ", "a[/b]\\x1b]0;x")
+        await operator.press("g", "enter")
+        assert "\x1b" not in operator.screen + operator.notices
+        await operator.press("escape", "X")
+        await operator.sees("Stop a[/b]")
+        await operator.press("escape")
+
+    at_console(session_of(file), steps)
+
+
+def test_a_log_is_followed_and_filtered(file: Path) -> None:
+    job = kept(file, *(f"line {number}" for number in range(100)))
+
+    async def steps(operator: Operator) -> None:
+        await operator.sees("line 99")
+        await operator.press("enter")
+        await operator.sees("line 99", "Log of orders-", "f Follow")
+        with job.place.log.open("a") as log:
+            log.write("one more\n")
+        await operator.sees("one more")
+        await operator.press("g")
+        with job.place.log.open("a") as log:
+            log.write("out of sight\n")
+        await operator.press("slash")
+        await operator.type("sight")
+        await operator.sees("out of sight")
+        assert "line 1" not in operator.screen
+        await operator.press("escape", "escape", "q")
+        await operator.sees("Log of")
+
+    at_console(session_of(file), steps)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"read_only": True}, "--read-only"),
+        ({"environment": "production"}, "production"),
+        ({"replay": True}, "recording"),
+    ],
+)
+def test_what_may_not_be_written_is_greyed_with_the_reason(
+    file: Path, given: dict[str, object], reason: str
+) -> None:
+    kept(file)
+
+    async def steps(operator: Operator) -> None:
+        for key in ("J", "X", "R"):
+            await operator.press(key)
+            assert not operator.app.screen.is_modal
+        await operator.sees(reason)
+
+    at_console(session_of(file, runner(), **given), steps)  # type: ignore[arg-type]
+
+
+def test_what_runs_elsewhere_is_stopped_there(file: Path) -> None:
+    async def steps(operator: Operator) -> None:
+        await operator.sees("bastion2")
+        await operator.press("X")
+        await operator.sees("Stop: it runs on bastion2")
+
+    at_console(session_of(file, runner()), steps)
+
+
+def test_nothing_is_stopped_by_enter_or_by_a_wrong_name(file: Path) -> None:
+    job = kept(file)  # its process is this one: a stop would end the test
+
+    async def steps(operator: Operator) -> None:
+        await operator.sees("running")
+        for keys in (
+            ("enter", "enter", "space"),
+            ("tab", "o", "r", "d", "enter", "space"),
+            ("tab", "o", "r", "d", "e", "r", "tab", "enter", "space", "escape"),
+            ("tab", *"orders", "enter", "enter", "escape"),
+        ):
+            await operator.press("X")
+            await operator.sees("Stop orders")
+            await operator.press(*keys)
+            await operator.press("escape")
+            await operator.until(lambda: not operator.app.screen.is_modal, "closed")
+        assert operator.notices == ""
+
+    at_console(session_of(file), steps)
+    assert found(job).alive
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> Iterator[Path]:
+    """A pipeline whose clusters take connections and say nothing."""
+    with silent_port() as port, all_ended():
+        yield write_pipeline(tmp_path / "waiting.yaml", port)
+
+
+@pytest.mark.slow
+def test_a_job_is_found_stopped_and_its_death_is_told(waiting: Path) -> None:
+    job = begin(waiting)
+
+    async def steps(operator: Operator) -> None:
+        await operator.sees("starting", f"pid {job.record.pid}")
+        await operator.press("X")
+        await operator.sees("Stop orders")
+        await operator.press("tab")
+        await operator.type("orders")
+        await operator.press("tab", "space")
+        await operator.sees("orders has stopped", "no run is known to be alive")
+        again = begin(waiting)
+        await operator.sees("starting", f"{again.record.pid}")
+        again.record.identity.signal(signal.SIGKILL)
+        await operator.sees("died")
+
+    at_console(session_of(waiting), steps)
+    assert not job.record.identity.alive
+
+
+@pytest.mark.slow
+def test_where_a_cluster_does_not_answer_it_cannot_be_started(file: Path) -> None:
+    async def steps(operator: Operator) -> None:
+        await operator.press("J")
+        await operator.sees("Start orders", "checking", "pass Java")
+        await operator.sees("It cannot be started", "FAIL source cluster")
+        await operator.press("tab")
+        await operator.type("orders")
+        await operator.press("tab", "space", "escape")
+        await operator.until(lambda: not operator.app.screen.is_modal, "closed")
+
+    at_console(session_of(file), steps)
+    assert manager.jobs() == []
+
+
+@pytest.mark.slow
+def test_a_console_that_is_closed_leaves_the_job(waiting: Path) -> None:
+    job = begin(waiting)
+
+    async def steps(operator: Operator) -> None:
+        await operator.sees("starting")
+        await operator.press("q")
+
+    at_console(session_of(waiting), steps)
+    assert found(job).alive
+    at_console(session_of(waiting), lambda operator: operator.sees("starting", "here"))
+    job.record.identity.signal(signal.SIGTERM)
+    eventually(lambda: found(job).state is not JobState.STARTING, "it ends")
+
+
+def test_a_runner_that_says_goodbye_is_stopped_and_the_latest_is_first(file: Path) -> None:
+    gone = runner("old", state=RunnerState.STOPPED, started_ms=1)
+
+    async def steps(operator: Operator) -> None:
+        await operator.sees("stopped", "running")
+        lines = operator.screen.splitlines()
+        order = [next(n for n, line in enumerate(lines) if host in line) for host in ("new", "old")]
+        assert order == sorted(order)
+
+    at_console(session_of(file, gone, runner("new")), steps)
