@@ -17,7 +17,7 @@ import click
 from k2ktui.cli.check import check_text
 from k2ktui.cli.options import file_option, load_pipeline
 from k2ktui.config.model import PipelineConfig
-from k2ktui.errors import ConnectionFailed, ExitCode, Refused
+from k2ktui.errors import ConnectionFailed, ExitCode, K2kError, Refused
 from k2ktui.replication.pipeline import Pipeline
 from k2ktui.replication.preflight.checks import Check, Verdict
 from k2ktui.replication.preflight.suite import run_checks
@@ -95,6 +95,10 @@ def run(
         stopped = _on_signals(pipeline, ending, last_words)
         try:
             finished = pipeline.run()
+        except K2kError as error:
+            if not stopped():
+                raise
+            tell(Note(error.what))  # who stops it does not mind that it could not go on
         finally:
             keeper.stop()
     if stopped():
