@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import ClassVar
 
-from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.widgets import Input
 
@@ -44,13 +42,6 @@ class StartDialog(Confirm):
         restart: its job here is about to be stopped.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "scroll_text(-1)", "Up", show=False),
-        Binding("down", "scroll_text(1)", "Down", show=False),
-        Binding("pageup", "scroll_text(-8)", "Page up", show=False),
-        Binding("pagedown", "scroll_text(8)", "Page down", show=False),
-    ]
-
     def __init__(
         self, config: PipelineConfig, verb: str, lines: Sequence[str], *, restart: bool = False
     ) -> None:
@@ -69,10 +60,6 @@ class StartDialog(Confirm):
     def on_resize(self) -> None:
         """Break the lines anew."""
         self._show()
-
-    def action_scroll_text(self, by: int) -> None:
-        """Scroll the checks."""
-        self.query_one("#confirm-text", VerticalScroll).scroll_relative(y=by, animate=False)
 
     def _check(self) -> None:
         try:
@@ -119,11 +106,10 @@ class StartDialog(Confirm):
         found = [check for check in self._checks if check.outcome is Verdict.FAIL]
         if any(map(_hinders, found)):
             return [(Cell("It cannot be started: mend what failed. esc closes.", Tone.BAD),)]
-        ask = f"To go on, type {marks.name(self._typed)}, then Tab and space:"
-        if not found:
-            return [(Cell(ask, Tone.WARN),)]
+        ask = f"To go on: Tab, type {marks.name(self._typed)}, Tab, space. Escape changes nothing."
         names = ", ".join(check.name for check in found)
         text = f"It can be started all the same, though these failed: {names}. {ask}"
+        text = text if found else ask
         return [(Cell(each, Tone.WARN),) for each in self._wrap(text, 0)]
 
     def _lines_of(self, check: Check) -> list[Line]:
