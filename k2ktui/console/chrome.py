@@ -85,7 +85,7 @@ def banner(session: Session, view: View | None, notes: list[str], glyphs: Glyphs
             old = age(view.age(part, session.feed.now()))
             kept = f"; values are {glyphs.stale}{old} old" if state.taken_at else "; nothing known"
             text = f"{glyphs.status[4]} {part} does not answer"
-            lines.append((Cell(text + kept, Tone.BAD), Cell(f"  {state.error}", Tone.MUTED)))
+            lines.append((Cell(text + kept, Tone.BAD), Cell(f"  {name(state.error)}", Tone.MUTED)))
         elif state.pending_s > 3 * session.feed.interval:
             text = f"{glyphs.status[2]} {part}: waiting for an answer for {state.pending_s:.0f} s"
             lines.append((Cell(text, Tone.WARN),))

@@ -137,7 +137,10 @@ def make_theme(value: Any) -> Theme:
 
 
 def status_defaults(theme: Theme) -> dict[str, str]:
-    """Return the CSS variables of status colours for a theme that does not define them."""
+    """Return the CSS variables of status colours for a theme that does not define them.
+
+    And those that Textual's own style sheets take for given with a theme of the terminal's colours.
+    """
     plain = "ansi_default" if theme.ansi else theme.foreground or theme.primary
     return {
         "status-ok": theme.success or theme.primary,
@@ -146,6 +149,8 @@ def status_defaults(theme: Theme) -> dict[str, str]:
         "status-unknown": theme.secondary or theme.primary,
         "status-bad": theme.error or theme.primary,
         "status-muted": plain if theme.ansi else f"{plain} 65%",
+        "ansi-background": "ansi_default",
+        "ansi-foreground": "ansi_default",
     }
 
 

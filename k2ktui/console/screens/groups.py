@@ -173,10 +173,10 @@ def row_grid(glyphs: Glyphs, *, with_group: bool = True) -> Grid[GroupRow]:
 
 
 def _side(side: GroupSide) -> str:
-    if not side.state and side.members is None:
+    if not side.state:
         return marks.NOT_AVAILABLE
     members = "" if side.members is None else f" {side.members}"
-    return f"{safe_text(side.state or 'none', 24)}{members}"
+    return f"{safe_text(side.state, 24)}{members}"
 
 
 def summary_columns(glyphs: Glyphs) -> tuple[Column[GroupSummary], ...]:

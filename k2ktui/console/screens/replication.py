@@ -59,6 +59,8 @@ class ReplicationScreen(ListScreen):
         if view is None:
             return (Cell(marks.NOT_YET),)
         totals = view.totals
+        if not totals.partitions:
+            return ()
         text = (
             f"{totals.partitions:,} partitions  lag {marks.number(totals.lag_records)}  "
             f"behind {marks.seconds(totals.lag_seconds)}  {marks.number(totals.rate)} records/s"

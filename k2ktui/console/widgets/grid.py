@@ -137,18 +137,19 @@ class Grid(Toned, ScrollView, Generic[T], can_focus=True):
         """Sort by the next column, after the last one in the usual order again."""
         ids = [None, *(column.id for column, _, _ in self._layout if column.sort)]
         at = ids.index(self.sort) if self.sort in ids else 0
-        self.sort, self.reverse = ids[(at + 1) % len(ids)], False
-        self._arrange()
+        self._sort(ids[(at + 1) % len(ids)], reverse=False)
 
     def sort_reverse(self) -> None:
         """Turn the order around."""
-        self.reverse = not self.reverse
-        self._arrange()
+        self._sort(self.sort, reverse=not self.reverse)
 
     def sort_by(self, column: str) -> None:
         """Sort by a column, or turn it around if it is sorted by already."""
-        self.reverse = not self.reverse if self.sort == column else False
-        self.sort = column
+        self._sort(column, reverse=self.sort == column and not self.reverse)
+
+    def _sort(self, column: str | None, *, reverse: bool) -> None:
+        self.sort, self.reverse = column, reverse
+        self.refresh(Region(0, 0, self.size.width, 1))
         self._arrange()
 
     def select(self, key: Hashable) -> bool:

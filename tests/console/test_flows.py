@@ -1,0 +1,233 @@
+"""What an operator does on the reading screens, by keys."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from k2ktui.console.screens.groups import GroupScreen
+from k2ktui.console.screens.partition import PartitionScreen
+from k2ktui.watch.codec import loads
+from k2ktui.watch.model import Pair
+from tests.support.console import Sitting, sit
+from tests.support.views import usual
+
+
+def test_overview_says_how_the_pair_stands() -> None:
+    async def flow(console: Sitting) -> None:
+        assert "1,200 records, oldest 3.0 s" in console.line("Lag")
+        assert "7:  1 ○ behind  6 ● caught-up" in console.line("Partitions")
+        assert "✗ 2 diverge (107 skipped, 40 re-read)" in console.line("Groups  ")
+        assert "● running  ops@bastion1  lap 12, 4 slots" in console.line("Job")
+        assert "lQmMYe12RG21HTTP1Fo2zw" in console.line("Source")
+        assert "READ-WRITE" in console.text
+
+    sit(flow)
+
+
+def test_enter_on_a_problem_goes_to_its_cause() -> None:
+    async def flow(console: Sitting) -> None:
+        await console.press("down", "enter")
+        assert "3 Groups" in console.text
+        await console.press("enter")
+        assert isinstance(console.app.screen, GroupScreen)
+        assert "+107" in console.line("payments-0")
+        await console.press("q", "q")
+        assert console.app.is_running is False
+
+    sit(flow)
+
+
+def test_replication_is_filtered_sorted_and_opened() -> None:
+    async def flow(console: Sitting) -> None:
+        await console.press("2", "slash", *"pay")
+        assert "2 of 7: /pay" in console.text
+        assert "clicks" not in console.text
+        await console.press("enter", "escape")
+        assert "clicks-0" in console.text
+        await console.press("slash", "exclamation_mark", *"clicks", "enter")
+        assert "3 of 7" in console.text
+        await console.press("escape", "z")
+        assert "Nothing passes the filter" in console.text
+        await console.press("z")
+        first = console.text.splitlines()[4]
+        assert "clicks-2" in first  # what is behind comes before what is not
+        await console.press("s", "S")
+        assert "partition ▼" in console.text
+        assert "payments-1" in console.text.splitlines()[4]
+        await console.press("g", "enter")  # the cursor stayed on its row
+        assert isinstance(console.app.screen, PartitionScreen)
+        assert "payments-1  ● caught-up" in console.text
+        await console.press("escape")
+        assert "partition ▼" in console.text
+
+    sit(flow)
+
+
+def test_groups_by_group_and_by_partition() -> None:
+    async def flow(console: Sitting) -> None:
+        await console.press("3")
+        assert "✗ skips" in console.line("billing")
+        assert "Stable 2" in console.line("billing")
+        await console.press("v")
+        assert "+107" in console.line("payments-0    ✗ skips")
+        await console.press("slash", *"unmapped", "enter")
+        assert "archive" in console.line("✗ unmapped")
+        assert "billing" not in console.text
+        await console.press("escape", "v")
+        assert "2 exact" in console.line("billing")
+
+    sit(flow, size=(120, 40))
+
+
+def test_cells_change_with_the_figures_and_the_cursor_stays() -> None:
+    async def flow(console: Sitting) -> None:
+        made = console.feed.made
+        await console.press("2", "slash", *"payments", "enter", "down")
+        made.now += 5
+        made.copy(500)
+        await console.show()
+        assert "40,500" in console.line("payments-1")
+        assert "100" in console.line("payments-1")  # records/s
+        await console.press("enter")
+        assert "payments-1" in console.line("caught-up")
+
+    sit(flow)
+
+
+def test_help_explains_the_screen_and_its_keys() -> None:
+    async def flow(console: Sitting) -> None:
+        await console.press("2", "question_mark")
+        assert "A row is a partition of the source" in console.text
+        await console.press("end")
+        assert "quit-now" in console.text
+        await console.press("question_mark")
+        assert "A row is" not in console.text
+
+    sit(flow)
+
+
+def test_palette_lists_screens_and_keys_and_runs_them() -> None:
+    async def flow(console: Sitting) -> None:
+        await console.press("colon", *"grou")
+        await console.pilot.pause(0.3)  # the palette searches on a timer of its own
+        await console.press("enter")
+        await console.settle()
+        assert "4 groups" in console.text
+
+    sit(flow)
+
+
+def test_pause_refresh_and_interval() -> None:
+    async def flow(console: Sitting) -> None:
+        feed = console.feed
+        await console.press("p")
+        assert feed.paused
+        assert "paused" in console.text
+        await console.press("p", "r")
+        assert (feed.paused, feed.refreshed) == (False, 1)
+        await console.press("plus")
+        assert feed.interval == 6
+        await console.press(*["minus"] * 9)
+        assert feed.interval == 2
+
+    sit(flow)
+
+
+def test_export_writes_the_view_and_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def flow(console: Sitting) -> None:
+        await console.press("2", "slash", *"payments", "enter", "e")
+        assert "written" in console.text
+        await console.press("e")  # never over what is there
+
+    sit(flow)
+    views, tables = sorted(tmp_path.glob("*.json")), sorted(tmp_path.glob("*.csv"))
+    assert len(views) == len(tables) == 2
+    assert len(loads(views[0].read_text()).partitions) == 7
+    rows = list(csv.reader(tables[0].open()))
+    assert [row[0] for row in rows] == ["partition", "payments-0", "payments-1"]
+    assert json.loads(views[0].read_text())["pair"]["pipeline"] == "orders"
+
+
+def test_export_that_cannot_be_written_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "gone"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    place.rmdir()
+
+    async def flow(console: Sitting) -> None:
+        await console.press("e")
+        assert "nothing was exported" in console.text
+
+    sit(flow)
+
+
+def test_copy_takes_the_row_and_says_that_it_cannot_know() -> None:
+    async def flow(console: Sitting) -> None:
+        await console.press("2", "y")
+        assert console.app.clipboard.startswith("clicks-2\t○ behind\t1,200")
+        assert "sent to the terminal's clipboard" in console.text
+
+    sit(flow)
+
+
+def test_screenshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def flow(console: Sitting) -> None:
+        await console.press("ctrl+s")
+        assert "written" in console.text
+
+    sit(flow)
+    [path] = tmp_path.glob("*.svg")
+    assert "billing" in path.read_text()
+
+
+@pytest.mark.parametrize("key", ["ctrl+c", "ctrl+q", "q"])
+def test_it_can_be_left(key: str) -> None:
+    async def flow(console: Sitting) -> None:
+        if key != "q":
+            await console.press("2", "slash")  # also while typing
+        await console.press(key)
+        assert not console.app.is_running
+        assert console.app.return_code == 0
+
+    sit(flow)
+
+
+def test_production_is_read_only_until_its_name_is_typed() -> None:
+    async def flow(console: Sitting) -> None:
+        assert "READ-ONLY" in console.text
+        await console.press("u")
+        assert "To go on, type orders" in console.text
+        # Enter and space, hit by habit, confirm nothing.
+        await console.press("enter", "enter", "space")
+        assert "READ-ONLY" in console.text
+        await console.press("u", "shift+tab", *"orders", "enter")
+        assert "READ-ONLY" in console.text
+        await console.press("tab", "space")
+        assert "READ-WRITE" in console.text
+        await console.press("u")
+        assert "READ-ONLY" in console.text
+
+    sit(flow, usual(Pair("orders", "production")))
+
+
+@pytest.mark.parametrize("how", ["flag", "file"])
+def test_read_only_cannot_be_unlocked_where_it_was_asked_for(how: str) -> None:
+    async def flow(console: Sitting) -> None:
+        assert "READ-ONLY" in console.text
+        await console.press("u")
+        assert "READ-ONLY" in console.text
+
+    made = usual(Pair("orders", "", how == "file"))
+    sit(flow, made, read_only=how == "flag")

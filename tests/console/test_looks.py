@@ -1,0 +1,211 @@
+"""Themes, keys, ASCII, and what the terminal wants."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from textual.color import Color
+
+from k2ktui.console import terminal
+from k2ktui.console.keys import load_keys
+from k2ktui.console.themes import (
+    STATUS,
+    BadTheme,
+    load_themes,
+    make_theme,
+    shipped_directory,
+    status_defaults,
+)
+from k2ktui.errors import ConfigError
+from tests.support.console import Sitting, sit
+
+SHIPPED = load_themes([shipped_directory()])
+
+
+def test_shipped_themes_are_in_order() -> None:
+    assert SHIPPED.errors == ()
+    assert set(SHIPPED.themes) == {"k2k-dark", "k2k-light", "k2k-contrast", "k2k-mono"}
+
+
+CUBE = (0, 95, 135, 175, 215, 255)
+GREYS = tuple(range(8, 239, 10))
+
+
+@pytest.mark.parametrize("name", ["k2k-dark", "k2k-light", "k2k-contrast"])
+def test_colours_are_the_same_at_256(name: str) -> None:
+    theme = SHIPPED.themes[name]
+    own = [getattr(theme, each) for each in ("background", "surface", "panel", "foreground")]
+    own += [value for value in theme.variables.values() if value.startswith("#")]
+    for text in own:
+        red, green, blue = Color.parse(text).rgb
+        assert {red, green, blue} <= set(CUBE) or (red == green == blue and red in GREYS), text
+
+
+@pytest.mark.parametrize("name", ["k2k-dark", "k2k-light", "k2k-contrast"])
+def test_statuses_are_readable(name: str) -> None:
+    theme = SHIPPED.themes[name]
+    for word in STATUS:
+        for ground in (theme.background, theme.surface):
+            assert ground
+            front, back = Color.parse(theme.variables[f"status-{word}"]), Color.parse(ground)
+            light, dark = sorted((luminance(front), luminance(back)), reverse=True)
+            assert (light + 0.05) / (dark + 0.05) >= 4.5, (word, ground)
+
+
+def luminance(color: Color) -> float:
+    """As WCAG 2 defines it."""
+    parts = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in color.normalized]
+    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [
+        ([], "a mapping"),
+        ({"name": "x"}, "colors.primary is missing"),
+        ({"name": "nord", "colors": {"primary": "#ffffff"}}, "taken"),
+        ({"name": "x", "colors": {"primary": "no"}}, "no colour"),
+        ({"name": "x", "colors": {"primry": "#ffffff"}}, "did you mean primary"),
+        ({"name": "x", "colors": {"primary": 5}}, "quoted"),
+        ({"name": "x", "colors": {"primary": "red"}, "variables": {"a": "b;}"}}, "plain"),
+        ({"name": "x", "colors": {"primary": "red"}, "dark": "yes"}, "true or false"),
+    ],
+)
+def test_a_theme_that_is_wrong_is_told(value: object, what: str) -> None:
+    with pytest.raises(BadTheme, match=what):
+        make_theme(value)
+
+
+def test_every_builtin_theme_has_status_colours() -> None:
+    async def flow(console: Sitting) -> None:
+        for name in sorted(console.app.available_themes):
+            console.app.theme = name
+            await console.settle()
+            for word in STATUS:
+                assert f"status-{word}" in status_defaults(console.app.current_theme)
+
+    sit(flow)
+
+
+def test_own_themes_are_loaded_and_loaded_again_when_they_change(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text('name: mine\ncolors: {primary: "#ff0000"}\n')
+    (tmp_path / "broken.yaml").write_text("name: [")
+
+    async def flow(console: Sitting) -> None:
+        assert console.app.theme == "mine"
+        assert "theme broken.yaml: not YAML" in console.text
+        path.write_text('name: mine\ncolors: {primary: "#00ff00"}\n')
+        os.utime(path, (1, 1))
+        console.app._look_at_themes()
+        await console.settle()
+        assert console.app.current_theme.primary == "#00ff00"
+
+    sit(flow, themes=(shipped_directory(), tmp_path), theme="mine")
+
+
+def test_a_theme_that_is_not_there_is_told() -> None:
+    async def flow(console: Sitting) -> None:
+        assert console.app.theme == "k2k-dark"
+        assert "there is no theme nope" in console.text
+
+    sit(flow, theme="nope")
+
+
+def test_keys_can_be_moved(tmp_path: Path) -> None:
+    path = tmp_path / "keys.yaml"
+    path.write_text("pause: x\nscreen.groups: g,f3\nsrot: a\nquit: nokey\n")
+
+    async def flow(console: Sitting) -> None:
+        assert "there is no id srot; did you mean sort?" in console.text
+        assert "quit: nokey is no key" in console.text
+        await console.press("p")
+        assert not console.feed.paused
+        await console.press("x", "f3")
+        assert console.feed.paused
+        assert "4 groups" in console.text
+
+    sit(flow, keys=path)
+
+
+def test_key_files_that_cannot_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "keys.yaml"
+    assert load_keys(path, ["sort"]).errors == ()
+    path.write_text("- sort")
+    assert "id: key are expected" in load_keys(path, ["sort"]).errors[0]
+    path.write_bytes(b"\xff\xfe\x00")
+    assert load_keys(path, ["sort"]).errors
+
+
+def test_ascii_is_all_ascii() -> None:
+    async def flow(console: Sitting) -> None:
+        for keys in ("1", "2", "enter", "3", "v", "question_mark"):
+            await console.press(keys)
+            assert console.text.replace("┌", "").isascii() or keys == "question_mark", console.text
+
+    sit(flow, ascii=True)
+
+
+def test_mono_has_no_colour() -> None:
+    async def flow(console: Sitting) -> None:
+        for key in ("1", "2", "3"):
+            await console.press(key)
+            for strip in console.app.screen._compositor.render_strips():
+                for segment in strip:
+                    style = segment.style
+                    colors = (style.color, style.bgcolor) if style else ()
+                    assert all(color is None or color.is_default for color in colors), segment
+
+    sit(flow, theme="k2k-mono")
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24), (200, 60)])
+def test_every_size_shows_what_matters(size: tuple[int, int]) -> None:
+    async def flow(console: Sitting) -> None:
+        assert "1,200 records" in console.text
+        assert "q Quit" in console.text
+        assert "READ-WRITE" in console.text
+        await console.press("2")
+        assert "1,200" in console.line("clicks-2")
+        assert "○ behind" in console.line("clicks-2")
+        if size[0] == 200:
+            assert "log start" in console.text
+            assert "path" in console.text
+        await console.press("3")
+        assert "✗ skips" in console.line("billing")
+        assert "107" in console.line("billing")
+
+    sit(flow, size=size)
+
+
+def test_resizing_keeps_what_is_shown() -> None:
+    async def flow(console: Sitting) -> None:
+        await console.press("2", "down", "down")
+        for size in ((60, 20), (200, 60), (30, 8), (120, 40)):
+            await console.pilot.resize_terminal(*size)
+            await console.settle()
+            assert "clicks-2" in console.text or size == (30, 8)
+
+    sit(flow)
+
+
+def test_what_the_terminal_wants() -> None:
+    assert terminal.wants_mouse(None, {})
+    assert not terminal.wants_mouse(None, {"SSH_CONNECTION": "x"})
+    assert terminal.wants_mouse(True, {"SSH_CONNECTION": "x"})
+    assert terminal.theme_for(None, {"NO_COLOR": "1"}) == "k2k-mono"
+    assert terminal.theme_for("nord", {"NO_COLOR": "1"}) == "nord"
+    assert terminal.theme_for(None, {}) == "k2k-dark"
+    environ = {"SSH_CONNECTION": "x"}
+    terminal.prepare(environ)
+    assert environ["ESCDELAY"] == "200"
+    terminal.prepare(environ := {"ESCDELAY": "50"})
+    assert environ["ESCDELAY"] == "50"
+
+
+def test_without_a_terminal_it_says_what_to_use_instead() -> None:
+    with pytest.raises(ConfigError, match="needs a terminal") as raised:
+        terminal.check()
+    assert "k2ktui watch" in raised.value.mend

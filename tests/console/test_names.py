@@ -1,0 +1,101 @@
+"""Names from Kafka are hostile: none is markup, none reaches the terminal as a control sequence."""
+
+from __future__ import annotations
+
+import unicodedata
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+from k2ktui.engine.journal import Runner, RunnerState
+from k2ktui.engine.translate import Basis
+from k2ktui.watch.model import Pair, PartName
+from tests.support.console import Sitting, sit
+from tests.support.views import Made, usual
+
+HOSTILE = [
+    "a[/b]",
+    "[red]x",
+    "[@click=app.quit]x[/]",
+    "\x1b]0;PWNED\x07",
+    "\x1b[2J\x1b[31mred",
+    "a\rb\nc\td",
+    "\x9b31m",
+    "\u202egnol\u202c",
+    "العربية-עברית",
+    "日本語" * 20,
+    "x" * 249,
+    "e\u0301\u200d\ufe0f👩‍👩‍👧",
+    "\ud800",
+]
+
+
+def hostile() -> Made:
+    """A pipeline whose topics, groups, errors and own name are all hostile."""
+    made = Made(Pair(HOSTILE[0], HOSTILE[4]))
+    for number, name in enumerate(HOSTILE):
+        at = made.partition(name, 0, end=100, lag=7 * (number % 2))
+        made.group(name, at, divergence=3, members=1)
+        made.group(name + "!", at, basis=Basis.UNMAPPED)
+    made.errors[PartName.STATE] = f"cannot read {HOSTILE[4]} {HOSTILE[12]}"
+    return made
+
+
+def harmless(text: str) -> bool:
+    """Whether no character moves the cursor, colours, reorders, or cannot be encoded."""
+    return all(
+        unicodedata.category(char) not in ("Cc", "Cs", "Cn", "Zl", "Zp")
+        and unicodedata.bidirectional(char) not in ("RLO", "LRO", "RLE", "LRE", "PDF", "RLI")
+        for char in text.replace("\n", "")
+    )
+
+
+@pytest.mark.parametrize("size", [(60, 20), (120, 60)], ids=["60x20", "120x60"])
+def test_no_name_does_anything(
+    size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def flow(console: Sitting) -> None:
+        seen = []
+        for key in ("1", "y", "2", "y", "3", "v", "e", "question_mark", "escape"):
+            await console.press(key)
+            seen.append(console.text)
+        for key in ("2", "3"):
+            await console.press(key, key, "g")
+            for _ in HOSTILE:
+                await console.press("enter")
+                seen.append(console.text)
+                await console.press("escape", "down")
+        for text in seen:
+            assert harmless(text), ascii(text)
+            assert max(map(cell_len, text.splitlines())) <= size[0]
+        console.svg().encode()
+        assert console.app.is_running
+        if size[1] > 40:
+            assert all(any(name in text for text in seen) for name in HOSTILE[:3])
+
+    sit(flow, hostile(), size=size)
+    files = list(tmp_path.iterdir())
+    assert files
+    assert all(harmless(path.name) for path in files)
+
+
+def test_a_name_in_the_address_of_a_job_is_harmless() -> None:
+    made = usual()
+    evil = Runner("r", "h\x1b[2J", "[b]u", 1, 0, int(made.now * 1000), RunnerState.RUNNING)
+
+    async def flow(console: Sitting) -> None:
+        assert harmless(console.text)
+
+    original = made._facts
+
+    def facts():  # type: ignore[no-untyped-def]
+        found = dict(original())
+        state = found[PartName.STATE]
+        found[PartName.STATE] = type(state)(state.taken_at, (evil,))
+        return found
+
+    made._facts = facts  # type: ignore[method-assign]
+    sit(flow, made)

@@ -1,0 +1,90 @@
+"""What is shown while clusters do not answer: the last values, their age, and what is down."""
+
+from __future__ import annotations
+
+import re
+
+from k2ktui.watch.model import PartName
+from tests.support.console import Sitting, sit
+from tests.support.views import Made, usual
+
+
+def test_before_the_first_answer_nothing_is_zero() -> None:
+    made = Made()
+    made.unread = set(PartName)
+
+    async def flow(console: Sitting) -> None:
+        for key in ("1", "2", "3"):
+            await console.press(key)
+            figures = "\n".join(console.text.splitlines()[2:-1])
+            assert "…" in figures
+            assert not re.search(r"\b0\b", figures), figures
+
+    sit(flow, made)
+
+
+def test_a_source_that_dies_leaves_its_last_values_with_their_age() -> None:
+    async def flow(console: Sitting) -> None:
+        made = console.feed.made
+        made.errors[PartName.SOURCE] = "src:9092 does not answer: timed out after 5 s"
+        made.now += 400
+        await console.show()
+        assert "✗ source does not answer; values are ≈6 m 40 s old" in console.text
+        assert "≈1,200 records" in console.line("Lag")
+        assert "✗ down" in console.line("Source  ")
+        assert "✗ cluster  source cluster" in console.text
+        await console.press("2")
+        assert "1,200" in console.line("clicks-2")
+        assert "source does not answer" in console.text
+
+        del made.errors[PartName.SOURCE]
+        await console.show()
+        assert "does not answer" not in console.text
+
+    sit(flow)
+
+
+def test_with_everything_down_from_the_start() -> None:
+    made = usual()
+    made.unread = set(PartName)
+    made.errors = {name: f"{name} is down" for name in PartName}
+
+    async def flow(console: Sitting) -> None:
+        assert "✗ source does not answer; nothing known" in console.text
+        for key in ("2", "3", "1"):
+            await console.press(key)
+        assert console.app.is_running
+
+    sit(flow, made)
+
+
+def test_ages_grow_while_nothing_arrives() -> None:
+    async def flow(console: Sitting) -> None:
+        assert "<10 s" in console.text.splitlines()[0]
+        console.feed.clock = console.feed.made.now + 3700
+        console.app._tick()
+        await console.settle()
+        assert "1 h 1 m" in console.text.splitlines()[0]
+
+    sit(flow)
+
+
+def test_a_job_that_fell_silent_is_a_problem() -> None:
+    async def flow(console: Sitting) -> None:
+        console.feed.made.errors[PartName.STATE] = ""
+        console.feed.clock = console.feed.made.now + 60
+        await console.show()
+        assert "✗ job" in console.text
+        assert "no heartbeat for 60 s" in console.text
+
+    sit(flow)
+
+
+def test_no_job_is_a_problem_too() -> None:
+    made = usual()
+    made.running = False
+
+    async def flow(console: Sitting) -> None:
+        assert "no job is running" in console.text
+
+    sit(flow, made)

@@ -1,0 +1,111 @@
+"""The console on a made pipeline, driven by keys, without a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from textual.pilot import Pilot
+from textual.widget import Widget
+
+from k2ktui.console.app import ConsoleApp
+from k2ktui.console.session import Options, Session
+from k2ktui.console.themes import shipped_directory
+from tests.support.views import Made, StubFeed, usual
+
+Flow = Callable[["Sitting"], Awaitable[None]]
+
+
+class Sitting:
+    """A console that is open.
+
+    Attributes:
+        app: the console.
+        feed: what it shows; ``feed.made`` can be changed, then ``show()``.
+        pilot: Textual's.
+    """
+
+    def __init__(self, app: ConsoleApp, feed: StubFeed, pilot: Pilot[Any]) -> None:
+        self.app, self.feed, self.pilot = app, feed, pilot
+
+    async def press(self, *keys: str) -> None:
+        """Press keys, and wait until they have had their effect."""
+        await self.pilot.press(*keys)
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Wait until nothing is to be done: messages, workers, repaints."""
+        await self.app.workers.wait_for_complete()
+        await self.pilot.pause()
+
+    async def show(self) -> None:
+        """Let the feed tell what is known now."""
+        self.feed.tell()
+        await self.settle()
+
+    @property
+    def text(self) -> str:
+        """What is on the screen, line by line, without styles."""
+        screen = self.app.screen
+        lines = [strip.text.rstrip() for strip in screen._compositor.render_strips()]
+        return "\n".join(lines)
+
+    def line(self, part: str) -> str:
+        """The first line on the screen that contains ``part``."""
+        found = [line for line in self.text.splitlines() if part in line]
+        assert found, f"{part!r} is not on the screen:\n{self.text}"
+        return found[0]
+
+    def widget(self, selector: str) -> Widget:
+        """A widget of the screen."""
+        return self.app.screen.query_one(selector)
+
+    def svg(self) -> str:
+        """The screen as an SVG that is the same on every machine."""
+        text = self.app.export_screenshot(title="k2ktui", simplify=True)
+        return re.sub(r"terminal-\d+-", "terminal-", text)
+
+
+def sit(
+    flow: Flow,
+    made: Made | None = None,
+    *,
+    size: tuple[int, int] = (80, 24),
+    feed: StubFeed | None = None,
+    keys: Path | None = None,
+    themes: tuple[Path, ...] | None = None,
+    **options: Any,
+) -> None:
+    """Open the console and let ``flow`` use it.
+
+    Args:
+        flow: what the operator does, and what a test expects.
+        made: the pipeline; the usual one by default.
+        size: of the terminal.
+        feed: in place of one that shows ``made``.
+        keys: the user's keys; none by default, whatever is in the real configuration directory.
+        themes: directories of themes; the shipped one by default.
+        options: of the session and of the console.
+    """
+    feed = feed or StubFeed(made or usual())
+    own = {name: options.pop(name) for name in ("config", "files", "notes") if name in options}
+    chosen = Options(
+        keys=keys or Path("there-is-no-such-file"),
+        themes=themes or (shipped_directory(),),
+        **options,
+    )
+    session = Session(feed, feed.made.pair, options=chosen, **own)
+
+    async def run() -> None:
+        app = ConsoleApp(session)
+        async with app.run_test(size=size, notifications=True) as pilot:
+            sitting = Sitting(app, feed, pilot)
+            await sitting.settle()
+            await flow(sitting)
+        if app.fault is not None:
+            raise app.fault
+
+    asyncio.run(run())
