@@ -68,8 +68,9 @@ def show(files: tuple[str, ...], as_json: bool) -> None:
         state, unread = positions.state()
     finally:
         positions.close()
-    if unread:
-        click.echo(f"note: {unread}", err=True)
+    notes = [note for note in (positions.source_down, unread) if note]
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
     now = time.time()
     if as_json:
         click.echo(
@@ -77,6 +78,7 @@ def show(files: tuple[str, ...], as_json: bool) -> None:
                 {
                     "pipeline": config.name,
                     "taken_at": now,
+                    "notes": notes,
                     "runners": [runner_object(r, now) for r in state.runners],
                     "partitions": [row_object(row) for row in rows],
                 }

@@ -19,7 +19,7 @@ from k2ktui.engine.state import (
     position_value,
     read_commit_record,
 )
-from k2ktui.errors import ConfigError, K2kError, Refused
+from k2ktui.errors import ConfigError, ConnectionFailed, K2kError, Refused, TimedOut
 from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster, target_cluster
 from k2ktui.replication.fencing import CommitTopic, read_books
 from k2ktui.replication.naming import target_name
@@ -85,6 +85,11 @@ class Positions:
 
     Args:
         config: the pipeline.
+
+    Attributes:
+        target: its target cluster.
+        store: its state topic.
+        source_down: why the last :meth:`rows` could not ask the source; empty if it could.
     """
 
     def __init__(self, config: PipelineConfig) -> None:
@@ -92,6 +97,7 @@ class Positions:
         self._source = source_cluster(config)
         self.target: Cluster = target_cluster(config)
         self.store = StateStore(config, self.target)
+        self.source_down = ""
 
     def close(self) -> None:
         """Disconnect."""
@@ -115,11 +121,18 @@ class Positions:
     def rows(self) -> list[PositionRow]:
         """Read every partition that is selected or has a position.
 
+        Without the source (``source_down`` says why) only those that have one, without their logs.
+
         Raises:
-            ConnectionFailed, TimedOut: a cluster did not answer.
+            ConnectionFailed, TimedOut: the target did not answer.
         """
-        chosen = {n for n in self._source.topic_names() if self._config.topics.matches(n)}
-        view = self._view(chosen)
+        view = _View(self._positions(self.commit_topic()), {}, {})
+        self.source_down = ""
+        try:
+            chosen = {n for n in self._source.topic_names() if self._config.topics.matches(n)}
+            view = self._view(chosen)
+        except (ConnectionFailed, TimedOut) as error:
+            self.source_down = error.what
         found = []
         for source in sorted(view.logs.keys() | view.positions.keys()):
             position = view.positions.get(source)
@@ -195,7 +208,7 @@ class Positions:
                 unchanged="Nothing was changed.",
                 mend="Start it first; start: {from: …} says where it begins.",
             )
-        positions = read_books(self.target, commit, _READ_S).positions if commit else {}
+        positions = self._positions(commit)
         names = sorted({*topics, *(source.topic for source in positions)})
         found = self._source.describe(names)
         sources = {
@@ -212,6 +225,9 @@ class Positions:
             self._logs(found, sources),
             {n: t.topic_id for n, t in there.items() if isinstance(t, TopicDescription)},
         )
+
+    def _positions(self, topic: CommitTopic | None) -> Mapping[SourcePartition, Position]:
+        return read_books(self.target, topic, _READ_S).positions if topic else {}
 
     def _logs(
         self, topics: Mapping[str, object], sources: Collection[SourcePartition]

@@ -17,10 +17,8 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.demo.groups import CAUGHT_UP, LIVE, STOPPED
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.kafka.properties import load_checked
-from k2ktui.replication.fencing import read_books
 from k2ktui.runtime.node import EAGER_CLEANING, KafkaNode
 from k2ktui.sync.keeper import POLL
-from k2ktui.sync.positions import Positions
 from k2ktui.sync.store import StateStore
 from tests.demo.test_real import COMMAND, FLOWING_SECONDS, copied, mark, marked
 from tests.support.cli import k2ktui, k2ktui_json
@@ -80,13 +78,9 @@ def config_of(file: Path) -> PipelineConfig:
 
 
 def positions(file: Path) -> dict[Partition, int]:
-    """Replicated positions; the source is not asked."""
-    known = Positions(config_of(file))
-    topic = known.commit_topic()
-    assert topic is not None
-    found = read_books(known.target, topic, 30).positions
-    known.close()
-    return {(at.topic, at.partition): each.offset for at, each in found.items()}
+    """Replicated positions, without the source."""
+    told = k2ktui_json("offsets", "show", "-f", file)
+    return {(each["topic"], each["partition"]): each["position"] for each in told["partitions"]}
 
 
 def kept_groups(file: Path) -> set[str]:
