@@ -23,6 +23,7 @@ from confluent_kafka import Producer
 
 from bench.clusters import Clusters, create_topic, running
 from bench.machine import describe
+from bench.sections import put_section
 from k2ktui.kafka.groups import Committed, Groups
 
 TOPIC = "bench-groups"
@@ -159,7 +160,11 @@ def report(found: dict[str, list[Timed]], groups: int, partitions: int) -> str:
             f"| {best.peak_mb:.0f} |"
         )
     machine = describe()
-    lines.append(f"\n{machine['Date']}, {machine['CPU']}, {machine['k2ktui']}.")
+    busy = psutil.getloadavg()[2]
+    lines.append(
+        f"\n{machine['Date']}, {machine['CPU']}, {machine['k2ktui']}; load average of the last 15 "
+        f"minutes {busy:.1f}: of a busy machine only CPU seconds can be compared."
+    )
     return "\n".join(lines) + "\n"
 
 
@@ -170,13 +175,17 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=50)
     parser.add_argument("--records", type=int, default=3_000, help="a partition")
     parser.add_argument("--repeat", type=int, default=2)
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print figures")
+    parser.add_argument("--keep", action="store_true", help="put the section into RESULTS.md")
     options = parser.parse_args()
     found = measure(options.groups, options.partitions, options.records, options.repeat)
     if options.json:
         print(json.dumps({name: [asdict(each) for each in runs] for name, runs in found.items()}))
-    else:
-        print(report(found, options.groups, options.partitions))
+        return
+    text = report(found, options.groups, options.partitions)
+    print(text)
+    if options.keep:
+        put_section(Path(__file__).with_name("RESULTS.md"), "bench.groups", text)
 
 
 if __name__ == "__main__":

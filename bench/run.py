@@ -23,6 +23,7 @@ from bench.load import load
 from bench.machine import describe
 from bench.model import Contender, CopyResult, DataSet, DelayResult, MemoryResult, Results
 from bench.plan import Scope, Task, contenders
+from bench.sections import sections
 from k2ktui.runtime.paths import write_atomically
 
 _SETTLE_SECONDS = 30.0
@@ -200,7 +201,8 @@ def keep(results: Results, out: Path) -> None:
     """Write results.json and RESULTS.md."""
     text = json.dumps(results.plain(), indent=1) + "\n"
     write_atomically(out / "results.json", text.encode())
-    write_atomically(out / "RESULTS.md", report.markdown(results).encode())
+    text = report.markdown(results) + sections(out / "RESULTS.md")
+    write_atomically(out / "RESULTS.md", text.encode())
 
 
 def recall(out: Path) -> Results:
