@@ -6,12 +6,13 @@ import signal
 from dataclasses import asdict
 from time import time
 
-from k2ktui.cli.start import run, tell_json
+from k2ktui.cli.start import run
 from k2ktui.errors import ExitCode, K2kError
-from k2ktui.jobs.joblog import write_event
+from k2ktui.jobs.joblog import write_event, write_object
 from k2ktui.jobs.running import Running
 from k2ktui.kafka.properties import load_checked
 from k2ktui.replication.preflight.checks import Check
+from k2ktui.replication.report_text import report_event
 from k2ktui.replication.reports import Note, Report, Started
 
 
@@ -34,12 +35,12 @@ def run_job(job: Running) -> int:
 def _run(job: Running) -> int:
     loaded = load_checked(job.record.files)
     for note in loaded.notes:
-        tell_json(Note(note))
+        write_object(report_event(Note(note)))
 
     def tell(report: Report) -> None:
         if isinstance(report, Started):
             job.began(report.term, report.slots)
-        tell_json(report)
+        write_object(report_event(report))
 
     return run(
         loaded.config,

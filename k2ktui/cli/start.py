@@ -56,7 +56,7 @@ def _say(check: Check) -> None:
 def command(files: tuple[str, ...], until_caught_up: bool, log_format: str, telemetry: bool) -> int:
     """Run it, and return the exit code."""
     config = load_pipeline(files)
-    tell = tell_json if log_format == "json" else _tell_text
+    tell = _tell_json if log_format == "json" else _tell_text
     return run(config, tell, until_caught_up=until_caught_up, telemetry=telemetry)
 
 
@@ -161,8 +161,7 @@ def _on_signals(
     return lambda: seen[0] if seen else 0
 
 
-def tell_json(report: Report) -> None:
-    """Print a report as a line of JSON."""
+def _tell_json(report: Report) -> None:
     click.echo(json.dumps(report_event(report)))
     sys.stdout.flush()
 

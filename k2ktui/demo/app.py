@@ -13,6 +13,7 @@ from pathlib import Path
 
 from k2ktui.demo import pipeline, seed, topics, wiring
 from k2ktui.demo.groups import Groups, commit_past
+from k2ktui.demo.pipeline import DemoPipeline
 from k2ktui.demo.screen import Screen
 from k2ktui.demo.signals import Ended, ending_signals
 from k2ktui.demo.status import StatusSource
@@ -22,11 +23,9 @@ from k2ktui.errors import ExitCode, K2kError, Refused
 from k2ktui.runtime import artifacts
 from k2ktui.runtime.node import EAGER_CLEANING, KafkaNode
 from k2ktui.runtime.paths import state_dir
-from k2ktui.runtime.reaper import Supervised
 
 _REFRESH_SECONDS = 1.0
 _HEAP = "384m"
-_PIPELINE_STOP_SECONDS = 7.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +87,12 @@ def _run(options: DemoOptions, data: Path, screen: Screen, stack: contextlib.Exi
         _write_past(addresses, screen)
         _complete(data).touch()
     with _stopping("Ending the pipeline", screen):
-        child = pipeline.start(config, data / "pipeline.log")
-        stack.callback(child.stop, _PIPELINE_STOP_SECONDS)
+        job = pipeline.start(config, data / "leash.log")
+        stack.callback(job.stop)
         _start_life(addresses, options.rate, stack)
         status = wiring.pipeline_status(config)
         stack.callback(status.close)
-        _watch(child, status, screen, options.seconds)
+        _watch(job, status, screen, options.seconds)
 
 
 def _complete(data: Path) -> Path:
@@ -137,32 +136,28 @@ def _start_life(addresses: tuple[str, str], rate: float, stack: contextlib.ExitS
         part.start()
 
 
-def _watch(child: Supervised, status: StatusSource, screen: Screen, seconds: float | None) -> None:
+def _watch(job: DemoPipeline, status: StatusSource, screen: Screen, seconds: float | None) -> None:
     rates = Rates()
     deadline: float | None = None
     with screen.live() as show:
         while deadline is None or time.monotonic() < deadline:
-            if child.poll() is not None:
-                raise _pipeline_ended(child)
+            if fault := job.fault():
+                raise _pipeline_ended(fault)
             try:
                 lines = summarise(status.snapshot(), rates)
             except K2kError as error:
                 show([], error.what)  # a cluster that was stopped on purpose comes back
             else:
-                show(lines, f"The pipeline's log: {child.log_path}. Ctrl-C ends everything.")
+                show(lines, f"The pipeline's log: {job.log_path}. Ctrl-C ends everything.")
                 flowing = any(line.mapped for line in lines)
                 if deadline is None and seconds is not None and flowing:
                     deadline = time.monotonic() + seconds
             time.sleep(_REFRESH_SECONDS)
 
 
-def _pipeline_ended(child: Supervised) -> K2kError:
-    try:
-        tail = "\n".join(child.log_path.read_text(errors="replace").splitlines()[-10:])
-    except OSError:
-        tail = ""
+def _pipeline_ended(fault: str) -> K2kError:
     return K2kError(
-        f"The pipeline ended by itself (exit {child.poll()}). Its log ends with:\n{tail}",
+        f"The pipeline ended by itself: {fault}",
         unchanged="The clusters were stopped too; their data and logs stay.",
         mend="k2ktui demo --fresh starts over.",
     )

@@ -1,4 +1,4 @@
-"""The demo's pipeline: an ordinary K2K file, and the process that runs it."""
+"""The demo's pipeline: an ordinary K2K file, and the job that runs it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from k2ktui.runtime import reaper
 from k2ktui.runtime.paths import write_atomically
 
 NAME = "demo"
-_GRACE_SECONDS = 5.0
+_GRACE_SECONDS = 12.0
 
 _YAML = """\
 # Written by `k2ktui demo`. An ordinary pipeline file: start, status, check and explain take it
@@ -52,7 +52,52 @@ def write_yaml(path: Path, source: str, target: str) -> str:
     return text
 
 
-def start(config: Path, log: Path) -> reaper.Supervised:
-    """Run ``k2ktui start`` as a child that cannot outlive us; its output goes to ``log``."""
-    command = [sys.executable, "-m", "k2ktui", "start", "-f", str(config)]
-    return reaper.spawn(command, log_path=log, grace=_GRACE_SECONDS)
+class DemoPipeline:
+    """The pipeline as a job like any other: stopped, started and followed with the same tools.
+
+    Other than such a job it does not outlive what started it: a leash ends it with the demo,
+    whoever started it last.
+
+    Args:
+        config: the pipeline's file.
+        leash_log: for what the leash has to say.
+
+    Raises:
+        Refused: it cannot be started.
+    """
+
+    def __init__(self, config: Path, leash_log: Path) -> None:
+        # Deferred: they load the replication engine, which the demo's first seconds do without.
+        from k2ktui.config.load import load
+        from k2ktui.engine.access import access
+        from k2ktui.jobs import manager
+        from k2ktui.jobs.place import place_of
+
+        loaded = load([config]).config
+        command = [sys.executable, "-P", "-m", "k2ktui.demo.leash", str(config)]
+        self._leash = reaper.spawn(command, log_path=leash_log, grace=_GRACE_SECONDS)
+        self._place = place_of(loaded)
+        manager.start(loaded, [str(config)], access())
+
+    @property
+    def log_path(self) -> Path:
+        """The job's log."""
+        return self._place.log
+
+    def fault(self) -> str:
+        """Return why it ended by itself; empty while it runs, and when somebody stopped it."""
+        from k2ktui.jobs.manager import JobState, look
+
+        job = look(self._place)
+        if job is None or job.state not in (JobState.FAILED, JobState.DIED):
+            return ""
+        return job.why or f"exit code {job.code}"
+
+    def stop(self) -> None:
+        """End it, and forget it."""
+        self._leash.stop(_GRACE_SECONDS)
+
+
+def start(config: Path, leash_log: Path) -> DemoPipeline:
+    """Start the pipeline as a job that ends with the demo; arguments as above."""
+    return DemoPipeline(config, leash_log)

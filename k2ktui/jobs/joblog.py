@@ -69,8 +69,17 @@ class Bounded:
 
 
 def write_event(kind: str, at: float, **values: object) -> None:
-    """Write a line of JSON to the log; from within the job only, from a signal handler too."""
-    os.write(1, json.dumps({"event": kind, "at": round(at, 3), **values}).encode() + b"\n")
+    """Write an event to the log; ``at`` is epoch seconds."""
+    write_object({"event": kind, "at": round(at, 3), **values})
+
+
+def write_object(value: Mapping[str, Any]) -> None:
+    """Write a line of JSON to the log; from within the job only, from a signal handler too.
+
+    What cannot be written is lost: a full disk must not end a replication.
+    """
+    with contextlib.suppress(OSError):
+        os.write(1, json.dumps(value).encode() + b"\n")
 
 
 @dataclass(frozen=True, slots=True)

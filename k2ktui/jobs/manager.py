@@ -186,16 +186,28 @@ def _new_record(
 
 
 def _locked(place: Place) -> int:
+    lock = _lock_soon(place)
+    if lock is not None:
+        return lock
+    job = look(place)
+    where = f" as pid {job.record.pid}" if job is not None and job.alive else ""
+    raise Refused(
+        f"{safe_text(place.id)} runs on this host already{where}, or is being started",
+        unchanged="It goes on; nothing was started.",
+        mend="k2ktui jobs restart starts it again, k2ktui jobs log shows what it says.",
+    )
+
+
+def _lock_soon(place: Place) -> int | None:
+    """Return the lock; None if the job runs, or if it is not to be had within a second.
+
+    A process that has ended may hold it a moment longer, until the last of its threads is gone.
+    """
     until = monotonic() + _LOCK_S
     while (lock := place.lock()) is None:
         job = look(place)
         if (job is not None and job.alive) or monotonic() > until:
-            where = f" as pid {job.record.pid}" if job is not None and job.alive else ""
-            raise Refused(
-                f"{safe_text(place.id)} runs on this host already{where}, or is being started",
-                unchanged="It goes on; nothing was started.",
-                mend="k2ktui jobs restart starts it again, k2ktui jobs log shows what it says.",
-            )
+            return None
         Event().wait(_TICK_S)
     return lock
 
@@ -281,7 +293,7 @@ def stop(
         waiting()
 
     now = _await(job, lambda each: not each.alive, timeout, waits)
-    if now.state is JobState.DIED and now.record.start == job.record.start:
+    if job.alive and now.state is JobState.DIED and now.record.start == job.record.start:
         now = _written_off(now, how)
     return now
 
@@ -340,7 +352,7 @@ def restart(
 
 def forget(job: Job) -> None:
     """Remove what is kept of a job that does not run."""
-    lock = job.place.lock()
+    lock = _lock_soon(job.place)
     if lock is None:
         return
     with contextlib.suppress(OSError):

@@ -10,6 +10,7 @@ from k2ktui.engine.journal import Runner, RunnerState
 from k2ktui.jobs.manager import Job, JobState
 
 SHOWN_PAST = 5
+_CLOCK_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +79,9 @@ def rows(jobs: Iterable[Job], runners: Sequence[Runner], pipeline: str, now: flo
 
 def _is_of(job: Job, runner: Runner) -> bool:
     record = job.record
-    # A recycled process id has another start.
+    # A process id that is used again belongs to a run of another time; clocks may be set meanwhile.
     return (runner.host, runner.pid) == (record.host, record.pid) and (
-        runner.started_ms >= 1000 * record.started_at - 1
+        runner.started_ms >= 1000 * (record.started_at - _CLOCK_S)
         and (record.ended_at is None or runner.started_ms <= 1000 * record.ended_at)
     )
 

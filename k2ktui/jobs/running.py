@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -63,12 +64,14 @@ class Running:
 
     def began(self, term: int, slots: int) -> None:
         """Write down that copying has begun."""
-        self._change(phase=Phase.RUNNING, term=term, slots=slots)
+        with contextlib.suppress(Refused):  # a full disk must not end it
+            self._change(phase=Phase.RUNNING, term=term, slots=slots)
 
     def ended(self, code: int, error: str = "") -> None:
         """Write down how it ended; safe from a signal handler."""
         now = time()
-        self._change(phase=Phase.ENDED, ended_at=now, code=int(code), error=error)
+        with contextlib.suppress(Refused):
+            self._change(phase=Phase.ENDED, ended_at=now, code=int(code), error=error)
         joblog.write_event("ended", now, code=int(code))
 
     def _change(self, **values: Any) -> None:

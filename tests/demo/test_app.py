@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,11 +16,8 @@ from k2ktui.demo.app import DemoOptions
 from k2ktui.demo.signals import Ended, ending_signals
 from k2ktui.demo.status import PartitionStatus
 from k2ktui.errors import ExitCode, K2kError, Refused
-from k2ktui.runtime import reaper
 from tests.demo.test_table import Stub
 from tests.support.kafka import eventually
-
-_FOR_EVER = "import time; print('lap 1', flush=True); time.sleep(600)"
 
 
 class StubStatus:
@@ -46,14 +42,28 @@ def status(monkeypatch: pytest.MonkeyPatch) -> StubStatus:
     """The status that the demo reads, and a pipeline that runs for ever."""
     made = StubStatus()
     monkeypatch.setattr(wiring, "pipeline_status", lambda config: made)
-    use_command(monkeypatch, _FOR_EVER)
+    use_fault(monkeypatch, "")
     return made
 
 
-def use_command(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    def start(config: Path, log: Path) -> reaper.Supervised:
+class StandIn:
+    """Stands in for the pipeline's job."""
+
+    def __init__(self, log_path: Path, fault: str) -> None:
+        self.log_path = log_path
+        self._fault = fault
+
+    def fault(self) -> str:
+        return self._fault
+
+    def stop(self) -> None:
+        return
+
+
+def use_fault(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    def start(config: Path, log: Path) -> StandIn:
         assert config.is_file()
-        return reaper.spawn([sys.executable, "-c", script], log_path=log, grace=5)
+        return StandIn(log, fault)
 
     monkeypatch.setattr(pipeline, "start", start)
 
@@ -88,15 +98,14 @@ def test_runs_keeps_and_continues(
 
 
 @pytest.mark.slow
-def test_pipeline_that_ends_is_an_error_with_its_log(
+def test_pipeline_that_ends_by_itself_is_an_error_with_its_reason(
     monkeypatch: pytest.MonkeyPatch, status: StubStatus, tmp_path: Path
 ) -> None:
-    use_command(monkeypatch, "print('the reason'); raise SystemExit(3)")
+    use_fault(monkeypatch, "the reason")
     before = set(children())
-    with pytest.raises(K2kError, match="exit 3") as raised:
+    with pytest.raises(K2kError, match="the reason"):
         app.run(DemoOptions(directory=tmp_path, rate=0.2))
-    assert "the reason" in raised.value.what
-    assert (tmp_path / "data" / "pipeline.log").exists()
+    assert (tmp_path / "data" / "pipeline.yaml").exists(), "the data stays"
     assert set(children()) == before
 
 

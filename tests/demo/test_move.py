@@ -66,7 +66,7 @@ def demo(mark: str, tmp_path: Path) -> Iterator[Demo]:
     with (tmp_path / "demo.log").open("wb") as log:
         process = subprocess.Popen([*COMMAND, "--keep"], stdout=log, stderr=log)
     try:
-        eventually(lambda: copied(data / "pipeline.log"), "records flow", FLOWING_SECONDS)
+        eventually(lambda: copied(tmp_path), "records flow", FLOWING_SECONDS)
         yield Demo(process, data, mark)
     finally:
         process.terminate()

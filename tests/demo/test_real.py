@@ -46,9 +46,10 @@ def marked(value: str) -> list[psutil.Process]:
     return found
 
 
-def copied(log: Path) -> bool:
+def copied(state: Path) -> bool:
     """Whether the pipeline reported that records are visible on the target."""
-    return log.exists() and "first records visible" in log.read_text()
+    logs = (state / "k2ktui" / "jobs").glob("*/*/log.jsonl")
+    return any("firstrecord" in log.read_text() for log in logs)
 
 
 def test_records_flow_and_nothing_is_left(mark: str) -> None:
@@ -80,7 +81,7 @@ def test_nothing_is_left_however_it_ends(mark: str, tmp_path: Path, how: str) ->
         with contextlib.suppress(BlockingIOError):
             os.read(master, 1 << 16)
         assert demo.poll() is None
-        return copied(tmp_path / "k2ktui" / "demo" / "data" / "pipeline.log")
+        return copied(tmp_path)
 
     try:
         eventually(flowing, "records flow", FLOWING_SECONDS)
@@ -94,6 +95,7 @@ def test_nothing_is_left_however_it_ends(mark: str, tmp_path: Path, how: str) ->
             master = -1
         demo.wait(30)
         eventually(lambda: not marked(mark), "everything is gone", 30)
+        assert not list((tmp_path / "k2ktui" / "jobs").glob("*/*")), "the job is forgotten"
     finally:
         demo.send_signal(signal.SIGKILL)
         demo.wait(15)

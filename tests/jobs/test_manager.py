@@ -21,7 +21,7 @@ from click.testing import CliRunner
 from k2ktui.cli import jobs as jobs_verb
 from k2ktui.engine.access import access
 from k2ktui.errors import K2kError, Refused
-from k2ktui.jobs import manager
+from k2ktui.jobs import joblog, manager
 from k2ktui.jobs.manager import How, Job, JobState
 from k2ktui.jobs.place import Phase, Place, place_of, places
 from k2ktui.jobs.process import this_process
@@ -33,7 +33,7 @@ _IN_A_TERMINAL = """
 import os, sys
 from k2ktui.config.load import load
 from k2ktui.engine.access import access
-from k2ktui.jobs import manager
+from k2ktui.jobs import joblog, manager
 job = manager.start(load([sys.argv[1]]).config, [sys.argv[1]], access())
 os.write(1, b"pid %d.\\n" % job.record.pid)
 sys.stdin.read()
@@ -184,7 +184,24 @@ def test_a_used_process_id_is_not_taken_for_the_job(plain: Path) -> None:
     assert stranger.state is JobState.DIED
     assert "without a word" in stranger.why
     assert "restarted" in made(plain, birth="another-boot/1").why
-    manager.stop(stranger, MAY, How.KILL)  # this process is alive, or nobody would read on
+    # This process is alive, or nobody would read on.
+    assert manager.stop(stranger, MAY, How.KILL).state is JobState.DIED
+
+
+@pytest.mark.slow
+def test_a_job_goes_on_where_its_directory_cannot_be_written(file: Path) -> None:
+    job = begin(file)
+    process = psutil.Process(job.record.pid)
+    eventually(lambda: process.num_threads() > 2, "its signals are handled")
+    # Stands for a full disk: a directory in place of the record cannot be replaced by a file.
+    (job.place.directory / "job.json").unlink()
+    (job.place.directory / "job.json").mkdir()
+    job.record.identity.signal(signal.SIGTERM)
+    eventually(lambda: not job.record.identity.alive, "it ends")
+    events = [each.kind for each in joblog.tail(job.place, 100)]
+    assert events[-1] == "ended"
+    assert not any("Traceback" in each.raw for each in joblog.tail(job.place, 100))
+    (job.place.directory / "job.json").rmdir()
 
 
 def test_ends_are_told_apart(plain: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 from textual import on, work
@@ -21,7 +21,7 @@ from k2ktui.console.widgets.lines import Lines
 from k2ktui.console.widgets.start_dialog import StartDialog
 from k2ktui.console.widgets.toned import glyphs_of
 from k2ktui.engine.access import Access, access
-from k2ktui.errors import K2kError
+from k2ktui.errors import K2kError, TimedOut
 from k2ktui.jobs import joblog, manager
 from k2ktui.jobs.manager import How, Job, JobState
 from k2ktui.jobs.rows import Row, recent, rows
@@ -187,7 +187,7 @@ class JobsScreen(ListScreen):
             return
         self._work(
             f"starting {config.name}",
-            lambda: manager.start(config, files, self._access(config)),
+            lambda: manager.await_running(manager.start(config, files, self._access(config))),
         )
 
     @work
@@ -207,7 +207,9 @@ class JobsScreen(ListScreen):
         files = job.record.files
         self._work(
             f"restarting {config.name}",
-            lambda: manager.restart(job, config, files, self._access(config)),
+            lambda: manager.await_running(
+                manager.restart(job, config, files, self._access(config))
+            ),
         )
 
     @work
@@ -231,7 +233,17 @@ class JobsScreen(ListScreen):
         self._asked.add(job.record.start)
         how = How.NOW if again else How.GRACEFULLY
         allowed = self._access_of(job)
-        self._work(f"stopping {name}", lambda: manager.stop(job, allowed, how))
+
+        def stopped() -> Job:
+            now = manager.stop(job, allowed, how)
+            if now.alive:
+                raise TimedOut(
+                    f"{name} still runs after {manager.STOP_S:g} s",
+                    mend="X again insists; k2ktui jobs stop --kill kills it.",
+                )
+            return now
+
+        self._work(f"stopping {name}", stopped)
 
     def _not_here(self, row: Row | None, what: str) -> None:
         if row is None or not row.alive:
@@ -281,12 +293,8 @@ class JobsScreen(ListScreen):
             replay=session.feed.replay,
         )
 
-    def _work(self, what: str, begin: Any) -> None:
+    def _work(self, what: str, work: Callable[[], Job]) -> None:
         """Do something to a job on a thread, and tell what became of it."""
-
-        def work() -> Job:
-            job: Job = begin()
-            return manager.await_running(job)
 
         def over() -> None:
             self._busy = ""
