@@ -20,7 +20,7 @@ def pattern_of(names: Collection[str]) -> str:
 
 
 def _escaped(char: str) -> str:
-    if char.isprintable() and safe_text(char) == char:
+    if char.isprintable() and safe_text(char) == char != "\\":
         return re.escape(char)
     return f"\\U{ord(char):08x}"
 
@@ -55,3 +55,8 @@ def _files(files: Sequence[str]) -> list[str]:
 
 def _groups(groups: Collection[str] | None) -> list[str]:
     return [] if groups is None else ["--group", pattern_of(groups)]
+
+
+def offsets(files: Sequence[str], what: str, words: Sequence[str]) -> str:
+    """Return the command over the pipeline's own positions; ``what`` is ``offsets set``, …"""
+    return shlex.join(["k2ktui", *what.split(), *_files(files), *words])

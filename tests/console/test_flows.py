@@ -21,7 +21,7 @@ def test_overview_says_how_the_pair_stands() -> None:
         assert "1,200 records, oldest 3.0 s" in console.line("Lag")
         assert "7:  1 ○ behind  6 ● caught-up" in console.line("Partitions")
         assert "✗ 2 diverge (107 skipped, 40 re-read)" in console.line("Groups  ")
-        assert "● running  ops@bastion1  lap 12, 4 slots" in console.line("Job")
+        assert "● running  ops@bastion1  lap 12, 4 slots" in console.line("Job  ")
         assert "lQmMYe12RG21HTTP1Fo2zw" in console.line("Source")
         assert "READ-WRITE" in console.text
 
@@ -103,7 +103,7 @@ def test_help_explains_the_screen_and_its_keys() -> None:
         await console.press("2", "question_mark")
         assert "A row is a partition of the source" in console.text
         await console.press("end")
-        assert "quit-now" in console.text
+        assert "screen.overview" in console.text
         await console.press("question_mark")
         assert "A row is" not in console.text
 
@@ -208,13 +208,13 @@ def test_production_is_read_only_until_its_name_is_typed() -> None:
     async def flow(console: Sitting) -> None:
         assert "READ-ONLY" in console.text
         await console.press("u")
-        assert "To go on, type orders" in console.text
+        assert "To go on: Tab, type orders" in console.text
         # Enter and space, hit by habit, confirm nothing.
         await console.press("enter", "enter", "space")
         assert "READ-ONLY" in console.text
-        await console.press("u", "shift+tab", *"orders", "enter")
+        await console.press("u", "tab", *"orders", "enter", "enter")
         assert "READ-ONLY" in console.text
-        await console.press("tab", "space")
+        await console.press("space")
         assert "READ-WRITE" in console.text
         await console.press("u")
         assert "READ-ONLY" in console.text

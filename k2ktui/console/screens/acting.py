@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, TypeVar
 
 from textual import on, work
+from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Input
 
@@ -37,6 +38,11 @@ class ActingScreen(ListScreen):
         NEEDS: actions that ask a cluster: refused in a recording and while something goes on.
     """
 
+    BINDINGS: ClassVar[list[BindingType]] = [
+        # On a narrow terminal the keys that act are shown.
+        Binding("s", "sort", "Sort", id="sort", show=False),
+        Binding("z", "problems", "Problems", id="problems", show=False),
+    ]
     NEEDS: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self) -> None:

@@ -45,7 +45,7 @@ class Help(ModalScreen[None]):
 
     def on_mount(self) -> None:
         """Fill it in."""
-        width = max(30, min(86, self.app.size.width - 8))
+        width = max(30, min(86, self.app.size.width - 10))
         self.query_one(Lines).show([*self._about(width), *self._signs(), *self._keys(width)])
         self.query_one(VerticalScroll).focus()
 

@@ -136,6 +136,7 @@ class EntryScreen(ActingScreen):
             problem=lambda line: _bad(line[1]),
             order=lambda line: (not _bad(line[1]), line[0], line[1].topic, line[1].partition),
             empty=marks.NOT_YET,
+            opens="",
             id="entry",
         )
 

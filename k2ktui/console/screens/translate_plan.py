@@ -21,7 +21,7 @@ from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.planned import PlanLine
 from k2ktui.console.widgets.toned import glyphs_of
 from k2ktui.engine.applying import Written
-from k2ktui.engine.plan import Action, Plan, Rewind, dump, uncertain_first
+from k2ktui.engine.plan import Plan, Rewind, dump, uncertain_first
 from k2ktui.errors import K2kError, PartlyApplied
 from k2ktui.sync import acting, plan_files
 from k2ktui.sync.apply import Applied, SomethingMoved
@@ -94,7 +94,9 @@ class PlanScreen(ActingScreen):
         self.applied: Applied | None = None
         self._back: Applied | None = None
         self._begun = self._news = False
-        self._verified = ""
+        self._verified = self._id = ""
+        self._sums: Line = ()
+        self._moved = False
         self._lines: dict[Key, PlanLine] = {}
         self._arriving: dict[Key, Written] = {}
 
@@ -108,8 +110,9 @@ class PlanScreen(ActingScreen):
                 f"{line.row.action} {line.row.reason}"
             ),
             problem=lambda line: line.uncertain or line.failed,
-            order=lambda line: (self.applied is not None and not line.failed, line.number),
+            order=lambda line: (not line.failed, line.number),
             empty=marks.NOT_YET,
+            opens="",
             id="plan",
         )
 
@@ -127,19 +130,7 @@ class PlanScreen(ActingScreen):
         """Return what the plan does, in numbers."""
         if self.shown is None:
             return (Cell("no plan yet" if not self.busy else marks.NOT_YET),)
-        rows = self.shown.plan.rows
-        counts = {action: sum(row.action is action for row in rows) for action in Action}
-        parts = "  ".join(f"{count:,} {action}" for action, count in counts.items() if count)
-        changes = self.shown.plan.changes
-        reread = sum(row.reread or 0 for row in changes)
-        skipped = sum(row.skipped or 0 for row in changes)
-        return (
-            Cell(f"{parts or 'nothing to plan'}  "),
-            Cell(f"{reread:,} re-read", Tone.WARN if reread else Tone.MUTED),
-            Cell("  "),
-            Cell(f"{skipped:,} skipped", Tone.BAD if skipped else Tone.MUTED),
-            Cell(f"  rewind: {self.shown.plan.rewind}", Tone.MUTED),
-        )
+        return self._sums
 
     def facts(self) -> list[Line]:
         """Return the plan's age, what must be known of it, and what was done with it."""
@@ -149,10 +140,8 @@ class PlanScreen(ActingScreen):
         notes = [part for note in self.shown.notes for part in self.wrapped(note)]
         found: list[Line] = [(Cell(note, Tone.WARN),) for note in notes[:_NOTES]]
         if self.applied is None:
-            command = equivalent.plan_and_apply(
-                self.session.files, self._groups, plan.rewind, self._path()
-            )
-            found += [self._validity(plan), (Cell(f"$ {command}", Tone.MUTED),)]
+            command = self._command(plan)
+            found += [self._validity(plan), (Cell(f"$ {safe_text(command)}", Tone.MUTED),)]
             return found
         done = ", ".join(f"{count:,} {result}" for result, count in self.applied.counts.items())
         tone = Tone.OK if self.applied.complete else Tone.BAD
@@ -167,7 +156,7 @@ class PlanScreen(ActingScreen):
     def _validity(self, plan: Plan) -> Line:
         left = plan.expires_at - time.time()
         made = time.strftime("%H:%M:%S UTC", time.gmtime(plan.created_at))
-        text = f"plan {plan.id} made {made}, "
+        text = f"plan {self._id} made {made}, "
         if left <= 0:
             return (Cell(text), Cell("expired: n plans again", Tone.WARN))
         # In steps, so that it is not drawn every second.
@@ -175,10 +164,10 @@ class PlanScreen(ActingScreen):
         verified = f"  verified: {self._verified}" if self._verified else ""
         return (Cell(f"{text}valid for {marks.duration(for_s)}{verified}", Tone.MUTED),)
 
-    def _path(self) -> Path | str:
-        if self.shown is None or self.shown.path is None:
-            return "plan.json"
-        return self.shown.path
+    def _command(self, plan: Plan) -> str:
+        path = self.shown.path if self.shown is not None else None
+        files, groups = self.session.files, self._groups
+        return equivalent.plan_and_apply(files, groups, plan.rewind, path or "plan.json")
 
     def detail(self) -> list[Line]:
         """Return the whole of the row under the cursor."""
@@ -197,7 +186,7 @@ class PlanScreen(ActingScreen):
         if entry is not None:
             translated = equivalent.verify(files, self._groups, translated=False)
             return f"{translated}\n{equivalent.undo(files, entry.id)}"
-        return equivalent.plan_and_apply(files, self._groups, self._rewind, self._path())
+        return self._command(self.shown.plan)
 
     def refusal(self, action: str) -> str:
         """Return why an action cannot be done now."""
@@ -217,7 +206,7 @@ class PlanScreen(ActingScreen):
             return "it was applied; n plans again"
         if not plan.changes:
             return "there is nothing to apply"
-        if any(line.moved for line in self._lines.values()):
+        if self._moved:
             return "something has moved since; n plans again"
         return "the plan has expired; n plans again" if time.time() > plan.expires_at else ""
 
@@ -242,7 +231,9 @@ class PlanScreen(ActingScreen):
 
     def _planned(self, shown: Shown) -> None:
         self.shown, self.applied, self._back = shown, None, None
-        self._begun, self._verified = False, ""
+        # Both take a look at every row: not for every key and second.
+        self._sums, self._id = planned.sums(shown.plan), shown.plan.id
+        self._begun, self._moved, self._verified = False, False, ""
         rows = uncertain_first(shown.plan.rows)
         lines = (PlanLine(number, row) for number, row in enumerate(rows))
         self._lines = {line.key: line for line in lines}
@@ -271,9 +262,9 @@ class PlanScreen(ActingScreen):
         shown = self.shown
         if shown is None:
             return
-        lines = _asked(shown.plan, self.session.files, self._groups, self._path())
+        lines = planned.asked(shown.plan, self._command(shown.plan))
         agreed = await self.app.push_screen_wait(
-            Confirm(f"Apply plan {shown.plan.id}", lines, self.session.pair.pipeline, "Apply")
+            Confirm(f"Apply plan {self._id}", lines, self.session.pair.pipeline, "Apply")
         )
         # What was confirmed is what was shown when it was asked.
         if agreed and self.shown is shown:
@@ -304,12 +295,16 @@ class PlanScreen(ActingScreen):
     def _applied(self, applied: Applied) -> None:
         self.applied = applied
         self._row_written()
+        if not applied.complete:
+            self.query_one(Grid).action_jump(0)
         self.session.feed.refresh()
 
     def _not_applied(self, error: K2kError) -> None:
         # Without a row that was told, nothing was begun but what the error says.
         self._begun = bool(self._arriving) or isinstance(error, PartlyApplied)
         if isinstance(error, SomethingMoved):
+            error.mend = "n plans again."
+            self._moved = True
             moved = {key: why for key, why in error.moved.items() if key in self._lines}
             self._show_news(replace(self._lines[key], moved=why) for key, why in moved.items())
             self.query_one(Grid).action_jump(0)
@@ -373,36 +368,3 @@ class PlanScreen(ActingScreen):
 
 def _worse(one: Check, other: Check) -> bool:
     return _WORST.index(one.outcome) < _WORST.index(other.outcome)
-
-
-def _asked(
-    plan: Plan, files: Iterable[str], groups: frozenset[str] | None, path: Path | str
-) -> list[str | Line]:
-    """Return what is asked before a plan is applied."""
-    changes = plan.changes
-    counts = {action: sum(row.action is action for row in changes) for action in Action}
-    what = ", ".join(f"{count:,} {action}" for action, count in counts.items() if count)
-    names = sorted({row.group for row in changes})
-    reread, skipped = (
-        sum(values)
-        for values in (
-            [row.reread or 0 for row in changes],
-            [row.skipped or 0 for row in changes],
-        )
-    )
-    left = len(plan.rows) - len(changes)
-    shown = ", ".join(safe_text(name, 40) for name in names[:5])
-    more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
-    cost = Cell(
-        f"At most {reread:,} records are read again, {skipped:,} are never read.",
-        Tone.BAD if skipped else Tone.WARN if reread else Tone.PLAIN,
-    )
-    return [
-        f"{len(changes):,} committed offsets ({what}) are written on target cluster "
-        f"{safe_text(plan.target_cluster)}, of {len(names):,} groups: {shown}{more}.",
-        (cost,),
-        f"{left:,} rows of the plan are left alone." if left else "All rows of the plan.",
-        "If anything has moved since, nothing is written. U or k2ktui undo takes it back.",
-        "",
-        equivalent.plan_and_apply(list(files), groups, plan.rewind, path),
-    ]

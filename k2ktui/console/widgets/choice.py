@@ -17,9 +17,7 @@ T = TypeVar("T")
 class Choice(Grid[T]):
     """The table; marks stay with their rows while values change.
 
-    Args:
-        columns, key, others: as for ``Grid``.
-        opens: what Enter does with the chosen rows.
+    Arguments are those of ``Grid``; Enter is for the chosen rows.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -28,17 +26,11 @@ class Choice(Grid[T]):
     ]
 
     def __init__(
-        self,
-        columns: Sequence[Column[T]],
-        *,
-        key: Callable[[T], Hashable],
-        opens: str = "Open",
-        **others: Any,
+        self, columns: Sequence[Column[T]], *, key: Callable[[T], Hashable], **others: Any
     ) -> None:
         self.marked: set[Hashable] = set()
         mark: Column[T] = Column("mark", "", self._mark, width=1, widest=1)
         super().__init__((mark, *columns), key=key, **others)
-        self._bindings.key_to_bindings["enter"] = [Binding("enter", "open", opens, id="grid.open")]
 
     def _mark(self, row: T) -> Cell:
         return Cell("*" if self._key(row) in self.marked else "", Tone.WARN)

@@ -15,6 +15,7 @@ from textual.widgets import Button, Input
 
 from k2ktui.console.marks import Cell, Line, Tone, name
 from k2ktui.console.widgets.lines import Lines
+from k2ktui.text import safe_text
 
 
 class _SpaceButton(Button, inherit_bindings=False):
@@ -67,7 +68,7 @@ class Confirm(ModalScreen[bool]):
         lines: list[Line] = []
         for each in self._lines:
             if isinstance(each, str):
-                lines += [(Cell(part),) for part in textwrap.wrap(each, width) or [""]]
+                lines += [(Cell(part),) for part in textwrap.wrap(safe_text(each), width) or [""]]
             else:
                 lines.append(each)
         self.query_one("#confirm-lines", Lines).show(lines)

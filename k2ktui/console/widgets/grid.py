@@ -44,6 +44,7 @@ class Grid(Toned, ScrollView, Generic[T], can_focus=True):
         problem: whether a row is a problem.
         order: the order while no column was chosen.
         empty: what is shown when there is no row.
+        opens: what Enter does with a row, in a word; empty if nothing.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = TONE_CLASSES | {"grid--cursor", "grid--heading"}
@@ -84,9 +85,12 @@ class Grid(Toned, ScrollView, Generic[T], can_focus=True):
         problem: Callable[[T], bool] | None = None,
         order: Callable[[T], Any] | None = None,
         empty: str = "",
+        opens: str = "Open",
         id: str | None = None,
     ) -> None:
         super().__init__(id=id)
+        enter = Binding("enter", "open", opens, show=bool(opens), id="grid.open")
+        self._bindings.key_to_bindings["enter"] = [enter]
         self._columns, self._key, self._search = tuple(columns), key, search
         self._problem, self._order, self.empty = problem, order, empty
         self._all: Sequence[T] = ()

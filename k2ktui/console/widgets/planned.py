@@ -9,7 +9,7 @@ from k2ktui.console import marks
 from k2ktui.console.marks import Cell, Glyphs, Line, Tone
 from k2ktui.console.widgets.arrange import Column
 from k2ktui.engine.applying import Result, Written
-from k2ktui.engine.plan import Action, PlanRow
+from k2ktui.engine.plan import Action, Plan, PlanRow
 from k2ktui.engine.translate import Basis
 from k2ktui.sync.checks import Check
 from k2ktui.sync.judging import Outcome
@@ -111,6 +111,21 @@ def delta(row: PlanRow) -> int | None:
     return row.proposed - row.current
 
 
+def sums(plan: Plan) -> Line:
+    """Return what a plan does, in numbers."""
+    counts = {action: sum(row.action is action for row in plan.rows) for action in Action}
+    parts = "  ".join(f"{count:,} {action}" for action, count in counts.items() if count)
+    reread = sum(row.reread or 0 for row in plan.changes)
+    skipped = sum(row.skipped or 0 for row in plan.changes)
+    return (
+        Cell(f"{parts or 'nothing to plan'}  "),
+        Cell(f"{reread:,} re-read", Tone.WARN if reread else Tone.MUTED),
+        Cell("  "),
+        Cell(f"{skipped:,} skipped", Tone.BAD if skipped else Tone.MUTED),
+        Cell(f"  rewind: {plan.rewind}", Tone.MUTED),
+    )
+
+
 def columns(glyphs: Glyphs, *, news: bool) -> tuple[Column[PlanLine], ...]:
     """Return the columns; with ``news`` what became of each row is one of them."""
     found: list[Column[PlanLine]] = [
@@ -198,18 +213,47 @@ def detail(line: PlanLine, wrap: Callable[[str], list[str]]) -> list[Line]:
     moves = f"{marks.number(row.current)} → {marks.number(row.proposed)}"
     by = f" ({marks.signed(delta(row))})" if delta(row) is not None else ""
     state = row.state_target or "does not exist yet"
+    what = (
+        f"{row.source} → {row.topic}-{row.partition}  {moves}{by}  {row.basis}, "
+        f"{marks.number(row.reread)} re-read, {marks.number(row.skipped)} skipped"
+    )
     found: list[Line] = [
         (
             Cell(safe_text(row.group, 200), Tone.HEADING),
             Cell(f"  on the source {row.state_source or '—'}, on the target {state}", Tone.MUTED),
         ),
-        (
-            Cell(f"{safe_text(row.source, 200)} → {safe_text(row.topic, 200)}-{row.partition}"),
-            Cell(
-                f"  {moves}{by}  {row.basis}, {marks.number(row.reread)} re-read, "
-                f"{marks.number(row.skipped)} skipped"
-            ),
-        ),
+        *((Cell(text),) for text in wrap(what)),
     ]
     found += [(Cell(text, Tone.WARN),) for text in (wrap(line.said) if line.said else [])]
     return found + [(Cell(text),) for text in (wrap(row.reason) if row.reason else [])]
+
+
+def asked(plan: Plan, command: str) -> list[str | Line]:
+    """Return what is asked before a plan is applied; ``command`` does the same."""
+    changes = plan.changes
+    counts = {action: sum(row.action is action for row in changes) for action in Action}
+    what = ", ".join(f"{count:,} {action}" for action, count in counts.items() if count)
+    names = sorted({row.group for row in changes})
+    reread, skipped = (
+        sum(values)
+        for values in (
+            [row.reread or 0 for row in changes],
+            [row.skipped or 0 for row in changes],
+        )
+    )
+    left = len(plan.rows) - len(changes)
+    shown = ", ".join(safe_text(name, 40) for name in names[:5])
+    more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
+    cost = Cell(
+        f"At most {reread:,} records are read again, {skipped:,} are never read.",
+        Tone.BAD if skipped else Tone.WARN if reread else Tone.PLAIN,
+    )
+    return [
+        f"{len(changes):,} committed offsets ({what}) are written on target cluster "
+        f"{safe_text(plan.target_cluster)}, of {len(names):,} groups: {shown}{more}.",
+        (cost,),
+        f"{left:,} rows of the plan are left alone." if left else "All rows of the plan.",
+        "If anything has moved since, nothing is written. U or k2ktui undo takes it back.",
+        "",
+        command,
+    ]

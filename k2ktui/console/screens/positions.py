@@ -1,0 +1,222 @@
+"""Screen 6: the pipeline's own replicated positions, and where to move them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from textual import on, work
+from textual.binding import Binding, BindingType
+
+from k2ktui.config.scalars import parse_instant
+from k2ktui.console import marks
+from k2ktui.console.marks import Cell, Glyphs, Line, Tone
+from k2ktui.console.screens.base import ListScreen
+from k2ktui.console.screens.positions_plan import MovesScreen
+from k2ktui.console.widgets.arrange import Column
+from k2ktui.console.widgets.ask import Ask
+from k2ktui.console.widgets.choice import Choice
+from k2ktui.console.widgets.grid import Grid
+from k2ktui.console.widgets.toned import glyphs_of
+from k2ktui.engine.state import SourcePartition
+from k2ktui.sync.positions import Change, Positions
+from k2ktui.text import safe_text
+from k2ktui.watch.model import PartitionRow, PartName, View
+from k2ktui.watch.severity import Severity, of_partition
+
+_QUESTION = (
+    "Where to? earliest, latest, an offset, +N or -N records from here, or a time "
+    "(2026-11-21T10:00:00Z)"
+)
+
+
+_DIGITS = 18
+
+
+class PositionsScreen(ListScreen):
+    """The partitions to choose from."""
+
+    ENTRY: ClassVar[str] = "positions"
+    HELP: ClassVar[str | None] = """
+        Positions. The next source offset that the pipeline copies, a partition; kept on the target.
+        Space marks partitions, a marks all that pass the filter. Enter asks where to move the
+        marked ones, or the one under the cursor, and plans it; c plans to clear them: they begin
+        as new ones. Planning changes nothing.
+
+        Back: records are copied again, which are duplicates on the target. Forward: records are
+        never copied, and translation tells of the gap. The plan says how many, before anything is
+        written. It is applied after you have typed the pipeline's name, and only while nobody runs
+        the pipeline.
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("c", "clear", "Clear", id="positions.clear"),
+    ]
+    DETAILS = (MovesScreen,)
+
+    def choice(self) -> Choice[PartitionRow]:
+        """The table."""
+        return self.query_one(Choice)
+
+    def make_grid(self) -> Choice[PartitionRow]:
+        """Make the table."""
+        return Choice(
+            columns(glyphs_of(self)),
+            key=lambda row: row.key,
+            search=lambda row: f"{row.status.topic}-{row.status.partition} {row.status.state}",
+            problem=lambda row: of_partition(row).severity >= Severity.WARN,
+            order=lambda row: (-of_partition(row).severity, *row.key),
+            opens="Move",
+            id="positions",
+        )
+
+    def show_view(self, view: View) -> None:
+        """Show its partitions."""
+        grid = self.choice()
+        read = view.part(PartName.SOURCE).taken_at or view.part(PartName.TARGET).taken_at
+        grid.empty = "No partition is selected by the pipeline." if read else marks.NOT_YET
+        grid.show(view.partitions)
+
+    def summary(self) -> Line:
+        """Return how many are marked, and who runs the pipeline."""
+        grid, view = self.choice(), self.console.view
+        marked = len(grid.chosen) if grid.marked else 0
+        hidden = f", {grid.hidden:,} of them not shown" if grid.hidden else ""
+        text = f"{marked:,} marked{hidden}" if marked else "none marked"
+        now_ms = int(self.session.feed.now() * 1000)
+        alive = [each for each in view.runners if each.alive(now_ms)] if view else []
+        found = [
+            Cell(f"{grid.total:,} partitions  "),
+            Cell(text, Tone.WARN if marked else Tone.MUTED),
+        ]
+        if alive:
+            where = f"  runs on {safe_text(alive[0].host, 40)}, pid {alive[0].pid}: stop it first"
+            found.append(Cell(where, Tone.WARN))
+        return tuple(found)
+
+    @on(Grid.Opened)
+    @work(group="ask")
+    async def _opened(self) -> None:
+        chosen = {_source(row): row.status.position for row in self.choice().chosen}
+        if not self._may_plan() or not chosen:
+            return
+        text = await self.app.push_screen_wait(Ask(_QUESTION))
+        if not text:
+            return
+        try:
+            place = place_of(text, chosen)
+        except ValueError as error:
+            self.tell(f"{safe_text(text, 60)}: {error}", "error")
+            return
+        self.app.push_screen(MovesScreen(place.plan))
+
+    def action_clear(self) -> None:
+        """Plan to clear the chosen partitions."""
+        chosen = frozenset(_source(row) for row in self.choice().chosen)
+        if self._may_plan() and chosen:
+            self.app.push_screen(MovesScreen(lambda known: known.plan_clear(chosen.__contains__)))
+
+    def _may_plan(self) -> bool:
+        if self.session.config is None:
+            self.tell("this is a recording", "warning")
+        return self.session.config is not None
+
+
+def _source(row: PartitionRow) -> SourcePartition:
+    return SourcePartition(row.status.topic, row.status.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where partitions are to be moved; ``plan`` asks the clusters what that means."""
+
+    plan: Callable[[Positions], Change]
+
+
+def place_of(text: str, chosen: Mapping[SourcePartition, int | None]) -> Place:
+    """Read what an operator typed.
+
+    Args:
+        text: ``earliest``, ``latest``, an offset, ``+N``, ``-N``, or a time.
+        chosen: the partitions with their positions, None where there is none.
+
+    Raises:
+        ValueError: it is none of these; the text says what was expected.
+    """
+    text = text.strip()
+    if text in ("earliest", "latest"):
+        return Place(lambda known: _to(known, chosen, text, None))
+    digits = text.lstrip("+-").replace(",", "")
+    if digits.isascii() and digits.isdecimal():
+        if len(digits) > _DIGITS:
+            raise ValueError("no offset is so large")
+        if text[0] not in "+-":
+            return _exactly({source: int(digits) for source in chosen})
+        by = int(digits) if text[0] == "+" else -int(digits)
+        missing = [source for source, position in chosen.items() if position is None]
+        if missing:
+            raise ValueError(f"{safe_text(missing[0])} has no position to count from")
+        moved = {s: max(0, p + by) for s, p in chosen.items() if p is not None}
+        return _exactly(moved)
+    at_ms = parse_instant(text)
+    return Place(lambda known: _to(known, chosen, "timestamp", at_ms))
+
+
+def _exactly(wanted: Mapping[SourcePartition, int]) -> Place:
+    return Place(lambda known: known.plan_set(wanted))
+
+
+def _to(
+    known: Positions, chosen: Mapping[SourcePartition, object], kind: str, at_ms: int | None
+) -> Change:
+    """Plan whole topics, of which the chosen partitions are kept."""
+    topics = {source.topic for source in chosen}
+    change = known.plan_to(topics.__contains__, kind, at_ms)
+    return replace(change, moves=tuple(move for move in change.moves if move.source in chosen))
+
+
+def columns(glyphs: Glyphs) -> tuple[Column[PartitionRow], ...]:
+    """Return the columns."""
+    return (
+        Column(
+            "partition",
+            "partition",
+            lambda row: Cell(safe_text(f"{row.status.topic}-{row.status.partition}", 400)),
+            lambda row: row.key,
+            width=14,
+            widest=64,
+        ),
+        _offset("position", "position", lambda row: row.status.position, 0),
+        _offset("start", "log start", lambda row: row.status.source_start, 2),
+        _offset("end", "last stable", lambda row: row.status.source_end, 1),
+        _offset("lag", "lag", lambda row: row.status.lag_records, 3),
+        Column(
+            "state",
+            "state",
+            lambda row: glyphs.mark(of_partition(row)),
+            lambda row: -of_partition(row).severity,
+            width=11,
+        ),
+        Column("target", "target", lambda row: Cell(_target(row)), rank=4, width=12, widest=48),
+    )
+
+
+def _offset(
+    name: str, heading: str, value: Callable[[PartitionRow], int | None], rank: int
+) -> Column[PartitionRow]:
+    return Column(
+        name,
+        heading,
+        lambda row: Cell(marks.number(value(row))),
+        value,
+        right=True,
+        rank=rank,
+    )
+
+
+def _target(row: PartitionRow) -> str:
+    status = row.status
+    if not status.target_topic:
+        return marks.NOT_AVAILABLE
+    partition = "by key" if status.target_partition is None else str(status.target_partition)
+    return safe_text(f"{status.target_topic}-{partition}", 400)

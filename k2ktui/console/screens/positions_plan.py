@@ -1,0 +1,268 @@
+"""A plan over the pipeline's own positions: shown, and applied as it was shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from textual import work
+from textual.binding import Binding, BindingType
+
+from k2ktui.console import equivalent, marks
+from k2ktui.console.marks import Cell, Glyphs, Line, Tone
+from k2ktui.console.screens.acting import ActingScreen
+from k2ktui.console.widgets.arrange import Column
+from k2ktui.console.widgets.confirm import Confirm
+from k2ktui.console.widgets.grid import Grid
+from k2ktui.console.widgets.toned import glyphs_of
+from k2ktui.engine.moves import Effect, Move
+from k2ktui.sync.moving import Moved, Mover
+from k2ktui.sync.positions import CLEAR, Change, Positions
+from k2ktui.text import safe_text
+from k2ktui.watch.severity import Severity, Verdict
+
+_VERDICTS = {
+    Effect.BEGIN: Severity.OK,
+    Effect.BACK: Severity.WARN,
+    Effect.FORWARD: Severity.WARN,
+    Effect.ANEW: Severity.WARN,
+    Effect.KEEP: Severity.INFO,
+    Effect.CLEAR: Severity.WARN,
+    Effect.REFUSED: Severity.BAD,
+}
+
+
+class MovesScreen(ActingScreen):
+    """What moving positions means, before and after it is done.
+
+    Args:
+        plan: makes the plan; on a thread.
+    """
+
+    ENTRY: ClassVar[str] = "positions"
+    HELP: ClassVar[str | None] = """
+        A plan over positions, a row a partition. Back: up to so many records are copied again.
+        Forward: up to so many are never copied. Anew: the topic was created again, or nothing that
+        is mapped lies before the position. Refused: it cannot be done, and why; a plan with refused
+        rows is not applied.
+
+        A applies it after you have typed the pipeline's name: whoever may still run the pipeline is
+        fenced first, and nothing is written if a position has changed since. The change is on the
+        journal. n plans again, y copies the command that does the same.
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("A", "apply", "Apply", id="moves.apply"),
+        Binding("n", "plan_again", "Plan again", id="moves.again"),
+    ]
+    CHANGES: ClassVar[frozenset[str]] = frozenset({"apply"})
+    NEEDS: ClassVar[frozenset[str]] = frozenset({"plan_again"})
+
+    def __init__(self, plan: Callable[[Positions], Change]) -> None:
+        super().__init__()
+        self._plan = plan
+        self.change: Change | None = None
+        self.moved: Moved | None = None
+
+    def make_grid(self) -> Grid[Move]:
+        """Make the table."""
+        return Grid(
+            columns(glyphs_of(self)),
+            key=lambda move: move.source,
+            search=lambda move: f"{move.source} {move.effect} {move.why}",
+            problem=lambda move: verdict_of(move).severity >= Severity.WARN,
+            order=lambda move: (-verdict_of(move).severity, move.source),
+            empty=marks.NOT_YET,
+            opens="",
+            id="moves",
+        )
+
+    def on_mount(self) -> None:
+        """Plan."""
+        super().on_mount()
+        self.action_plan_again()
+
+    def action_plan_again(self) -> None:
+        """Ask both clusters what it means."""
+        config, plan = self.config, self._plan
+
+        def job() -> Change:
+            positions = Positions(config)
+            try:
+                return plan(positions)
+            finally:
+                positions.close()
+
+        self.act("planning", job, self._planned)
+
+    def _planned(self, change: Change) -> None:
+        self.change, self.moved = change, None
+        grid: Grid[Any] = self.query_one(Grid)
+        grid.empty = "None of these partitions has a position."
+        grid.show(change.moves)
+        grid.action_jump(0)
+
+    # What is shown
+
+    def summary(self) -> Line:
+        """Return the sums."""
+        if self.change is None:
+            return (Cell("no plan yet" if not self.busy else marks.NOT_YET),)
+        again, left_out = _sums(self.change)
+        counts = {e: sum(move.effect is e for move in self.change.moves) for e in Effect}
+        parts = "  ".join(f"{count:,} {effect}" for effect, count in counts.items() if count)
+        return (
+            Cell(f"{self.change.what}  {parts}  "),
+            Cell(f"{again:,} copied again", Tone.WARN if again else Tone.MUTED),
+            Cell("  "),
+            Cell(f"{left_out:,} never copied", Tone.BAD if left_out else Tone.MUTED),
+        )
+
+    def facts(self) -> list[Line]:
+        """Return what must be known of the plan, and what was done with it."""
+        if self.change is None:
+            return []
+        notes = [*self.change.notes, *(self.moved.notes if self.moved else ())]
+        found: list[Line] = [
+            (Cell(part, Tone.WARN),) for note in notes for part in self.wrapped(note)
+        ]
+        if self.moved is None:
+            found.append((Cell(f"$ {safe_text(self.copied())}", Tone.MUTED),))
+            return found
+        entry = f", journal entry {self.moved.entry}" if self.moved.entry else ""
+        text = f"{len(self.change.changes):,} positions written in term {self.moved.term}{entry}"
+        return [*found, (Cell(text, Tone.OK),)]
+
+    def detail(self) -> list[Line]:
+        """Return the whole of the row under the cursor."""
+        move: Move | None = self.query_one(Grid).current
+        if move is None:
+            return []
+        lines: list[Line] = [
+            (
+                Cell(safe_text(move.source, 300), Tone.HEADING),
+                Cell(f"  {_now(move)} → {_new(move)}  {move.effect}"),
+            )
+        ]
+        return lines + [(Cell(part),) for part in self.wrapped(_meaning(move))]
+
+    def copied(self) -> str:
+        """Return the command that does the same."""
+        if self.change is None:
+            return ""
+        words = [_argument(move, self.change.what) for move in self.change.moves]
+        return equivalent.offsets(self.session.files, self.change.what, words)
+
+    def refusal(self, action: str) -> str:
+        """Return why an action cannot be done now."""
+        found = super().refusal(action)
+        if found or action != "apply":
+            return found
+        if self.change is None:
+            return "there is no plan; n plans"
+        if self.moved is not None:
+            return "it was applied; n plans again"
+        if any(move.effect is Effect.REFUSED for move in self.change.moves):
+            return "a move is refused: choose others, or another place"
+        return "" if self.change.changes else "there is nothing to change"
+
+    # Applying
+
+    @work(group="ask")
+    async def action_apply(self) -> None:
+        """Ask, and apply the plan that is shown."""
+        change = self.change
+        if change is None:
+            return
+        again, left_out = _sums(change)
+        lines: list[str | Line] = [
+            f"{len(change.changes):,} positions of the pipeline are written ({change.what}).",
+            (Cell(f"Up to {again:,} records are copied again.", Tone.WARN if again else _PLAIN),),
+            (Cell(f"Up to {left_out:,} are never copied.", Tone.BAD if left_out else _PLAIN),),
+            *change.notes,
+            "Whoever may still run the pipeline is fenced first. Nothing is written if the "
+            "pipeline runs, or if a position has changed since.",
+            "",
+            self.copied(),
+        ]
+        name = self.session.pair.pipeline
+        agreed = await self.app.push_screen_wait(Confirm("Move positions", lines, name, "Move"))
+        if agreed and self.change is change:
+            self._apply(change)
+
+    def _apply(self, change: Change) -> None:
+        config, may = self.config, self.session.access
+
+        def job() -> Moved:
+            positions = Positions(config)
+            try:
+                return Mover(config, positions).apply(change, may)
+            finally:
+                positions.close()
+
+        self.act("moving positions", job, self._applied, writes=True)
+
+    def _applied(self, moved: Moved) -> None:
+        self.moved = moved
+        self.session.feed.refresh()
+
+
+_PLAIN = Tone.PLAIN
+
+
+def verdict_of(move: Move) -> Verdict:
+    """Judge a move by what it means."""
+    return Verdict(_VERDICTS[move.effect], str(move.effect))
+
+
+def _sums(change: Change) -> tuple[int, int]:
+    return sum(m.again for m in change.moves), sum(m.left_out for m in change.moves)
+
+
+def _argument(move: Move, what: str) -> str:
+    source = f"{move.source.topic}:{move.source.partition}"
+    return source if what == CLEAR else f"{source}:{move.offset}"
+
+
+def _now(move: Move) -> str:
+    return marks.number(move.before.offset if move.before else None)
+
+
+def _new(move: Move) -> str:
+    offset = marks.number(move.offset)
+    return f"new, from {offset}" if move.effect is Effect.CLEAR else offset
+
+
+def _meaning(move: Move) -> str:
+    parts = []
+    if move.again:
+        parts.append(f"up to {move.again:,} copied again")
+    if move.left_out:
+        parts.append(f"up to {move.left_out:,} never copied")
+    if move.why:
+        parts.append(move.why)
+    return "; ".join(parts)
+
+
+def columns(glyphs: Glyphs) -> tuple[Column[Move], ...]:
+    """Return the columns."""
+    return (
+        Column(
+            "partition",
+            "partition",
+            lambda move: Cell(safe_text(move.source, 400)),
+            lambda move: move.source,
+            width=14,
+            widest=64,
+        ),
+        Column("now", "now", lambda move: Cell(_now(move)), right=True),
+        Column("new", "new", lambda move: Cell(_new(move)), right=True, widest=32),
+        Column("effect", "effect", lambda move: glyphs.mark(verdict_of(move)), width=10),
+        Column(
+            "means",
+            "means",
+            lambda move: Cell(safe_text(_meaning(move), 400)),
+            width=14,
+            rank=1,
+            widest=120,
+        ),
+    )

@@ -1,0 +1,105 @@
+"""The screen of positions without clusters: where to, what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.console.app import ConsoleApp
+from k2ktui.console.screens.positions import place_of
+from k2ktui.console.session import Session
+from k2ktui.console.widgets.choice import Choice
+from k2ktui.engine.moves import Effect, Move
+from k2ktui.engine.state import SourcePartition
+from k2ktui.sync.positions import SET, Change
+from tests.console.acting import drive, notices, text_of, until
+from tests.support.views import Made, StubFeed
+
+App, Driver = ConsoleApp, Pilot[Any]
+A0, A1 = SourcePartition("a", 0), SourcePartition("a", 1)
+
+
+class Planner:
+    """Tells what it was asked for; the real one is asked on real clusters."""
+
+    def plan_set(self, wanted: Mapping[SourcePartition, int]) -> Change:
+        return self._change({source: Move(source, Effect.BACK, None) for source in wanted}, wanted)
+
+    def plan_to(
+        self, topic: Callable[[str], bool], kind: str, timestamp_ms: int | None = None
+    ) -> Change:
+        moves = {s: Move(s, Effect.BACK, None) for s in (A0, A1) if topic(s.topic)}
+        return self._change(moves, (kind, timestamp_ms))
+
+    def _change(self, moves: Mapping[SourcePartition, Move], asked: object) -> Change:
+        return Change(SET, repr(asked), tuple(moves.values()))
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("earliest", ("earliest", None)),
+        (" latest ", ("latest", None)),
+        ("1,200", {A0: 1200}),
+        ("+10", {A0: 60}),
+        ("-10", {A0: 40}),
+        ("-60", {A0: 0}),
+        ("1970-01-01T00:00:01Z", ("timestamp", 1000)),
+    ],
+)
+def test_where_to(text: str, asked: object) -> None:
+    place = place_of(text, {A0: 50})
+    change = place.plan(Planner())  # type: ignore[arg-type]
+    assert change.pipeline == repr(asked)
+    # The other partitions of the topic are not moved.
+    assert [move.source for move in change.moves] == [A0]
+
+
+@pytest.mark.parametrize("text", ["soon", "+", "1.5", "9" * 30, "2026-13-01", ""])
+def test_where_nothing_is(text: str) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        place_of(text, {A0: 50})
+
+
+def test_nothing_is_counted_from_where_there_is_no_position() -> None:
+    with pytest.raises(ValueError, match="a-1 has no position"):
+        place_of("+5", {A0: 50, A1: None})
+
+
+def session(*, config: bool) -> Session:
+    made = Made()
+    for partition in (0, 1):
+        made.partition("a", partition, end=50)
+    known = PipelineConfig.model_construct(name="orders") if config else None
+    return Session(StubFeed(made), made.pair, known, ("p.yaml",))
+
+
+def test_a_running_pipeline_is_told_of_and_a_wrong_place_asked_again() -> None:
+    async def steps(app: App, pilot: Driver) -> None:
+        await pilot.press("6", "a")
+        await until(app, pilot, lambda: "2 marked" in text_of(app), "marked")
+        assert "runs on bastion1, pid 4711: stop it first" in text_of(app)
+        screen = app.screen
+        await pilot.press("enter")
+        await until(app, pilot, lambda: app.screen is not screen, "asked")
+        await pilot.press(*"soon", "enter")
+        await until(app, pilot, lambda: "ISO-8601" in notices(app), "told")
+        assert app.screen is screen
+        assert screen.query_one(Choice).marked == {("a", 0), ("a", 1)}
+
+    drive(session(config=True), steps)
+
+
+def test_a_recording_moves_nothing() -> None:
+    async def steps(app: App, pilot: Driver) -> None:
+        await pilot.press("6")
+        screen = app.screen
+        await pilot.press("enter", "c")
+        await until(app, pilot, lambda: "recording" in notices(app), "told")
+        assert app.screen is screen
+
+    drive(session(config=False), steps)
