@@ -8,6 +8,7 @@ import click
 
 _COMMANDS = {
     "import": "Turn mm2.properties into a pipeline file of ours.",
+    "offsets": "Show, set and clear the positions that MirrorMaker 2 copies from.",
 }
 
 

@@ -362,4 +362,9 @@ def _nothing(_: Any) -> None:
 
 def _offsets(found: Any) -> list[SourceOffset]:
     listed = _object(found)["offsets"]
-    return [SourceOffset(_object(each["partition"]), each["offset"]) for each in listed]
+    if not isinstance(listed, list):
+        raise TypeError
+    return [
+        SourceOffset(_object(each["partition"]), each["offset"] and _object(each["offset"]))
+        for each in listed
+    ]

@@ -1,0 +1,322 @@
+"""``k2ktui mm2 offsets show|set|clear``: positions of MirrorMaker 2's MirrorSourceConnector."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from k2ktui.cli.confirm import confirm
+from k2ktui.cli.options import json_option
+from k2ktui.cli.tables import Column, number, print_table
+from k2ktui.config.topics import compile_pattern
+from k2ktui.engine.state import SourcePartition
+from k2ktui.errors import ConfigError, ExitCode, K2kError
+from k2ktui.mm2.positions import (
+    Bounds,
+    Change,
+    Connector,
+    Effect,
+    Move,
+    plan,
+    read_payload,
+    reset_in_words,
+)
+from k2ktui.text import safe_text
+
+if TYPE_CHECKING:
+    from k2ktui.mm2.positions_kept import Done
+    from k2ktui.mm2.positions_rest import RestPositions
+    from k2ktui.mm2.positions_topic import TopicPositions
+
+    Positions = RestPositions | TopicPositions
+
+_UNCHANGED = "Nothing was changed."
+_FAILED = "FAILED"
+
+Wanted = Mapping[SourcePartition, int | None]
+
+
+@click.group(name="offsets")
+def command() -> None:
+    """Show, set and clear the positions that MirrorMaker 2 copies from."""
+
+
+def _where_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        json_option,
+        click.option("--connector", default="", metavar="NAME", help="A MirrorSourceConnector."),
+        click.option(
+            "--connect-file",
+            default="",
+            metavar="FILE",
+            help="YAML with url, user, password, tls, timeout.",
+        ),
+        click.option(
+            "--connect", "url", default="", metavar="URL", help="REST interface of Kafka Connect."
+        ),
+        click.option(
+            "-f",
+            "--file",
+            default="",
+            metavar="FILE",
+            help="mm2.properties of a dedicated MirrorMaker 2; FILE#A->B for one of its flows.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def _change_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option("--yes", is_flag=True, help="Do not ask."),
+        click.option("--dry-run", is_flag=True, help="Show the plan and change nothing."),
+        click.option("--namespace", default="", metavar="NAME", help="Of the Strimzi resource."),
+        click.option(
+            "--strimzi",
+            default="",
+            metavar="KIND/NAME",
+            help="Print what to apply for kafkamirrormaker2/NAME or kafkaconnector/NAME instead.",
+        ),
+    ):
+        function = option(function)
+    return _where_options(function)
+
+
+@command.command()
+@_where_options
+def show(as_json: bool, **where: str) -> None:
+    """Show each partition's position beside its log's bounds."""
+    positions = _positions(**where)
+    connector = positions.read()
+    logs = _bounds(positions, connector.positions) or {}
+    rows = [Move(s, at, at, logs.get(s)) for s, at in sorted(connector.positions.items())]
+    if as_json:
+        shown = {
+            "connector": connector.name,
+            "source_alias": connector.cluster,
+            "state": connector.state,
+            "auto_offset_reset": connector.reset,
+            "partitions": [_row_object(row) for row in rows],
+        }
+        click.echo(json.dumps(shown))
+        return
+    print_table(f"{safe_text(connector.name)}, {safe_text(connector.state)}", ROWS, rows)
+    click.echo(f"note: {reset_in_words(connector.reset)}", err=True)
+
+
+@command.command(name="set")
+@_change_options
+@click.option("--from", "payload", metavar="FILE", help="Positions as Connect's JSON has them.")
+@click.argument("positions", nargs=-1, metavar="[TOPIC:PARTITION:OFFSET]...")
+def set_(payload: str | None, positions: tuple[str, ...], **options: Any) -> int:
+    """Set positions; OFFSET is the next offset to copy.
+
+    A connector is stopped, changed, read back and let go on. A dedicated MirrorMaker 2 must have
+    been stopped; that is proven first.
+    """
+    if bool(positions) == (payload is not None):
+        raise ConfigError("give either positions or --from, one of them", unchanged=_UNCHANGED)
+    if payload is not None:
+        return _run(lambda connector: _from_file(payload, connector), **options)
+    parsed = _parsed(positions)
+    return _run(lambda _: parsed, **options)
+
+
+@command.command()
+@_change_options
+@click.option("--topic", metavar="REGEX", help="All partitions of source topics that match.")
+@click.argument("partitions", nargs=-1, metavar="[TOPIC:PARTITION]...")
+def clear(topic: str | None, partitions: tuple[str, ...], **options: Any) -> int:
+    """Remove positions, so that partitions begin as new ones."""
+    if bool(partitions) == (topic is not None):
+        raise ConfigError("give either partitions or --topic, one of them", unchanged=_UNCHANGED)
+    named = dict.fromkeys(_parsed(f"{each}:0" for each in partitions))
+    if topic is None:
+        return _run(lambda _: named, **options)
+    try:
+        matches = compile_pattern(topic).fullmatch
+    except ValueError as error:
+        raise ConfigError(f"--topic: expected {error}", unchanged=_UNCHANGED) from None
+    return _run(lambda c: dict.fromkeys(s for s in c.positions if matches(s.topic)), **options)
+
+
+def _run(
+    wanted: Callable[[Connector], Wanted],
+    *,
+    yes: bool,
+    dry_run: bool,
+    strimzi: str,
+    namespace: str,
+    as_json: bool,
+    **where: str,
+) -> int:
+    """Plan, show, ask, apply."""
+    positions = _positions(**where)
+    connector = positions.read()
+    asked = wanted(connector)
+    change = plan(connector, asked, _bounds(positions, asked))
+    if strimzi:
+        from k2ktui.mm2.strimzi import manifest, resource
+
+        click.echo(manifest(resource(strimzi, namespace), change), nl=False)
+        return ExitCode.OK
+    if not as_json:
+        _show(connector, change)
+    if dry_run or not change.changes:
+        if as_json:
+            click.echo(json.dumps(_change_object(change, None)))
+        elif not change.changes:
+            click.echo("There is nothing to change.", err=True)
+        return ExitCode.OK
+    confirm(change.connector, f"change {len(change.changes):,} of its positions", yes=yes)
+    done = positions.apply(change, lambda text: click.echo(f"note: {safe_text(text)}", err=True))
+    return _told(change, done, as_json=as_json)
+
+
+def _told(change: Change, done: Done, *, as_json: bool) -> int:
+    if as_json:
+        click.echo(json.dumps(_change_object(change, done)))
+    else:
+        click.echo(f"{len(change.changes):,} positions changed; it is {safe_text(done.state)}.")
+        before = safe_text(done.before)
+        click.echo(
+            f"Take it back with the same options and: k2ktui mm2 offsets set --from {before}",
+            err=True,
+        )
+    if done.state == _FAILED or done.trace:
+        click.echo(f"note: it has failed since: {safe_text(done.trace)}", err=True)
+        return ExitCode.FINDINGS
+    return ExitCode.OK
+
+
+def _positions(*, file: str, url: str, connect_file: str, connector: str) -> Positions:
+    if file:
+        if url or connect_file or connector:
+            raise ConfigError(
+                "-f is for a dedicated MirrorMaker 2, --connect for one on Kafka Connect; "
+                "give one of them",
+                unchanged=_UNCHANGED,
+            )
+        from k2ktui.mm2.positions_topic import TopicPositions
+        from k2ktui.mm2.settings import load_settings
+
+        name, _, flow = file.partition("#")
+        return TopicPositions(load_settings(name).flow(flow))
+    from k2ktui.mm2.connect import Connect
+    from k2ktui.mm2.connect_settings import connect_settings
+    from k2ktui.mm2.positions_rest import RestPositions
+
+    return RestPositions(Connect(connect_settings(url, connect_file)), connector)
+
+
+def _bounds(
+    positions: Positions, sources: Collection[SourcePartition]
+) -> dict[SourcePartition, Bounds] | None:
+    """Return the bounds of the source's logs, None if it cannot be asked from here."""
+    try:
+        return positions.bounds(sources)
+    except K2kError as error:
+        click.echo(f"note: the source cluster was not asked: {error.what}", err=True)
+        return None
+
+
+def _parsed(texts: Iterable[str]) -> dict[SourcePartition, int]:
+    from k2ktui.sync.positions_text import parse_positions
+
+    try:
+        return parse_positions(texts)
+    except ConfigError as error:
+        raise ConfigError(error.what, unchanged=_UNCHANGED, mend=error.mend) from None
+
+
+def _from_file(name: str, connector: Connector) -> dict[SourcePartition, int | None]:
+    try:
+        text = Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not text"
+        raise ConfigError(f"{safe_text(name)}: {why}", unchanged=_UNCHANGED) from None
+    found = read_payload(text)
+    others = {alias for alias, _ in found} - {connector.cluster}
+    if others:
+        raise ConfigError(
+            f"{safe_text(name)} has positions of source cluster {safe_text(min(others))}; "
+            f"{safe_text(connector.name)} copies from {safe_text(connector.cluster)}",
+            unchanged=_UNCHANGED,
+        )
+    return {source: position for (_, source), position in found.items()}
+
+
+def _show(connector: Connector, change: Change) -> None:
+    title = f"Positions of {safe_text(connector.name)}, {safe_text(connector.state)}"
+    print_table(title, MOVES, change.moves)
+    for note in change.notes:
+        click.echo(f"note: {note}", err=True)
+
+
+def _row_object(move: Move) -> dict[str, Any]:
+    """Return a position as JSON prints it; offsets are next ones, null is unknown or none."""
+    return {
+        "topic": move.source.topic,
+        "partition": move.source.partition,
+        "position": move.before,
+        "log_start_offset": move.bounds.start if move.bounds else None,
+        "high_watermark": move.bounds.end if move.bounds else None,
+        "lag": _lag(move),
+    }
+
+
+def _change_object(change: Change, done: Done | None) -> dict[str, Any]:
+    return {
+        "connector": change.connector,
+        "source_alias": change.cluster,
+        "applied": done is not None,
+        "before": str(done.before) if done else None,
+        "state": done.state if done else None,
+        "notes": list(change.notes),
+        "moves": [
+            {
+                "topic": move.source.topic,
+                "partition": move.source.partition,
+                "position": move.before,
+                "new": move.after,
+                "effect": str(move.effect),
+                "again": move.again,
+                "left_out": move.left_out,
+            }
+            for move in change.moves
+        ],
+    }
+
+
+def _lag(move: Move) -> int | None:
+    if move.bounds is None or move.before is None:
+        return None
+    return max(0, move.bounds.end - max(move.before, move.bounds.start))
+
+
+def _meaning(move: Move) -> str:
+    if move.effect is Effect.CLEAR:
+        return "begins as a new partition"
+    if move.again:
+        return f"up to {move.again:,} copied again"
+    return f"up to {move.left_out:,} left out" if move.left_out else ""
+
+
+ROWS: tuple[Column[Move], ...] = (
+    Column("topic-partition", lambda move: safe_text(move.source), left=True),
+    Column("position", lambda move: number(move.before)),
+    Column("log start", lambda move: number(move.bounds.start if move.bounds else None)),
+    Column("high watermark", lambda move: number(move.bounds.end if move.bounds else None)),
+    Column("lag", lambda move: number(_lag(move))),
+)
+MOVES: tuple[Column[Move], ...] = (
+    Column("topic-partition", lambda move: safe_text(move.source), left=True),
+    Column("now", lambda move: number(move.before)),
+    Column("new", lambda move: number(move.after)),
+    Column("effect", lambda move: str(move.effect), left=True),
+    Column("means", _meaning, left=True),
+)

@@ -1,0 +1,207 @@
+"""Move a connector's positions through Connect: stop, wait, patch, read back, let it run again.
+
+What was stored before is kept in a file before anything is written, and put back if a step fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+
+from k2ktui.engine.state import SourcePartition
+from k2ktui.errors import ConfigError, K2kError, PartlyApplied
+from k2ktui.mm2.connect import NOTHING, PAUSED, STOPPED, Connect
+from k2ktui.mm2.positions import (
+    SOURCE_CONNECTOR,
+    Bounds,
+    Change,
+    Connector,
+    overtaken,
+    payload,
+    read_positions,
+    reset_of,
+    source_alias,
+    stored,
+)
+from k2ktui.mm2.positions_kept import Done, keep
+from k2ktui.mm2.source_logs import connector_source, read_bounds
+from k2ktui.text import safe_text
+
+
+class RestPositions:
+    """Positions of one connector, through Connect's REST interface.
+
+    Args:
+        connect: where it runs.
+        name: the connector's; "" for the only MirrorSourceConnector there is.
+
+    Raises:
+        ConfigError: there are none or several.
+        ConnectionFailed, TimedOut, K2kError: as Connect answers.
+    """
+
+    def __init__(self, connect: Connect, name: str = "") -> None:
+        self._connect = connect
+        self._name = name or _only_connector(connect)
+
+    def read(self) -> Connector:
+        """Read the connector.
+
+        Raises:
+            Refused: it is no MirrorSourceConnector, or Connect is too old to tell.
+            ConfigError, ConnectionFailed, TimedOut, K2kError: as Connect answers.
+        """
+        self._connect.require("show")
+        config = self._connect.config(self._name)
+        cluster = source_alias(config, self._name)
+        state = self._connect.state(self._name).state
+        positions = _positions(self._connect, self._name, cluster)
+        return Connector(self._name, cluster, state, reset_of(config), positions)
+
+    def bounds(self, sources: Collection[SourcePartition]) -> dict[SourcePartition, Bounds]:
+        """Return the bounds of the logs that it copies from.
+
+        Raises:
+            K2kError: its source cannot be asked from here.
+        """
+        return read_bounds(connector_source(self._connect.config(self._name)), sources)
+
+    def apply(self, change: Change, told: Callable[[str], None]) -> Done:
+        """Make a change that was confirmed; see :func:`apply`."""
+        return apply(self._connect, change, told)
+
+
+def _only_connector(connect: Connect) -> str:
+    there = connect.connectors()
+    found = [name for name, kind in there.items() if kind == SOURCE_CONNECTOR]
+    if len(found) != 1:
+        named = ", ".join(safe_text(name) for name in found) or "none"
+        raise ConfigError(
+            f"Kafka Connect at {connect.address} has {len(found)} MirrorSourceConnectors: {named}",
+            unchanged=NOTHING,
+            mend="Name one with --connector.",
+        )
+    return found[0]
+
+
+def _positions(connect: Connect, name: str, cluster: str) -> dict[SourcePartition, int]:
+    found = read_positions(connect.offsets(name))
+    return {source: offset for (alias, source), offset in found.items() if alias == cluster}
+
+
+def apply(connect: Connect, change: Change, told: Callable[[str], None] = lambda _: None) -> Done:
+    """Make a change that was confirmed.
+
+    Args:
+        connect: where the connector runs.
+        change: of its positions.
+        told: is told each step, in words.
+
+    Raises:
+        Refused: a position has moved so far that the change means something else, or Connect
+            does not take it; all is as it was.
+        PartlyApplied: a step failed, and what it had changed could not be put back.
+        K2kError: a step failed; all is as it was.
+    """
+    connect.require("alter")
+    name = change.connector
+    was = connect.state(name).state
+    back_to_work = _resumption(connect, name, was)
+    if was != STOPPED:
+        told(f"stopping {safe_text(name)}")
+        connect.stop(name)
+    try:
+        connect.await_stopped(name)
+        kept = _replaced(connect, change, told)
+    except BaseException as error:
+        _back(back_to_work, error)
+        raise
+    if was != STOPPED:
+        told(f"letting {safe_text(name)} go on")
+    try:
+        back_to_work()
+        state = connect.state(name)
+    except K2kError as error:
+        raise PartlyApplied(
+            f"the offsets of connector {safe_text(name)} were changed, but it does not go on: "
+            f"{error.what}",
+            unchanged=f"It was {safe_text(was)} before; what was stored is in {kept}.",
+            mend="Resume it by hand: PUT /connectors/NAME/resume.",
+        ) from None
+    return Done(kept, state.state, state.trace)
+
+
+def _resumption(connect: Connect, name: str, was: str) -> Callable[[], None]:
+    """Return how a connector gets back into the state that it was in."""
+    if was == STOPPED:
+        return lambda: None
+    return lambda: connect.pause(name) if was == PAUSED else connect.resume(name)
+
+
+def _back(back_to_work: Callable[[], None], why: BaseException) -> None:
+    try:
+        back_to_work()
+    except K2kError as error:
+        reason = why.what if isinstance(why, K2kError) else "it was interrupted"
+        raise PartlyApplied(
+            f"{reason}; and the connector could not be let go on: {error.what}",
+            unchanged=getattr(why, "unchanged", ""),
+            mend="Resume it by hand: PUT /connectors/NAME/resume.",
+        ) from why
+
+
+def _replaced(connect: Connect, change: Change, told: Callable[[str], None]) -> Path:
+    """Store the new offsets of a stopped connector; return the file with the old ones."""
+    name = change.connector
+    now = _positions(connect, name, change.cluster)
+    overtaken(change, now)
+    old = [stored(change.cluster, m.source, now.get(m.source)) for m in change.changes]
+    kept = keep(name, payload(old))
+    told(f"what was stored is kept in {kept}")
+    try:
+        said = connect.alter_offsets(name, change.offsets())
+        told(said)
+        _read_back(connect, change)
+    except BaseException as error:
+        _put_back(connect, change, now, kept, error)
+        raise
+    return kept
+
+
+def _read_back(connect: Connect, change: Change) -> None:
+    there = _positions(connect, change.connector, change.cluster)
+    wrong = [m for m in change.changes if there.get(m.source) != m.after]
+    if wrong:
+        shown = ", ".join(
+            f"{safe_text(m.source)} is at {there.get(m.source)}, not {m.after}" for m in wrong[:5]
+        )
+        raise K2kError(
+            f"Connect has not stored {len(wrong)} of {len(change.changes)} offsets: {shown}",
+            unchanged="What was stored before was put back.",
+        )
+
+
+def _put_back(
+    connect: Connect,
+    change: Change,
+    before: Mapping[SourcePartition, int],
+    kept: Path,
+    why: BaseException,
+) -> None:
+    """Store again what was there; nothing is written where nothing has changed."""
+    name = change.connector
+    try:
+        there = _positions(connect, name, change.cluster)
+        differing = [
+            m.source for m in change.changes if there.get(m.source) != before.get(m.source)
+        ]
+        if differing:
+            old = [stored(change.cluster, s, before.get(s)) for s in differing]
+            connect.alter_offsets(name, old)
+    except K2kError as error:
+        reason = why.what if isinstance(why, K2kError) else "it was interrupted"
+        raise PartlyApplied(
+            f"{reason}; and it could not be put back: {error.what}",
+            unchanged=f"What was stored before is in {kept}.",
+            mend=f"Put it back: k2ktui mm2 offsets set --from {kept}",
+        ) from why

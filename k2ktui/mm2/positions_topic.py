@@ -1,0 +1,171 @@
+"""Positions of a dedicated MirrorMaker 2, written to its offsets topic while it is stopped.
+
+It has no REST interface. What it reads at its next start is the newest record of each key in the
+topic, so the records written here have its keys byte for byte (``mm2/formats.py``), in the
+partition that its producer would choose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from k2ktui.engine.state import SourcePartition
+from k2ktui.errors import K2kError, PartlyApplied, Refused
+from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.kafka.keyed import Entry, KeyedWriter
+from k2ktui.kafka.logread import read_committed
+from k2ktui.mm2.connect import NOTHING, STOPPED
+from k2ktui.mm2.flows import Flow
+from k2ktui.mm2.formats import (
+    SOURCE_CONNECTOR,
+    ConnectorPartition,
+    ForeignRecord,
+    connect_offset_key,
+    connect_offset_value,
+    read_connect_offset,
+)
+from k2ktui.mm2.positions import (
+    Bounds,
+    Change,
+    Connector,
+    overtaken,
+    payload,
+    stored,
+)
+from k2ktui.mm2.positions_kept import Done, keep
+from k2ktui.mm2.running import require_stopped, signs_of_life
+from k2ktui.mm2.source_logs import read_bounds
+from k2ktui.text import safe_text
+
+_READ_S = 60.0
+_UNCHANGED = "No offset was changed."
+_RESET = "auto.offset.reset"
+
+
+class TopicPositions:
+    """Positions of one flow of a dedicated MirrorMaker 2.
+
+    Args:
+        flow: from its ``mm2.properties``.
+    """
+
+    def __init__(self, flow: Flow) -> None:
+        self._flow = flow
+        self._target = Cluster(flow.cluster("target"), "target")
+
+    def read(self) -> Connector:
+        """Read the positions, and whether it runs.
+
+        Raises:
+            Refused: the topic does not exist or may not be read.
+            ConnectionFailed, TimedOut: the target did not answer.
+        """
+        flow = self._flow
+        state = "RUNNING" if signs_of_life(flow, self._target) else STOPPED
+        consumer = flow.clients["source"].get("consumer", {})
+        reset = consumer.get(_RESET, "earliest").strip().lower()
+        return Connector(str(flow), flow.source, state, reset, self.positions())
+
+    def bounds(self, sources: Collection[SourcePartition]) -> dict[SourcePartition, Bounds]:
+        """Return the bounds of the logs that it copies from.
+
+        Raises:
+            K2kError: its source cannot be asked from here.
+        """
+        return read_bounds(self._flow.cluster("source"), sources)
+
+    def positions(self) -> dict[SourcePartition, int]:
+        """Return the next offset to copy of each partition that has a position.
+
+        Raises:
+            Refused: the topic does not exist or may not be read.
+            ConnectionFailed, TimedOut: the target did not answer.
+        """
+        topic = self._flow.connect_offsets_topic
+        described = self._target.describe([topic])[topic]
+        if not isinstance(described, TopicDescription):
+            raise Refused(
+                f"{safe_text(topic)} cannot be read on the target cluster: "
+                f"{safe_text(described.str())}",
+                unchanged=NOTHING,
+                mend="MirrorMaker 2 makes it at its first start; the aliases in mm2.properties and "
+                "offset.storage.topic decide its name.",
+            )
+        found: dict[SourcePartition, int] = {}
+        for record in read_committed(self._target, topic, described.partitions, _READ_S):
+            try:
+                read = read_connect_offset(record.key, record.value)
+            except ForeignRecord:
+                continue
+            if read is None or not self._is_ours(read[0]):
+                continue
+            at, last = read
+            if last is None:
+                found.pop(at.source, None)
+            else:
+                found[at.source] = last + 1
+        return found
+
+    def _is_ours(self, at: ConnectorPartition) -> bool:
+        return at.connector == SOURCE_CONNECTOR and at.cluster == self._flow.source
+
+    def apply(self, change: Change, told: Callable[[str], None]) -> Done:
+        """Make a change that was confirmed, while MirrorMaker 2 is stopped.
+
+        Raises:
+            Refused: it runs, or a position has moved so far that the change means something else.
+            PartlyApplied: a step failed, and what it had changed could not be put back.
+            K2kError: a step failed; all is as it was.
+        """
+        told("making sure that it is stopped")
+        require_stopped(self._flow, self._target, _UNCHANGED)
+        now = self.positions()
+        overtaken(change, now)
+        old = [stored(change.cluster, m.source, now.get(m.source)) for m in change.changes]
+        kept = keep(change.connector, payload(old))
+        told(f"what was stored is kept in {kept}")
+        writer = KeyedWriter(self._target, self._flow.connect_offsets_topic)
+        try:
+            self._write(writer, {m.source: m.after for m in change.changes})
+        except BaseException as error:
+            before = {m.source: now.get(m.source) for m in change.changes}
+            self._put_back(writer, before, str(kept), error)
+            raise
+        finally:
+            writer.close()
+        return Done(kept, STOPPED)
+
+    def _write(self, writer: KeyedWriter, wanted: Mapping[SourcePartition, int | None]) -> None:
+        """Write positions and read them back."""
+        writer.put([self._entry(source, position) for source, position in wanted.items()])
+        there = self.positions()
+        wrong = [source for source, position in wanted.items() if there.get(source) != position]
+        if wrong:
+            raise K2kError(
+                f"{safe_text(wrong[0])} is at {there.get(wrong[0])} right afterwards, not at "
+                f"{wanted[wrong[0]]}: somebody else writes there",
+                unchanged="What was stored before was put back.",
+                mend="Look for a MirrorMaker 2 that still runs.",
+            )
+
+    def _entry(self, source: SourcePartition, position: int | None) -> Entry:
+        at = ConnectorPartition(SOURCE_CONNECTOR, self._flow.source, source)
+        value = None if position is None else connect_offset_value(position - 1)
+        return connect_offset_key(at), value
+
+    def _put_back(
+        self,
+        writer: KeyedWriter,
+        before: Mapping[SourcePartition, int | None],
+        kept: str,
+        why: BaseException,
+    ) -> None:
+        try:
+            self._write(writer, before)
+        except K2kError as error:
+            reason = why.what if isinstance(why, K2kError) else "it was interrupted"
+            raise PartlyApplied(
+                f"{reason}; and it could not be put back: {error.what}",
+                unchanged=f"What was stored before is in {kept}.",
+                mend=f"Put it back: k2ktui mm2 offsets set --from {kept}",
+            ) from why

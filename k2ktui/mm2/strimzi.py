@@ -1,0 +1,120 @@
+"""What to apply where Strimzi runs MirrorMaker 2: its operator changes offsets, nobody else.
+
+Field names, the annotations and the name of the ConfigMap's entry are those of Strimzi's
+documentation, "Managing connector offsets" (Strimzi 0.44 and later).
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from k2ktui.errors import ConfigError
+from k2ktui.mm2.connect import NOTHING
+from k2ktui.mm2.positions import Change, payload
+from k2ktui.text import safe_text
+
+MIRROR_MAKER, CONNECTOR = "kafkamirrormaker2", "kafkaconnector"
+_KINDS = {MIRROR_MAKER: "KafkaMirrorMaker2", CONNECTOR: "KafkaConnector"}
+# RFC 1123 subdomain: the name of a Kubernetes resource.
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,200}[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """The Strimzi resource that a connector is part of.
+
+    ``kind`` is :data:`MIRROR_MAKER` or :data:`CONNECTOR`.
+    """
+
+    kind: str
+    name: str
+    namespace: str = ""
+
+
+def resource(text: str, namespace: str = "") -> Resource:
+    """Read ``kafkamirrormaker2/NAME`` or ``kafkaconnector/NAME``.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    kind, _, name = text.partition("/")
+    usable = _NAME.fullmatch(name) and (not namespace or _NAME.fullmatch(namespace))
+    if kind.lower() not in _KINDS or not usable:
+        raise ConfigError(
+            f"{safe_text(text)} is no Strimzi resource",
+            unchanged=NOTHING,
+            mend=f"Give {MIRROR_MAKER}/NAME or {CONNECTOR}/NAME.",
+        )
+    return Resource(kind.lower(), name, namespace)
+
+
+def manifest(where: Resource, change: Change) -> str:
+    """Return the ConfigMap with the offsets as YAML, and every step around it as comments."""
+    config_map = f"{where.name}-offsets"
+    whole = where.kind == MIRROR_MAKER
+    entry = f"{change.connector.replace('->', '--')}.json" if whole else "offsets.json"
+    metadata = {"name": config_map}
+    if where.namespace:
+        metadata["namespace"] = where.namespace
+    document = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": {entry: payload(change.offsets()) + "\n"},
+    }
+    spec = {"state": "stopped", "alterOffsets": {"fromConfigMap": {"name": config_map}}}
+    steps = [
+        f"1. Stop the connector: kubectl edit {_target(where)}, and set",
+        *_fragment(where, change, spec),
+        "   Wait until its status says so.",
+        "2. Apply this file: kubectl apply -f FILE",
+        "3. Have the offsets changed; the annotation goes when it is done:",
+        f"   {_annotate(where, change)}",
+        "4. Let the connector go on: state: running in place of stopped, and no alterOffsets.",
+    ]
+    comments = "".join(f"# {line}\n" for line in steps)
+    return comments + yaml.dump(document, Dumper=_Dumper, sort_keys=False)
+
+
+def _fragment(where: Resource, change: Change, spec: dict[str, Any]) -> list[str]:
+    if where.kind == MIRROR_MAKER:
+        source, _, rest = change.connector.partition("->")
+        spec = {
+            "mirrors": [
+                {
+                    "sourceCluster": source,
+                    "targetCluster": rest.rpartition(".")[0],
+                    "sourceConnector": spec,
+                }
+            ]
+        }
+    lines = yaml.safe_dump({"spec": spec}, sort_keys=False).splitlines()
+    return [f"     {line}" for line in lines]
+
+
+def _target(where: Resource) -> str:
+    namespace = f" -n {where.namespace}" if where.namespace else ""
+    return f"{where.kind} {where.name}{namespace}"
+
+
+def _annotate(where: Resource, change: Change) -> str:
+    marks = ["strimzi.io/connector-offsets=alter"]
+    if where.kind == MIRROR_MAKER:
+        marks.append(f"strimzi.io/mirrormaker-connector={change.connector}")
+    return f"kubectl annotate {_target(where)} {shlex.join(marks)}"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as blocks."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, "|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)

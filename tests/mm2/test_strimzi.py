@@ -1,0 +1,58 @@
+"""What is printed for Strimzi: a ConfigMap that can be applied, and the steps around it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from k2ktui.engine.state import SourcePartition
+from k2ktui.errors import ConfigError
+from k2ktui.mm2.positions import Change, Move
+from k2ktui.mm2.strimzi import manifest, resource
+
+CHANGE = Change(
+    "east->west.MirrorSourceConnector",
+    "east",
+    (
+        Move(SourcePartition("orders", 0), 100, 40),
+        Move(SourcePartition("orders", 1), 100, None),
+        Move(SourcePartition("orders", 2), 100, 100),
+    ),
+)
+BODY = {
+    "offsets": [
+        {
+            "partition": {"cluster": "east", "partition": 0, "topic": "orders"},
+            "offset": {"offset": 39},
+        },
+        {"partition": {"cluster": "east", "partition": 1, "topic": "orders"}, "offset": None},
+    ]
+}
+
+
+def test_the_config_map_of_a_mirror_maker_names_the_connector() -> None:
+    text = manifest(resource("KafkaMirrorMaker2/mm", "kafka"), CHANGE)
+    found = yaml.safe_load(text)
+    assert found["kind"] == "ConfigMap"
+    assert found["metadata"] == {"name": "mm-offsets", "namespace": "kafka"}
+    assert json.loads(found["data"]["east--west.MirrorSourceConnector.json"]) == BODY
+    assert "# " + " " * 11 + "state: stopped" in text
+    assert "targetCluster: west" in text
+    assert (
+        "kubectl annotate kafkamirrormaker2 mm -n kafka strimzi.io/connector-offsets=alter "
+        "'strimzi.io/mirrormaker-connector=east->west.MirrorSourceConnector'"
+    ) in text
+
+
+def test_the_config_map_of_a_connector() -> None:
+    text = manifest(resource("kafkaconnector/c"), CHANGE)
+    assert json.loads(yaml.safe_load(text)["data"]["offsets.json"]) == BODY
+    assert "mirrormaker-connector" not in text
+
+
+@pytest.mark.parametrize("text", ["c", "deployment/c", "kafkaconnector/", "kafkaconnector/a b"])
+def test_other_resources_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="is no Strimzi resource"):
+        resource(text)
