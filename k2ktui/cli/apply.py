@@ -29,7 +29,7 @@ def command(plan_file: str, files: tuple[str, ...], yes: bool, unlock: bool, as_
     from k2ktui.sync.acting import apply
 
     plan = _read(Path(plan_file))
-    config = load_pipeline(files or plan.files)
+    config = load_pipeline(files or plan.files, mirror=True)
     may = access_to(config, unlock=unlock)
     require(may, "applying a plan")
     if not as_json:

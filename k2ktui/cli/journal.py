@@ -22,7 +22,7 @@ def command(entry: str | None, files: tuple[str, ...], as_json: bool) -> None:
     from k2ktui.sync.index import files_of, last_files
 
     files = files or (files_of(entry) if entry else last_files())
-    config = load_pipeline(files)
+    config = load_pipeline(files, mirror=True)
     if entry is None:
         headers = journal(config)
         if as_json:

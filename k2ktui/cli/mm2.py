@@ -7,6 +7,7 @@ import importlib
 import click
 
 _COMMANDS = {
+    "apply-checkpoints": "Commit what MirrorMaker 2's checkpoints say, checked, once.",
     "import": "Turn mm2.properties into a pipeline file of ours.",
     "offsets": "Show, set and clear the positions that MirrorMaker 2 copies from.",
 }

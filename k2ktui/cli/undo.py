@@ -28,7 +28,7 @@ def command(
     from k2ktui.sync.index import files_of
 
     files = files or files_of(entry)
-    config = load_pipeline(files)
+    config = load_pipeline(files, mirror=True)
     may = access_to(config, unlock=unlock)
     require(may, "taking back an entry of the journal")
     found = look_up(config, entry)

@@ -1,0 +1,197 @@
+"""``k2ktui mm2 apply-checkpoints``: commit what MirrorMaker 2's checkpoints say, once, checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from k2ktui.cli.check import check_text
+from k2ktui.cli.confirm import confirm
+from k2ktui.cli.options import access_to, json_option
+from k2ktui.cli.plan import show_plan
+from k2ktui.cli.results import exit_code, result_object, show_results
+from k2ktui.config.topics import compile_pattern
+from k2ktui.engine.plan import Plan, Rewind, dump
+from k2ktui.errors import ConfigError, ExitCode, Refused
+from k2ktui.mm2.rewrite import REQUIRED, checks, make_plan, standing_in_the_way
+from k2ktui.text import safe_text
+
+if TYPE_CHECKING:
+    from k2ktui.config.model import PipelineConfig
+    from k2ktui.mm2.rewrite import Observed
+    from k2ktui.mm2.rewrite_read import Reading
+    from k2ktui.replication.preflight.checks import Check
+    from k2ktui.sync.apply import Applied
+
+_UNCHANGED = "Nothing was changed."
+
+
+@click.command()
+@click.option(
+    "-f",
+    "--file",
+    "file",
+    required=True,
+    metavar="FILE",
+    help="mm2.properties; FILE#A->B for one of its flows.",
+)
+@click.option("--group", metavar="REGEX", default=".*", help="Only groups that match as a whole.")
+@click.option("--topic", metavar="REGEX", default=".*", help="Only source topics that match.")
+@click.option(
+    "--watch",
+    "watch_s",
+    type=click.FloatRange(min=0),
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long the source's ends must stand still.",
+)
+@click.option(
+    "--rewind",
+    type=click.Choice([str(each) for each in Rewind]),
+    default=str(Rewind.NEVER),
+    show_default=True,
+    help="Where the target is further than the checkpoint.",
+)
+@click.option(
+    "--accept",
+    "accepted",
+    multiple=True,
+    type=click.Choice(REQUIRED),
+    help="Go on although this check did not pass; may be repeated.",
+)
+@click.option("-o", "--output", metavar="FILE", help="Write the plan there.")
+@click.option("--dry-run", is_flag=True, help="Show checks and plan, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+def command(
+    file: str,
+    group: str,
+    topic: str,
+    watch_s: float,
+    rewind: str,
+    accepted: tuple[str, ...],
+    output: str | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> int:
+    """Commit on the target what MirrorMaker 2's checkpoints say, for groups that move there now.
+
+    Reads the checkpoints topic once, checks what must hold, shows a plan, asks, commits, and reads
+    back. k2ktui undo takes it back.
+    """
+    from k2ktui.mm2.pipeline import load_mirror
+    from k2ktui.mm2.rewrite_read import Reading, read_checkpoints
+    from k2ktui.sync.plans import whoami
+
+    config, notes = load_mirror(file)
+    chosen = _matching("--group", group), _matching("--topic", topic)
+    reading = Reading(config)
+    try:
+        found, foreign = read_checkpoints(config, reading.target.cluster)
+        seen = reading.observe(found, *chosen, watch_s)
+        plan = make_plan(
+            seen, rewind=Rewind(rewind), valid_s=900.0, made_by=whoami(), files=(_absolute(file),)
+        )
+        judged = checks(seen)
+        if foreign:
+            notes += (f"{foreign:,} records of the checkpoints topic are not MirrorMaker 2's",)
+        for note in notes:
+            click.echo(f"note: {note}", err=True)
+        if output:
+            _write(Path(output), dump(plan))
+        if not as_json:
+            _show(judged, plan)
+        blocking = standing_in_the_way(judged, accepted)
+        applied = None
+        if plan.changes and not dry_run and not blocking:
+            confirm(plan.pipeline, f"commit {len(plan.changes):,} offsets on the target", yes=yes)
+            applied = _applied(reading, seen, plan, config, accepted)
+    finally:
+        reading.close()
+    return _told(judged, plan, blocking, applied, as_json=as_json)
+
+
+def _applied(
+    reading: Reading, seen: Observed, plan: Plan, config: PipelineConfig, accepted: Iterable[str]
+) -> Applied:
+    """Apply, if the source still stands still."""
+    from k2ktui.mm2.rewrite import PRODUCERS_STOPPED
+    from k2ktui.sync.acting import apply
+
+    grown = reading.grown(seen)
+    if grown and PRODUCERS_STOPPED not in accepted:
+        raise Refused(
+            f"{safe_text(min(grown))} has grown since it was looked at: producers have not stopped",
+            unchanged=_UNCHANGED,
+            mend="Stop them, and run this again.",
+        )
+    return apply(config, plan, plan.files, access_to(config, unlock=False))
+
+
+def _told(
+    judged: list[Check],
+    plan: Plan,
+    blocking: list[Check],
+    applied: Applied | None,
+    *,
+    as_json: bool,
+) -> int:
+    if as_json:
+        shown = {
+            "checks": [asdict(check) for check in judged],
+            "plan": json.loads(dump(plan)),
+            "blocking": [check.name for check in blocking],
+            "applied": result_object(applied) if applied else None,
+        }
+        click.echo(json.dumps(shown))
+    elif applied:
+        show_results(applied)
+        click.echo(f"Take it back with: k2ktui undo {applied.id}", err=True)
+    elif not plan.changes:
+        click.echo("There is nothing to apply.", err=True)
+    if applied:
+        return exit_code(applied)
+    if blocking:
+        names = " ".join(f"--accept {check.name}" for check in blocking)
+        click.echo(
+            f"note: nothing was changed; mend what failed, or accept what it means: {names}",
+            err=True,
+        )
+        return ExitCode.REFUSED
+    return ExitCode.OK
+
+
+def _show(judged: list[Check], plan: Plan) -> None:
+    for check in judged:
+        click.echo(check_text(check))
+    show_plan(plan)
+
+
+def _matching(option: str, pattern: str) -> Callable[[str], bool]:
+    try:
+        compiled = compile_pattern(pattern)
+    except ValueError as error:
+        raise ConfigError(f"{option}: expected {error}", unchanged=_UNCHANGED) from None
+    return lambda name: compiled.fullmatch(name) is not None
+
+
+def _absolute(file: str) -> str:
+    path, mark, flow = file.partition("#")
+    return f"{Path(path).absolute()}{mark}{flow}"
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise ConfigError(
+            f"the plan cannot be written to {safe_text(str(path))}: {error.strerror}",
+            unchanged=_UNCHANGED,
+        ) from None

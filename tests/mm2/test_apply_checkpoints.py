@@ -1,0 +1,153 @@
+"""Checkpoints of a real MirrorMaker 2, committed for groups that move to the target."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from k2ktui.runtime.node import KafkaNode
+from tests.support.cli import k2ktui, k2ktui_json
+from tests.support.copied import committed
+from tests.support.kafka import (
+    Out,
+    commit_offsets,
+    create_topic,
+    end_offsets,
+    eventually,
+    produce,
+    read_all,
+    unique_name,
+)
+from tests.support.mirrormaker import MirrorMaker
+
+pytestmark = pytest.mark.slow
+
+RECORDS = 250
+
+
+class Moving:
+    """A topic of two partitions that MirrorMaker 2 copied, and groups that read some of it."""
+
+    def __init__(self, source: KafkaNode, target: KafkaNode, directory: Path) -> None:
+        self.source, self.target = source, target
+        self.topic = create_topic(source, unique_name("moving"), 2)
+        for number in range(2):
+            values = [Out(b"%d-%d" % (number, n), partition=number) for n in range(RECORDS)]
+            produce(source, self.topic, values)
+        self.caught, self.lagging = unique_name("caught"), unique_name("lagging")
+        self.commit(self.caught, RECORDS, RECORDS)
+        self.commit(self.lagging, 240, 100)
+        self.maker = MirrorMaker(
+            source,
+            target,
+            directory,
+            self.topic,
+            groups=f"{self.caught}|{self.lagging}",
+            properties={"sync.group.offsets.enabled": "false", "offset.lag.max": "10"},
+        )
+        self.copy = f"{self.maker.source}.{self.topic}"
+        self.args = ("-f", self.maker.file, "--topic", self.topic)
+
+    def commit(self, group: str, *offsets: int) -> None:
+        commit_offsets(self.source, group, {(self.topic, n): at for n, at in enumerate(offsets)})
+
+    def on_target(self, group: str) -> list[int | None]:
+        found = committed(self.target, group, [(self.copy, 0), (self.copy, 1)])
+        return [found[self.copy, 0], found[self.copy, 1]]
+
+
+@pytest.fixture(scope="module")
+def moving(
+    clusters: tuple[KafkaNode, KafkaNode], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Moving]:
+    moving = Moving(*clusters, tmp_path_factory.mktemp("moving"))
+    with moving.maker:
+        checkpoints = f"{moving.maker.source}.checkpoints.internal"
+
+        def translated() -> bool:
+            from tests.support.kafka import admin
+
+            topics = admin(moving.target).list_topics(timeout=10).topics
+            if checkpoints not in topics or moving.copy not in topics:
+                return False
+            groups = {got.key for got in read_all(moving.target, checkpoints)}
+            return len(groups) >= 4 and end_offsets(moving.target, moving.copy) == {0: 250, 1: 250}
+
+        eventually(translated, "all groups have checkpoints", 120)
+        yield moving
+
+
+def test_nothing_is_committed_while_producers_run(moving: Moving) -> None:
+    done = threading.Event()
+
+    def work() -> None:
+        while not done.wait(0.2):
+            produce(moving.source, moving.topic, [Out(b"more", partition=0)])
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        found = k2ktui_json(
+            "mm2", "apply-checkpoints", *moving.args, "--watch", "2", "--yes", code=5
+        )
+    finally:
+        done.set()
+        thread.join()
+    assert "producers-stopped" in found["blocking"]
+    assert found["applied"] is None
+    assert moving.on_target(moving.lagging) == [None, None]
+    ends = end_offsets(moving.source, moving.topic)
+    eventually(lambda: end_offsets(moving.target, moving.copy) == ends, "the rest is copied", 60)
+    moving.commit(moving.caught, ends[0], ends[1])
+
+
+def test_checkpoints_are_applied_verified_and_taken_back(moving: Moving) -> None:
+    def settled() -> bool:
+        found = k2ktui("mm2", "apply-checkpoints", *moving.args, "--dry-run", "--watch", "0")
+        return (
+            "everything-replicated: every record" in found.stdout
+            and "the checkpoint is of" not in found.stdout
+        )
+
+    eventually(settled, "positions and checkpoints are up to date", 90)
+    refused = k2ktui("mm2", "apply-checkpoints", *moving.args, "--watch", "1", code=5)
+    assert "nobody can be asked" in refused.stderr
+    assert moving.on_target(moving.caught) == [None, None]
+
+    found = k2ktui_json("mm2", "apply-checkpoints", *moving.args, "--watch", "1", "--yes")
+    assert {check["outcome"] for check in found["checks"]} == {"pass"}
+    rows = {(row["group"], row["partition"]): row for row in found["plan"]["rows"]}
+    values = {
+        number: [
+            got.value for got in read_all(moving.target, moving.copy) if got.partition == number
+        ]
+        for number in (0, 1)
+    }
+    for (group, number), row in rows.items():
+        # What the plan promises is what a consumer of the target meets.
+        expected = 250 if group == moving.caught else (240, 100)[number]
+        if group == moving.lagging:
+            position = values[number].index(b"%d-%d" % (number, expected))
+            assert row["skipped"] == 0
+            assert position - row["proposed"] == row["reread"]
+            assert row["basis"] == ("exact" if position == row["proposed"] else "bounded")
+    assert moving.on_target(moving.lagging) == [
+        rows[moving.lagging, 0]["proposed"],
+        rows[moving.lagging, 1]["proposed"],
+    ]
+    k2ktui("undo", found["applied"]["id"], "--yes")
+    assert moving.on_target(moving.lagging) == [None, None]
+    assert moving.on_target(moving.caught) == [None, None]
+
+
+def test_what_is_behind_is_told(moving: Moving) -> None:
+    moving.maker.stop()
+    produce(moving.source, moving.topic, [Out(b"uncopied", partition=1)])
+    found = k2ktui_json("mm2", "apply-checkpoints", *moving.args, "--watch", "0", "--yes", code=5)
+    assert found["blocking"] == ["everything-replicated"]
+    told = k2ktui("mm2", "apply-checkpoints", *moving.args, "--watch", "0", "--yes", code=5)
+    assert "1 source partition with up to 1 record not copied yet" in told.stdout
+    assert "--accept everything-replicated" in told.stderr

@@ -1,0 +1,143 @@
+"""Checkpoints as a plan: what is proposed, what is left alone, and what must hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from k2ktui.engine.groups import CommittedOffset, GroupView
+from k2ktui.engine.plan import Action, PlanRow, Rewind
+from k2ktui.engine.replica import TargetLog
+from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.translate import Basis
+from k2ktui.mm2.formats import Checkpoint, GroupPartition
+from k2ktui.mm2.rewrite import (
+    OWN_TOPICS,
+    PRODUCERS_STOPPED,
+    REPLICATED,
+    RESET,
+    RETAINED,
+    Compared,
+    Next,
+    Observed,
+    checks,
+    make_plan,
+    standing_in_the_way,
+)
+from k2ktui.replication.preflight.checks import Check, Verdict
+
+AT = GroupPartition("g", "A.t", 0)
+T = SourcePartition("t", 0)
+SEEN = Observed(
+    pipeline="A->B",
+    source_cluster="s",
+    target_cluster="t",
+    at=1000.0,
+    checkpoints=(Checkpoint(AT, 50, 60, "app"),),
+    sources={"A.t": "t"},
+    source={"g": GroupView("Empty", 0, {("t", 0): CommittedOffset(50)})},
+    target={},
+    logs={("A.t", 0): TargetLog(10, 100)},
+    nexts={AT: Compared(Next.SAME, 0)},
+    watched_s=5.0,
+    growing=frozenset(),
+    behind={},
+    own_topics=True,
+    source_ends={T: 90},
+)
+
+
+def row(seen: Observed, rewind: Rewind = Rewind.NEVER) -> PlanRow:
+    plan = make_plan(seen, rewind=rewind, valid_s=900, made_by="me", files=("f",))
+    (found,) = plan.rows
+    return found
+
+
+def outcome(seen: Observed, name: str) -> Check:
+    (found,) = [check for check in checks(seen) if check.name == name]
+    return found
+
+
+def test_a_checkpoint_whose_next_record_is_the_groups_is_exact() -> None:
+    found = row(SEEN)
+    assert (found.action, found.proposed, found.basis) == (Action.CREATE, 60, Basis.EXACT)
+    assert (found.reread, found.skipped, found.metadata) == (0, 0, "app")
+    assert found.source == "t-0@50"
+
+
+@pytest.mark.parametrize(
+    ("compared", "basis", "reread", "action"),
+    [
+        (Compared(Next.NEITHER), Basis.END, 0, Action.CREATE),
+        (Compared(Next.LATER, 7), Basis.BOUNDED, 7, Action.CREATE),
+        (Compared(Next.ONLY_TARGET), Basis.BOUNDED, 40, Action.CREATE),
+        (Compared(Next.UNKNOWN), Basis.BOUNDED, 40, Action.CREATE),
+        (Compared(Next.EARLIER), Basis.UNMAPPED, 0, Action.SKIP),
+    ],
+)
+def test_what_the_next_records_say(
+    compared: Compared, basis: Basis, reread: int, action: Action
+) -> None:
+    found = row(replace(SEEN, nexts={AT: compared}))
+    assert (found.basis, found.reread, found.action) == (basis, reread, action)
+
+
+@pytest.mark.parametrize(
+    ("log", "why"),
+    [
+        (TargetLog(61, 100), "below the log start offset 61"),
+        (TargetLog(0, 59), "beyond the end 59"),
+        (None, "its topic is not on the target"),
+    ],
+)
+def test_offsets_that_the_target_does_not_hold_are_left_alone(
+    log: TargetLog | None, why: str
+) -> None:
+    seen = replace(SEEN, logs={("A.t", 0): log} if log else {})
+    found = row(seen)
+    assert found.action is Action.SKIP and why in found.reason
+    assert "auto.offset.reset" in found.reason
+    assert outcome(seen, RETAINED).outcome is Verdict.FAIL
+
+
+def test_groups_in_use_and_further_ones_are_left_alone() -> None:
+    used = replace(SEEN, target={"g": GroupView("Stable", 1)})
+    assert row(used).action is Action.SKIP
+    assert "in use on the target" in outcome(used, "groups-empty").detail
+    further = {"g": GroupView("Empty", 0, {("A.t", 0): CommittedOffset(70)})}
+    assert row(replace(SEEN, target=further)).action is Action.SKIP
+    assert row(replace(SEEN, target=further), Rewind.FOLLOW).action is Action.REWIND
+
+
+def test_a_checkpoint_that_is_old_is_told() -> None:
+    source = {"g": GroupView("Empty", 0, {("t", 0): CommittedOffset(55)})}
+    found = row(replace(SEEN, source=source))
+    assert found.source == "t-0@55"
+    assert found.reason == "the checkpoint is of source offset 50"
+
+
+def test_every_precondition_is_told_by_itself() -> None:
+    assert [check.outcome for check in checks(SEEN)] == [Verdict.PASS] * 6
+    assert standing_in_the_way(checks(SEEN), ()) == []
+    bad = replace(SEEN, growing=frozenset({T}), behind={T: 12}, own_topics=False)
+    found = checks(bad)
+    named = [check.name for check in standing_in_the_way(found, ())]
+    assert named == [PRODUCERS_STOPPED, REPLICATED, OWN_TOPICS]
+    assert "up to 12 records not copied yet: t-0" in outcome(bad, REPLICATED).detail
+    left = standing_in_the_way(found, [OWN_TOPICS, REPLICATED])
+    assert [check.name for check in left] == [PRODUCERS_STOPPED]
+
+
+def test_what_could_not_be_checked_stands_in_the_way() -> None:
+    seen = replace(SEEN, unread={REPLICATED: "no positions"})
+    assert outcome(seen, REPLICATED).outcome is Verdict.UNKNOWN
+    assert [c.name for c in standing_in_the_way(checks(seen), ())] == [REPLICATED]
+
+
+def test_commits_without_a_checkpoint_are_told() -> None:
+    offsets = {("t", 0): CommittedOffset(50), ("t", 1): CommittedOffset(5)}
+    seen = replace(SEEN, source={"g": GroupView("Empty", 0, offsets)})
+    found = outcome(seen, RESET)
+    assert found.outcome is Verdict.FAIL and "g t-1" in found.detail
+    assert standing_in_the_way(checks(seen), ()) == []
