@@ -23,7 +23,7 @@ from k2ktui.console.widgets.grid import Grid
 from k2ktui.engine.guard import MappingVersion
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind
 from k2ktui.engine.translate import Basis
-from tests.console.acting import drive, notices, text_of, until
+from tests.console.acting import drive, notices, shows, text_of, until
 from tests.support.views import Made, StubFeed
 
 App, Driver = ConsoleApp, Pilot[Any]
@@ -224,3 +224,12 @@ def test_a_group_is_planned_from_where_its_trouble_is_seen() -> None:
         assert "recording" in notices(app)
 
     drive(session(7, config=False), steps)
+
+
+def test_one_plan_after_the_other_is_shown() -> None:
+    async def steps(app: App, pilot: Driver) -> None:
+        for group in ("one", "other"):
+            opened(app, plan(row(group)))
+            await shows(app, pilot, group)
+
+    drive(session(), steps)

@@ -94,7 +94,7 @@ class PlanScreen(ActingScreen):
         self.applied: Applied | None = None
         self._back: Applied | None = None
         self._begun = self._news = False
-        self._verified = self._id = ""
+        self._verified = self._plan_id = ""
         self._sums: Line = ()
         self._moved = False
         self._lines: dict[Key, PlanLine] = {}
@@ -156,7 +156,7 @@ class PlanScreen(ActingScreen):
     def _validity(self, plan: Plan) -> Line:
         left = plan.expires_at - time.time()
         made = time.strftime("%H:%M:%S UTC", time.gmtime(plan.created_at))
-        text = f"plan {self._id} made {made}, "
+        text = f"plan {self._plan_id} made {made}, "
         if left <= 0:
             return (Cell(text), Cell("expired: n plans again", Tone.WARN))
         # In steps, so that it is not drawn every second.
@@ -232,7 +232,7 @@ class PlanScreen(ActingScreen):
     def _planned(self, shown: Shown) -> None:
         self.shown, self.applied, self._back = shown, None, None
         # Both take a look at every row: not for every key and second.
-        self._sums, self._id = planned.sums(shown.plan), shown.plan.id
+        self._sums, self._plan_id = planned.sums(shown.plan), shown.plan.id
         self._begun, self._moved, self._verified = False, False, ""
         rows = uncertain_first(shown.plan.rows)
         lines = (PlanLine(number, row) for number, row in enumerate(rows))
@@ -264,7 +264,7 @@ class PlanScreen(ActingScreen):
             return
         lines = planned.asked(shown.plan, self._command(shown.plan))
         agreed = await self.app.push_screen_wait(
-            Confirm(f"Apply plan {self._id}", lines, self.session.pair.pipeline, "Apply")
+            Confirm(f"Apply plan {self._plan_id}", lines, self.session.pair.pipeline, "Apply")
         )
         # What was confirmed is what was shown when it was asked.
         if agreed and self.shown is shown:
