@@ -1,0 +1,125 @@
+"""Records of this host and heartbeats of all hosts, put together to a row a run."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k2ktui.engine.journal import Runner, RunnerState
+from k2ktui.jobs.checks import alive_elsewhere
+from k2ktui.jobs.manager import Job, JobState, this_host
+from k2ktui.jobs.place import Phase, Place, Record
+from k2ktui.jobs.rows import SHOWN_PAST, recent, rows
+
+NOW = 1_795_262_400.0
+HERE = this_host()
+
+
+def job(pid: int = 7, began: float = NOW - 600, **values: object) -> Job:
+    record = Record(
+        start=f"start-{pid}-{began}",
+        pipeline="orders",
+        group="orders",
+        files=("/etc/orders.yaml",),
+        cwd="/",
+        telemetry=False,
+        environment="",
+        read_only=False,
+        pid=pid,
+        birth="b/1",
+        host=HERE,
+        user="ann",
+        version="1",
+        started_at=began,
+        phase=Phase.RUNNING,
+    )
+    state = JobState(str(values.pop("state", "running")))
+    return Job(Place(Path("orders-1")), replace(record, **values), state)  # type: ignore[arg-type]
+
+
+def runner(name: str = "r", **values: object) -> Runner:
+    now = int(NOW * 1000)
+    made = Runner(name, HERE, "ann", 7, now - 599_000, now - 1000, RunnerState.RUNNING, 5, 2, 9)
+    return replace(made, **values)  # type: ignore[arg-type]
+
+
+def test_a_job_and_its_heartbeat_are_one_row() -> None:
+    (row,) = rows([job()], [runner(term=4, commit_ms=3.5)], "orders", NOW)
+    assert (row.here, row.alive, row.state, row.lap, row.lag_records) == (
+        True,
+        True,
+        "running",
+        5,
+        9,
+    )
+    assert row.commit_ms == 3.5
+    assert row.key == "r"
+
+
+def test_a_heartbeat_of_an_earlier_process_with_the_same_id_is_another_run() -> None:
+    earlier = runner("old", started_ms=int((NOW - 7200) * 1000), state=RunnerState.STOPPED)
+    later = runner("new", started_ms=int(NOW * 1000))
+    ended = job(ended_at=NOW - 300, state="stopped")
+    found = rows([ended], [earlier, later], "orders", NOW)
+    assert {row.runner: row.here for row in found} == {"": True, "old": False, "new": False}
+
+
+def test_a_job_that_was_told_to_stop_is_stopping() -> None:
+    (row,) = rows([job()], [runner(state=RunnerState.STOPPING)], "orders", NOW)
+    assert row.state == "stopping"
+
+
+def test_a_silent_run_on_this_host_has_died_and_one_elsewhere_is_silent() -> None:
+    at = int((NOW - 60) * 1000)
+    here = runner("a", at_ms=at)
+    there = runner("b", at_ms=at, host="elsewhere")
+    states = {row.runner: row.state for row in rows([], [here, there], "orders", NOW)}
+    assert states == {"a": "died", "b": "silent"}
+
+
+def test_only_the_last_few_of_the_past_are_shown() -> None:
+    past = [
+        runner(f"r{n}", host="there", started_ms=n, state=RunnerState.STOPPED) for n in range(20)
+    ]
+    alive = runner("alive", host="there", started_ms=0)
+    shown = recent(rows([job(state="stopped")], [*past, alive], "orders", NOW))
+    assert [row.runner for row in shown] == ["alive", "", *(f"r{n}" for n in range(19, 14, -1))]
+    assert SHOWN_PAST == 5
+
+
+def test_who_else_runs() -> None:
+    own, gone = runner("own", pid=os.getpid()), runner("gone", pid=2**22 + 1)
+    there, silent = runner("there", host="b"), runner("silent", host="b", at_ms=0)
+    stopped = runner("stopped", host="b", state=RunnerState.STOPPED)
+    found = alive_elsewhere([own, gone, there, silent, stopped], job(pid=os.getpid()), NOW)
+    assert [each.runner for each in found] == ["there"]
+    assert own in alive_elsewhere([own], None, NOW), "it runs in a terminal of this host"
+
+
+_RUNS = st.lists(
+    st.tuples(st.integers(1, 4), st.sampled_from([HERE, "there"]), st.sampled_from(RunnerState)),
+    max_size=8,
+)
+
+
+@given(_RUNS, st.lists(st.integers(1, 4), max_size=3, unique=True))
+def test_every_run_is_in_one_row(runs: list[tuple[int, str, RunnerState]], pids: list[int]) -> None:
+    states = [state for state in RunnerState if state is not RunnerState.SILENT]
+    names = itertools.count()
+    runners = [
+        runner(f"r{next(names)}", pid=pid, host=host, state=state)
+        for pid, host, state in runs
+        if state in states
+    ]
+    jobs = [job(pid=pid) for pid in pids]
+    found = rows(jobs, runners, "orders", NOW)
+    assert sorted(row.runner for row in found if row.runner) == sorted(r.runner for r in runners)
+    assert [row.job for row in found if row.job] != [] or not jobs
+    assert len([row for row in found if row.job]) == len(jobs)
+    alive = [row.alive for row in found]
+    assert alive == sorted(alive, reverse=True)
