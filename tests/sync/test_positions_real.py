@@ -89,8 +89,8 @@ def test_a_source_log_that_moved_since_is_refused(
     copied: Copied, topic: str, positions: Positions
 ) -> None:
     change = positions.plan_set({SourcePartition(topic, 0): 40})
-    where = TopicPartition(topic, 0, 60)
-    admin(copied.source).delete_records([where])[where].result(30)
+    client, where = admin(copied.source), TopicPartition(topic, 0, 60)
+    client.delete_records([where])[where].result(30)
     with pytest.raises(Refused, match=r"source log .* has changed"):
         Mover(copied.config, positions).apply(change, access())
 
