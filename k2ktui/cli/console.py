@@ -88,7 +88,7 @@ def _session(given: ConsoleArguments) -> Session:
     if given.replay:
         player = Player(Path(given.replay))
         return Session(player, player.pair, options=options)
-    config = load_pipeline(given.files)
+    config = load_pipeline(given.files, mirror=True)
     recorder = Recorder(Path(given.record)) if given.record else None
     return Session(
         live(config, given.interval),

@@ -20,7 +20,7 @@ def command(files: tuple[str, ...], as_json: bool) -> None:
     """Read both clusters once and print."""
     from k2ktui.sync.snapshot import taken
 
-    snapshot = taken(load_pipeline(files))
+    snapshot = taken(load_pipeline(files, mirror=True))
     found = rows(snapshot)
     if as_json:
         click.echo(json.dumps(as_object(snapshot, found)))

@@ -8,6 +8,8 @@ import click
 
 _COMMANDS = {
     "apply-checkpoints": "Commit what MirrorMaker 2's checkpoints say, checked, once.",
+    "audit": "Show what MirrorMaker 2 would make of every group, beside what is right.",
+    "publish": "Write checkpoints and heartbeats of our pipeline in MirrorMaker 2's format.",
     "import": "Turn mm2.properties into a pipeline file of ours.",
     "offsets": "Show, set and clear the positions that MirrorMaker 2 copies from.",
 }

@@ -44,7 +44,7 @@ def command(
     from k2ktui.sync.acting import make
     from k2ktui.sync.plans import options_of
 
-    config = load_pipeline(files)
+    config = load_pipeline(files, mirror=True)
     options = options_of(
         config,
         rewind=Rewind(rewind),

@@ -12,7 +12,7 @@ from k2ktui.cli.tables import UNKNOWN, Column, moment, number, print_table
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.groups import GroupRow, rows
 from k2ktui.engine.status import PartitionStatus
-from k2ktui.replication.status import StatusReader
+from k2ktui.replication.status import Status, StatusReader
 from k2ktui.text import safe_text
 
 
@@ -22,12 +22,8 @@ from k2ktui.text import safe_text
 @click.option("--groups", "with_groups", is_flag=True, help="Consumer groups too.")
 def command(files: tuple[str, ...], as_json: bool, with_groups: bool) -> None:
     """Read both clusters once and print."""
-    config = load_pipeline(files)
-    reader = StatusReader(config)
-    try:
-        status = reader.snapshot()
-    finally:
-        reader.close()
+    config = load_pipeline(files, mirror=True)
+    status = _status(config)
     found = _groups(config) if with_groups else []
     if as_json:
         groups = {"groups": [row.as_json() for row in found]} if with_groups else {}
@@ -37,6 +33,23 @@ def command(files: tuple[str, ...], as_json: bool, with_groups: bool) -> None:
     print_table(title, _COLUMNS, status.partitions)
     if with_groups:
         print_table("Consumer groups", GROUP_COLUMNS, found)
+
+
+def _status(config: PipelineConfig) -> Status:
+    from k2ktui.mm2.pipeline import MirrorPipeline
+
+    if isinstance(config, MirrorPipeline):
+        from k2ktui.watch.mirror import mirror_status
+
+        status, notes = mirror_status(config)
+        for note in notes:
+            click.echo(f"note: {note}", err=True)
+        return status
+    reader = StatusReader(config)
+    try:
+        return reader.snapshot()
+    finally:
+        reader.close()
 
 
 def _groups(config: PipelineConfig) -> list[GroupRow]:

@@ -46,7 +46,7 @@ def command(
     from k2ktui.sync.loop import SyncLoop
     from k2ktui.sync.metrics import measured
 
-    config = load_pipeline(files)
+    config = load_pipeline(files, mirror=True)
     require(access_to(config, unlock=True), "translating continuously")
     loop = SyncLoop(config, Rewind(rewind))
     over, seen = threading.Event(), [0]

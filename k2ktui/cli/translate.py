@@ -38,7 +38,7 @@ def command(
         raise ConfigError(
             "give positions as TOPIC:PARTITION:OFFSET, or --from-spark-checkpoint, one of them"
         )
-    config = load_pipeline(files)
+    config = load_pipeline(files, mirror=True)
     if checkpoint:
         return _checkpoint(config, Path(checkpoint))
     commits = parse_positions(positions)

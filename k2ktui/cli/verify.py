@@ -39,7 +39,7 @@ def command(
     """Verify; findings when something differs."""
     from k2ktui.sync.acting import prove
 
-    config = load_pipeline(files)
+    config = load_pipeline(files, mirror=True)
     proof = prove(
         config,
         group=matcher("--group", group),

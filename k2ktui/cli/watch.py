@@ -49,7 +49,7 @@ def command(
         return _replayed(Path(replay), once=once, as_json=as_json)
     from k2ktui.watch.poller import live
 
-    feed = live(load_pipeline(files), interval)
+    feed = live(load_pipeline(files, mirror=True), interval)
     return _watched(feed, Path(record) if record else None, once=once, as_json=as_json)
 
 

@@ -29,6 +29,7 @@ class Cuts:
         self._sources: list[int] = []
         self._targets: list[int] = []
         self._newest = -1
+        self._compared: set[int] = set()
 
     def __len__(self) -> int:
         return len(self._sources)
@@ -44,16 +45,27 @@ class Cuts:
         what was told is in a target topic that was created anew: nothing else holds any more.
         """
         if target < self._newest:
-            self._sources, self._targets = [], []
+            self._sources, self._targets, self._compared = [], [], set()
         self._newest = target
         at = bisect_left(self._sources, source)
         behind = bisect_left(self._targets, target, lo=at)
+        self._compared.difference_update(self._sources[at:behind])
         del self._sources[at:behind], self._targets[at:behind]
-        self.prove(Cut(source, target))
-        self.prove(Cut(source + 1, target + 1))
+        self._insert(Cut(source, target))
+        self._insert(Cut(source + 1, target + 1))
 
     def prove(self, cut: Cut) -> bool:
-        """Take in a cut between those that are known; False if it contradicts them."""
+        """Take in a cut that comparing records proved; False if it contradicts what is known."""
+        if not self._insert(cut):
+            return False
+        self._compared.add(cut.source)
+        return True
+
+    def compared(self, offset: int) -> bool:
+        """Tell whether comparing records proved the cut at a source offset."""
+        return offset in self._compared
+
+    def _insert(self, cut: Cut) -> bool:
         at = bisect_right(self._sources, cut.source)
         if at and self._targets[at - 1] > cut.target:
             return False

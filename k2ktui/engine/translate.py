@@ -240,7 +240,8 @@ def _by_cuts(cuts: Cuts, position: Position, committed: int, log: TargetLog | No
     offset, again = max(low.target, log.start), committed - low.source
     ahead = max(0, committed - position.offset)
     if not again:
-        return _One(offset, Basis.EXACT)
+        how = "records were compared on both clusters" if cuts.compared(committed) else ""
+        return _One(offset, Basis.EXACT, reason=how)
     if ahead == again:
         reason = f"the group is {ahead} offsets past what was copied; those come again"
         return _One(offset, Basis.AHEAD, ahead, 0, reason)

@@ -38,6 +38,9 @@ def load_mirror(file: str) -> tuple[MirrorPipeline, tuple[str, ...]]:
     Raises:
         ConfigError: with every error of the file.
     """
+    # What it registers makes such a pipeline readable; it imports this module.
+    import k2ktui.mm2.copies  # noqa: F401
+
     path, _, name = file.partition("#")
     settings = load_settings(Path(path))
     return MirrorPipeline.of(settings.flow(name)), settings.notes

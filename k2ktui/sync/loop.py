@@ -98,6 +98,10 @@ class SyncLoop:
         if view is None:
             return []
         try:
+            self._snapshots.keep()
+        except K2kError as error:
+            return [f"the record of copies is not kept on the target: {error.what}"]
+        try:
             self._keeper.keep(view, lambda topic: True)
         except K2kError as error:
             return [f"the source's commits are not kept on the target: {error.what}"]

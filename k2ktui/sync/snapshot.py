@@ -8,7 +8,7 @@ than what the group had read.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -18,12 +18,10 @@ from k2ktui.engine.groups import GroupView, Snapshot
 from k2ktui.engine.replica import Replica, TargetLog, TargetPartition, targets_of
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.engine.translate import Translation, translate
-from k2ktui.errors import ConnectionFailed, Refused, TimedOut
-from k2ktui.kafka.clients import TopicDescription
-from k2ktui.replication.books import Books, BooksReader
-from k2ktui.replication.pipeline import commit_topic
+from k2ktui.errors import ConnectionFailed, TimedOut
+from k2ktui.sync.copies import copies_of
 from k2ktui.sync.keeper import kept
-from k2ktui.sync.mapping_store import MappingReport, MappingStore
+from k2ktui.sync.mapping_store import MappingReport
 from k2ktui.sync.sides import SourceSide, SourceView, TargetSide
 from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
@@ -53,15 +51,14 @@ class Snapshots:
         self._config = config
         self._source = SourceSide(config)
         self.target = TargetSide(config)
-        self.mappings = MappingStore(config, self.target.cluster)
-        self._reader = BooksReader(self.target.cluster)
+        self._record = copies_of(config, self._source.cluster, self.target.cluster)
         self.store = StateStore(config, self.target.cluster)
         self.last_source: SourceView | None = None
 
     def close(self) -> None:
         """Disconnect."""
         self._source.close()
-        self.mappings.close()
+        self._record.close()
         self.store.close()
         self.target.close()
 
@@ -73,7 +70,7 @@ class Snapshots:
             Refused: neither the source nor a kept snapshot of it is there, or nothing was
                 replicated yet.
         """
-        replicated = self._books().positions
+        replicated = self._record.positions()
         with ThreadPoolExecutor(1) as pool:
             asked = pool.submit(self._source.read, list(replicated))
             target_cluster = self.target.cluster.cluster_id()
@@ -85,7 +82,7 @@ class Snapshots:
         self.last_source = source
         if source is None:
             source = self._kept(down)
-        copies = self._copies(source)
+        copies = self._copies(source, _committed(source.groups))
         return Snapshot(
             pipeline=self._config.name,
             source_cluster=source.cluster,
@@ -98,7 +95,11 @@ class Snapshots:
             replicas=copies.replicas,
             logs=copies.logs,
             rivals=copies.report.rivals,
-            notes=tuple(_notes(copies.report) + ([source.unheard] if source.unheard else [])),
+            notes=(
+                *_notes(copies.report),
+                *self._record.notes(),
+                *([source.unheard] if source.unheard else []),
+            ),
         )
 
     def translate(self, commits: Mapping[SourcePartition, int]) -> list[Translation]:
@@ -111,30 +112,28 @@ class Snapshots:
         source = SourceView("", time.time())
         with suppress(ConnectionFailed, TimedOut):
             source = self._source.read_logs(list(commits))
-        copies = self._copies(source)
+        copies = self._copies(source, {at: {offset} for at, offset in commits.items()})
         known = {at: offset for at, offset in commits.items() if at in copies.replicas}
         return translate(copies.replicas, known, copies.logs)
 
-    def _copies(self, source: SourceView) -> _Copies:
+    def keep(self) -> None:
+        """Keep on the target what of the copies' record would be lost otherwise.
+
+        Raises:
+            K2kError: it could not be written.
+        """
+        self._record.keep()
+
+    def _copies(
+        self, source: SourceView, commits: Mapping[SourcePartition, Collection[int]]
+    ) -> _Copies:
         """Read positions, then mappings, then logs."""
-        positions = self._books().positions
-        report = self.mappings.refresh(_READ_S, positions)
+        positions = self._record.positions()
+        report = self._record.refresh(_READ_S, positions, commits)
         replicas = self._checked(
             {at: self._replica(at, position, source, report) for at, position in positions.items()}
         )
         return _Copies(replicas, self._logs(replicas), report)
-
-    def _books(self) -> Books:
-        name = self._config.coordination.commit.topic
-        found = self.target.cluster.describe([name])[name]
-        if not isinstance(found, TopicDescription):
-            raise Refused(
-                f"pipeline {safe_text(self._config.name)} has not copied anything yet: topic "
-                f"{safe_text(name)} does not exist on the target cluster",
-                mend="Start it first: k2ktui start -f FILE.",
-            )
-        topic = commit_topic(self._config, found.partitions)
-        return self._reader.read(topic, found, _READ_S)
 
     def _kept(self, down: str) -> SourceView:
         found = kept(self.store.read().commits)
@@ -161,10 +160,11 @@ class Snapshots:
             foreign = f"{at.topic} was created anew on the source; its offsets count anew"
         return Replica(
             position=position,
-            lanes=self.mappings.lanes(at),
-            complete_from=self.mappings.complete_from(at),
+            lanes=self._record.lanes(at),
+            complete_from=self._record.complete_from(at),
             source_start=source.starts.get(at),
-            holes=self.mappings.holes(at),
+            holes=self._record.holes(at),
+            cuts=self._record.cuts(at),
             behind=report.behind,
             foreign=foreign,
         )
@@ -183,6 +183,16 @@ class Snapshots:
     ) -> dict[TargetPartition, TargetLog]:
         wanted = {target for replica in replicas.values() for target in targets_of(replica)}
         return self.target.logs(wanted)
+
+
+def _committed(groups: Mapping[str, GroupView]) -> dict[SourcePartition, set[int]]:
+    """Return the offsets that any group has committed."""
+    found: dict[SourcePartition, set[int]] = {}
+    for view in groups.values():
+        for where, each in view.offsets.items():
+            if each.offset >= 0:
+                found.setdefault(SourcePartition(*where), set()).add(each.offset)
+    return found
 
 
 def taken(config: PipelineConfig) -> Snapshot:

@@ -121,7 +121,6 @@ class Assembler:
         state = _state(at, source, target, position, start, end)
         topic = position.target_topic if position else self._target_of.get(at.topic, "")
         partition = position.target_partition if position else None
-        first = mapped.known_from if mapped else None
         status = PartitionStatus(
             topic=at.topic,
             partition=at.partition,
@@ -136,7 +135,7 @@ class Assembler:
             target_partition=partition,
             target_end=_target_end(target, topic, partition),
             mapped_records=mapped.records if mapped else 0,
-            coverage=coverage(position, start, end, first) if target and mapping_read else None,
+            coverage=_covered(position, start, end, mapped, mapping_read and target is not None),
         )
         gaps = tuple((gap.first, gap.end) for gap in position.gaps) if position else ()
         return PartitionRow(
@@ -213,9 +212,24 @@ def _target_end(target: TargetFacts | None, topic: str, partition: int | None) -
     return target.ends.get((topic, partition))
 
 
+def _covered(
+    position: Position | None,
+    start: int | None,
+    end: int | None,
+    mapped: Mapped | None,
+    known: bool,
+) -> float | None:
+    """Return the share of retained source offsets that translate exactly."""
+    if not known:
+        return None
+    if mapped is not None and mapped.exact is not None and start is not None and end is not None:
+        return min(1.0, mapped.exact / (end - start)) if end > start else 1.0
+    return coverage(position, start, end, mapped.known_from if mapped else None)
+
+
 def _spans(position: Position | None, mapped: Mapped | None) -> tuple[Span, ...]:
     """Return the source offsets that translate exactly, lowest first."""
-    if position is None or mapped is None:
+    if position is None or mapped is None or mapped.exact is not None:
         return ()
     holes = sorted([*((gap.first, gap.end) for gap in position.gaps), *mapped.holes])
     found, at = [], max(mapped.known_from, position.start)
@@ -320,7 +334,7 @@ def _side(view: GroupView | None) -> GroupSide:
 def _notes(
     target: TargetFacts | None, groups: GroupFacts | None, state: StateFacts | None
 ) -> tuple[str, ...]:
-    notes = list(groups.notes) if groups else []
+    notes = [*(target.notes if target else ()), *(groups.notes if groups else ())]
     if target is not None and not target.started:
         notes.append("the pipeline has not been started yet")
     if state is not None and state.malformed:

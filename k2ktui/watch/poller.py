@@ -245,11 +245,13 @@ class Poller:
 
 def live(config: PipelineConfig, interval: float = DEFAULT_INTERVAL_S) -> Poller:
     """Return a feed of a pipeline's clusters; nothing is connected until it starts."""
+    from k2ktui.mm2.pipeline import MirrorPipeline
     from k2ktui.replication.routing import choose_path
+    from k2ktui.watch.mirror import PATH as MIRROR
     from k2ktui.watch.reading import readers
 
     pair = Pair(config.name, config.environment, config.read_only)
     sides = (config.source, config.target)
     source, target = (side.kafka.common.get("bootstrap.servers", "") for side in sides)
-    path = str(choose_path(config).path)
+    path = MIRROR if isinstance(config, MirrorPipeline) else str(choose_path(config).path)
     return Poller(readers(config), Assembler(pair, path, addresses=(source, target)), interval)

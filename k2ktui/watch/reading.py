@@ -65,23 +65,28 @@ class SourceFacts:
 
 @dataclass(frozen=True, slots=True)
 class TargetFacts:
-    """The target: positions, and the last stable offsets of what they lead to."""
+    """The target: positions, the last stable offsets of what they lead to, and notes."""
 
     taken_at: float
     cluster: ClusterView
     positions: Mapping[SourcePartition, Position] = field(default_factory=dict)
     ends: Mapping[Partition, int] = field(default_factory=dict)
     started: bool = True
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """What is mapped of one source partition; ``known_from`` is the lowest offset it decides."""
+    """What is mapped of one source partition; ``known_from`` is the lowest offset it decides.
+
+    Where another program copies, ``exact`` is the number of offsets that translate exactly.
+    """
 
     records: int
     known_from: int
     holes: tuple[Span, ...] = ()
     ranges: tuple[RangeRow, ...] = ()
+    exact: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +134,7 @@ class Reader(Protocol):
         ...
 
 
-class _About:
+class About:
     """A cluster's id, version and address, asked until they are known."""
 
     def __init__(self, config: PipelineConfig, side: str) -> None:
@@ -165,7 +170,7 @@ class SourceReader:
     def __init__(self, config: PipelineConfig) -> None:
         self._config = config
         self._cluster = source_cluster(config)
-        self._about = _About(config, "source")
+        self._about = About(config, "source")
         self._peek = Peek(self._cluster)
 
     def read(self, known: Known) -> SourceFacts:
@@ -224,7 +229,7 @@ class TargetReader:
         self._config = config
         self._cluster = target_cluster(config)
         self._books = BooksReader(self._cluster)
-        self._about = _About(config, "target")
+        self._about = About(config, "target")
 
     def read(self, known: Known) -> TargetFacts:
         """Read the commit topic, and the ends of the partitions it names."""
@@ -287,6 +292,8 @@ class GroupReader:
 
 
 def _mapped(replica: Replica, with_ranges: bool) -> Mapped:
+    if replica.cuts is not None:
+        return Mapped(len(replica.cuts) // 2, 0, exact=len(replica.cuts))
     return Mapped(
         records=sum(lane.records for lane in replica.lanes.values()),
         known_from=replica.known_from,
@@ -326,7 +333,17 @@ def readers(config: PipelineConfig) -> dict[PartName, Reader]:
     """Return what reads each part of a pipeline; nothing is connected yet."""
     return {
         PartName.SOURCE: SourceReader(config),
-        PartName.TARGET: TargetReader(config),
+        PartName.TARGET: _target_reader(config),
         PartName.GROUPS: GroupReader(config),
         PartName.STATE: StateReader(config),
     }
+
+
+def _target_reader(config: PipelineConfig) -> Reader:
+    from k2ktui.mm2.pipeline import MirrorPipeline
+
+    if isinstance(config, MirrorPipeline):
+        from k2ktui.watch.mirror import MirrorTargetReader
+
+        return MirrorTargetReader(config)
+    return TargetReader(config)

@@ -1,0 +1,64 @@
+"""``k2ktui mm2 audit``: what MirrorMaker 2 would make of every group now, beside what is right."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from k2ktui.cli.options import file_option, json_option, load_pipeline
+from k2ktui.cli.tables import UNKNOWN, Column, moment, number, print_table
+from k2ktui.errors import ConfigError, ExitCode
+from k2ktui.mm2.audit import AuditRow, audit
+from k2ktui.mm2.pipeline import MirrorPipeline
+from k2ktui.text import safe_text
+
+
+@click.command(help="Show what MirrorMaker 2's checkpoints and commits would re-read or skip.")
+@file_option
+@json_option
+def command(files: tuple[str, ...], as_json: bool) -> int:
+    """Read both clusters once and print; findings when a group would not go on where it was."""
+    config = load_pipeline(files, mirror=True)
+    if not isinstance(config, MirrorPipeline):
+        raise ConfigError(
+            "mm2 audit looks at a flow of MirrorMaker 2", mend="Give its mm2.properties with -f."
+        )
+    found = audit(config)
+    if as_json:
+        click.echo(json.dumps(found.as_json()))
+    else:
+        for note in found.notes:
+            click.echo(f"note: {safe_text(note)}", err=True)
+        title = f"MirrorMaker 2 {safe_text(found.flow)} at {moment(found.taken_at)}"
+        print_table(title, COLUMNS, found.rows)
+        totals = found.totals()
+        click.echo(
+            f"{totals['wrong']:,} of {totals['rows']:,} would not go on where they were: at "
+            f"checkpoints {totals['checkpoint_reread']:,} records again, "
+            f"{totals['checkpoint_skipped']:,} skipped, {totals['without_checkpoint']:,} without "
+            f"one; as committed {totals['synced_reread']:,} again, "
+            f"{totals['synced_skipped']:,} skipped; {totals['unknown']:,} not known exactly"
+        )
+    return ExitCode.FINDINGS if any(row.wrong for row in found.rows) else ExitCode.OK
+
+
+def _age(row: AuditRow) -> str:
+    return UNKNOWN if row.checkpoint_age_s is None else f"{row.checkpoint_age_s:.0f} s"
+
+
+COLUMNS: tuple[Column[AuditRow], ...] = (
+    Column("group", lambda row: safe_text(row.group), left=True),
+    Column("topic-partition", lambda row: safe_text(f"{row.topic}-{row.partition}"), left=True),
+    Column("source", lambda row: number(row.source_offset)),
+    Column("checkpoint", lambda row: number(row.checkpoint_offset)),
+    Column("age", _age, wide=True),
+    Column("re-read", lambda row: number(row.checkpoint_reread)),
+    Column("skipped", lambda row: number(row.checkpoint_skipped)),
+    Column("synced", lambda row: number(row.synced_offset)),
+    Column("re-read", lambda row: number(row.synced_reread)),
+    Column("skipped", lambda row: number(row.synced_skipped)),
+    Column("right", lambda row: number(row.right_offset)),
+    Column("basis", lambda row: row.basis, left=True),
+    Column("note", lambda row: safe_text(row.note), left=True, wide=True),
+)

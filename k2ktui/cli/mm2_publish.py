@@ -1,0 +1,69 @@
+"""``k2ktui mm2 publish``: our pipeline, as MirrorMaker 2's tools expect to find one."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType
+
+import click
+
+from k2ktui.cli.options import file_option, load_pipeline
+from k2ktui.errors import ConnectionFailed, ExitCode, TimedOut
+from k2ktui.mm2.publish import Names, Publisher
+
+
+@click.command(
+    help="Write checkpoints, heartbeats and offset-syncs in MirrorMaker 2's format to the target, "
+    "until SIGTERM or SIGINT."
+)
+@file_option
+@click.option("--source-alias", required=True, help="What the source is called.")
+@click.option("--target-alias", required=True, help="What the target is called.")
+@click.option("--separator", default=".", show_default=True, help="replication.policy.separator")
+@click.option("--interval", default=10.0, show_default=True, type=click.FloatRange(min=0.5))
+@click.option("--once", is_flag=True, help="Once, then end.")
+@click.option("--even-so", is_flag=True, help="Although MirrorMaker 2 has topics of this alias.")
+def command(
+    files: tuple[str, ...],
+    source_alias: str,
+    target_alias: str,
+    separator: str,
+    interval: float,
+    once: bool,
+    even_so: bool,
+) -> int:
+    """Publish, turn after turn."""
+    over = threading.Event()
+    seen: list[int] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        seen.append(number)
+        over.set()
+
+    config = load_pipeline(files, mirror=True)
+    publisher = Publisher(config, Names(source_alias, target_alias, separator), even_so=even_so)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, handle)
+    try:
+        while not over.is_set():
+            _turn(publisher, forgiving=not once)
+            if once:
+                break
+            over.wait(interval)
+    finally:
+        publisher.close()
+    return ExitCode.INTERRUPTED if seen[:1] == [signal.SIGINT] else ExitCode.OK
+
+
+def _turn(publisher: Publisher, *, forgiving: bool) -> None:
+    try:
+        done = publisher.turn()
+    except (ConnectionFailed, TimedOut) as error:
+        if not forgiving:
+            raise
+        click.echo(f"note: {error.what}; trying again", err=True)
+        return
+    if done.checkpoints or done.offset_syncs:
+        left = f"; {done.left_out} group-partitions have no position" if done.left_out else ""
+        click.echo(f"{done.checkpoints} checkpoints, {done.offset_syncs} offset-syncs{left}")

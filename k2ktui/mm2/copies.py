@@ -1,0 +1,117 @@
+"""What MirrorMaker 2 recorded of its copies, in place of a mapping of ours.
+
+Its offset-syncs say of some records where they landed. Its own topic is compacted; ``k2ktui sync``
+keeps all of them on the target (:mod:`k2ktui.mm2.history`). Between two of them a translation is a
+bound; comparing records on both clusters makes it exact (:mod:`k2ktui.mm2.proving`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from k2ktui.engine.cuts import Cuts
+from k2ktui.engine.ranges import Ranges
+from k2ktui.engine.replica import TargetPartition
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.errors import Refused
+from k2ktui.kafka.clients import Cluster
+from k2ktui.mm2.history import SyncHistory
+from k2ktui.mm2.pipeline import MirrorPipeline
+from k2ktui.mm2.proving import Prover
+from k2ktui.mm2.topics import MirrorTopics, Timed
+from k2ktui.sync.copies import Commits, Copies, copies_of
+from k2ktui.sync.mapping_store import MappingReport
+from k2ktui.text import safe_text
+
+_SLOT = -1
+
+
+class MirrorCopies:
+    """The record of one flow of MirrorMaker 2; see :class:`k2ktui.sync.copies.Copies`."""
+
+    def __init__(self, config: MirrorPipeline, source: Cluster, target: Cluster) -> None:
+        self._flow = config.flow
+        self.topics = MirrorTopics(config.flow, source, target)
+        self._history = SyncHistory(config, target)
+        self._prover = Prover(source, target)
+        self._cuts: dict[SourcePartition, Cuts] = {}
+        self._newest: dict[SourcePartition, int] = {}
+        self._loaded = False
+
+    def positions(self) -> Mapping[SourcePartition, Position]:
+        """Read positions and what is new of the offset-syncs."""
+        self.topics.read_positions()
+        self._take(self.topics.new_syncs())
+        ends = {at: last + 1 for at, last in self.topics.positions.items()}
+        for at, upstream in self._newest.items():
+            ends[at] = max(ends.get(at, 0), upstream + 1)
+        chosen = {at: end for at, end in ends.items() if self._flow.replicates(at.topic)}
+        if not chosen:
+            raise self._nothing()
+        return {at: self._position(at, end) for at, end in sorted(chosen.items())}
+
+    def refresh(
+        self, timeout: float, positions: Mapping[SourcePartition, Position], commits: Commits
+    ) -> MappingReport:
+        """Compare records where that makes the translation of a committed offset exact."""
+        wanted = {at: offsets for at, offsets in commits.items() if at in positions}
+        self._prover.prove(self._cuts, positions, wanted, timeout)
+        return MappingReport()
+
+    def lanes(self, source: SourcePartition) -> Mapping[TargetPartition, Ranges]:
+        """Return nothing: there are no whole ranges."""
+        return {}
+
+    def complete_from(self, source: SourcePartition) -> int | None:
+        """Return nothing, as :meth:`lanes`."""
+        return None
+
+    def holes(self, source: SourcePartition) -> tuple[tuple[int, int], ...]:
+        """Return nothing, as :meth:`lanes`."""
+        return ()
+
+    def cuts(self, source: SourcePartition) -> Cuts:
+        """Return what is known of a source partition."""
+        return self._cuts.setdefault(source, Cuts())
+
+    def notes(self) -> Sequence[str]:
+        """Return which records were left out, and how exactness was won."""
+        return [*self.topics.foreign(), *self._history.notes(), *self._prover.notes()]
+
+    def keep(self) -> None:
+        """Write the offset-syncs that are new to the history on the target."""
+        self._history.write()
+
+    def close(self) -> None:
+        """Disconnect."""
+        self.topics.close()
+        self._history.close()
+        self._prover.close()
+
+    def _take(self, new: Sequence[Timed]) -> None:
+        if not self._loaded:
+            new = self._history.merged(new)
+            self._loaded = True
+        else:
+            self._history.add(new)
+        for timed in new:
+            sync = timed.sync
+            self.cuts(sync.source).landed(sync.upstream, sync.downstream)
+            self._newest[sync.source] = sync.upstream
+
+    def _position(self, at: SourcePartition, end: int) -> Position:
+        topic = self._flow.target_topic(at.topic)
+        return Position(end, 0, -1, "", 0, _SLOT, topic, at.partition)
+
+    def _nothing(self) -> Refused:
+        missing = ", ".join(safe_text(name) for name in self.topics.missing())
+        why = f"there is no topic {missing}" if missing else "its topics name no topic of this flow"
+        return Refused(
+            f"MirrorMaker 2 has not copied anything on {safe_text(self._flow)}: {why}",
+            mend="Check the aliases, and offset-syncs.topic.location and offset.storage.topic.",
+        )
+
+
+@copies_of.register
+def _(config: MirrorPipeline, source: Cluster, target: Cluster) -> Copies:
+    return MirrorCopies(config, source, target)

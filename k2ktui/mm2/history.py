@@ -1,0 +1,132 @@
+"""All offset-syncs of a flow, kept on the target: MirrorMaker 2's own topic is compacted.
+
+The topic is :data:`TOPIC`, deleted by retention. Key and value are compact JSON, as in
+docs/record-formats.md: ``{"flow":"A->B","partition":0,"topic":"t"}`` and
+``{"syncs":[[upstream,downstream,at],…],"v":1}``, ``at`` in epoch milliseconds. It is written by
+``k2ktui sync`` only; whoever translates reads it, if it is there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from k2ktui.engine.state import SourcePartition
+from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.kafka.keyed import KeyedWriter
+from k2ktui.kafka.topics import TopicSpec, create_topics
+from k2ktui.mm2.formats import OffsetSync
+from k2ktui.mm2.pipeline import MirrorPipeline
+from k2ktui.mm2.tail import Tail
+from k2ktui.mm2.topics import Timed
+from k2ktui.sync.record import Record
+
+TOPIC = "__k2k_mm2_offset_syncs"
+_VERSION = 1
+_A_RECORD = 1000
+_RETENTION_MS = 7 * 86_400_000
+
+
+class SyncHistory:
+    """The history of one flow.
+
+    Args:
+        config: the flow.
+        target: where the topic is.
+    """
+
+    def __init__(self, config: MirrorPipeline, target: Cluster) -> None:
+        self._config, self._target = config, target
+        self._tail = Tail(target, TOPIC)
+        self._unwritten: list[Timed] = []
+        self._malformed = 0
+        self._writer: KeyedWriter | None = None
+
+    def merged(self, new: Sequence[Timed]) -> list[Timed]:
+        """Return what was kept together with what the flow's own topic holds, in order of time.
+
+        Raises:
+            K2kError: the topic cannot be read.
+        """
+        kept = [timed for record in self._tail.read() for timed in self._read(record)]
+        known = {timed.sync for timed in kept}
+        added = [timed for timed in new if timed.sync not in known]
+        self._unwritten += added
+        return sorted([*kept, *added], key=lambda timed: timed.at_ms)
+
+    def add(self, new: Iterable[Timed]) -> None:
+        """Take in what came since; :meth:`write` writes it."""
+        self._unwritten += new
+
+    def write(self) -> None:
+        """Write what is new, creating the topic if it is missing.
+
+        Raises:
+            K2kError: not everything was acknowledged; what was not is written the next time.
+        """
+        if not self._unwritten:
+            return
+        if self._writer is None:
+            self._ensure()
+            self._writer = KeyedWriter(self._target, TOPIC)
+        written = list(self._unwritten)
+        self._writer.put(self._entries(written))
+        del self._unwritten[: len(written)]
+
+    def notes(self) -> list[str]:
+        """Say what could not be read."""
+        if not self._malformed:
+            return []
+        return [f"{self._malformed} records of {TOPIC} are damaged and were left out"]
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._tail.close()
+        if self._writer is not None:
+            self._writer.close()
+
+    def _ensure(self) -> None:
+        if isinstance(self._target.describe([TOPIC])[TOPIC], TopicDescription):
+            return
+        common = self._config.topic_creation.control.common
+        settings = {"cleanup.policy": "delete", "retention.ms": str(_RETENTION_MS)}
+        spec = TopicSpec(TOPIC, 1, common.replication, settings)
+        problem = create_topics(self._target, [spec])[TOPIC]
+        if problem is not None:
+            raise problem
+
+    def _entries(self, syncs: Sequence[Timed]) -> list[tuple[bytes, bytes]]:
+        found: dict[SourcePartition, list[list[int]]] = defaultdict(list)
+        for timed in syncs:
+            sync = timed.sync
+            found[sync.source].append([sync.upstream, sync.downstream, timed.at_ms])
+        return [
+            (self._key(at), _json({"syncs": rows[i : i + _A_RECORD], "v": _VERSION}))
+            for at, rows in found.items()
+            for i in range(0, len(rows), _A_RECORD)
+        ]
+
+    def _key(self, at: SourcePartition) -> bytes:
+        return _json({"flow": self._config.name, "partition": at.partition, "topic": at.topic})
+
+    def _read(self, record: Record) -> list[Timed]:
+        try:
+            key = json.loads(record.key or b"")
+            if key["flow"] != self._config.name:
+                return []
+            at = SourcePartition(str(key["topic"]), int(key["partition"]))
+            body = json.loads(record.value or b"")
+            if body["v"] != _VERSION:
+                raise ValueError("another version")
+            return [
+                Timed(OffsetSync(at, int(up), int(down)), int(written))
+                for up, down, written in body["syncs"]
+            ]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            self._malformed += 1
+            return []
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, sort_keys=True).encode()

@@ -1,0 +1,193 @@
+"""Our pipeline as MirrorMaker 2's tools expect to find one: checkpoints, heartbeats, offset-syncs.
+
+All of it is written to the target, in partition 0 of compacted topics with MirrorMaker 2's names,
+so that ``RemoteClusterUtils.translateOffsets`` and monitoring work. The source is only read, so the
+offset-syncs lie where ``offset-syncs.topic.location=target`` puts them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.groups import Snapshot, translated
+from k2ktui.engine.replica import Replica
+from k2ktui.engine.state import SourcePartition
+from k2ktui.errors import ConfigError, Refused
+from k2ktui.kafka.clients import Cluster, TopicDescription, target_cluster
+from k2ktui.kafka.keyed import KeyedWriter
+from k2ktui.kafka.topics import TopicSpec, create_topics
+from k2ktui.mm2.formats import (
+    Checkpoint,
+    GroupPartition,
+    Heartbeat,
+    OffsetSync,
+    checkpoint_key,
+    checkpoint_value,
+    heartbeat_key,
+    heartbeat_value,
+    offset_sync_key,
+    offset_sync_value,
+)
+from k2ktui.mm2.pipeline import MirrorPipeline
+from k2ktui.mm2.policy import HEARTBEATS, ReplicationPolicy
+from k2ktui.sync.snapshot import Snapshots
+from k2ktui.text import safe_text
+
+_COMPACTED = {"cleanup.policy": "compact"}
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What the pipeline is called in MirrorMaker 2's words: aliases, and its topics."""
+
+    source: str
+    target: str
+    separator: str = "."
+
+    @property
+    def _policy(self) -> ReplicationPolicy:
+        return ReplicationPolicy("default", self.separator, self.separator, self.source)
+
+    @property
+    def checkpoints(self) -> str:
+        """The checkpoints topic."""
+        return self._policy.checkpoints_topic(self.source)
+
+    @property
+    def offset_syncs(self) -> str:
+        """The offset-syncs topic, on the target."""
+        return self._policy.offset_syncs_topic(self.source)
+
+    @property
+    def copied_heartbeats(self) -> str:
+        """The source's heartbeats, as they would be copied."""
+        return self._policy.remote_topic(self.source, HEARTBEATS)
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every topic that is written."""
+        return self.checkpoints, self.offset_syncs, HEARTBEATS, self.copied_heartbeats
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What one turn wrote; ``left_out`` are group-partitions without a position that holds."""
+
+    checkpoints: int
+    offset_syncs: int
+    left_out: int
+
+
+class Publisher:
+    """Writes what has changed, turn after turn.
+
+    Args:
+        config: a pipeline of ours.
+        names: its aliases.
+        even_so: write although a MirrorMaker 2 seems to have these topics.
+
+    Raises:
+        ConfigError: it is a flow of MirrorMaker 2, which publishes itself.
+        Refused: MirrorMaker 2 has these topics, or they cannot be created.
+        ConnectionFailed, TimedOut: the target does not answer.
+    """
+
+    def __init__(self, config: PipelineConfig, names: Names, *, even_so: bool = False) -> None:
+        if isinstance(config, MirrorPipeline):
+            raise ConfigError(
+                "MirrorMaker 2 publishes itself", mend="Give a pipeline file of k2ktui with -f."
+            )
+        self._names = names
+        self._target = target_cluster(config)
+        if not even_so:
+            _alone(self._target, names)
+        _ensure(config, self._target, names)
+        self._snapshots = Snapshots(config)
+        self._writers = {topic: self._writer(topic) for topic in names.all}
+        self._checkpoints: dict[GroupPartition, Checkpoint] = {}
+        self._syncs: dict[SourcePartition, OffsetSync] = {}
+
+    def turn(self) -> Published:
+        """Take a snapshot and write what is new of it, and heartbeats.
+
+        Raises:
+            K2kError: something could not be read or written.
+        """
+        snapshot = self._snapshots.take()
+        checkpoints, left_out = checkpoints_of(snapshot)
+        syncs = syncs_of(snapshot.replicas)
+        fresh = [each for at, each in checkpoints.items() if self._checkpoints.get(at) != each]
+        moved = [each for at, each in syncs.items() if self._syncs.get(at) != each]
+        names = self._names
+        self._writers[names.offset_syncs].put(
+            (offset_sync_key(each.source), offset_sync_value(each)) for each in moved
+        )
+        self._writers[names.checkpoints].put(
+            (checkpoint_key(each.at), checkpoint_value(each)) for each in fresh
+        )
+        now = int(time.time() * 1000)
+        for topic, beat in (
+            (HEARTBEATS, Heartbeat(names.source, names.target, now)),
+            (names.copied_heartbeats, Heartbeat(names.target, names.source, now)),
+        ):
+            self._writers[topic].put([(heartbeat_key(beat), heartbeat_value(beat))])
+        self._checkpoints, self._syncs = checkpoints, syncs
+        return Published(len(fresh), len(moved), left_out)
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._snapshots.close()
+        for writer in self._writers.values():
+            writer.close()
+
+    def _writer(self, topic: str) -> KeyedWriter:
+        return KeyedWriter(self._target, topic, partition_of=lambda key: 0)
+
+
+def checkpoints_of(snapshot: Snapshot) -> tuple[dict[GroupPartition, Checkpoint], int]:
+    """Return the checkpoints of all groups, and how many have no position that holds; pure."""
+    found, left_out = {}, 0
+    for group in translated(snapshot):
+        for row in group.translations:
+            if row.offset is None or row.skipped is None or row.skipped or len(row.sources) > 1:
+                left_out += 1
+                continue
+            source = row.sources[0]
+            committed = group.source.offsets[source.topic, source.partition]
+            at = GroupPartition(group.group, *row.target)
+            found[at] = Checkpoint(at, committed.offset, row.offset, committed.metadata)
+    return found, left_out
+
+
+def syncs_of(replicas: Mapping[SourcePartition, Replica]) -> dict[SourcePartition, OffsetSync]:
+    """Return the last record of each source partition and where it landed, same partitions only."""
+    found = {}
+    for at, replica in replicas.items():
+        for (_, partition), lane in replica.lanes.items():
+            if partition == at.partition and lane.end is not None and lane.target_end is not None:
+                found[at] = OffsetSync(at, lane.end - 1, lane.target_end - 1)
+    return found
+
+
+def _alone(target: Cluster, names: Names) -> None:
+    storage = f"mm2-offsets.{names.source}.internal"
+    if isinstance(target.describe([storage])[storage], TopicDescription):
+        raise Refused(
+            f"a MirrorMaker 2 keeps its positions of {safe_text(names.source)} on the target "
+            f"({safe_text(storage)}), and two that write the same topics contradict each other",
+            unchanged="Nothing was written.",
+            mend="Choose another alias, or give --even-so when it does not run any more.",
+        )
+
+
+def _ensure(config: PipelineConfig, target: Cluster, names: Names) -> None:
+    present = target.describe(names.all)
+    missing = [n for n in names.all if not isinstance(present[n], TopicDescription)]
+    replication = config.topic_creation.control.common.replication
+    specs = [TopicSpec(name, 1, replication, _COMPACTED) for name in missing]
+    for problem in create_topics(target, specs).values():
+        if problem is not None:
+            raise problem

@@ -1,0 +1,122 @@
+"""The record of what was copied where: a pipeline's own, or that of another program.
+
+``copies_of`` chooses by the kind of the configuration; other kinds register theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import singledispatch
+from typing import Protocol
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.cuts import Cuts
+from k2ktui.engine.ranges import Ranges
+from k2ktui.engine.replica import TargetPartition
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.errors import Refused
+from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.replication.books import BooksReader
+from k2ktui.replication.pipeline import commit_topic
+from k2ktui.sync.mapping_store import MappingReport, MappingStore
+from k2ktui.text import safe_text
+
+Commits = Mapping[SourcePartition, Collection[int]]
+
+_READ_S = 30.0
+
+
+class Copies(Protocol):
+    """What is recorded of a flow's copies; used by one thread at a time."""
+
+    def positions(self) -> Mapping[SourcePartition, Position]:
+        """Read the replicated positions.
+
+        Raises:
+            ConnectionFailed, TimedOut: a cluster does not answer.
+            Refused: nothing was replicated yet.
+        """
+        ...
+
+    def refresh(
+        self, timeout: float, positions: Mapping[SourcePartition, Position], commits: Commits
+    ) -> MappingReport:
+        """Read what is new of the record, with what is needed for these committed offsets."""
+        ...
+
+    def lanes(self, source: SourcePartition) -> Mapping[TargetPartition, Ranges]:
+        """Return the mapping ranges of a source partition."""
+        ...
+
+    def complete_from(self, source: SourcePartition) -> int | None:
+        """Return the offset from which on the ranges are whole; see ``Replica``."""
+        ...
+
+    def holes(self, source: SourcePartition) -> tuple[tuple[int, int], ...]:
+        """Return source offsets whose mapping was damaged."""
+        ...
+
+    def cuts(self, source: SourcePartition) -> Cuts | None:
+        """Return what is known where there are no whole ranges; None where there are."""
+        ...
+
+    def notes(self) -> Sequence[str]:
+        """Return what an operator should know of the record."""
+        ...
+
+    def keep(self) -> None:
+        """Keep on the target what would be lost otherwise.
+
+        Raises:
+            K2kError: it could not be written.
+        """
+        ...
+
+    def close(self) -> None:
+        """Disconnect."""
+        ...
+
+
+@singledispatch
+def copies_of(config: PipelineConfig, source: Cluster, target: Cluster) -> Copies:
+    """Return the record of a pipeline's copies; nothing is read yet."""
+    return _Own(config, target)
+
+
+class _Own:
+    """Our own record: the commit topic and the mapping topic."""
+
+    def __init__(self, config: PipelineConfig, target: Cluster) -> None:
+        self._config, self._target = config, target
+        self._books = BooksReader(target)
+        self._store = MappingStore(config, target)
+        self.lanes = self._store.lanes
+        self.complete_from = self._store.complete_from
+        self.holes = self._store.holes
+        self.close = self._store.close
+
+    def positions(self) -> Mapping[SourcePartition, Position]:
+        name = self._config.coordination.commit.topic
+        found = self._target.describe([name])[name]
+        if not isinstance(found, TopicDescription):
+            raise Refused(
+                f"pipeline {safe_text(self._config.name)} has not copied anything yet: topic "
+                f"{safe_text(name)} does not exist on the target cluster",
+                mend="Start it first: k2ktui start -f FILE.",
+            )
+        topic = commit_topic(self._config, found.partitions)
+        return self._books.read(topic, found, _READ_S).positions
+
+    def refresh(
+        self, timeout: float, positions: Mapping[SourcePartition, Position], commits: Commits
+    ) -> MappingReport:
+        return self._store.refresh(timeout, positions)
+
+    def cuts(self, source: SourcePartition) -> Cuts | None:
+        return None
+
+    def notes(self) -> Sequence[str]:
+        return ()
+
+    def keep(self) -> None:
+        """All of it is on the target already."""

@@ -1,0 +1,94 @@
+"""The target's part of a view where MirrorMaker 2 copies: positions, heartbeats, checkpoints."""
+
+from __future__ import annotations
+
+import time
+
+from confluent_kafka import IsolationLevel
+from confluent_kafka.admin import OffsetSpec
+
+from k2ktui.errors import Refused
+from k2ktui.kafka.clients import TopicDescription, source_cluster, target_cluster
+from k2ktui.mm2.copies import MirrorCopies
+from k2ktui.mm2.pipeline import MirrorPipeline
+from k2ktui.mm2.topics import MirrorTopics
+from k2ktui.replication.status import Status
+from k2ktui.watch.assemble import Assembler
+from k2ktui.watch.model import Pair, Part, PartName
+from k2ktui.watch.reading import About, Facts, Known, TargetFacts, readers
+
+PATH = "mirrormaker2"
+
+
+class MirrorTargetReader:
+    """Reads what MirrorMaker 2 says of itself on the target (and its offset-syncs)."""
+
+    def __init__(self, config: MirrorPipeline) -> None:
+        self._config = config
+        self._cluster = target_cluster(config)
+        self._about = About(config, "target")
+        self._copies = MirrorCopies(config, source_cluster(config), self._cluster)
+
+    def read(self, known: Known) -> TargetFacts:
+        """Read positions, the ends of what they lead to, heartbeats and checkpoints."""
+        about = self._about.view(self._cluster)
+        try:
+            positions = dict(self._copies.positions())
+        except Refused:
+            return TargetFacts(time.time(), about, started=False)
+        wanted = {(p.target_topic, p.target_partition) for p in positions.values()}
+        existing = self._cluster.describe(sorted({topic for topic, _ in wanted}))
+        where = [
+            (topic, partition)
+            for topic, partition in wanted
+            if partition is not None and isinstance(existing.get(topic), TopicDescription)
+        ]
+        ends = self._cluster.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        topics = self._copies.topics
+        topics.read_beats()
+        topics.read_checkpoints()
+        now = time.time()
+        notes = (_heartbeat(topics, now), _groups(self._config, topics, now))
+        return TargetFacts(now, about, positions, ends, notes=notes)
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._copies.close()
+
+
+def _heartbeat(topics: MirrorTopics, now: float) -> str:
+    last = topics.beats.last
+    if last is None:
+        return "MirrorMaker 2 has shown no heartbeat"
+    return f"MirrorMaker 2's last heartbeat was {max(0.0, now - last / 1000):.0f} s ago"
+
+
+def _groups(config: MirrorPipeline, topics: MirrorTopics, now: float) -> str:
+    done = "commits them on the target" if config.flow.syncs_groups else "does not commit them"
+    if not topics.checkpoints:
+        return f"MirrorMaker 2 has written no checkpoint of a group; it {done}"
+    newest = max(each.at_ms for each in topics.checkpoints.values())
+    age = max(0.0, now - newest / 1000)
+    return (
+        f"MirrorMaker 2 has {len(topics.checkpoints)} checkpoints of group-partitions, the newest "
+        f"{age:.0f} s old; it {done}"
+    )
+
+
+def mirror_status(config: MirrorPipeline) -> tuple[Status, tuple[str, ...]]:
+    """Read everything once and return the state of every partition, and notes.
+
+    Raises:
+        K2kError: a part cannot be read.
+    """
+    parts = readers(config)
+    known: dict[PartName, Facts] = {}
+    try:
+        for name in (PartName.TARGET, PartName.SOURCE, PartName.GROUPS):
+            known[name] = parts[name].read(known)
+    finally:
+        for reader in parts.values():
+            reader.close()
+    now = time.time()
+    view = Assembler(Pair(config.name), PATH).view(now, known, {name: Part(now) for name in known})
+    return Status(config.name, now, tuple(row.status for row in view.partitions)), view.notes

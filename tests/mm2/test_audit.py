@@ -1,0 +1,67 @@
+"""The audit's counts, from rows and checkpoints."""
+
+from __future__ import annotations
+
+import pytest
+
+from k2ktui.engine.groups import GroupRow
+from k2ktui.engine.translate import Basis
+from k2ktui.mm2.audit import Audit, audited
+from k2ktui.mm2.formats import Checkpoint, GroupPartition
+from k2ktui.mm2.topics import WrittenCheckpoint
+
+
+def row(translated: int | None, basis: Basis, target: int | None = 90) -> GroupRow:
+    return GroupRow(
+        group="g",
+        topic="t",
+        partition=0,
+        state_source="Empty",
+        state_target="Empty",
+        source_offset=120,
+        target_topic="A.t",
+        target_partition=0,
+        target_offset=target,
+        translated_offset=translated,
+        basis=basis,
+        reread=0,
+        skipped=0,
+        divergence=None,
+        reason="",
+    )
+
+
+@pytest.mark.parametrize(
+    ("right", "checkpoint", "synced", "counts"),
+    [
+        (100, 60, 90, (40, 0, 10, 0)),
+        (100, 100, 100, (0, 0, 0, 0)),
+        (100, 110, 130, (0, 10, 0, 30)),
+        (100, None, None, (None, None, None, None)),
+    ],
+)
+def test_counts(
+    right: int, checkpoint: int | None, synced: int | None, counts: tuple[int | None, ...]
+) -> None:
+    """What would be read again and skipped, at the checkpoint and as committed."""
+    at = GroupPartition("g", "A.t", 0)
+    written = {}
+    if checkpoint is not None:
+        written[at] = WrittenCheckpoint(Checkpoint(at, 118, checkpoint), 1_000)
+    (found,) = audited([row(right, Basis.EXACT, synced)], written, 31.0)
+    assert counts == (
+        found.checkpoint_reread,
+        found.checkpoint_skipped,
+        found.synced_reread,
+        found.synced_skipped,
+    )
+    assert found.checkpoint_age_s == (None if checkpoint is None else 30.0)
+    assert found.wrong == (counts != (0, 0, 0, 0))
+
+
+def test_bounds_are_not_counted() -> None:
+    """Where the right position is not known exactly, nothing is claimed."""
+    (found,) = audited([row(80, Basis.BOUNDED)], {}, 31.0)
+    assert found.synced_reread is None and found.right_offset == 80 and found.wrong
+    totals = Audit("A->B", 0.0, (found,), ()).totals()
+    assert (totals["unknown"], totals["without_checkpoint"]) == (1, 1)
