@@ -30,7 +30,7 @@ class MirrorCopies:
     """The record of one flow of MirrorMaker 2; see :class:`k2ktui.sync.copies.Copies`."""
 
     def __init__(self, config: MirrorPipeline, source: Cluster, target: Cluster) -> None:
-        self._flow = config.flow
+        self._flow, self._topics = config.flow, config.topics
         self.topics = MirrorTopics(config.flow, source, target)
         self._history = SyncHistory(config, target)
         self._prover = Prover(source, target)
@@ -45,7 +45,8 @@ class MirrorCopies:
         ends = {at: last + 1 for at, last in self.topics.positions.items()}
         for at, upstream in self._newest.items():
             ends[at] = max(ends.get(at, 0), upstream + 1)
-        chosen = {at: end for at, end in ends.items() if self._flow.replicates(at.topic)}
+        # Heartbeats are copied as well, and are nobody's data.
+        chosen = {at: end for at, end in ends.items() if self._topics.matches(at.topic)}
         if not chosen:
             raise self._nothing()
         return {at: self._position(at, end) for at, end in sorted(chosen.items())}

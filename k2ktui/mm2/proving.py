@@ -54,7 +54,7 @@ class Prover:
 
     def __init__(self, source: Cluster, target: Cluster) -> None:
         self._source, self._target = Contents(source), Contents(target)
-        self._tried: dict[tuple[SourcePartition, int], tuple[Cut | None, Cut | None]] = {}
+        self._tried: dict[tuple[SourcePartition, int], tuple[Cut | None, Cut | None, int]] = {}
         self._whys: Counter[str] = Counter()
         self._trouble = ""
 
@@ -86,7 +86,7 @@ class Prover:
                 self._trouble = "time was over"
                 return
             try:
-                self._run(portion, cuts, left)
+                self._run(portion, cuts, positions, left)
             except K2kError as error:
                 self._trouble = error.what
                 return
@@ -110,19 +110,26 @@ class Prover:
             low, high = (cuts.before(offset), cuts.behind(offset)) if cuts else (None, None)
             if (low is None and high is None) or (low is not None and low.source == offset):
                 continue
-            if offset > position.offset or self._tried.get((at, offset)) == (low, high):
-                continue
-            yield _job(at, offset, low, high, position)
+            # What is not copied yet may be the next time; a gap behind the last record is copied.
+            reached = min(offset, position.offset)
+            if self._tried.get((at, offset)) != (low, high, reached):
+                yield _job(at, offset, low, high, position)
 
     def _run(
-        self, jobs: Sequence[_Job], cuts: Mapping[SourcePartition, Cuts], timeout: float
+        self,
+        jobs: Sequence[_Job],
+        cuts: Mapping[SourcePartition, Cuts],
+        positions: Mapping[SourcePartition, Position],
+        timeout: float,
     ) -> None:
         until = monotonic() + timeout
         there = self._target.stretches([job.there for job in jobs], timeout)
         here = self._source.stretches([job.here for job in jobs], max(0.0, until - monotonic()))
         for job, original, copy in zip(jobs, here, there, strict=True):
             known = cuts[job.at]
-            self._tried[job.at, job.offset] = known.before(job.offset), known.behind(job.offset)
+            reached = min(job.offset, positions[job.at].offset)
+            borders = known.before(job.offset), known.behind(job.offset)
+            self._tried[job.at, job.offset] = *borders, reached
             landed = _unread(original, copy) or _landed(job, original, copy)
             if isinstance(landed, str):
                 self._whys[landed] += 1
@@ -192,8 +199,10 @@ def _walked(job: _Job, original: Sequence[Record], copy: Sequence[Record]) -> in
     read = sum(record.offset < job.offset for record in original)
     # One more than was read: the next record must be the next one there as well, if it is there.
     pairs = list(zip(original[: read + 1], copy, strict=False))
-    if len(pairs) < read or any(same_content(one, other) for one, other in pairs):
+    if any(same_content(one, other) for one, other in pairs):
         return _differ()
+    if len(pairs) < read:
+        return "not all that the group has read is on the target (not copied yet, or deleted)"
     if len(pairs) > read:
         return pairs[read][1].offset
     return pairs[-1][1].offset + 1 if pairs else job.anchor.target

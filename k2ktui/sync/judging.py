@@ -157,7 +157,7 @@ class Judge:
     def _known(self, pair: Pair) -> bool:
         """Whether the mapping decides where the records from the source position on landed."""
         replica = self._replicas.get(pair.source)
-        if replica is None or replica.foreign or replica.behind:
+        if replica is None or replica.foreign or replica.behind or replica.cuts is not None:
             return False
         return replica.known_from <= pair.source_offset and not any(
             end > pair.source_offset for _, end in replica.holes

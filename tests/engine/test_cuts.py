@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from k2ktui.engine.cuts import Cut, Cuts
@@ -20,6 +20,7 @@ def translated(cuts: Cuts, committed: int, position: int, end: int, start: int =
     return row
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 4), st.integers(1, 3), st.booleans()), min_size=1),
     st.integers(0, 150),

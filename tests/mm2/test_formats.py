@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from k2ktui.engine.state import SourcePartition
@@ -52,6 +52,7 @@ def test_golden_bytes() -> None:
     assert formats.connect_offset_value(123) == b'{"offset":123}'
 
 
+@settings(deadline=None)
 @given(NAMES, NAMES, PARTITIONS, OFFSETS, OFFSETS)
 def test_what_is_written_is_read(a: str, b: str, partition: int, up: int, down: int) -> None:
     """Every record reads back as itself, and without a value as a removal."""
@@ -75,6 +76,7 @@ def test_what_is_written_is_read(a: str, b: str, partition: int, up: int, down: 
     assert formats.read_connect_offset(key, None) == (position, None)
 
 
+@settings(deadline=None)
 @given(st.none() | st.binary(max_size=80), st.none() | st.binary(max_size=80))
 def test_hostile_bytes_are_foreign(key: bytes | None, value: bytes | None) -> None:
     """Any bytes either read, or are reported as foreign; nothing else is raised."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from k2ktui.engine.cuts import Cut
@@ -50,6 +50,7 @@ def copied(
 steps = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 2)), min_size=3, max_size=80)
 
 
+@settings(deadline=None)
 @given(steps, st.integers(1, 100), st.data())
 def test_a_walk_finds_the_next_record(
     gaps: list[tuple[int, int]], values: int, data: st.DataObject
@@ -70,6 +71,7 @@ def test_a_walk_finds_the_next_record(
         assert found == right
 
 
+@settings(deadline=None)
 @given(steps, st.data())
 def test_a_difference_proves_nothing(gaps: list[tuple[int, int]], data: st.DataObject) -> None:
     """A record that was changed, or is missing, between the known one and the position."""
