@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,8 +67,7 @@ def run(given: ConsoleArguments) -> int:
     from k2ktui.console import terminal
 
     terminal.check()
-    terminal.prepare()
-    session = _session(given)
+    session = _session(replace(given, theme=terminal.prepare(given.theme)))
     # Textual is loaded here, and for no other command.
     from k2ktui.console.app import open_console
 

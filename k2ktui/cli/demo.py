@@ -10,7 +10,7 @@ from k2ktui.demo.app import DemoOptions, run
 @click.command(help="Start two local clusters with traffic and a pipeline between them.")
 @click.option("--fresh", is_flag=True, help="Forget what an earlier demo kept.")
 @click.option("--keep", is_flag=True, help="Keep the data; the next demo continues it.")
-@click.option("--headless", is_flag=True, help="Show the plain live table.")
+@click.option("--headless", is_flag=True, help="Show a live table in place of the console.")
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0),

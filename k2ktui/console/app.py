@@ -70,6 +70,7 @@ class ConsoleApp(App[int]):
         self.fault: Exception | None = None
         self._stamp: object = None
         self._own_notes: list[str] = []
+        self._failed = ""
         super().__init__()
         self._directories = session.options.themes or (shipped_directory(), own_directory())
         self._load_themes()
@@ -106,8 +107,10 @@ class ConsoleApp(App[int]):
 
     def _tick(self) -> None:
         failed = self.session.watchdog()
-        if failed and failed not in self.notes:
-            self.notes.append(failed)
+        if failed != self._failed:
+            self.notes = [note for note in self.notes if note != self._failed]
+            self.notes += [failed] if failed else []
+            self._failed = failed
         if terminal.is_gone() and not self.is_headless:
             self.exit(0)
         for screen in self.screen_stack:
@@ -133,7 +136,7 @@ class ConsoleApp(App[int]):
         self.notes += self._own_notes
 
     def _choose_theme(self) -> None:
-        wanted = terminal.theme_for(self.session.options.theme)
+        wanted = self.session.options.theme or DEFAULT
         if wanted not in self.available_themes:
             self.notes.append(f"there is no theme {safe_text(wanted, 40)}; t lists them")
             wanted = DEFAULT
@@ -354,7 +357,7 @@ def open_console(session: Session) -> int:
     """Run the console until the operator leaves it; the feed and the recorder are closed.
 
     Returns:
-        The exit code: 0, or the number of a signal that ended it.
+        The number of the signal that ended it, 0 if the operator did.
 
     Raises:
         ConfigError: there is no terminal.
@@ -371,6 +374,7 @@ def open_console(session: Session) -> int:
         with terminal.on_hang_up(end):
             app.run(mouse=terminal.wants_mouse(session.options.mouse))
     finally:
+        terminal.forget()
         session.feed.close()
         if session.recorder is not None:
             session.recorder.close()

@@ -76,7 +76,9 @@ def tabs(entries: list[tuple[str, str, bool]], width: int) -> Line:
 
 def banner(session: Session, view: View | None, notes: list[str], glyphs: Glyphs) -> list[Line]:
     """Return what is wrong with the view itself: clusters that do not answer, and our own files."""
-    lines: list[Line] = [(Cell(f"{glyphs.status[2]} {note}", Tone.WARN),) for note in notes[:3]]
+    lines: list[Line] = [
+        (Cell(f"{glyphs.status[2]} {name(note)}", Tone.WARN),) for note in notes[:3]
+    ]
     if view is None:
         return lines
     for part in PartName:

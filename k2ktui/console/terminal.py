@@ -8,7 +8,7 @@ import signal
 import sys
 import termios
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 
 from k2ktui.console.themes import DEFAULT, MONO
 from k2ktui.errors import ConfigError
@@ -42,12 +42,26 @@ def theme_for(chosen: str | None, environ: Mapping[str, str] = os.environ) -> st
     return MONO if environ.get("NO_COLOR") else environ.get("TEXTUAL_THEME") or DEFAULT
 
 
-def prepare(environ: dict[str, str] | os._Environ[str] = os.environ) -> None:
-    """Set what Textual reads when it is loaded, unless the operator has."""
+def prepare(chosen: str | None, environ: MutableMapping[str, str] = os.environ) -> str:
+    """Set what Textual reads when it is loaded, unless the operator has.
+
+    Args:
+        chosen: the theme that was asked for on the command line.
+        environ: the environment that is changed.
+
+    Returns:
+        The theme to begin with.
+    """
+    theme = theme_for(chosen, environ)
+    # Textual makes grey of it, in full colour codes; our theme without colours writes none.
+    environ.pop("NO_COLOR", None)
+    # Textual takes it before our themes are known to it.
+    environ.pop("TEXTUAL_THEME", None)
     # A key's escape sequence may come in pieces over a slow line.
     environ.setdefault("ESCDELAY", "200" if environ.get("SSH_CONNECTION") else "100")
     # Every step of an animation is a repaint.
     environ.setdefault("TEXTUAL_ANIMATIONS", "none")
+    return theme
 
 
 def is_gone() -> bool:
@@ -61,14 +75,14 @@ def is_gone() -> bool:
 
 @contextlib.contextmanager
 def on_hang_up(end: Callable[[int], None]) -> Iterator[None]:
-    """Within it, a hang-up or SIGTERM calls ``end`` with the signal's number.
+    """Within it, a hang-up, SIGTERM or SIGINT calls ``end`` with the signal's number.
 
     A process that cannot end by itself then (its terminal is gone, and every write fails) is ended.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    numbers = (signal.SIGHUP, signal.SIGTERM)
+    numbers = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
 
     def handle(number: int, frame: object) -> None:
         if number == signal.SIGHUP:
@@ -83,6 +97,14 @@ def on_hang_up(end: Callable[[int], None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def forget() -> None:
+    """Let what is still written to a terminal that is gone go nowhere, rather than fail."""
+    if is_gone():
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(nowhere, stream)
 
 
 def _end_at_once() -> None:

@@ -1,4 +1,4 @@
-"""Run the demo: clusters, the past, live traffic, the pipeline, the live table; then end it all."""
+"""Run the demo: clusters, the past, live traffic, the pipeline, the console; then end it all."""
 
 from __future__ import annotations
 
@@ -35,15 +35,16 @@ class DemoOptions:
     Attributes:
         fresh: forget what an earlier demo kept.
         keep: leave the clusters' data when the demo ends; the next demo continues it.
-        headless: show the plain live table. (The only view there is until the console exists.)
-        seconds: end by itself so long after the first table; None to run until interrupted.
+        headless: show a live table in place of the console; without a terminal it is shown anyway.
+        seconds: end by itself so long after the first table (there is no console then); None to
+            run until interrupted.
         directory: where everything is kept; the user's state directory by default.
         rate: multiplies the traffic.
     """
 
     fresh: bool = False
     keep: bool = False
-    headless: bool = True
+    headless: bool = False
     seconds: float | None = None
     directory: Path | None = None
     rate: float = 1.0
@@ -90,6 +91,11 @@ def _run(options: DemoOptions, data: Path, screen: Screen, stack: contextlib.Exi
         job = pipeline.start(config, data / "leash.log")
         stack.callback(job.stop)
         _start_life(addresses, options.rate, stack)
+        if not options.headless and options.seconds is None and wiring.has_terminal():
+            screen.say("Opening the console. Leaving it (q) ends the demo.")
+            if number := wiring.open_console(config, job.fault):
+                raise Ended(number)
+            return
         status = wiring.pipeline_status(config)
         stack.callback(status.close)
         _watch(job, status, screen, options.seconds)

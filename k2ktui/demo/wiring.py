@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from k2ktui.config.load import load
 from k2ktui.demo.status import PartitionStatus, StatusSource
+from k2ktui.errors import K2kError
 
 
 def pipeline_status(config: Path) -> StatusSource:
@@ -28,3 +29,44 @@ def pipeline_status(config: Path) -> StatusSource:
             reader.close()
 
     return Source()
+
+
+def open_console(config: Path, watchdog: Callable[[], str]) -> int:
+    """Open the console on the pipeline in the file ``config`` until the operator leaves it.
+
+    Args:
+        config: the file.
+        watchdog: asked every second what has failed, empty if nothing has.
+
+    Returns:
+        The number of the signal that ended it, 0 if the operator did.
+    """
+    from k2ktui.console import terminal
+
+    theme = terminal.prepare(None)
+    from k2ktui.console.app import open_console as run
+    from k2ktui.console.session import Options, Session
+    from k2ktui.kafka.properties import load_checked
+    from k2ktui.watch.model import Pair
+    from k2ktui.watch.poller import live
+
+    loaded = load_checked((str(config),)).config
+
+    def told() -> str:
+        fault = watchdog()
+        return f"the pipeline ended by itself: {fault}" if fault else ""
+
+    pair = Pair(loaded.name, loaded.environment, loaded.read_only)
+    options = Options(theme=theme)
+    return run(Session(live(loaded), pair, loaded, (str(config),), options, watchdog=told))
+
+
+def has_terminal() -> bool:
+    """Whether the console can be opened here."""
+    from k2ktui.console import terminal
+
+    try:
+        terminal.check()
+    except K2kError:
+        return False
+    return True

@@ -198,10 +198,12 @@ def test_what_the_terminal_wants() -> None:
     assert terminal.theme_for(None, {"NO_COLOR": "1"}) == "k2k-mono"
     assert terminal.theme_for("nord", {"NO_COLOR": "1"}) == "nord"
     assert terminal.theme_for(None, {}) == "k2k-dark"
-    environ = {"SSH_CONNECTION": "x"}
-    terminal.prepare(environ)
+    environ = {"SSH_CONNECTION": "x", "NO_COLOR": "1"}
+    assert terminal.prepare(None, environ) == "k2k-mono"
     assert environ["ESCDELAY"] == "200"
-    terminal.prepare(environ := {"ESCDELAY": "50"})
+    assert "NO_COLOR" not in environ
+    environ = {"ESCDELAY": "50", "TEXTUAL_THEME": "k2k-light"}
+    assert terminal.prepare(None, environ) == "k2k-light"
     assert environ["ESCDELAY"] == "50"
 
 

@@ -197,7 +197,8 @@ class ListScreen(ConsoleScreen):
     """A screen that is one table, with a filter."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "filter", "Filter", id="filter", key_display="/"),
+        # By priority: what is typed right behind it, all at once over a slow line, is the filter's.
+        Binding("slash", "filter", "Filter", id="filter", key_display="/", priority=True),
         Binding("s", "sort", "Sort", id="sort"),
         Binding("S", "reverse", "Reverse", id="reverse", show=False),
         Binding("z", "problems", "Problems", id="problems"),
@@ -240,7 +241,13 @@ class ListScreen(ConsoleScreen):
         """Type a filter."""
         entry = self.query_one("#filter", Input)
         entry.display = True
-        entry.focus()
+        self.set_focus(entry)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A stroke that is typed into a text is no command."""
+        if action == "filter" and isinstance(self.focused, Input):
+            return False
+        return super().check_action(action, parameters)
 
     def action_sort(self) -> None:
         """Sort by the next column."""

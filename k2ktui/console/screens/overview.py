@@ -171,7 +171,7 @@ def _lag(view: View, glyphs: Glyphs, spark: int) -> list[Cell]:
     ]
     if totals.direction is not Direction.UNKNOWN and not stale:
         cells.append(Cell(f"  {glyphs.direction(totals.direction)} {totals.direction}"))
-    if totals.lag_records and totals.eta_s and not stale:
+    if totals.lag_records and totals.eta_s and totals.eta_s >= 1 and not stale:
         cells.append(Cell(f", {marks.duration(totals.eta_s)} left", Tone.MUTED))
     if totals.unknown and totals.partitions:
         cells.append(Cell(f"  {totals.unknown:,} unknown", Tone.UNKNOWN))
@@ -181,7 +181,9 @@ def _lag(view: View, glyphs: Glyphs, spark: int) -> list[Cell]:
 
 def _throughput(view: View, glyphs: Glyphs, spark: int) -> list[Cell]:
     known = len(view.points) > 1
-    text = f"{marks.number(view.totals.rate, known=known)}"
+    stale = view.part(PartName.SOURCE).stale or view.part(PartName.TARGET).stale
+    sign = glyphs.stale if stale and view.totals.rate is not None else ""
+    text = f"{sign}{marks.number(view.totals.rate, known=known)}"
     values = [p.rate for p in view.points]
     return [
         Cell(text, Tone.HEADING),

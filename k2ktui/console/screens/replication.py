@@ -61,8 +61,10 @@ class ReplicationScreen(ListScreen):
         totals = view.totals
         if not totals.partitions:
             return ()
+        stale = any(view.part(name).stale for name in (PartName.SOURCE, PartName.TARGET))
         text = (
-            f"{totals.partitions:,} partitions  lag {marks.number(totals.lag_records)}  "
+            f"{totals.partitions:,} partitions  "
+            f"lag {marks.STALE if stale else ''}{marks.number(totals.lag_records)}  "
             f"behind {marks.seconds(totals.lag_seconds)}  {marks.number(totals.rate)} records/s"
         )
         return (Cell(text),)

@@ -216,10 +216,14 @@ class Grid(Toned, ScrollView, Generic[T], can_focus=True):
         if old is None or len(old.cells) != len(now.cells):
             self.refresh(Region(0, y, self.size.width, 1))
             return
-        for column, x, width in self._layout:
-            n = index[column.id]
-            if old.cells[n] != now.cells[n]:
-                self.refresh(Region(x, y, width, 1))
+        changed = (
+            x + width
+            for c, x, width in self._layout
+            if old.cells[index[c.id]] != now.cells[index[c.id]]
+        )
+        # Textual writes a line from its beginning to the end of a region, once for each region.
+        if end := max(changed, default=0):
+            self.refresh(Region(0, y, end, 1))
 
     def _redraw(self) -> None:
         self._shown = {}
@@ -318,7 +322,7 @@ class Grid(Toned, ScrollView, Generic[T], can_focus=True):
             fill = self._cursor_style(Tone.PLAIN) if cursor else self.tone(Tone.PLAIN)
             segments += [Segment(text, style), Segment(" " * gap, fill)]
         fill = self._cursor_style(Tone.PLAIN) if cursor else self.tone(Tone.PLAIN)
-        return Strip(segments).adjust_cell_length(width, fill)
+        return Strip(segments).adjust_cell_length(width, fill).simplify()
 
     def _no_row(self) -> str:
         return "Nothing passes the filter; esc shows all." if self._all else self.empty
@@ -331,7 +335,7 @@ class Grid(Toned, ScrollView, Generic[T], can_focus=True):
             sign = f" {sign}" if column.id == self.sort else ""
             text = fit(column.heading + sign, size, right=column.right, ellipsis="")
             segments.append(Segment(text + " " * _GAP, style))
-        return Strip(segments).adjust_cell_length(width, style)
+        return Strip(segments).adjust_cell_length(width, style).simplify()
 
     def _cursor_style(self, tone: Tone) -> Style:
         own = self.get_component_rich_style(f"tone--{tone}", partial=True)

@@ -70,7 +70,7 @@ class Toned(Widget):
                 break
         if left > 0:
             segments.append(Segment(" " * left, self.tone(Tone.PLAIN)))
-        return Strip(segments, width)
+        return Strip(segments, width).simplify()
 
 
 def plain(line: Line) -> str:

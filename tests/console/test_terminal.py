@@ -1,0 +1,193 @@
+"""The console on real terminals: what it writes, and what it leaves when it ends."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from k2ktui.watch.record import Recorder
+from tests.support.kafka import eventually
+from tests.support.terminal import Terminal
+from tests.support.views import Made, usual
+
+pytestmark = pytest.mark.slow
+
+CONSOLE = [sys.executable, "-m", "k2ktui"]
+LEFT = b"\x1b[?1049l"  # the alternate screen is left
+
+
+def busy() -> Made:
+    """Forty partitions, so that a table of 120x40 is full."""
+    made = usual()
+    for number in range(36):
+        made.partition("orders", number, end=10_000 + number)
+    return made
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    """Five views, one second apart; all figures change from each to the next but the last."""
+    path = tmp_path / "session.k2k"
+    recorder, made = Recorder(path), busy()
+    for number in range(5):
+        recorder.add(made.view())
+        made.now += 1
+        made.copy(100 + 10 * number)
+    recorder.close()
+    return path
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    return {"XDG_CONFIG_HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path), "LANG": "C.UTF-8"}
+
+
+def replay(recording: Path, env: dict[str, str], size: tuple[int, int] = (80, 24)) -> Terminal:
+    return Terminal([*CONSOLE, "--replay", str(recording)], size=size, env=env)
+
+
+def test_a_refresh_costs_little_and_nothing_costs_nothing(
+    recording: Path, env: dict[str, str]
+) -> None:
+    with replay(recording, env, (120, 40)) as terminal:
+        terminal.await_text("replay 1/5")
+        terminal.send("p2")
+        terminal.read(1.5)
+        costs = []
+        for _ in range(4):
+            terminal.send("]")
+            costs.append(len(terminal.read(1.5)))
+        assert max(costs) <= 20_000, costs
+        assert terminal.read(3) == b""
+
+
+def test_leaving_restores_the_terminal(recording: Path, env: dict[str, str]) -> None:
+    with replay(recording, env) as terminal:
+        terminal.await_text("replay 1/5")
+        assert terminal.now() != terminal.attributes
+        terminal.send("q")
+        assert terminal.wait() == 0
+        assert terminal.now() == terminal.attributes
+        assert LEFT in terminal.output
+        for mode in re.findall(rb"\x1b\[\?(\d+)h", terminal.output):
+            assert terminal.output.rindex(b"\x1b[?%sl" % mode) or mode == b"25"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_end_it_orderly(
+    recording: Path, env: dict[str, str], number: signal.Signals
+) -> None:
+    with replay(recording, env) as terminal:
+        terminal.await_text("replay 1/5")
+        terminal.process.send_signal(number)
+        assert terminal.wait() == 0
+        assert LEFT in terminal.output
+        assert terminal.now() == terminal.attributes
+
+
+def test_a_hang_up_ends_it(recording: Path, env: dict[str, str]) -> None:
+    with replay(recording, env) as terminal:
+        terminal.await_text("replay 1/5")
+        terminal.hang_up()
+        assert terminal.wait(20) == 0
+
+
+def test_a_hang_up_that_is_ignored_ends_it_too(recording: Path, env: dict[str, str]) -> None:
+    command = ["sh", "-c", f"trap '' HUP; exec {' '.join(CONSOLE)} --replay {recording}"]
+    with Terminal(command, env=env) as terminal:
+        terminal.await_text("replay 1/5")
+        terminal.hang_up()
+        assert terminal.wait(20) == 0
+
+
+def test_no_mouse_over_ssh(recording: Path, env: dict[str, str]) -> None:
+    with replay(recording, {**env, "SSH_CONNECTION": "a 1 b 2"}) as terminal:
+        terminal.await_text("replay 1/5")
+        assert b"\x1b[?1000h" not in terminal.output
+    with replay(recording, env) as terminal:
+        terminal.await_text("replay 1/5")
+        assert b"\x1b[?1000h" in terminal.output
+
+
+@pytest.mark.parametrize(
+    ("own", "allowed"),
+    [
+        ({"NO_COLOR": "1"}, rb""),
+        ({"TERM": "xterm"}, rb"(3|9|4|10)\d"),
+        ({"TERM": "xterm-256color"}, rb"[34]8;5;\d+"),
+        ({"TERM": "xterm-256color", "COLORTERM": "truecolor"}, rb"[34]8;2;\d+;\d+;\d+"),
+    ],
+    ids=["none", "16", "256", "millions"],
+)
+def test_colours_are_those_of_the_terminal(
+    recording: Path, env: dict[str, str], own: dict[str, str], allowed: bytes
+) -> None:
+    with replay(recording, {**env, **own}) as terminal:
+        terminal.await_text("replay 1/5")
+        terminal.read(0.5)
+        sequences = b";".join(re.findall(rb"\x1b\[([\d;]*)m", terminal.output))
+    rest = re.sub(rb"\b%s\b" % allowed, b"", sequences) if allowed else sequences
+    assert set(re.findall(rb"\d+", rest)) <= {b"0", b"1", b"2", b"3", b"4", b"7", b"39", b"49"}
+    if allowed:
+        assert re.search(allowed, sequences)
+
+
+def test_a_theme_file_that_is_wrong_does_not_stop_it(
+    recording: Path, env: dict[str, str], tmp_path: Path
+) -> None:
+    themes = tmp_path / "k2ktui" / "themes"
+    themes.mkdir(parents=True)
+    (themes / "bad.yaml").write_text("name: [")
+    with replay(recording, env) as terminal:
+        terminal.await_text("theme bad.yaml")
+
+
+TMUX = shutil.which("tmux")
+
+
+@pytest.fixture
+def tmux(tmp_path: Path) -> Iterator[list[str]]:
+    """A tmux server of our own."""
+    command = [str(TMUX), "-L", uuid.uuid4().hex, "-f", "/dev/null"]
+    yield command
+    subprocess.run([*command, "kill-server"], capture_output=True, check=False)
+
+
+@pytest.mark.skipif(TMUX is None, reason="there is no tmux")
+def test_in_tmux_with_256_colours(tmux: list[str], recording: Path, env: dict[str, str]) -> None:
+    given = [part for name, value in env.items() for part in ("-e", f"{name}={value}")]
+    shell = f"{' '.join(CONSOLE)} --replay {recording}; echo ENDED $?; cat"
+    subprocess.run([*tmux, "new-session", "-d", "-x", "80", "-y", "24", *given, shell], check=True)
+
+    def screen() -> str:
+        shot = subprocess.run(
+            [*tmux, "capture-pane", "-p", "-e"], capture_output=True, text=True, check=True
+        )
+        return shot.stdout
+
+    def keys(*names: str) -> None:
+        subprocess.run([*tmux, "send-keys", *names], check=True)
+
+    eventually(lambda: "1,200" in screen(), "the overview", 60)
+    assert re.search(r"\x1b\[[\d;]*38;5;\d+", screen()), "256 colours"
+    keys("2")
+    eventually(lambda: "clicks-2" in screen(), "partitions")
+    keys("/", "p", "a", "y")
+    eventually(lambda: "2 of 43: /pay" in screen(), "the filter")
+    keys("Escape")
+    eventually(lambda: "2 of 43" not in screen(), "all again")
+    keys("3")
+    eventually(lambda: "billing" in screen(), "groups")
+    subprocess.run([*tmux, "resize-window", "-x", "60", "-y", "20"], check=True)
+    eventually(lambda: "billing" in screen(), "groups again")
+    keys("q")
+    eventually(lambda: "ENDED 0" in screen(), "its end")
+    assert "billing" not in screen()  # the alternate screen is gone

@@ -1,0 +1,104 @@
+"""A program on a terminal of its own: a pty whose other end is the test."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Mapping
+from typing import Self
+
+
+class Terminal:
+    """Runs a command as the leader of a session whose terminal this is.
+
+    Attributes:
+        process: the command.
+        output: all that it has written so far.
+    """
+
+    def __init__(
+        self,
+        command: list[str],
+        *,
+        size: tuple[int, int] = (80, 24),
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self._master, self._slave = pty.openpty()
+        width, height = size
+        fcntl.ioctl(self._slave, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+        self.attributes = termios.tcgetattr(self._slave)
+        own = {"TERM": "xterm-256color", "PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
+        self.process = subprocess.Popen(
+            ["setsid", "--ctty", *command],
+            stdin=self._slave,
+            stdout=self._slave,
+            stderr=self._slave,
+            env={**own, **(env or {})},
+            cwd=cwd,
+        )
+        self.output = b""
+
+    def send(self, text: str) -> None:
+        """Type."""
+        os.write(self._master, text.encode())
+
+    def read(self, seconds: float) -> bytes:
+        """Return what is written until nothing more comes for so long."""
+        found = b""
+        while select.select([self._master], [], [], seconds)[0]:
+            try:
+                part = os.read(self._master, 1 << 16)
+            except OSError:
+                break
+            if not part:
+                break
+            found += part
+        self.output += found
+        return found
+
+    def await_text(self, text: str, timeout: float = 60.0) -> None:
+        """Wait until a text was written, from now on."""
+        found, until = b"", time.monotonic() + timeout
+        while text.encode() not in found:
+            assert time.monotonic() < until, f"{text!r} was not written: {found[-2000:]!r}"
+            found += self.read(0.05)
+
+    def now(self) -> list[object]:
+        """Return the terminal's attributes."""
+        return termios.tcgetattr(self._slave)
+
+    def hang_up(self) -> None:
+        """Close the terminal, as a connection that breaks does."""
+        os.close(self._slave)
+        os.close(self._master)
+        self._master = self._slave = -1
+
+    def wait(self, timeout: float = 30.0) -> int:
+        """Return the exit code."""
+        until = time.monotonic() + timeout
+        while self.process.poll() is None and time.monotonic() < until:
+            if self._master >= 0:
+                self.read(0.05)  # who cannot write does not end
+            else:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self.process.wait(0.1)
+        return self.process.wait(0.1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait(10)
+        if self._master >= 0:
+            self.hang_up()
