@@ -50,7 +50,7 @@ async def init_producer(
     until = monotonic() + deadline
     while True:
         try:
-            node = await _node(wire, current)
+            node = await _node(wire, current, until)
             response = await wire.send(
                 InitProducerIdRequest(
                     transactional_id=current.transactional_id,
@@ -92,7 +92,7 @@ async def add_partitions(
     while True:
         results: Mapping[tuple[str, int], int] = {}
         try:
-            node = await _node(wire, producer)
+            node = await _node(wire, producer, until)
             response = await wire.send(
                 AddPartitionsToTxnRequest(
                     v3_and_below_transactional_id=producer.transactional_id,
@@ -136,7 +136,7 @@ async def end_transaction(
     until = monotonic() + deadline
     while True:
         try:
-            node = await _node(wire, producer)
+            node = await _node(wire, producer, until)
             response = await wire.send(
                 EndTxnRequest(
                     transactional_id=producer.transactional_id,
@@ -156,10 +156,10 @@ async def end_transaction(
         await _retry_or_raise(wire, producer, code, "EndTxn", until)
 
 
-async def _node(wire: Wire, producer: Producer) -> int | None:
+async def _node(wire: Wire, producer: Producer, until: float) -> int | None:
     if producer.transactional_id is None:
         return None
-    return await wire.coordinator(producer.transactional_id)
+    return await wire.coordinator(producer.transactional_id, max(0.0, until - monotonic()))
 
 
 async def _retry_or_raise(

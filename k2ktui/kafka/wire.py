@@ -12,6 +12,8 @@ import logging
 import uuid
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
+from itertools import count
+from time import monotonic
 from typing import Any
 
 from kafka.errors import KafkaError, NodeNotReadyError
@@ -235,16 +237,18 @@ class Wire:
         self._manager.cluster.update_metadata(response)
         return response
 
-    async def coordinator(self, transactional_id: str) -> int:
+    async def coordinator(self, transactional_id: str, timeout: float = 60.0) -> int:
         """Return the broker id of a transactional id's coordinator, looked up once.
 
         Raises:
-            CoordinatorError: the principal may not use this transactional id.
+            CoordinatorError: the principal may not use this transactional id, or nobody told who
+                it is within ``timeout`` seconds (code 15).
         """
         known = self._coordinators.get(transactional_id)
         if known is not None:
             return known
-        for attempt in range(200):
+        until = monotonic() + timeout
+        for attempt in count():
             request = FindCoordinatorRequest(
                 key=transactional_id,
                 key_type=_TRANSACTION_KEY,
@@ -252,17 +256,17 @@ class Wire:
                 max_version=3,
             )
             try:
-                response = await self.send(request)
+                response = await self.send(request, timeout=max(0.1, until - monotonic()))
+                code = response.error_code
             except (NotSent, OutcomeUnknown):
-                await self._back_off(attempt)
-                continue
-            if response.error_code == Code.NONE:
+                code = Code.COORDINATOR_NOT_AVAILABLE
+            if code == Code.NONE:
                 self._coordinators[transactional_id] = response.node_id
                 return int(response.node_id)
-            if response.error_code not in COORDINATOR_RETRIABLE:
-                raise CoordinatorError(response.error_code, "FindCoordinator")
+            if code not in COORDINATOR_RETRIABLE or monotonic() > until:
+                break
             await self._back_off(attempt)
-        raise CoordinatorError(Code.COORDINATOR_NOT_AVAILABLE, "FindCoordinator")
+        raise CoordinatorError(code, "FindCoordinator")
 
     def forget_coordinator(self, transactional_id: str) -> None:
         """Look the coordinator up again the next time."""

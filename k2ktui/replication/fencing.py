@@ -29,7 +29,7 @@ from k2ktui.engine.state import (
 )
 from k2ktui.errors import K2kError, Refused, TimedOut
 from k2ktui.kafka.clients import Cluster
-from k2ktui.kafka.codes import FENCED, Code
+from k2ktui.kafka.codes import COORDINATOR_RETRIABLE, FENCED, Code
 from k2ktui.kafka.logread import await_stable, read_committed, read_written
 from k2ktui.kafka.transactions import Producer, add_partitions, end_transaction, init_producer
 from k2ktui.kafka.wire import CoordinatorError, Loop, OutcomeUnknown, Signal, Wire
@@ -42,6 +42,8 @@ from k2ktui.replication.copying.records import of
 from k2ktui.replication.copying.writer import BatchRefused, Fenced, SlotFailed, Writer
 
 _STATE_LIMIT = 512 << 10
+# The driver does nothing else while it waits for one slot's token, and tries again anyway.
+_RENEW_S = 10.0
 
 
 _DRIVER = -1
@@ -183,10 +185,12 @@ class Warden:
 
         Raises:
             Superseded: somebody else did.
+            TimedOut: the coordinator did not answer; the same again is safe.
         """
+        timeout = min(self._sync_timeout, _RENEW_S)
         if not self._transactional:
-            return self._init(Producer(None))
-        self._producers[slot] = self._init(self._producers[slot])
+            return self._init(Producer(None), timeout)
+        self._producers[slot] = self._init(self._producers[slot], timeout)
         return self._producers[slot]
 
     def renew_own(self) -> None:
@@ -257,13 +261,13 @@ class Warden:
         if not self._transactional:
             return
         unknown = Producer(transactional_id(self.topic.group, slot))
-        self._init(unknown)
-        self._producers[slot] = self._init(unknown)
+        self._init(unknown, self._sync_timeout)
+        self._producers[slot] = self._init(unknown, self._sync_timeout)
 
-    def _init(self, producer: Producer) -> Producer:
+    def _init(self, producer: Producer, timeout: float) -> Producer:
         try:
             raised: Producer = self._loop.run(
-                lambda: init_producer(self._wire, producer, self._timeout_ms, self._sync_timeout)
+                lambda: init_producer(self._wire, producer, self._timeout_ms, timeout)
             )
         except CoordinatorError as error:
             raise self._refused(error) from None
@@ -284,7 +288,9 @@ class Warden:
                 mend="Grant it Describe and Write on transactional ids prefixed "
                 f"{self.topic.group}.",
             )
+        waited = code in COORDINATOR_RETRIABLE
         return TimedOut(
-            f"the target's transaction coordinator refused: {error}",
+            "the target's transaction coordinator "
+            + (f"is not available: {error}" if waited else f"refused: {error}"),
             mend="Check the target cluster's health, then start again.",
         )
