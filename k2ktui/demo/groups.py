@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from k2ktui.demo import clients, seed
 from k2ktui.demo.topics import by_name
+from k2ktui.kafka.codes import COORDINATOR_RETRIABLE
 
 Side = Literal["source", "target"]
 
@@ -66,9 +67,22 @@ def _commit(bootstrap: str, group: str, offsets: Mapping[tuple[str, int], int]) 
     consumer = clients.consumer(bootstrap, group)
     try:
         wanted = [TopicPartition(topic, number, at) for (topic, number), at in offsets.items()]
-        consumer.commit(offsets=wanted, asynchronous=False)
+        _persist(consumer, wanted)
     finally:
         consumer.close()
+
+
+def _persist(consumer: Consumer, wanted: list[TopicPartition]) -> None:
+    """Commit; a coordinator that was only just elected is given the time to load."""
+    until = time.monotonic() + clients.TIMEOUT_SECONDS
+    while True:
+        try:
+            consumer.commit(offsets=wanted, asynchronous=False)
+            return
+        except KafkaException as error:
+            if error.args[0].code() not in COORDINATOR_RETRIABLE or time.monotonic() > until:
+                raise
+            time.sleep(_RETRY_SECONDS)
 
 
 class Groups:
