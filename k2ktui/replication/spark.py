@@ -14,7 +14,9 @@ import re
 import shutil
 import sys
 import tempfile
+import threading
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -35,7 +37,9 @@ _JOB_GROUP = "k2ktui-lap"
 _MAX_JOBS = 512
 _SHELL = "pyspark-shell"
 _DIRECTORY = "k2ktui-spark-"
+_LOG = "spark.log"
 _WARM_S = 0.3
+_STARTS = 3
 
 # What the protocol stands on; a pipeline file may not change these.
 _FIXED = {
@@ -96,11 +100,15 @@ class LapLost(Exception):
 
 
 class SparkEnded(K2kError):
-    """Spark is gone, and no lap can be run any more."""
+    """Spark has ended and could not be started again: no lap can be run any more."""
 
 
 class SparkRuntime:
     """A Spark session and the jobs on it.
+
+    Where Spark has ended (its Java process was killed, a cluster dropped the application), the next
+    job starts it again. What an old session's tasks still do is nobody's concern here: the driver
+    has raised their epochs by then.
 
     Args:
         settings: the pipeline's ``spark`` section.
@@ -119,6 +127,8 @@ class SparkRuntime:
         self._context: Any = None
         self._gateway: Any = None
         self._private: Path | None = None
+        self._changing = threading.Lock()
+        self._over = False
 
     def start(self) -> None:
         """Start or join Spark.
@@ -134,30 +144,36 @@ class SparkRuntime:
         os.environ["JAVA_HOME"] = str(spark_java_home())
         for name, value in _ALLOCATOR.items():
             os.environ.setdefault(name, value)
+        _sweep()
+        try:
+            self._launch()
+        except Exception as error:
+            raise self._did_not_start(error) from None
+        if local_cores(self._settings.master) is None:
+            assert self._private is not None
+            ship(self._context, self._private)
+            await_executors(self._context, self._settings.master, self._pool().submit)
+
+    def _launch(self) -> None:
         from pyspark import SparkContext  # slow to import; commands without jobs do without
         from pyspark.java_gateway import launch_gateway
 
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
-        _sweep()
+        # py4j also writes to the root logger, which without a handler means to the terminal.
+        logging.getLogger().addHandler(logging.NullHandler())
         self._private = Path(tempfile.mkdtemp(prefix=f"{_DIRECTORY}{os.getpid()}-"))
-        log = self._private / "spark.log"
         # Settings may hold secrets, so they go by file and not by command line; and Java's own
         # words go to a file, because a terminal is no place for them.
         settings = self._write_settings()
         os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {settings} {_SHELL}"
-        try:
-            with log.open("wb") as out:
-                gateway = launch_gateway(
-                    None, {"stdout": out, "stderr": out, "start_new_session": True}
-                )
-            self._gateway = gateway
-            self._context = SparkContext(gateway=gateway)
-            settings.unlink()
-        except Exception as error:
-            raise self._did_not_start(error, log) from None
-        if local_cores(self._settings.master) is None:
-            ship(self._context, self._private)
-            await_executors(self._context, self._settings.master, self._pool().submit)
+        with (self._private / _LOG).open("wb") as out:
+            self._gateway = launch_gateway(
+                None, {"stdout": out, "stderr": out, "start_new_session": True}
+            )
+        self._context = SparkContext(gateway=self._gateway)
+        # It would write a traceback to the terminal when Java is killed.
+        self._context._accumulatorServer.handle_error = lambda *_: None  # noqa: SLF001
+        settings.unlink()
 
     def _write_settings(self) -> Path:
         assert self._private is not None
@@ -167,7 +183,9 @@ class SparkRuntime:
         settings = {**_DEFAULTS, **allocator, **self._settings.config, **_FIXED}
         java = f"-Dlog4j2.configurationFile=file:{logging_file}"
         if local_cores(self._settings.master) is not None:
-            settings = {**_LOCAL_DEFAULTS, **settings}
+            # What a killed Java leaves behind goes with everything else of this session.
+            scratch = {"spark.local.dir": str(self._private)}
+            settings = {**_LOCAL_DEFAULTS, **scratch, **settings}
             java = f"{java} {_LOCAL_JAVA}"
         settings[_JAVA_OPTIONS] = f"{java} {settings.get(_JAVA_OPTIONS, '')}".strip()
         settings["spark.master"] = self._settings.master
@@ -177,8 +195,12 @@ class SparkRuntime:
         path.write_text("".join(f"{_escaped(k)}={_escaped(v)}\n" for k, v in settings.items()))
         return path
 
-    def _did_not_start(self, error: Exception, log: Path) -> K2kError:
-        said = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    def _did_not_start(self, error: Exception) -> K2kError:
+        said: list[str] = []
+        if self._private is not None:
+            with contextlib.suppress(OSError):
+                text = (self._private / _LOG).read_text(errors="replace")
+                said = [line for line in text.splitlines() if line.strip()]
         reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
         return K2kError(
             f"Spark did not start with master {self._settings.master}: "
@@ -210,7 +232,8 @@ class SparkRuntime:
     def submit(self, tokens: Sequence[Token]) -> Future[list[SlotResult]]:
         """Run a job: a task a token.
 
-        The future fails with LapLost if Spark lost a task, with SparkEnded if Spark itself ended.
+        The future fails with LapLost if Spark lost a task or ended, with SparkEnded if it had ended
+        before and could not be started again.
         """
         return self._pool().submit(self._run, tuple(tokens))
 
@@ -220,8 +243,7 @@ class SparkRuntime:
         return self._jobs
 
     def _run(self, tokens: tuple[Token, ...]) -> list[SlotResult]:
-        context = self._context
-        context.setJobGroup(_JOB_GROUP, self._name, interruptOnCancel=True)
+        context = self._living()
         source, target = self._options
 
         def task(indexes: Iterator[int]) -> Iterator[SlotResult]:
@@ -235,49 +257,85 @@ class SparkRuntime:
 
         count = len(tokens)
         try:
+            context.setJobGroup(_JOB_GROUP, self._name, interruptOnCancel=True)
             found: list[SlotResult] = (
                 context.parallelize(range(count), count).mapPartitions(task).collect()
             )
         except Exception as error:
-            if self._is_gone():
-                raise _ended(self._settings.master, spark_reason(error)) from None
-            raise LapLost(spark_reason(error)) from None
+            reason = self._gone(context) or spark_reason(error)
+            raise LapLost(reason) from None
         return found
 
-    def _is_gone(self) -> bool:
-        context = self._context
-        gateway = self._gateway
-        if context is None or (gateway is not None and gateway.proc.poll() is not None):
-            return True
+    def _living(self) -> Any:
+        """Return the session's context; where Spark has ended, that of a new session."""
+        with self._changing:
+            if self._over:
+                raise LapLost("the run is over")
+            if self._gone(self._context):
+                self._start_again()
+            return self._context
+
+    def _start_again(self) -> None:
+        """Start a new session; what ended the last one may end this one too, so more than once."""
+        for left in reversed(range(_STARTS)):
+            self._discard()
+            try:
+                self.start()
+                return
+            except K2kError as error:
+                if not left:
+                    raise _ended(error.what) from None
+
+    def _gone(self, context: Any) -> str:
+        """Say that Spark has ended, "" if it has not."""
         try:
-            return bool(context._jsc.sc().isStopped())  # noqa: SLF001 - Python's side cannot tell
+            stopped = bool(context._jsc.sc().isStopped())  # noqa: SLF001 - Python's side cannot tell
         except Exception:  # whatever it is, Java does not answer
-            return True
+            stopped = True
+        master = safe_text(self._settings.master)
+        return f"Spark ({master}) has ended, and is started again" if stopped else ""
 
     def cancel(self) -> None:
         """Stop the running laps' tasks; their futures fail."""
         if self._context is not None:
-            self._context.cancelAllJobs()
+            with contextlib.suppress(Exception):  # its Java may be gone already
+                self._context.cancelAllJobs()
 
     def stop(self) -> None:
         """End the session and its processes."""
-        if self._context is not None:
-            with contextlib.suppress(Exception):  # its Java may be gone already
-                self._context.stop()
-            self._context = None
+        self._over = True
+        with self._changing:
+            self._discard()
         if self._jobs is not None:
             self._jobs.shutdown(wait=False, cancel_futures=True)
+
+    def _discard(self) -> None:
+        """End the session, so that another can be started."""
+        from pyspark import SparkContext
+
+        if self._context is not None:
+            with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):
+                self._context.stop()  # its Java may be gone already
+            self._context = None
+        if self._gateway is not None:
+            with contextlib.suppress(Exception):
+                self._gateway.shutdown()
+            with contextlib.suppress(OSError):
+                self._gateway.proc.stdin.close()  # which is how its Java learns of the end
+            self._gateway = None
+        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - or it were used again
         self.forget_files()
 
     def forget_files(self) -> None:
         """Remove what was written for Spark to read."""
         if self._private is not None:
             shutil.rmtree(self._private, ignore_errors=True)
+            self._private = None
 
 
-def _ended(master: str, reason: str) -> SparkEnded:
+def _ended(reason: str) -> SparkEnded:
     return SparkEnded(
-        f"Spark ({safe_text(master)}) has ended: {reason}",
+        f"Spark has ended, and could not be started again: {reason}",
         unchanged="What was committed is whole; what was not is aborted at the next start.",
         mend="Start again: it goes on from the positions on the target.",
     )

@@ -208,19 +208,3 @@ def test_why_a_job_failed(text: str, told: str) -> None:
     error.java_exception = SimpleNamespace(getMessage=lambda: text)  # type: ignore[attr-defined]
     found = executors.spark_reason(error)
     assert found.startswith(told) and "\n" not in found
-
-
-@pytest.mark.slow
-def test_a_run_ends_when_spark_does(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
-    """It says so, whoever watches it can start it again, and nothing is lost or doubled."""
-    topic = create_topic(source, partitions=2)
-    pipe = Pipeline(tmp_path, source, target, [topic])
-    with Traffic(source, {topic: 2}, seed=3), pipe.start() as run:
-        run.expect("firstrecord")
-        run.java().kill()
-        assert run.wait(30) == 1
-        said = run.err.read_text()
-        assert "Spark (local[2]) has ended: " in said and "Start again" in said
-        run.await_gone()
-    pipe.catch_up()
-    prove(source, target, pipe.name, topic)
