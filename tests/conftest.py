@@ -16,6 +16,20 @@ _TEST_PROPERTIES = {
 }
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--seeds", type=int, default=1, help="run proofs with this many times as many seeds"
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """``@pytest.mark.seeds(n)``: the test takes ``seed``, and is run with n of them, or more."""
+    mark = metafunc.definition.get_closest_marker("seeds")
+    if mark is not None:
+        times = metafunc.config.getoption("seeds")
+        metafunc.parametrize("seed", range(mark.args[0] * times))
+
+
 @pytest.fixture(scope="session")
 def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaNode, KafkaNode]]:
     """The source and the target, started at the same time."""

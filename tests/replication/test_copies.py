@@ -31,8 +31,7 @@ from tests.support.oracle import Expected, prove, read_ledger
 from tests.support.pipeline import Pipeline
 from tests.support.traffic import mixture
 
-proof = pytest.mark.proof
-pytestmark = proof
+pytestmark = pytest.mark.proof
 
 
 @pytest.fixture(scope="module")

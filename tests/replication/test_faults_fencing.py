@@ -13,8 +13,7 @@ from tests.support.kafka import eventually
 from tests.support.pipeline import Pipeline, Run
 from tests.support.traffic import Traffic
 
-proof = pytest.mark.proof
-pytestmark = proof
+pytestmark = pytest.mark.proof
 SUPERSEDED = 5
 _TIMEOUT_S = 3
 STEPS = ("joined", "sent", "before-commit", "after-commit")
@@ -43,7 +42,7 @@ def test_task_suspended_past_the_transaction_timeout(
     pipeline.prove()
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=proof) for n in range(1, 5))])
+@pytest.mark.seeds(2)
 def test_two_drivers(pipeline: Pipeline, topics: dict[str, int], seed: int) -> None:
     """The second takes over; the first ends, says why, and writes nothing any more."""
     with Traffic(pipeline.source, topics, seed):
@@ -90,7 +89,7 @@ def tell_all(run: Run, number: int) -> None:
             process.send_signal(number)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.seeds(3)
 def test_many_drivers_at_once(pipeline: Pipeline, topics: dict[str, int], seed: int) -> None:
     """However they interleave, at most one is left, and nothing is doubled."""
     with Traffic(pipeline.source, topics, seed):

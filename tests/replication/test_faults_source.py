@@ -23,8 +23,7 @@ from tests.support.kinds import delete_before
 from tests.support.oracle import Expected, prove
 from tests.support.traffic import mixture
 
-proof = pytest.mark.proof
-pytestmark = proof
+pytestmark = pytest.mark.proof
 FINDINGS = 1
 
 

@@ -33,7 +33,7 @@ from tests.support.oracle import Proof, prove
 _MARK = "K2KTUI_TEST_RUN"
 _CRASH_DIR = "K2KTUI_CRASH_DIR"
 _PDEATHSIG = 1
-START_TIMEOUT = 60.0
+START_TIMEOUT = 120.0
 RUN_TIMEOUT = 120.0
 
 Event = dict[str, Any]
@@ -183,17 +183,24 @@ class Run:
         found = [json.loads(line) for line in whole.splitlines()]
         return [event for event in found if kind in ("", event["event"])]
 
+    @property
+    def told(self) -> int:
+        """How many events it has told so far, for ``expect(since=…)``."""
+        return len(self.events())
+
     def expect(
         self,
         kind: str,
         test: Callable[[Event], object] = lambda event: True,
         timeout: float = START_TIMEOUT,
+        since: int = 0,
     ) -> Event:
-        """Wait for an event that passes ``test``, and return it."""
+        """Wait for an event that passes ``test``, and return it; not one of the first ``since``."""
 
         def found() -> Event | None:
             ended = self._process.poll() is not None
-            match = next((event for event in self.events(kind) if test(event)), None)
+            new = [event for event in self.events()[since:] if event["event"] == kind]
+            match = next((event for event in new if test(event)), None)
             assert match or not ended, f"ended with {self._process.poll()}:\n{self.tail()}"
             return match
 

@@ -54,6 +54,12 @@ class Strike:
     struck: threading.Event = field(default_factory=threading.Event)
     frame: bytes = b""
 
+    @property
+    def version(self) -> int:
+        """The version of the request that it befell."""
+        version: int = _HEAD.unpack_from(self.frame, 4)[1]
+        return version
+
     def wait(self, timeout: float = 60.0) -> None:
         """Wait until it has happened."""
         assert self.struck.wait(timeout), f"no {self.api.name} came in {timeout:g} s"
