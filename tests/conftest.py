@@ -8,6 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from k2ktui.runtime.node import EAGER_CLEANING, KafkaNode
+from tests.support.secure import SecureNode, start_secure_node
+
+SECURE_USERS = ("reader", "nobody", "stranger", "writer", "ann", "copier")
 
 # Tests wait for these; the broker's own intervals are minutes.
 _TEST_PROPERTIES = {
@@ -42,6 +45,15 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaNo
     finally:
         for node in nodes:
             node.close()
+
+
+@pytest.fixture(scope="session")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureNode]:
+    """A cluster with TLS, SASL and an authorizer; users have no rights but those a test grants."""
+    passwords = {user: f"{user}-3cr3t" for user in SECURE_USERS}
+    started = start_secure_node(tmp_path_factory.mktemp("secure"), passwords)
+    yield started
+    started.node.close()
 
 
 @pytest.fixture

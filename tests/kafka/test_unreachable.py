@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,22 +14,14 @@ from k2ktui.errors import ConnectionFailed, K2kError
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.properties import wire
 from k2ktui.kafka.wire import Loop, Wire
-from tests.support.secure import MECHANISMS, SecureNode, make_authority, start_secure_node
+from tests.support.secure import MECHANISMS, SecureNode, make_authority
 
 pytestmark = pytest.mark.slow
 
-PASSWORD, WRONG = "right-password", "hunter2"
+PASSWORD, WRONG = "ann-3cr3t", "hunter2"
 PATIENCE = 8.0
 Properties = dict[str, str]
 Ask = Callable[[ClusterConfig], object]
-
-
-@pytest.fixture(scope="module")
-def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureNode]:
-    started = start_secure_node(tmp_path_factory.mktemp("secure"), {"ann": PASSWORD})
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    yield started
-    started.node.close()
 
 
 def login(secure: SecureNode, password: str, mechanism: str = "SCRAM-SHA-512") -> Properties:
@@ -46,6 +38,7 @@ def login(secure: SecureNode, password: str, mechanism: str = "SCRAM-SHA-512") -
 
 
 def by_wire(config: ClusterConfig) -> object:
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
     loop = Loop()
     connection = Wire(loop, wire(config, "admin"), "source")
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +20,10 @@ from k2ktui.replication.preflight.suite import run_checks
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import admin, create_topic, unique_name
 from tests.support.preflight import named, pipeline, plain
-from tests.support.secure import SecureNode, make_authority, start_secure_node
+from tests.support.secure import SecureNode, make_authority
 
 NOBODY = "127.0.0.1:1"
 TOPIC_OPERATIONS = (AclOperation.READ, AclOperation.DESCRIBE)
-
-
-@pytest.fixture(scope="module")
-def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureNode]:
-    """A cluster with an authorizer; its users have no rights but those a test grants."""
-    users = {user: f"{user}-secret" for user in ("reader", "stranger", "writer")}
-    started = start_secure_node(tmp_path_factory.mktemp("secure"), users)
-    try:
-        yield started
-    finally:
-        started.node.close()
 
 
 def as_user(secure: SecureNode, user: str) -> dict[str, Any]:

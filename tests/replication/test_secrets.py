@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -17,32 +17,25 @@ from k2ktui.replication.status import StatusReader
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import Out, create_topic, eventually, produce, unique_name
 from tests.support.pipeline import Pipeline
-from tests.support.secure import SecureNode, start_secure_node
+from tests.support.secure import SecureNode
 from tests.support.tls import trust_pkcs12
 from tests.support.verbs import k2ktui
 from tests.support.watch import Watch, files
 
-PASSWORD, STORE_PASSWORD, SPARK_SECRET = (f"{name}-3cr3t" for name in ("login", "store", "spark"))
+PASSWORD, STORE_PASSWORD, SPARK_SECRET = (f"{name}-3cr3t" for name in ("ann", "store", "spark"))
 SECRETS = (PASSWORD, STORE_PASSWORD, SPARK_SECRET)
 PROPERTIES = "spark.properties"
-
-
-@pytest.fixture(scope="module")
-def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureNode]:
-    started = start_secure_node(tmp_path_factory.mktemp("secure"), {"ann": PASSWORD})
-    started.allow("ann", [AclOperation.READ], "*")
-    yield started
-    started.node.close()
 
 
 @pytest.fixture
 def pipe(secure: SecureNode, target: KafkaNode, tmp_path: Path) -> Pipeline:
     """A pipeline with secrets of every kind, none of them in its file."""
     topic = create_topic(secure.node)
+    secure.allow("ann", [AclOperation.READ], topic)
     produce(secure.node, topic, [Out(b"v%d" % i) for i in range(100)])
     store = tmp_path / "stores" / "trust.p12"
     store.parent.mkdir()
-    trust_pkcs12(secure.authority.certificate, store, STORE_PASSWORD)
+    trust_pkcs12(secure.authority.root.certificate, store, STORE_PASSWORD)
     login = secure.java("ann", "${env:string:LOGIN}") | {
         "ssl.truststore.type": "PKCS12",
         "ssl.truststore.location": str(store),

@@ -17,13 +17,13 @@ from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import create_topic, eventually, produce
 from tests.support.oracle import prove
 from tests.support.pipeline import Pipeline
-from tests.support.secure import SecureNode, start_secure_node
+from tests.support.secure import SecureNode
 from tests.support.spark_cluster import SparkCluster, bare_python, can_import
 from tests.support.traffic import Traffic, mixture
 from tests.support.watch import Watch
 
 PAGE = Path(__file__).parents[2] / "docs" / "spark-cluster.md"
-USER, PASSWORD = "copier", "login-3cr3t"
+USER, PASSWORD = "copier", "copier-3cr3t"
 
 
 def packages() -> list[str]:
@@ -47,14 +47,6 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.fixture(scope="module")
-def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureNode]:
-    started = start_secure_node(tmp_path_factory.mktemp("secure"), {USER: PASSWORD})
-    started.allow(USER, [AclOperation.READ], "*")
-    yield started
-    started.node.close()
-
-
 def settings(cluster: SparkCluster, python: Path) -> dict[str, Any]:
     return {
         "spark.master": cluster.master,
@@ -68,6 +60,7 @@ def test_a_copy_on_a_cluster(
 ) -> None:
     """Code and credentials come from the driver, and leave no trace on the executors."""
     topic = create_topic(secure.node, partitions=4)
+    secure.allow(USER, [AclOperation.READ], topic)
     produce(secure.node, topic, mixture(1, 5000, 4), compression_type="zstd")
     login = {"source.kafka.common": secure.java(USER)}
     pipe = Pipeline(tmp_path, secure.node, target, [topic], settings(cluster, python) | login)

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AclOperation, AdminClient
 
-from tests.support.kafka import create_topic, eventually, unique_name
-from tests.support.secure import MECHANISMS, SecureNode, start_secure_node
-
-
-@pytest.fixture(scope="module")
-def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureNode]:
-    """A node with users ``reader`` and ``nobody``."""
-    directory = tmp_path_factory.mktemp("secure")
-    node = start_secure_node(directory, {"reader": unique_name("pw"), "nobody": unique_name("pw")})
-    yield node
-    node.node.close()
+from tests.support.kafka import create_topic, eventually
+from tests.support.secure import MECHANISMS, SecureNode
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

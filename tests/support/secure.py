@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +17,10 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import TIMEOUT, admin
+from tests.support.tls import Holder, make_leaf, make_root
 
 LISTENER = "SECURE"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -33,72 +28,18 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """A certificate authority made for one test; files are PEM."""
+    """A certificate authority made for one test; ``ca_path`` is its certificate, as PEM."""
 
-    key: ec.EllipticCurvePrivateKey
-    certificate: x509.Certificate
-    directory: Path
-
-    @property
-    def ca_path(self) -> Path:
-        """The authority's certificate, for clients' trust."""
-        return self.directory / "ca.pem"
-
-    def issue(self, name: str) -> Path:
-        """Return a file with a new key and certificate for ``name``, valid on loopback."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        names = x509.SubjectAlternativeName(
-            [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-        )
-        signed = _certificate(name, key, self.certificate.subject, self.key, names)
-        path = self.directory / f"{name}.pem"
-        path.write_bytes(_pem(key) + _pem_of(signed))
-        return path
+    root: Holder
+    ca_path: Path
 
 
 def make_authority(directory: Path) -> Authority:
-    """Make an authority whose files go to ``directory``."""
+    """Make an authority whose certificate goes to ``directory``."""
     directory.mkdir(parents=True, exist_ok=True)
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test-ca")])
-    constraint = x509.BasicConstraints(ca=True, path_length=None)
-    certificate = _certificate("test-ca", key, name, key, constraint)
-    authority = Authority(key, certificate, directory)
-    authority.ca_path.write_bytes(_pem_of(certificate))
+    authority = Authority(make_root("test-ca"), directory / "ca.pem")
+    authority.ca_path.write_text(authority.root.certificates_pem)
     return authority
-
-
-def _certificate(
-    name: str,
-    key: ec.EllipticCurvePrivateKey,
-    issuer: x509.Name,
-    signer: ec.EllipticCurvePrivateKey,
-    extension: x509.ExtensionType,
-) -> x509.Certificate:
-    now = datetime.datetime.now(datetime.UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(days=2))
-        .add_extension(extension, critical=isinstance(extension, x509.BasicConstraints))
-        .sign(signer, hashes.SHA256())
-    )
-
-
-def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-
-
-def _pem_of(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,13 +106,15 @@ def start_secure_node(directory: Path, passwords: dict[str, str]) -> SecureNode:
         passwords: user to password; the users have no rights until :meth:`SecureNode.allow`.
     """
     authority = make_authority(directory / "tls")
+    broker = make_leaf(authority.root, "broker", "localhost", "127.0.0.1")
+    key_store = broker.pem_file(directory / "tls" / "broker.pem")
     prefix = f"listener.name.{LISTENER.lower()}"
     module = "org.apache.kafka.common.security"
     users = " ".join(f'user_{user}="{password}"' for user, password in passwords.items())
     properties = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         f"{prefix}.ssl.keystore.type": "PEM",
-        f"{prefix}.ssl.keystore.location": str(authority.issue("broker")),
+        f"{prefix}.ssl.keystore.location": str(key_store),
         f"{prefix}.sasl.enabled.mechanisms": ",".join(MECHANISMS),
         f"{prefix}.plain.sasl.jaas.config": f"{module}.plain.PlainLoginModule required {users};",
     }
