@@ -201,10 +201,11 @@ class SparkRuntime:
             with contextlib.suppress(OSError):
                 text = (self._private / _LOG).read_text(errors="replace")
                 said = [line for line in text.splitlines() if line.strip()]
-        reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
+        # Without a gateway only Java knows why.
+        words = said[-3:] if self._gateway is None and said else [spark_reason(error)]
         return K2kError(
             f"Spark did not start with master {self._settings.master}: "
-            + safe_text("; ".join(said[-3:] or reason), 600),
+            + safe_text("; ".join(words), 600),
             unchanged="Nothing was written.",
             mend="Check spark.master and spark.config; k2ktui check shows the Java it uses.",
         )
@@ -314,8 +315,10 @@ class SparkRuntime:
         from pyspark import SparkContext
 
         if self._context is not None:
-            with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):
-                self._context.stop()  # its Java may be gone already
+            # Where Java is gone the first fails for want of it; the second ends what is Python's.
+            for _ in range(2):
+                with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):
+                    self._context.stop()
             self._context = None
         if self._gateway is not None:
             with contextlib.suppress(Exception):
