@@ -10,7 +10,7 @@ import pytest
 from k2ktui.runtime.node import EAGER_CLEANING, KafkaNode
 from tests.support.secure import SecureNode, start_secure_node
 
-SECURE_USERS = ("reader", "nobody", "stranger", "writer", "ann", "copier")
+SECURE_USERS = ("guest", "nobody", "reader", "stranger", "writer", "ann", "copier")
 
 # Tests wait for these; the broker's own intervals are minutes.
 _TEST_PROPERTIES = {

@@ -95,7 +95,7 @@ def test_a_cluster_that_does_not_answer(source: KafkaNode) -> None:
 def test_a_login_that_is_refused(secure: SecureNode, target: KafkaNode) -> None:
     side = as_user(secure, "reader")
     common = side["kafka"]["common"]
-    common["sasl.jaas.config"] = common["sasl.jaas.config"].replace("reader-secret", "wrong")
+    common["sasl.jaas.config"] = common["sasl.jaas.config"].replace("reader-3cr3t", "wrong")
 
     checks = run_checks(pipeline(side, target, "t"))
 

@@ -13,17 +13,17 @@ from tests.support.secure import MECHANISMS, SecureNode
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_rights_are_enforced(secure: SecureNode, mechanism: str) -> None:
     topic = create_topic(secure.node)
-    secure.allow("reader", [AclOperation.DESCRIBE, AclOperation.READ], topic)
+    secure.allow("guest", [AclOperation.DESCRIBE, AclOperation.READ], topic)
 
     def topics(user: str) -> set[str]:
         found = AdminClient(secure.client(user, mechanism)).list_topics(timeout=15)
         return set(found.topics)
 
-    eventually(lambda: topic in topics("reader"), "the right has effect")
+    eventually(lambda: topic in topics("guest"), "the right has effect")
     assert topic not in topics("nobody")
 
 
 def test_wrong_password_is_refused(secure: SecureNode) -> None:
-    settings = secure.client("reader") | {"sasl.password": "wrong"}
+    settings = secure.client("guest") | {"sasl.password": "wrong"}
     with pytest.raises(KafkaException):
         AdminClient(settings).list_topics(timeout=2)
