@@ -52,6 +52,7 @@ def copied(state: Path) -> bool:
     return any("firstrecord" in log.read_text() for log in logs)
 
 
+@pytest.mark.slow
 def test_records_flow_and_nothing_is_left(mark: str) -> None:
     done = subprocess.run(
         [*COMMAND, "--seconds", "6"], capture_output=True, text=True, timeout=250, check=False
