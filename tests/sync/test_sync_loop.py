@@ -1,0 +1,107 @@
+"""The sync application over several polls: groups in use on the target, and its metrics."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from k2ktui.runtime.node import KafkaNode
+from k2ktui.sync.loop import SyncLoop, Turn
+from k2ktui.sync.metrics import CATALOGUE, SyncFigures
+from tests.support.cli import k2ktui
+from tests.support.copied import Copied, commit, committed
+from tests.support.kafka import create_topic, produce
+from tests.sync.test_races import member
+
+slow = pytest.mark.slow
+
+
+@pytest.fixture
+def copied(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Copied:
+    return Copied(tmp_path, source, target)
+
+
+@pytest.fixture
+def topic(copied: Copied, source: KafkaNode) -> str:
+    """A copied topic; each record lands 7 offsets further on."""
+    name = create_topic(source)
+    produce(source, name, [b"%d" % n for n in range(50)])
+    copied.copy(name)
+    return name
+
+
+@slow
+@pytest.mark.parametrize("policy", ["fail", "ignore"])
+def test_a_group_in_use_on_the_target_stops_nobody_else(
+    copied: Copied, topic: str, source: KafkaNode, target: KafkaNode, policy: str
+) -> None:
+    copied.settings = {"errorHandling": {"onActiveConsumerGroupCommit": policy}}
+    used, idle, where = copied.group("used"), copied.group("idle"), (topic, 0)
+    for group in (used, idle):
+        commit(source, group, {where: 20})
+    commit(target, used, {where: 7})
+    loop = SyncLoop(copied.config)
+    with contextlib.closing(loop):
+        with member(target, used, topic, "classic"):
+            turn = loop.turn()
+            done = k2ktui("sync", "-f", copied.file, "--once", code=1 if policy == "fail" else 0)
+        assert turn.applied == 1
+        assert committed(target, idle, [where]) == {where: 27}
+        assert committed(target, used, [where]) == {where: 7}
+        (note,) = [note for note in turn.notes if used in note]
+        assert ("STOPPED" in note) == (policy == "fail")
+        assert ("STOPPED" in done.stderr) == (policy == "fail")
+        # Its member has gone.
+        after = loop.turn()
+        assert set(after.stopped) == ({used} if policy == "fail" else set())
+    expected = 7 if policy == "fail" else 27
+    assert committed(target, used, [where]) == {where: expected}
+
+
+@slow
+def test_a_dead_source_is_told_once_and_gone_on_without(
+    copied: Copied, topic: str, source: KafkaNode, target: KafkaNode
+) -> None:
+    group, where = copied.group("g"), (topic, 0)
+    commit(source, group, {where: 20})
+    loop = SyncLoop(copied.config)
+    with contextlib.closing(loop):
+        loop.turn()
+        commit(target, group, {where: 8}, "k2k_1.1;")
+        source.kill()
+        try:
+            down, still = loop.turn(), loop.turn()
+        finally:
+            source.restart()
+        back = loop.turn()
+    assert committed(target, group, [where]) == {where: 27}
+    assert any("kept on the target" in note for note in down.notes)
+    assert not still.notes, "told once"
+    assert down.commits_at == still.commits_at < down.taken_at
+    assert back.commits_at > down.taken_at and not back.notes
+
+
+def test_metrics_of_the_application() -> None:
+    figures = SyncFigures("p")
+    assert read(figures)["groups"] == {}
+    figures.feed(
+        Turn(10.0, 9.0, 3, {"advance": 2, "skip": 1}, 2, ("g t-0: refused",), {"g": "used"})
+    )
+    figures.feed(Turn(20.0, 19.0, 4, {"keep": 4}, 0, (), duration_s=1.5))
+    found = read(figures)
+    assert (found["groups"][()], found["groups.stopped"][()], found["poll.time"][()]) == (4, 0, 1.5)
+    assert found["rows"] == {("keep",): 4}, "of the last poll"
+    assert (found["polls"][()], found["committed"][()], found["refused"][()]) == (2, 2, 1)
+    assert found["commits.age"][()] > 1_000_000
+
+
+def read(figures: SyncFigures) -> dict[str, dict[tuple[object, ...], float]]:
+    return {
+        metric.name: {
+            tuple(text for key, text in labels.items() if key != "pipeline"): value
+            for value, labels in metric.read(figures)
+        }
+        for metric in CATALOGUE
+    }
