@@ -28,7 +28,7 @@ def command(plan_file: str, files: tuple[str, ...], yes: bool, unlock: bool, as_
     """Apply; partly applied has its own exit code."""
     from k2ktui.sync.acting import apply
 
-    plan = _read(Path(plan_file))
+    plan = read_plan(Path(plan_file), time.time())
     config = load_pipeline(files or plan.files, mirror=True)
     may = access_to(config, unlock=unlock)
     require(may, "applying a plan")
@@ -47,9 +47,19 @@ def command(plan_file: str, files: tuple[str, ...], yes: bool, unlock: bool, as_
     return exit_code(applied)
 
 
-def _read(path: Path) -> Plan:
+def read_plan(path: Path, now: float) -> Plan:
+    """Read a plan file.
+
+    Args:
+        path: the file.
+        now: epoch seconds; 0 takes one that has expired.
+
+    Raises:
+        ConfigError: it cannot be read.
+        Refused: it is not usable.
+    """
     try:
-        return load(path.read_text(), time.time())
+        return load(path.read_text(), now)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise ConfigError(
@@ -58,7 +68,7 @@ def _read(path: Path) -> Plan:
         ) from None
     except UnusablePlan as error:
         raise Refused(
-            f"plan {safe_text(str(path))} cannot be applied: {safe_text(str(error))}",
+            f"plan {safe_text(str(path))} cannot be used: {safe_text(str(error))}",
             unchanged="Nothing was changed.",
             mend="Make a new plan: k2ktui plan.",
         ) from None

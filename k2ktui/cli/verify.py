@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from k2ktui.cli.apply import read_plan
 from k2ktui.cli.options import file_option, json_option, load_pipeline, matcher
 from k2ktui.cli.tables import Column, print_table
-from k2ktui.errors import ExitCode
+from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ _SHOWN = 200
 @click.option("--sample", default=20, show_default=True, metavar="N", help="Pieces of the copy.")
 @click.option("--seed", default=0, show_default=True, help="Picks the same pieces again.")
 @click.option("--translated", is_flag=True, help="At translated offsets, before they are applied.")
+@click.option("--plan", "plan_file", metavar="FILE", help="At a plan's offsets, applied or not.")
 @click.option("--group", "group", metavar="RE", help="Only groups whose whole name matches.")
 @click.option("--timeout", "timeout", default=120.0, show_default=True, metavar="SECONDS")
 def command(
@@ -33,17 +36,22 @@ def command(
     sample: int,
     seed: int,
     translated: bool,
+    plan_file: str | None,
     group: str | None,
     timeout: float,
 ) -> int:
     """Verify; findings when something differs."""
     from k2ktui.sync.acting import prove
 
+    if plan_file and translated:
+        raise ConfigError("--plan and --translated exclude each other")
+    plan = read_plan(Path(plan_file), now=0) if plan_file else None
     config = load_pipeline(files, mirror=True)
     proof = prove(
         config,
         group=matcher("--group", group),
         translated=translated,
+        plan=plan,
         sample=sample,
         seed=seed,
         timeout=timeout,

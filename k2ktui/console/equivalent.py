@@ -37,10 +37,9 @@ def plan_and_apply(
     )
 
 
-def verify(files: Sequence[str], groups: Collection[str] | None, *, translated: bool) -> str:
-    """Return the command that compares groups' next records on both clusters."""
-    words = ["k2ktui", "verify", *_files(files), *_groups(groups)]
-    return shlex.join([*words, "--translated"] if translated else words)
+def verify(files: Sequence[str], path: Path | str) -> str:
+    """Return the command that compares the next records at a plan's offsets."""
+    return shlex.join(["k2ktui", "verify", *_files(files), "--plan", str(path)])
 
 
 def undo(files: Sequence[str], entry: str, *, skip_moved: bool = False) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 
 from k2ktui.engine.groups import EMPTY_STATES
 from k2ktui.engine.guard import MappingVersion, is_stale
+from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Basis
 
 VERSION = 1
@@ -81,6 +82,16 @@ class PlanRow:
     reason: str
     version: MappingVersion
     metadata: str = ""
+
+    @property
+    def sources(self) -> tuple[tuple[SourcePartition, int], ...]:
+        """The source partitions that it was translated from, each with its committed offset."""
+        found = []
+        for each in self.source.split(","):
+            name, _, offset = each.rpartition("@")
+            topic, _, partition = name.rpartition("-")
+            found.append((SourcePartition(topic, int(partition)), int(offset)))
+        return tuple(found)
 
     @property
     def changes(self) -> bool:

@@ -17,11 +17,11 @@ from k2ktui.engine.access import Access, require
 from k2ktui.engine.applying import Write, Written, reversal
 from k2ktui.engine.groups import GroupRow, notes_of, rows
 from k2ktui.engine.journal import JournalHeader, JournalRow, JournalRows
-from k2ktui.engine.plan import Plan
+from k2ktui.engine.plan import Plan, PlanRow
 from k2ktui.engine.planning import PlanOptions
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConfigError, ConnectionFailed, Refused
-from k2ktui.sync.apply import Applied, Applier, written_of
+from k2ktui.sync.apply import Applied, Applier, refuse_foreign, written_of
 from k2ktui.sync.checks import GroupPosition, Verification
 from k2ktui.sync.index import remember
 from k2ktui.sync.plans import planned
@@ -206,7 +206,7 @@ class Proof:
     """
 
     verification: Verification
-    unasked: tuple[tuple[GroupRow, str], ...]
+    unasked: tuple[tuple[GroupRow | PlanRow, str], ...]
     notes: tuple[str, ...]
 
 
@@ -215,6 +215,7 @@ def prove(
     *,
     group: Callable[[str], bool],
     translated: bool = False,
+    plan: Plan | None = None,
     sample: int = 20,
     seed: int = 0,
     timeout: float = 120.0,
@@ -225,20 +226,29 @@ def prove(
         config: the pipeline.
         group: which groups.
         translated: at translated offsets, instead of those that are committed on the target.
+        plan: at the offsets of a plan, applied or not: groups that go on meanwhile, on either
+            cluster, do not blur what it says.
         sample, seed, timeout: as for :func:`k2ktui.sync.verify.verify`.
 
     Raises:
         ConnectionFailed, TimedOut: a cluster does not answer: the proof needs both.
-        Refused: as for ``Snapshots.take``.
+        Refused: as for ``Snapshots.take``; the plan is another pipeline's.
     """
+    if plan is not None:
+        refuse_foreign(plan, config)
     snapshot, source, target = prepared(config)
     if snapshot.source_down:
         raise ConnectionFailed(
             f"{snapshot.source_down}: its records cannot be compared",
             mend="Without the source, groups, plan and apply work; verify needs both clusters.",
         )
-    found = [row for row in rows(snapshot) if group(row.group)]
-    asked, unasked = _positions(found, translated=translated)
+    asked: list[GroupPosition]
+    unasked: Sequence[tuple[GroupRow | PlanRow, str]]
+    if plan is not None:
+        asked, unasked = _planned_positions([row for row in plan.rows if group(row.group)])
+    else:
+        found = [row for row in rows(snapshot) if group(row.group)]
+        asked, unasked = _positions(found, translated=translated)
     result = verify(
         source,
         target,
@@ -267,6 +277,21 @@ def _positions(
         source = SourcePartition(row.topic, row.partition)
         target = (row.target_topic, row.target_partition)
         asked.append(GroupPosition(row.group, source, row.source_offset, target, offset))
+    return asked, unasked
+
+
+def _planned_positions(
+    found: Sequence[PlanRow],
+) -> tuple[list[GroupPosition], list[tuple[PlanRow, str]]]:
+    """Return what a plan says can be compared, and what cannot with the reason."""
+    asked, unasked = [], []
+    for row in found:
+        if row.proposed is None:
+            unasked.append((row, f"nothing was planned: {row.reason}"))
+            continue
+        target = (row.topic, row.partition)
+        for source, offset in row.sources:
+            asked.append(GroupPosition(row.group, source, offset, target, row.proposed))
     return asked, unasked
 
 

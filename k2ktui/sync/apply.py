@@ -110,12 +110,7 @@ class Applier:
         return self._told_if_cut_short(writes, "apply", plan=plan.id)
 
     def _fits(self, plan: Plan) -> None:
-        if plan.pipeline != self._config.name:
-            raise Refused(
-                f"the plan is of pipeline {safe_text(plan.pipeline)}, the configuration of "
-                f"{safe_text(self._config.name)}",
-                unchanged="Nothing was changed.",
-            )
+        refuse_foreign(plan, self._config)
         cluster = self._target.cluster.cluster_id()
         if cluster != plan.target_cluster:
             raise Refused(
@@ -199,6 +194,20 @@ class Applier:
         gone = {w.group for w in writes} - views.keys()
         seen = {**views, **{group: GroupView("") for group in gone}}
         return read_back(writes, refused, seen)
+
+
+def refuse_foreign(plan: Plan, config: PipelineConfig) -> None:
+    """Refuse a plan of another pipeline.
+
+    Raises:
+        Refused: it is one.
+    """
+    if plan.pipeline != config.name:
+        raise Refused(
+            f"the plan is of pipeline {safe_text(plan.pipeline)}, the configuration of "
+            f"{safe_text(config.name)}",
+            unchanged="Nothing was changed.",
+        )
 
 
 def _send(target: TargetSide, writes: Sequence[Write]) -> dict[Write, str]:

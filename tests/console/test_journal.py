@@ -46,7 +46,7 @@ def session(*headers: JournalHeader, config: bool = True, **options: Any) -> Ses
 def test_entries_say_what_became_of_them() -> None:
     async def steps(app: App, pilot: Driver) -> None:
         await pilot.press("7")
-        await until(app, pilot, lambda: "4 entries" in text_of(app), "shown")
+        await until(app, pilot, lambda: "entries: 4" in text_of(app), "shown")
         lines = [line for line in text_of(app).splitlines() if "2026-11-21 12:0" in line]
         states = ("done", "partly", "not ended", "taken back")
         for line, word in zip(lines[:4], states, strict=True):
@@ -56,6 +56,10 @@ def test_entries_say_what_became_of_them() -> None:
         assert f"taken back 2026-11-21 12:00:04 UTC by ann@bastion1, entry {UNDO.id}" in text_of(
             app
         )
+        # There is nothing left of it to take back.
+        await pilot.press("U")
+        await pilot.pause()
+        assert "took all of it back" in notices(app)
         await pilot.press("z")
         assert "2 of 4" in text_of(app)
 
@@ -69,7 +73,7 @@ def test_entries_say_what_became_of_them() -> None:
 def test_nothing_is_taken_back_where_nothing_may_change(settings: dict[str, Any], why: str) -> None:
     async def steps(app: App, pilot: Driver) -> None:
         await pilot.press("7")
-        await until(app, pilot, lambda: "1 entries" in text_of(app), "shown")
+        await until(app, pilot, lambda: "entries: 1" in text_of(app), "shown")
         await pilot.press("U")
         await pilot.pause()
         assert why in notices(app)

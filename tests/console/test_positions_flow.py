@@ -64,7 +64,7 @@ def test_a_position_is_moved_back_and_cleared(copied: Copied, topic: str) -> Non
         await shows(app, pilot, "10 copied again")
         await pilot.press("A")
         await confirm(app, pilot, copied.name)
-        await shows(app, pilot, "1 positions written in term 2")
+        await shows(app, pilot, "positions written: 1, in term 2")
         moved = position_of(copied, topic)
         assert moved is not None and (moved.offset, moved.start) == (30, before.start)
         await pilot.press("7")
@@ -75,7 +75,7 @@ def test_a_position_is_moved_back_and_cleared(copied: Copied, topic: str) -> Non
         await planned(app, pilot, topic, "c")
         await pilot.press("A")
         await confirm(app, pilot, copied.name)
-        await shows(app, pilot, "1 positions written in term 3")
+        await shows(app, pilot, "positions written: 1, in term 3")
 
     drive(session_of(copied), steps, (110, 30))
     assert position_of(copied, topic) is None

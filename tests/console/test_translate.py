@@ -165,7 +165,8 @@ def test_only_the_typed_name_and_the_button_confirm() -> None:
         await until(app, pilot, lambda: "billing" in text_of(app), "shown")
         for keys in (
             ["enter"] * 3,
-            ["tab", "o", "r", "d", "e", "r", "tab", "space"],
+            ["tab", "o", "r", "d", "e", "r", "tab", "space", "space"],
+            ["tab", "tab", "space", "enter", "enter"],
             ["tab", *"orders", "enter", "enter", "escape"],
         ):
             await pilot.press("A")

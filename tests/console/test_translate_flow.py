@@ -91,7 +91,7 @@ def test_from_a_plan_to_applied_verified_and_taken_back(
         await shows(app, pilot, "2 applied")
         assert committed(target, group, where) == {(topic, 0): 12, (topic, 1): 37}
         await pilot.press("v")
-        await shows(app, pilot, "2 the same, 0 different")
+        await shows(app, pilot, "2 same, 0 different")
         await shows(app, pilot, "● same")
         await pilot.press("U")
         await confirm(app, pilot, copied.name)

@@ -22,6 +22,7 @@ from k2ktui.engine.plan import (
     to_csv,
     uncertain_first,
 )
+from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Basis
 
 ROW = PlanRow(
@@ -101,3 +102,8 @@ def test_foreign_metadata_is_left_alone() -> None:
     long = marked("k2k_", MappingVersion(1, 2), "é" * METADATA_LIMIT)
     assert len(long.encode()) <= METADATA_LIMIT
     assert not is_stale(MappingVersion(1, 1), None)
+
+
+def test_what_a_row_was_translated_from() -> None:
+    row = replace(ROW, source="a-b.c_1-0@5,t-12@7000")
+    assert row.sources == ((SourcePartition("a-b.c_1", 0), 5), (SourcePartition("t", 12), 7000))

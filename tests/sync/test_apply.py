@@ -310,3 +310,17 @@ def test_a_pair_that_may_not_be_changed(
     assert "Nothing was changed" in k2ktui("undo", entry, "--yes", code=5).stderr
     code = 5 if setting == "readOnly" else 0
     k2ktui("undo", entry, "--yes", "--unlock", code=code)
+
+
+def test_a_plan_is_proven_although_its_group_reads_on(
+    copied: Copied, topic: str, moved: str, source: KafkaNode
+) -> None:
+    plan = plan_file(copied)
+    k2ktui("apply", plan, "--yes")
+    commit(source, moved, {(topic, 0): 7, (topic, 1): 47})
+    assert k2ktui_json("verify", "-f", copied.file, code=1)["positions"]["different"] == 2
+    told = k2ktui_json("verify", "-f", copied.file, "--plan", plan)
+    assert told["positions"] == {"same": 2, "different": 0, "could-not-check": 0}
+    other = Copied(copied.directory, source, copied.target)
+    k2ktui("verify", "-f", other.file, "--plan", plan, code=5)
+    k2ktui("verify", "-f", copied.file, "--plan", plan, "--translated", code=2)

@@ -75,7 +75,7 @@ class JournalScreen(ActingScreen):
 
     def summary(self) -> Line:
         """Return how many entries there are."""
-        return (Cell(f"{self.query_one(Grid).total:,} entries, kept on the target"),)
+        return (Cell(f"entries: {self.query_one(Grid).total:,}, kept on the target"),)
 
     def detail(self) -> list[Line]:
         """Return the entry under the cursor."""
@@ -92,8 +92,8 @@ class JournalScreen(ActingScreen):
         found = super().refusal(action)
         if found or action != "undo":
             return found
-        entry = self.query_one(Grid).current if self.is_mounted else None
-        return "" if entry is not None else "there is no entry"
+        entry: JournalHeader | None = self.query_one(Grid).current if self.is_mounted else None
+        return "there is no entry" if entry is None else _done(entry, self._undone.get(entry.id))
 
     def action_undo(self) -> None:
         """Take back the entry under the cursor."""
@@ -107,7 +107,7 @@ class JournalScreen(ActingScreen):
 
     @on(Grid.Opened)
     def _opened(self, event: Grid.Opened) -> None:
-        self.app.push_screen(EntryScreen(event.row))
+        self.app.push_screen(EntryScreen(event.row, self._undone.get(event.row.id)))
 
 
 class EntryScreen(ActingScreen):
@@ -115,6 +115,7 @@ class EntryScreen(ActingScreen):
 
     Args:
         header: the entry.
+        undone: the entry that took it back, if one did.
     """
 
     ENTRY: ClassVar[str] = "journal"
@@ -122,9 +123,9 @@ class EntryScreen(ActingScreen):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("U", "undo", "Undo", id="entry.undo")]
     CHANGES: ClassVar[frozenset[str]] = frozenset({"undo"})
 
-    def __init__(self, header: JournalHeader) -> None:
+    def __init__(self, header: JournalHeader, undone: JournalHeader | None = None) -> None:
         super().__init__()
-        self._header = header
+        self._header, self._undone = header, undone
         self._entry: acting.Entry | None = None
 
     def make_grid(self) -> Grid[Written]:
@@ -168,7 +169,8 @@ class EntryScreen(ActingScreen):
 
     def facts(self) -> list[Line]:
         """Return who, when and from where."""
-        return told(self._header, None)[:1]
+        who, _, *taken_back = told(self._header, self._undone)
+        return [who, *taken_back]
 
     def detail(self) -> list[Line]:
         """Return the whole of the row under the cursor."""
@@ -193,7 +195,9 @@ class EntryScreen(ActingScreen):
         found = super().refusal(action)
         if found or action != "undo":
             return found
-        return "" if self._entry is not None else "the entry has not been read"
+        if self._entry is None:
+            return "the entry has not been read"
+        return _done(self._header, self._undone)
 
     def action_undo(self) -> None:
         """Take it back."""
@@ -215,6 +219,13 @@ def tell_undone(screen: ActingScreen, applied: Applied) -> None:
         screen.tell(f"taken back: {text}", "information")
     else:
         screen.error = K2kError(f"not all was taken back: {text}", mend="Open it: it says why.")
+
+
+def _done(entry: JournalHeader, undone: JournalHeader | None) -> str:
+    """Return that all of an entry was taken back already; empty if it was not."""
+    if undone is None or dict(undone.counts) != {"applied": entry.counts.get("applied")}:
+        return ""
+    return f"entry {safe_text(undone.id)} took all of it back"
 
 
 def verdict_of(entry: JournalHeader, *, taken_back: bool) -> Verdict:

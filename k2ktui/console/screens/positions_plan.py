@@ -129,7 +129,8 @@ class MovesScreen(ActingScreen):
             found.append((Cell(f"$ {safe_text(self.copied())}", Tone.MUTED),))
             return found
         entry = f", journal entry {self.moved.entry}" if self.moved.entry else ""
-        text = f"{len(self.change.changes):,} positions written in term {self.moved.term}{entry}"
+        count = len(self.change.changes)
+        text = f"positions written: {count:,}, in term {self.moved.term}{entry}"
         return [*found, (Cell(text, Tone.OK),)]
 
     def detail(self) -> list[Line]:
@@ -163,7 +164,15 @@ class MovesScreen(ActingScreen):
             return "it was applied; n plans again"
         if any(move.effect is Effect.REFUSED for move in self.change.moves):
             return "a move is refused: choose others, or another place"
-        return "" if self.change.changes else "there is nothing to change"
+        return self._in_use() if self.change.changes else "there is nothing to change"
+
+    def _in_use(self) -> str:
+        view, now_ms = self.console.view, int(self.session.feed.now() * 1000)
+        for runner in view.runners if view is not None else ():
+            if runner.alive(now_ms):
+                where = f"{safe_text(runner.host, 60)}, pid {runner.pid}"
+                return f"the pipeline runs on {where}: stop it first (5)"
+        return ""
 
     # Applying
 
@@ -175,7 +184,7 @@ class MovesScreen(ActingScreen):
             return
         again, left_out = _sums(change)
         lines: list[str | Line] = [
-            f"{len(change.changes):,} positions of the pipeline are written ({change.what}).",
+            f"Positions of the pipeline that are written ({change.what}): {len(change.changes):,}.",
             (Cell(f"Up to {again:,} records are copied again.", Tone.WARN if again else _PLAIN),),
             (Cell(f"Up to {left_out:,} are never copied.", Tone.BAD if left_out else _PLAIN),),
             *change.notes,

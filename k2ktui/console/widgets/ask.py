@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import ClassVar
 
 from textual import on
@@ -32,7 +33,9 @@ class Ask(ModalScreen[str | None]):
 
     def on_mount(self) -> None:
         """Show the question."""
-        self.query_one(Lines).show([(Cell(self._question, Tone.HEADING),)])
+        width = max(30, min(86, self.app.size.width - 10))
+        lines = textwrap.wrap(self._question, width)
+        self.query_one(Lines).show([(Cell(line, Tone.HEADING),) for line in lines])
         self.query_one(Input).focus()
 
     @on(Input.Submitted)

@@ -59,7 +59,7 @@ class Confirm(ModalScreen[bool]):
             with Horizontal(id="confirm-buttons"):
                 yield _SpaceButton("Cancel", id="confirm-cancel")
                 yield Input(id="confirm-name")
-                yield _SpaceButton(self._label, id="confirm-do", disabled=True)
+                yield _SpaceButton(self._label, id="confirm-do", classes="-not-typed")
 
     def on_mount(self) -> None:
         """Show the texts."""
@@ -77,20 +77,30 @@ class Confirm(ModalScreen[bool]):
         self.query_one("#confirm-ask", Lines).show(asked)
         self.query_one("#confirm-cancel").focus()
 
+    @property
+    def _agreed(self) -> bool:
+        return self.query_one(Input).value.strip() == self._typed
+
     @on(Input.Changed)
-    def _typed_more(self, event: Input.Changed) -> None:
-        self.query_one("#confirm-do", Button).disabled = event.value.strip() != self._typed
+    def _typed_more(self) -> None:
+        self.query_one("#confirm-do").set_class(not self._agreed, "-not-typed")
 
     @on(Input.Submitted)
     def _entered(self) -> None:
         # Enter only moves on; the button is pressed with the space bar.
-        agreed = self.query_one("#confirm-do", Button)
-        (self.query_one("#confirm-cancel") if agreed.disabled else agreed).focus()
+        self.query_one("#confirm-do" if self._agreed else "#confirm-cancel").focus()
 
-    @on(Button.Pressed)
-    def _pressed(self, event: Button.Pressed) -> None:
-        typed = self.query_one(Input).value.strip() == self._typed
-        self.dismiss(event.button.id == "confirm-do" and typed)
+    @on(Button.Pressed, "#confirm-cancel")
+    def _cancelled(self) -> None:
+        self.dismiss(False)
+
+    @on(Button.Pressed, "#confirm-do")
+    def _pressed(self) -> None:
+        # The button is never disabled: Tab, typed ahead, would pass over it to Cancel.
+        if self._agreed:
+            self.dismiss(True)
+        else:
+            self.query_one(Input).focus()
 
     def action_scroll(self, by: int) -> None:
         """Scroll the details by lines."""
