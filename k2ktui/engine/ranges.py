@@ -7,13 +7,13 @@ mapped record with source offset ``≥ g``; gaps in the source need no special c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from k2ktui.engine.state import Mapping, MappingRange
+from k2ktui.engine.state import Mapping
 
 I64 = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -91,6 +91,10 @@ class Ranges:
             self._count[:size].astype(np.int64),
         )
 
+    def ends(self) -> I64:
+        """Return the source offset after each range."""
+        return self._source[: self._size] + self._count[: self._size]
+
     def append(self, source: I64, target: I64, count: I64) -> None:
         """Append ranges, sorted by source; what they map again replaces the earlier ranges.
 
@@ -116,24 +120,15 @@ class Ranges:
         self._source[at], self._target[at], self._count[at] = source, target, count
         self._size += added
 
-    def overlay(self, source: I64, target: I64, count: I64) -> None:
-        """Add ranges that win where both map an offset; all others stay as they are.
-
-        For ranges of one term that come out of order: those of one transaction do.
-
-        Raises:
-            ValueError: as for ``append``.
-        """
-        added = Columns(source, target, count)
-        _check(added)
+    def put(self, columns: Columns) -> None:
+        """Add ranges, sorted by source, of offsets not mapped yet; errors as for ``append``."""
         end = self.end
-        if not len(added) or end is None or end <= int(source[0]):
-            self.append(source, target, count)
-            return
-        row = self._row_behind(int(source[0]))
-        self._replace_from(row, _sorted(without(self._rows_from(row), added), added))
+        if len(columns) and end is not None and int(columns.source[0]) < end:
+            self.merge_older(columns)
+        else:
+            self.append(columns.source, columns.target, columns.count)
 
-    def merge_older(self, source: I64, target: I64, count: I64) -> None:
+    def merge_older(self, added: Columns) -> None:
         """Add ranges that are known to be older: what is mapped already stays as it is.
 
         ``append`` would take them for a rewind, and cut what comes after.
@@ -141,17 +136,17 @@ class Ranges:
         Raises:
             ValueError: as for ``append``.
         """
-        added = Columns(source, target, count)
         _check(added)
         if not len(added):
             return
-        row = self._row_behind(int(source[0]))
+        row = self._row_behind(int(added.source[0]))
         present = self._rows_from(row)
-        self._replace_from(row, _sorted(present, without(added, present)))
+        self._replace_from(row, ordered(joined([present, without(added, present)])))
 
     def forget(self, low: int, high: int) -> None:
         """Forget what is mapped of the source offsets ``[low, high)``."""
-        if high <= low:
+        end = self.end
+        if high <= low or end is None or end <= low:
             return
         row = self._row_behind(low)
         size = np.array([high - low], dtype=np.int64)
@@ -162,8 +157,7 @@ class Ranges:
         """Forget ranges that end at or before a source offset; return how many."""
         if not self._size:
             return 0
-        ends = self._source[: self._size] + self._count[: self._size]
-        gone = int(np.searchsorted(ends, offset, side="right"))
+        gone = int(np.searchsorted(self.ends(), offset, side="right"))
         if gone:
             keep = slice(gone, self._size)
             self._source = self._source[keep].copy()
@@ -217,9 +211,11 @@ class Ranges:
         found = np.full(len(offsets), NOT_FOUND, dtype=np.int64)
         if not size:
             return found
-        order = np.argsort(self._target[:size], kind="stable")
-        target, source = self._target[order], self._source[order]
-        count = self._count[order]
+        target, source = self._target[:size], self._source[:size]
+        count = self._count[:size]
+        if (target[1:] < target[:-1]).any():
+            order = np.argsort(target, kind="stable")
+            target, source, count = target[order], source[order], count[order]
         row = np.searchsorted(target, offsets, side="right") - 1
         inside = (row >= 0) & (offsets - target[row] < count[row])
         following = np.where(inside, row, row + 1)
@@ -358,10 +354,6 @@ def overlapping(columns: Columns) -> bool:
     return bool((np.diff(columns.source) < columns.count[:-1]).any())
 
 
-def _sorted(one: Columns, other: Columns) -> Columns:
-    return ordered(joined([one, other]))
-
-
 def _check(columns: Columns) -> None:
     count = columns.count
     if len(count) and (int(count.min()) < 1 or int(count.max()) > LARGEST_COUNT):
@@ -382,9 +374,3 @@ def columns_of(mapping: Mapping) -> Columns:
     return ordered(
         Columns(np.concatenate(sources), np.concatenate(targets), np.concatenate(counts))
     )
-
-
-def columns_from(ranges: Iterable[MappingRange]) -> Columns:
-    """Return ranges as columns, in their order."""
-    rows = np.array([(r.source, r.target, r.count) for r in ranges], dtype=np.int64).reshape(-1, 3)
-    return Columns(rows[:, 0], rows[:, 1], rows[:, 2])

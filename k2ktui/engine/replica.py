@@ -9,6 +9,7 @@ import numpy as np
 
 from k2ktui.engine.cuts import Cuts
 from k2ktui.engine.ranges import NOT_FOUND, Ranges
+from k2ktui.engine.spans import Span, Spans
 from k2ktui.engine.state import Position, SourcePartition
 
 TargetPartition = tuple[str, int]
@@ -23,8 +24,9 @@ class Replica:
         lanes: its mapping ranges, by target partition.
         complete_from: source offset from which on the mapping is whole; None: since the start.
         source_start: log start offset on the source, None if the source cannot be asked.
-        holes: source offsets ``[first, end)`` whose mapping was in a damaged record.
+        holes: source offsets ``[first, end)`` whose mapping is lost or damaged.
         behind: whether mappings below the position could not be read yet.
+        mapped: number of records that were mapped; ``lanes`` may hold only the newest.
         foreign: why committed offsets are not of the log that was copied (a topic was created
             anew); empty if they are.
         cuts: what is known instead of a whole mapping, where another program copies; the lanes
@@ -37,6 +39,7 @@ class Replica:
     source_start: int | None = None
     holes: tuple[tuple[int, int], ...] = ()
     behind: bool = False
+    mapped: int = 0
     foreign: str = ""
     cuts: Cuts | None = None
 
@@ -45,6 +48,41 @@ class Replica:
         """Lowest source offset whose translation the mapping decides."""
         start = self.position.start if self.position else 0
         return start if self.complete_from is None else max(start, self.complete_from)
+
+
+@dataclass(frozen=True, slots=True)
+class Doubts:
+    """What the mapping topic does not tell of a source partition below its replicated position.
+
+    Attributes:
+        complete_from: source offset from which on the mapping is whole but for ``holes``; None:
+            since the pipeline began.
+        holes: source offsets ``[first, end)`` whose mapping is lost or damaged.
+        behind: whether mappings up to the position may still come.
+    """
+
+    complete_from: int | None = None
+    holes: tuple[Span, ...] = ()
+    behind: bool = False
+
+
+def doubts_of(known: Collection[Span], position: Position, unread: bool) -> Doubts:
+    """Return what mapping records leave open.
+
+    Args:
+        known: source offsets that they cover.
+        position: the replicated position.
+        unread: whether there are records that were not read yet.
+    """
+    spans = Spans((*known, *((gap.first, gap.end) for gap in position.gaps)))
+    missing = spans.missing(position.start, position.offset)
+    behind = unread and bool(missing) and missing[-1][1] == position.offset
+    if behind:
+        missing.pop()
+    complete_from = None
+    if missing and missing[0][0] == position.start:
+        complete_from = missing.pop(0)[1]
+    return Doubts(complete_from, tuple(missing), behind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 Span = tuple[int, int]
+FOREVER = (1 << 63) - 1
 
 
 class Spans:
     """Disjoint intervals ``[low, high)`` in order; neighbours that touch are one."""
 
-    def __init__(self, spans: tuple[Span, ...] = ()) -> None:
+    def __init__(self, spans: Iterable[Span] = ()) -> None:
         self._spans: list[Span] = []
         for low, high in spans:
             self.add(low, high)
 
     def __bool__(self) -> bool:
         return bool(self._spans)
+
+    @property
+    def end(self) -> int:
+        """Offset after the last one; 0 if there is none."""
+        return self._spans[-1][1] if self._spans else 0
+
+    def touches(self, low: int, high: int) -> bool:
+        """Whether any of ``[low, high)`` is included."""
+        return low < self.end and any(a < high and low < b for a, b in self._spans)
 
     def all(self) -> tuple[Span, ...]:
         """Return the intervals, lowest first."""

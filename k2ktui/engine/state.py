@@ -56,15 +56,14 @@ class ScatteredRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Repeat:
-    """Marks a mapping record as one part of a repeat of old ranges.
+class Covers:
+    """The source offsets ``[first, end)`` that a mapping record decides, with its other parts.
 
-    All its parts together are the whole mapping of the source offsets ``[first, end)``; they say
-    nothing of others, and never replace what is known already.
+    All parts together are the whole mapping of these offsets: what none of them maps is no record.
 
     Attributes:
-        first: lowest source offset that is repeated.
-        end: source offset after the last one.
+        first: replicated position before the transaction.
+        end: replicated position after it.
         part: number of this part, from 0 on.
         parts: how many there are.
     """
@@ -136,8 +135,12 @@ class Run:
 class Mapping:
     """What one transaction added for one source partition on one target partition.
 
-    Of two mappings of one source offset the one with the higher ``term`` is the newer, unless it
-    is a repeat of old ranges (``again``).
+    Attributes:
+        term: number of the run that wrote it. What a later term covers replaces all that was
+            mapped from there on.
+        covers: which source offsets it decides; None only in a template.
+        again: whether it repeats what was written before, lest it be deleted. It tells nothing of
+            offsets that another record decides.
     """
 
     pipeline: str
@@ -147,7 +150,8 @@ class Mapping:
     term: int = 0
     ranges: tuple[MappingRange, ...] = ()
     runs: tuple[ScatteredRun, ...] = ()
-    again: Repeat | None = None
+    covers: Covers | None = None
+    again: bool = False
 
     @property
     def records(self) -> int:
@@ -249,9 +253,11 @@ def mapping_value(mapping: Mapping) -> bytes:
     }
     if mapping.runs:
         value["runs"] = [[run.target, *_deltas(run.sources)] for run in mapping.runs]
-    if mapping.again is not None:
-        again = mapping.again
-        value["again"] = [again.first, again.end, again.part, again.parts]
+    if mapping.covers is not None:
+        covers = mapping.covers
+        value["covers"] = [covers.first, covers.end, covers.part, covers.parts]
+    if mapping.again:
+        value["again"] = True
     return _dump(value)
 
 
@@ -266,11 +272,11 @@ def _scattered(row: list[Any]) -> ScatteredRun:
     return ScatteredRun(target, tuple(itertools.accumulate(deltas, initial=first)))
 
 
-def _repeat(row: list[Any]) -> Repeat:
+def _covers(row: list[Any]) -> Covers:
     first, end, part, parts = (int(number) for number in row)
     if not (0 <= first < end and 0 <= part < parts):
-        raise MalformedRecord("a repeat of no offsets, or a part outside of it")
-    return Repeat(first, end, part, parts)
+        raise MalformedRecord("covers no offsets, or is a part outside of the whole")
+    return Covers(first, end, part, parts)
 
 
 def read_commit_record(
@@ -351,7 +357,8 @@ def read_mapping_record(key: bytes | None, value: bytes | None) -> Mapping:
             term=int(body["term"]),
             ranges=ranges,
             runs=tuple(_scattered(row) for row in body.get("runs", ())),
-            again=_repeat(body["again"]) if "again" in body else None,
+            covers=_covers(body["covers"]),
+            again=bool(body.get("again", False)),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         if isinstance(error, MalformedRecord):

@@ -219,7 +219,7 @@ def _one(
             Basis.UNMAPPED,
             None,
             None,
-            f"the mapping of source offsets {hole[0]} to {hole[1] - 1} is in a damaged record",
+            f"the mapping of source offsets {hole[0]} to {hole[1] - 1} is lost or damaged",
         )
     if found == NOT_FOUND:
         return _at_end(replica, committed, ranges, log)
@@ -272,14 +272,21 @@ def _at_end(replica: Replica, committed: int, ranges: Ranges | None, log: Target
     known_end = ranges.end if ranges is not None else None
     if replica.behind and committed < position.offset:
         return _unread_mappings(position, committed, offset, known_end)
+    lost = sum(high - low for low, high in replica.holes if low >= (known_end or 0))
+    if offset is None and replica.complete_from is not None:
+        why = "where the last record landed is not in the mapping topic"
+        return _One(None, Basis.UNMAPPED, None, None, why)
     if offset is None:
         if log is None:
             return _One(None, Basis.UNMAPPED, None, None, "the target partition cannot be asked")
         offset = log.end  # nothing was copied yet: all that comes lands from here on
     elif log is not None and log.clear_from is not None and log.clear_from <= offset:
         offset = max(offset, log.end)
-    ahead = committed - max(position.offset, known_end or 0)
-    if ahead <= 0:
+    ahead = max(0, committed - max(position.offset, known_end or 0))
+    if lost:
+        why = f"the mapping of the last {lost} source offsets is lost or damaged; they come again"
+        return _One(offset, Basis.BOUNDED, lost + ahead, 0, why)
+    if not ahead:
         return _One(offset, Basis.END)
     reason = f"the group is {ahead} offsets past what was copied; those come again"
     return _One(offset, Basis.AHEAD, ahead, 0, reason)
@@ -330,13 +337,13 @@ def _below(
             "before it were never copied",
         )
     if log is None:
-        return _One(None, Basis.UNMAPPED, None, None, "its mapping was deleted by retention")
+        return _One(None, Basis.UNMAPPED, None, None, "the mapping topic does not hold its mapping")
     behind = max(0, found - log.start) if found != NOT_FOUND else None
     return _One(
         log.start,
         Basis.UNMAPPED,
         behind,
         0,
-        f"its mapping was deleted by retention (known from {replica.known_from} on): from the "
-        "target's log start offset nothing is skipped",
+        f"the mapping topic does not hold its mapping (known from {replica.known_from} on): from "
+        "the target's log start offset nothing is skipped",
     )

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from k2ktui.engine.cuts import Cuts
 from k2ktui.engine.ranges import Ranges
-from k2ktui.engine.replica import TargetPartition
+from k2ktui.engine.replica import Doubts, TargetPartition
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import Refused
 from k2ktui.kafka.clients import Cluster
@@ -63,13 +63,13 @@ class MirrorCopies:
         """Return nothing: there are no whole ranges."""
         return {}
 
-    def complete_from(self, source: SourcePartition) -> int | None:
+    def doubts(self, source: SourcePartition) -> Doubts:
         """Return nothing, as :meth:`lanes`."""
-        return None
+        return Doubts()
 
-    def holes(self, source: SourcePartition) -> tuple[tuple[int, int], ...]:
+    def mapped(self, source: SourcePartition) -> int:
         """Return nothing, as :meth:`lanes`."""
-        return ()
+        return 0
 
     def cuts(self, source: SourcePartition) -> Cuts:
         """Return what is known of a source partition."""

@@ -223,7 +223,7 @@ class _MappingCounter:
             mapping = read_mapping_record(key, value)
         except MalformedRecord:
             return
-        if mapping.pipeline != self._group:
+        if mapping.pipeline != self._group or mapping.again:
             return
         counted = self._counts.setdefault(mapping.source, _Mapped())
         counted.records += mapping.records

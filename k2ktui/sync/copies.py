@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import singledispatch
+from time import monotonic
 from typing import Protocol
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.cuts import Cuts
 from k2ktui.engine.ranges import Ranges
-from k2ktui.engine.replica import TargetPartition
+from k2ktui.engine.replica import Doubts, TargetPartition
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import Refused
 from k2ktui.kafka.clients import Cluster, TopicDescription
@@ -48,12 +49,12 @@ class Copies(Protocol):
         """Return the mapping ranges of a source partition."""
         ...
 
-    def complete_from(self, source: SourcePartition) -> int | None:
-        """Return the offset from which on the ranges are whole; see ``Replica``."""
+    def doubts(self, source: SourcePartition) -> Doubts:
+        """Return what the ranges leave open."""
         ...
 
-    def holes(self, source: SourcePartition) -> tuple[tuple[int, int], ...]:
-        """Return source offsets whose mapping was damaged."""
+    def mapped(self, source: SourcePartition) -> int:
+        """Return the number of records that the ranges map, also those not at hand."""
         ...
 
     def cuts(self, source: SourcePartition) -> Cuts | None:
@@ -91,8 +92,10 @@ class _Own:
         self._books = BooksReader(target)
         self._store = MappingStore(config, target)
         self.lanes = self._store.lanes
-        self.complete_from = self._store.complete_from
-        self.holes = self._store.holes
+        self.doubts = self._store.doubts
+        self.mapped = self._store.mapped
+        self._needed: dict[SourcePartition, int] = {}
+        self._next_repeat = 0.0
         self.close = self._store.close
 
     def positions(self) -> Mapping[SourcePartition, Position]:
@@ -110,7 +113,10 @@ class _Own:
     def refresh(
         self, timeout: float, positions: Mapping[SourcePartition, Position], commits: Commits
     ) -> MappingReport:
-        return self._store.refresh(timeout, positions)
+        report = self._store.refresh(timeout, positions)
+        self._needed = {at: min(offsets) for at, offsets in commits.items()}
+        self._store.reach(self._needed)
+        return report
 
     def cuts(self, source: SourcePartition) -> Cuts | None:
         return None
@@ -119,4 +125,7 @@ class _Own:
         return ()
 
     def keep(self) -> None:
-        """All of it is on the target already."""
+        """Write mappings again that groups still need and that retention comes near to."""
+        if monotonic() >= self._next_repeat:
+            self._next_repeat = monotonic() + self._config.offset_mapping.retention.schedule_s
+            self._store.republish(self._needed)

@@ -97,15 +97,16 @@ class SyncLoop:
         view = self._snapshots.last_source
         if view is None:
             return []
+        notes = []
         try:
             self._snapshots.keep()
         except K2kError as error:
-            return [f"the record of copies is not kept on the target: {error.what}"]
+            notes.append(f"the record of copies is not kept on the target: {error.what}")
         try:
             self._keeper.keep(view, lambda topic: True)
         except K2kError as error:
-            return [f"the source's commits are not kept on the target: {error.what}"]
-        return []
+            notes.append(f"the source's commits are not kept on the target: {error.what}")
+        return notes
 
     def _look_at_active(self, plan: Plan) -> list[str]:
         """Stop or tell of groups that have members on the target and would have to move."""

@@ -1,213 +1,220 @@
 """Mapping records into columns, many at once.
 
 Loading millions of ranges leaves no time for an object a range. Records that have the very layout
-of ``engine.state.mapping_value`` are cut around their list of numbers; the lists of all records of
-a source partition become one text, a comparison of its separators shows whether it is well formed,
-and NumPy converts it. Whatever looks different goes to ``engine.state.read_mapping_record``.
+of ``engine.state.mapping_value`` are cut around their lists of numbers; these become one text, a
+comparison of its separators shows whether it is well formed, and NumPy converts it. As soon as one
+looks different all of them go to ``engine.state.read_mapping_record``, one by one.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from confluent_kafka import Message
 
-from k2ktui.engine.ranges import I64, LARGEST_COUNT, Columns, columns_of, overlapping
+from k2ktui.engine.ranges import I64, LARGEST_COUNT, Columns, Flags, columns_of, overlapping
 from k2ktui.engine.replica import TargetPartition
-from k2ktui.engine.state import VERSION, MalformedRecord, Mapping, read_mapping_record
+from k2ktui.engine.state import VERSION, Covers, MalformedRecord, read_mapping_record
+from k2ktui.engine.track import Piece
 
-_RANGES, _RUNS = b'{"ranges":[[', b'{"ranges":[],"runs":[['
-_TAIL = b']],"targetPartition":'
-_FIELDS = frozenset({"targetPartition", "targetTopic", "term", "v"})
+_HEAD, _MIDDLE, _TAIL = b'{"covers":[', b'],"ranges":[', b'],"targetPartition":'
+_FIELDS = {"targetPartition", "targetTopic", "term", "v"}
 _DIGITS = b"0123456789"
 _BLANKED = bytes.maketrans(b"[]", b"  ")
-_BETWEEN = b"],["
-# Separators of "source,target,count],[source,target,count],[…".
-_PATTERN = b",,],["
 _LARGEST = 1 << 53
-_NOTHING = np.zeros(1, dtype=np.int64)
-_UNSOUND = Columns(_NOTHING, _NOTHING, _NOTHING)
+_TAILS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
-    """Where records of one source partition landed, in one term."""
+class _Tail:
+    """What follows the numbers."""
 
-    target: TargetPartition
+    number: int
     term: int
+    target: TargetPartition
 
 
-@dataclass(slots=True)
-class _Text:
-    """Number lists of one lane and kind, ready to be converted.
+class Parser:
+    """Decodes mapping records; what follows their numbers each once."""
 
-    ``lengths`` holds how many numbers each run has; None for ranges, which have three each.
-    """
+    def __init__(self) -> None:
+        self._tails: dict[bytes, _Tail | None] = {}
 
-    lane: Lane
-    text: bytes
-    numbers: int
-    lengths: I64 | None
+    def pieces(self, groups: Sequence[Sequence[Message]]) -> list[list[Piece]] | None:
+        """Return the pieces of each group of records.
 
+        Args:
+            groups: records of one source partition each, in the order of the topic.
 
-class Texts:
-    """Number lists of several groups of records, converted in one go.
-
-    A group is what ``add`` is called with: values of one source partition, in order.
-    """
-
-    def __init__(self, tails: dict[bytes, Lane | None]) -> None:
-        self._tails = tails
-        self._groups: list[list[_Text]] = []
-
-    def add(self, values: Iterable[bytes | None]) -> int | None:
-        """Take in a group and return its number; None if a record has another layout."""
-        found = self._cut(values)
-        texts = []
-        for (lane, runs), lists in (found or {}).items():
-            made = _runs_text(lane, lists) if runs else _ranges_text(lane, lists)
-            if made is None:
-                return None
-            texts.append(made)
-        if not texts:
-            return None
-        self._groups.append(texts)
-        return len(self._groups) - 1
-
-    def _cut(self, values: Iterable[bytes | None]) -> dict[tuple[Lane, bool], list[bytes]] | None:
-        found: dict[tuple[Lane, bool], list[bytes]] = {}
-        lists: dict[tuple[bool, bytes], list[bytes]] = {}
-        for value in values:
-            if value is None:
-                return None
-            at = value.rfind(_TAIL)
-            runs = not value.startswith(_RANGES)
-            if at < 0 or (runs and not value.startswith(_RUNS)):
-                return None
-            numbers = value[len(_RUNS if runs else _RANGES) : at]
-            lists.setdefault((runs, value[at:]), []).append(numbers)
-        for (runs, tail), cut in lists.items():
-            lane = self._lane(tail)
-            if lane is None:
-                return None
-            found.setdefault((lane, runs), []).extend(cut)
-        return found
-
-    def _lane(self, tail: bytes) -> Lane | None:
-        if tail not in self._tails:
-            self._tails[tail] = _lane_of(tail)
-        return self._tails[tail]
-
-    def columns(self) -> list[list[tuple[Lane, Columns]]] | None:
-        """Return each group's columns, one a lane, in the order of the records.
-
-        None if a number cannot be converted: the groups must then be read record by record.
+        Returns:
+            None if any has another layout than ours: then ``read_one`` is for all of them.
         """
-        texts = [text for group in self._groups for text in group]
-        if not texts:
-            return []
-        joined = b",".join(text.text for text in texts)
-        try:
-            # Text without any number at a place ends the conversion early.
-            numbers = np.fromstring(joined, dtype=np.int64, sep=" , ")
-        except ValueError:
+        if len(self._tails) > _TAILS:  # whoever writes rubbish must not fill the memory
+            self._tails.clear()
+        found = self._parsed([message.value() for group in groups for message in group])
+        if found is None:
             return None
-        if len(numbers) != sum(text.numbers for text in texts) or numbers.max() >= _LARGEST:
+        begins = np.cumsum([0, *(len(group) for group in groups)])
+        return [
+            list(_pieces(found, group, int(begin)))
+            for group, begin in zip(groups, begins, strict=False)
+        ]
+
+    def _parsed(self, values: Sequence[bytes | None]) -> _Parsed | None:
+        heads, lists, tails = [], [], []
+        for value in values:
+            if value is None or not value.startswith(_HEAD):
+                return None
+            middle, end = value.find(_MIDDLE), value.rfind(_TAIL)
+            if not 0 < middle < end:
+                return None
+            tail = self._tail(value[end:])
+            if tail is None:
+                return None
+            tails.append(tail)
+            heads.append(value[len(_HEAD) : middle])
+            lists.append(value[middle + len(_MIDDLE) : end])
+        covers = _numbers(b",".join(heads), b",,,", b",", len(heads))
+        rows = np.array([text.count(b"[") for text in lists], dtype=np.int64)
+        total = int(rows.sum())
+        numbers = _numbers(b",".join(filter(None, lists)), b"[,,]", b",", total)
+        if covers is None or numbers is None:
             return None
-        ends = itertools.accumulate((text.numbers for text in texts), initial=0)
-        parts = iter([numbers[a:b] for a, b in itertools.pairwise(ends)])
-        found = [[(text.lane, _columns(text, next(parts))) for text in g] for g in self._groups]
-        sound = all(_sound(columns) for group in found for _, columns in group)
-        return found if sound else None
+        found = _Parsed(covers, tails, np.concatenate([[0], np.cumsum(rows)]), numbers)
+        return found if found.sound() else None
+
+    def _tail(self, text: bytes) -> _Tail | None:
+        if text not in self._tails:
+            self._tails[text] = _read_tail(text, len(self._tails))
+        return self._tails[text]
 
 
-def read_one(key: bytes | None, value: bytes | None) -> tuple[Mapping, Columns]:
-    """Decode one mapping record of any layout; the columns are sorted by source offset.
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    """Records: four numbers and a tail each, and rows ``starts[n]:starts[n+1]`` of ranges."""
+
+    covers: I64
+    tails: Sequence[_Tail]
+    starts: I64
+    rows: I64
+
+    def columns(self, low: int, high: int) -> Columns:
+        """Return the ranges of the records ``[low, high)``."""
+        rows = self.rows[self.starts[low] : self.starts[high]]
+        return Columns(rows[:, 0], rows[:, 1], rows[:, 2])
+
+    def sound(self) -> bool:
+        """Whether each record's ranges are sorted, and within what it covers."""
+        covers = self.covers
+        if (covers[:, 0] >= covers[:, 1]).any() or (covers[:, 2] >= covers[:, 3]).any():
+            return False
+        source, count = self.rows[:, 0], self.rows[:, 2]
+        if not len(source):
+            return True
+        record = np.repeat(np.arange(len(covers)), np.diff(self.starts))
+        ends = source + count
+        inside = (covers[record, 0] <= source) & (ends <= covers[record, 1])
+        follows = (source[1:] >= ends[:-1]) | (record[1:] != record[:-1])
+        return bool(
+            inside.all() and follows.all() and count.min() >= 1 and count.max() <= LARGEST_COUNT
+        )
+
+    def breaks(self, low: int, high: int) -> Flags:
+        """Whether each record begins something that does not simply go on from the one before."""
+        covers = self.covers[low:high]
+        lanes = np.array([tail.number for tail in self.tails[low:high]])
+        alone = covers[:, 3] == 1
+        goes_on = alone[1:] & alone[:-1] & (covers[1:, 0] == covers[:-1, 1])
+        return np.concatenate([[True], ~goes_on | (lanes[1:] != lanes[:-1])])
+
+
+def _pieces(found: _Parsed, messages: Sequence[Message], begin: int) -> Iterator[Piece]:
+    firsts = np.flatnonzero(found.breaks(begin, begin + len(messages))).tolist()
+    for low, high in zip(firsts, [*firsts[1:], len(messages)], strict=True):
+        tail = found.tails[begin + low]
+        first, _, part, parts = found.covers[begin + low].tolist()
+        end = int(found.covers[begin + high - 1, 1])
+        yield Piece(
+            tail.term,
+            messages[low].partition() or 0,
+            messages[low].offset() or 0,
+            messages[low].timestamp()[1],
+            messages[high - 1].offset() or 0,
+            Covers(first, end, part, parts),
+            tail.target,
+            found.columns(begin + low, begin + high),
+            records=high - low,
+        )
+
+
+def read_one(message: Message) -> Piece:
+    """Decode one mapping record of any layout.
 
     Raises:
         MalformedRecord: it is not one of ours, damaged, or of a newer version.
     """
-    mapping = read_mapping_record(key, value)
+    mapping = read_mapping_record(message.key(), message.value())
     try:
         columns = columns_of(mapping)
     except OverflowError as error:
         raise MalformedRecord("an offset beyond 64 bits") from error
-    if not _sound(columns) or overlapping(columns):
-        raise MalformedRecord("ranges that overlap, or of an impossible size")
-    return mapping, columns
-
-
-def _sound(columns: Columns) -> bool:
-    if not len(columns):
-        return True
-    return (
-        int(columns.count.min()) >= 1
-        and int(columns.count.max()) <= LARGEST_COUNT
-        and int(columns.source.max()) < _LARGEST
-        and int(columns.target.max()) < _LARGEST
+    covers = mapping.covers
+    assert covers is not None
+    if len(columns) and (
+        overlapping(columns)
+        or int(columns.count.max()) > LARGEST_COUNT
+        or int(columns.source[0]) < covers.first
+        or int(columns.source[-1] + columns.count[-1]) > covers.end
+        or max(covers.end, int(columns.target.max())) >= _LARGEST
+    ):
+        raise MalformedRecord("ranges that overlap, or are not what it covers")
+    offset = message.offset() or 0
+    return Piece(
+        mapping.term,
+        message.partition() or 0,
+        offset,
+        message.timestamp()[1],
+        offset,
+        covers,
+        (mapping.target_topic, mapping.target_partition),
+        columns,
+        mapping.again,
     )
 
 
-def _lane_of(tail: bytes) -> Lane | None:
+def _numbers(text: bytes, pattern: bytes, between: bytes, rows: int) -> I64 | None:
+    """Convert rows of numbers that stand where ``pattern`` has no separators; None if not so."""
+    width = pattern.count(b",") + 1
+    if not rows:
+        return None if text else np.empty((0, width), dtype=np.int64)
+    expected = (pattern + between) * (rows - 1) + pattern
+    if text.translate(None, _DIGITS) != expected:
+        return None
+    try:
+        with warnings.catch_warnings():
+            # A place without a number ends the conversion early, with a warning.
+            warnings.simplefilter("error", DeprecationWarning)
+            found: I64 = np.fromstring(text.translate(_BLANKED), dtype=np.int64, sep=" , ")
+    except (ValueError, DeprecationWarning):
+        return None
+    if len(found) != rows * width or int(found.max()) >= _LARGEST:
+        return None
+    return found.reshape(rows, width)
+
+
+def _read_tail(text: bytes, number: int) -> _Tail | None:
     """Read what follows the numbers; None unless it is exactly what ``mapping_value`` writes."""
     try:
-        fields: dict[str, Any] = json.loads(b"{" + tail[len(b"]],") :])
+        fields = json.loads(b"{" + text.removeprefix(b"],"))
     except (ValueError, RecursionError):
         return None
-    partition, topic, term = (fields.get(f) for f in ("targetPartition", "targetTopic", "term"))
-    if frozenset(fields) != _FIELDS or fields["v"] != VERSION or not isinstance(topic, str):
+    if not isinstance(fields, dict) or set(fields) != _FIELDS or fields["v"] != VERSION:
         return None
-    if type(partition) is not int or type(term) is not int:
+    topic, partition, term = fields["targetTopic"], fields["targetPartition"], fields["term"]
+    if not isinstance(topic, str) or type(partition) is not int or type(term) is not int:
         return None
-    return Lane((topic, partition), term)
-
-
-def _ranges_text(lane: Lane, lists: Sequence[bytes]) -> _Text | None:
-    raw = _BETWEEN.join(lists)
-    separators = raw.translate(None, _DIGITS)
-    rows, rest = divmod(len(separators) + len(_BETWEEN), len(_PATTERN))
-    if rest or separators != (_PATTERN * rows)[: len(separators)]:
-        return None
-    return _Text(lane, raw.translate(_BLANKED), 3 * rows, None)
-
-
-def _runs_text(lane: Lane, lists: Sequence[bytes]) -> _Text | None:
-    raw = _BETWEEN.join(lists)
-    separators = np.frombuffer(raw.translate(None, _DIGITS), dtype=np.uint8)
-    closing = np.flatnonzero(separators == ord("]"))
-    # Between two closing brackets: ",[" and the commas of one run.
-    commas = np.diff(np.concatenate([[-3], closing, [len(separators)]])) - 3
-    rebuilt = _BETWEEN.join([b"," * count for count in commas.tolist()])
-    if (commas < 1).any() or rebuilt != separators.tobytes():
-        return None
-    lengths = commas + 1
-    return _Text(lane, raw.translate(_BLANKED), int(lengths.sum()), lengths)
-
-
-def _columns(text: _Text, numbers: I64) -> Columns:
-    if text.lengths is None:
-        rows = numbers.reshape(-1, 3)
-        return Columns(rows[:, 0], rows[:, 1], rows[:, 2])
-    return _run_columns(numbers, text.lengths)
-
-
-def _run_columns(numbers: I64, lengths: NDArray[np.int64]) -> Columns:
-    """Expand runs ``target, source, d1, d2, …``: one row a record."""
-    starts = np.cumsum(lengths) - lengths
-    steps = numbers.copy()
-    steps[starts] = 0
-    if (np.delete(steps, np.concatenate([starts, starts + 1])) < 1).any():
-        return _UNSOUND  # a run that does not increase
-    summed = np.cumsum(steps)
-    keep = np.ones(len(numbers), dtype=bool)
-    keep[starts] = False
-    records = lengths - 1
-    source = summed[keep] - np.repeat(summed[starts], records)
-    nth = np.arange(len(source)) - np.repeat(np.cumsum(records) - records, records)
-    target = np.repeat(numbers[starts], records) + nth
-    return Columns(source, target, np.ones(len(source), dtype=np.int64))
+    return _Tail(number, term, (topic, partition))

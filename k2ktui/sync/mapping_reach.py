@@ -2,89 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from time import monotonic
+from collections.abc import Mapping
 
 from k2ktui.engine.state import SourcePartition
-from k2ktui.errors import TimedOut
+from k2ktui.engine.track import Track
 from k2ktui.kafka.clients import Cluster
-from k2ktui.sync.mapping_index import Entry
-from k2ktui.sync.mapping_partition import Keys, MappingPartition
 from k2ktui.sync.mapping_reader import TopicReader
-from k2ktui.sync.mapping_track import Track
-from k2ktui.text import safe_text
+from k2ktui.sync.mapping_sort import Sorter
 
-Wanted = tuple[MappingPartition, Mapping[SourcePartition, int]]
-_BEGINNING = Entry(0, 0)
+Tracks = Mapping[SourcePartition, Track]
 
 
 def reread(
-    cluster: Cluster, topic: str, keys: Keys, wanted: Sequence[Wanted], timeout: float
+    cluster: Cluster,
+    topic: str,
+    pipeline: str,
+    tracks: Tracks,
+    low: Mapping[SourcePartition, int],
+    ends: Mapping[int, int],
+    until: float,
 ) -> bool:
-    """Let tracks hold their ranges from the wanted source offsets on.
+    """Let tracks hold their ranges from lower source offsets on.
 
-    Every stretch is read up to what has been read before, so that what is held afterwards is what
-    reading everything would have given, cut at a source offset.
+    Args:
+        cluster, topic: the mapping topic.
+        pipeline: the commit group.
+        tracks: what is known of each source partition.
+        low: the source offsets from which on ranges are wanted.
+        ends: for each partition of the topic the offset to which ``tracks`` have read it.
+        until: when to give up (monotonic).
 
     Returns:
-        False if the broker has deleted what was to be read; nothing is changed then.
-
-    Raises:
-        TimedOut: reading took more than ``timeout`` seconds.
+        False if not all could be read, for the time is over or records were deleted; nothing is
+        changed then.
     """
-    until = monotonic() + timeout
-    stretches = [_Stretch(part, sources, keys) for part, sources in wanted]
+    stretches = _stretches(tracks, low, ends)
+    stops = {number: stop for number, (_, stop) in stretches.items()}
+    older = {source: Track(tracks[source].since, tracks[source].cuts) for source in low}
+    sorter = Sorter(pipeline, low)
     reader = TopicReader(cluster, topic)
-    ends = {each.part.number: each.part.next for each in stretches}
-    copies = {each.part.number: each.copy for each in stretches}
     try:
-        reader.seek({each.part.number: each.begin for each in stretches})
-        for found in reader.read(ends, until):
+        reader.seek({number: begin for number, (begin, _) in stretches.items()})
+        for found in reader.read(stops, until):
             for number, messages in found.items():
-                kept = [m for m in messages if (m.offset() or 0) < ends[number]]
-                if kept:
-                    copies[number].take(kept)
+                # What comes behind has not been taken in yet, and may replace what is here.
+                wanted = [m for m in messages if (m.offset() or 0) < stops[number]]
+                for source, pieces in sorter.sort(wanted):
+                    for piece in pieces:
+                        older[source].take(piece)
     finally:
         reader.close()
-    if any(reader.next[number] < end for number, end in ends.items()):
-        if monotonic() < until:
-            return False
-        raise TimedOut(
-            f"reading old mappings again from {safe_text(topic)} on the {cluster.label} cluster "
-            f"took more than {timeout:g} s",
-            mend="Raise offsetMapping.retention.count, so that more mappings are held in memory.",
-        )
-    for each in stretches:
-        each.hand_over()
+    if any(reader.next[number] < stop for number, stop in stops.items()):
+        return False
+    for source, offset in low.items():
+        tracks[source].refill(older[source], offset)
     return True
 
 
-class _Stretch:
-    """What is to be read again of one partition."""
-
-    def __init__(
-        self, part: MappingPartition, sources: Mapping[SourcePartition, int], keys: Keys
-    ) -> None:
-        self.part = part
-        self._entries = {
-            source: part.tracks[source].index.entry_for(offset) or _BEGINNING
-            for source, offset in sources.items()
-        }
-        lowest = min(entry.offset for entry in self._entries.values())
-        self.begin = max(part.log_start, lowest)
-        # One transaction is as good as another here: what is damaged is known already.
-        self.copy = MappingPartition(part.number, keys, scattered=False, only=sources)
-        for source, entry in self._entries.items():
-            since = part.since(source)
-            self.copy.forget_before_term(source, since)
-            self.copy.tracks[source] = Track(
-                whole=True, scattered=False, since=since, end=entry.before
-            )
-
-    def hand_over(self) -> None:
-        """Let the tracks hold what was read."""
-        for source, entry in self._entries.items():
-            track = self.part.tracks[source]
-            deleted = entry.offset < self.part.log_start
-            whole_from = max(entry.before, track.lost_before if deleted else 0)
-            track.replace(self.copy.tracks[source].lanes, whole_from)
+def _stretches(
+    tracks: Tracks, low: Mapping[SourcePartition, int], ends: Mapping[int, int]
+) -> dict[int, tuple[int, int]]:
+    """Return where in the topic the ranges lie that are not in memory."""
+    found: dict[int, tuple[int, int]] = {}
+    for source, offset in low.items():
+        track = tracks[source]
+        for number, index in track.index.items():
+            begin, stop = index.stretch(offset, track.hot_from)
+            stop = ends[number] if stop is None else stop
+            before = found.get(number, (begin, stop))
+            found[number] = min(begin, before[0]), max(stop, before[1])
+    return found

@@ -71,7 +71,9 @@ class TopicReader:
                 elif self._ended(partition, message.offset() or 0, error):
                     left.discard(partition)
             for partition, messages in found.items():
-                self.next[partition] = (messages[-1].offset() or 0) + 1
+                # The end, told in the same go, may lie behind control records.
+                end = (messages[-1].offset() or 0) + 1
+                self.next[partition] = max(end, self.next.get(partition, 0))
             self._pace(found)
             if found:
                 yield found

@@ -1,62 +1,66 @@
-"""The mappings of one pipeline, read from the mapping topic into columns."""
+"""The mapping store: where every record landed, as the mapping topic on the target tells it.
+
+It reads what is new each time, holds the newest ranges in memory, and reads older ones again from
+where they are in the topic. Its answers are a function of what the topic holds: what it lacks is
+unknown (``doubts``), and when it has lost something, all is read again from the beginning.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from time import monotonic
+from zlib import crc32
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+import numpy as np
+from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.ranges import Ranges, columns_of
-from k2ktui.engine.replica import TargetPartition
-from k2ktui.engine.state import (
-    MalformedRecord,
-    Position,
-    SourcePartition,
-    read_mapping_record,
-)
+from k2ktui.engine.ranges import NOT_FOUND, Ranges
+from k2ktui.engine.replica import Doubts, TargetPartition, doubts_of
+from k2ktui.engine.spans import FOREVER
 from k2ktui.engine.state import Mapping as OffsetMapping
+from k2ktui.engine.state import Position, SourcePartition, mapping_key
+from k2ktui.engine.track import Track
+from k2ktui.errors import Refused, TimedOut
 from k2ktui.kafka.clients import Cluster, TopicDescription
-from k2ktui.kafka.logread import stable_ends
+from k2ktui.sync import mapping_repeat
+from k2ktui.sync.mapping_reach import reread
+from k2ktui.sync.mapping_reader import TopicReader
+from k2ktui.sync.mapping_sort import Malformed, Sorter
+from k2ktui.text import safe_text
 
-_LATE_S, _LATE_POLL_S = 3.0, 0.05
+_REREAD_S = 60.0
+_LATE_POLL_S = 0.02
+_LATE_SLACK_S = 1.0
+# Trimming costs a copy, so it waits until it pays.
+_SLACK, _SLACK_RANGES = 2, 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class MappingReport:
-    """What reading found.
+    """What a refresh found.
 
     Attributes:
-        malformed_count: records that could not be read, so far.
-        behind: whether mappings may exist that could not be read yet.
-        rivals: source partitions that several pipelines map, with all their names.
+        records: records of the mapping topic that this refresh read.
+        malformed: records that cannot be used; 20 at most.
+        malformed_count: how many there are.
+        behind: whether mappings below replicated positions could not be read: the end was not
+            reached in time, or an open transaction holds them back.
+        rivals: source partitions that several pipelines map, with the names of all of them.
     """
 
+    records: int = 0
+    malformed: tuple[Malformed, ...] = ()
     malformed_count: int = 0
     behind: bool = False
     rivals: Mapping[SourcePartition, tuple[str, ...]] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class _Track:
-    """One source partition: its ranges, and what is in doubt."""
-
-    lanes: dict[TargetPartition, Ranges] = field(default_factory=dict)
-    term: int = 0
-    end: int = 0
-    first: int | None = None
-    doubtful: bool = False
-    holes: list[tuple[int, int]] = field(default_factory=list)
-
-
 class MappingStore:
-    """Reads what is new at every ``refresh``; keeps a connection until it is closed.
-
-    Everything that the topic holds is held in memory, three numbers a range.
-    ``offsetMapping.retention`` therefore bounds nothing, and changes no answer.
+    """The mappings of one pipeline; keeps a connection until it is closed.
 
     Args:
         config: the pipeline.
@@ -64,143 +68,280 @@ class MappingStore:
     """
 
     def __init__(self, config: PipelineConfig, target: Cluster) -> None:
-        self._enabled = config.features.offset_mapping
+        self._config = config
+        self._target = target
         self._topic = config.offset_mapping.topic
         self._pipeline = config.coordination.commit.group
-        self._target = target
-        self._consumer: Consumer | None = None
+        self._reader = TopicReader(target, self._topic)
+        self._positions: Mapping[SourcePartition, Position] = {}
+        self._next_trim = monotonic() + config.offset_mapping.retention.schedule_s
+        self._topic_id = ""
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._sorter = Sorter(self._pipeline)
+        self._tracks: dict[SourcePartition, Track] = {}
+        # Per partition of the mapping topic: log start offset, offset to read next, high watermark.
+        self._starts: dict[int, int] = {}
         self._next: dict[int, int] = {}
-        self._trimmed = False
-        self._malformed = 0
-        self._tracks: dict[SourcePartition, _Track] = {}
-        self._mappers: dict[SourcePartition, set[str]] = {}
-        self._since: dict[SourcePartition, int] = {}
+        self._written: dict[int, int] = {}
+        self._stale = False
 
     def close(self) -> None:
         """Disconnect; what was read stays."""
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
+        self._reader.close()
 
     def refresh(
         self, timeout: float, positions: Mapping[SourcePartition, Position]
     ) -> MappingReport:
-        """Read up to the last stable offset.
+        """Read what is new, up to the last stable offset.
 
         Args:
             timeout: seconds; what could not be read by then is read the next time.
-            positions: replicated positions, read before this call. Mappings that were written
-                below them are waited for a moment if an open transaction holds them back.
+            positions: replicated positions, read before this call. They tell which terms are of
+                another source log, and which mappings must be there already: if an open
+                transaction holds those back, it is waited for.
 
         Raises:
-            ConnectionFailed, TimedOut, Refused: as the target answers.
+            ConnectionFailed, TimedOut: the target does not answer.
+            Refused: the principal may not read the mapping topic.
         """
-        self._since = {source: position.since for source, position in positions.items()}
-        found = self._target.describe([self._topic])[self._topic] if self._enabled else None
-        if not isinstance(found, TopicDescription):
+        until = monotonic() + timeout
+        self._positions = dict(positions)
+        partitions = self._find_topic()
+        if not partitions:
+            self._begin_anew()
             return MappingReport()
-        until = time.monotonic() + timeout
-        written = self._written(found.partitions)
-        late = time.monotonic() + _LATE_S
-        while True:
-            stable = stable_ends(self._target, self._topic, found.partitions)
-            read = self._read(found.partitions, stable, until)
-            held_back = any(stable.get(p, 0) < end for p, end in written.items())
-            if not read or not held_back or time.monotonic() > late:
-                break
+        self._adjust(partitions)
+        before = self._sorter.records
+        complete = self._read(until)
+        patience = min(until, monotonic() + self._longest_transaction())
+        while complete and self._late() and monotonic() < patience:
             time.sleep(_LATE_POLL_S)
-        rivals = {s: tuple(sorted(n)) for s, n in self._mappers.items() if len(n) > 1}
-        return MappingReport(self._malformed, not read or held_back, rivals)
+            complete = self._read(until)
+        self._tidy()
+        return MappingReport(
+            self._sorter.records - before,
+            tuple(self._sorter.malformed),
+            self._sorter.malformed_count,
+            not complete or self._late(),
+            {
+                source: tuple(sorted({self._pipeline, *names}))
+                for source, names in sorted(self._sorter.rivals.items())
+                if source in self._tracks
+            },
+        )
 
     def lanes(self, source: SourcePartition) -> Mapping[TargetPartition, Ranges]:
-        """Return the ranges of a source partition, per target partition."""
+        """Return the ranges in memory, per target partition; a later refresh adds to them."""
         track = self._tracks.get(source)
         return track.lanes if track else {}
 
-    def complete_from(self, source: SourcePartition) -> int | None:
-        """Return the source offset from which on the mapping is whole, but for ``holes``.
+    def mapped(self, source: SourcePartition) -> int:
+        """Return the number of records that were mapped, in memory or not."""
+        track = self._tracks.get(source)
+        return track.mapped if track else 0
 
-        None: since the pipeline began. Not so once the topic's own retention has deleted records.
+    def doubts(self, source: SourcePartition) -> Doubts:
+        """Return what is not known below the replicated position."""
+        position = self._positions.get(source)
+        if position is None:
+            return Doubts()
+        track = self._tracks.get(source)
+        return doubts_of(track.known.all() if track else (), position, self._unread(source))
+
+    def reach(self, needed: Mapping[SourcePartition, int], timeout: float = _REREAD_S) -> None:
+        """Hold all ranges that translate these source offsets or higher ones.
+
+        Ranges that are not in memory any more are read again from the topic, in one pass for all;
+        those of other source partitions too that landed behind them on the same target partition.
+
+        Raises:
+            TimedOut: reading took more than ``timeout`` seconds.
         """
+        until = monotonic() + timeout
+        self._hold(needed, until)
+        feeds: dict[TargetPartition, set[SourcePartition]] = {}
+        for source, track in self._tracks.items():
+            for target in track.lanes:
+                feeds.setdefault(target, set()).add(source)
+        for source, offset in needed.items():
+            for target, ranges in list(self.lanes(source).items()):
+                found = int(ranges.translate(np.array([offset], dtype=np.int64))[0])
+                landed = ranges.target_end or 0 if found == NOT_FOUND else found
+                for other in feeds[target] - {source}:
+                    self._hold_behind(other, target, landed, until)
+
+    def republish(
+        self, needed: Mapping[SourcePartition, int], timeout: float = _REREAD_S
+    ) -> list[SourcePartition]:
+        """Write again mappings that are needed and that the topic's retention comes near to.
+
+        Args:
+            needed: lowest committed offset of any live group, per source partition.
+            timeout: seconds for reading and writing each.
+
+        Returns:
+            The source partitions of which mappings were written again.
+
+        Raises:
+            TimedOut, ConnectionFailed: reading or writing took too long.
+            Refused: the principal may not write to the mapping topic, or read its settings.
+        """
+        if not self._next:
+            return []
+        old = mapping_repeat.old_before(self._target, self._topic, self._next)
+        wanted = {}
+        for source, offset in needed.items():
+            track = self._tracks.get(source)
+            spans = track.only_before(old, offset) if track else ()
+            if spans:
+                wanted[source] = spans
+        self._hold({source: spans[0][0] for source, spans in wanted.items()}, monotonic() + timeout)
+        entries = [
+            entry
+            for source, spans in wanted.items()
+            for span in spans
+            for entry in mapping_repeat.repeats(self._pipeline, source, self._tracks[source], span)
+        ]
+        if entries:
+            count = len(self._next)
+            mapping_repeat.write(self._target, self._topic, count, entries, timeout)
+        return sorted(wanted)
+
+    def _find_topic(self) -> int:
+        """Return the number of partitions, 0 if there is no mapping."""
+        if not self._config.features.offset_mapping:
+            return 0
+        found = self._target.describe([self._topic])[self._topic]
+        if not isinstance(found, TopicDescription):
+            if found.code() == found.UNKNOWN_TOPIC_OR_PART:
+                return 0
+            raise Refused(
+                f"topic {safe_text(self._topic)} cannot be described on the target cluster: "
+                f"{safe_text(found.str())}",
+                mend="Grant the target principal Describe and Read on it.",
+            )
+        if found.topic_id != self._topic_id:
+            self._topic_id = found.topic_id
+            self._begin_anew()
+        return found.partitions
+
+    def _adjust(self, partitions: int) -> None:
+        """Begin anew if what was read does not count any more; find out where to go on."""
+        numbers = range(partitions)
+        starts = self._offsets(numbers, OffsetSpec.earliest())
+        written = self._offsets(numbers, OffsetSpec.latest())
+        lost = any(starts.get(n, at) > at for n, at in self._starts.items())
+        shorter = any(written.get(n, at) < at for n, at in self._next.items())
+        if self._stale or lost or shorter or self._other_log():
+            self._begin_anew()
+        self._starts, self._written = starts, written
+        self._next = {n: self._next.get(n, start) for n, start in starts.items()}
+        self._reader.seek(self._next)
+
+    def _other_log(self) -> bool:
+        """Whether mappings of a source log that is no more were taken in."""
+        for source, position in self._positions.items():
+            track = self._tracks.get(source)
+            if track is not None and track.oldest < position.since:
+                return True
+            if track is not None:
+                track.since = position.since
+        return False
+
+    def _offsets(
+        self,
+        numbers: Iterable[int],
+        spec: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[int, int]:
+        where = [(self._topic, number) for number in numbers]
+        return {n: at for (_, n), at in self._target.offsets(where, spec, isolation).items()}
+
+    def _read(self, until: float) -> bool:
+        """Read to the last stable offsets; whether they were reached."""
+        stable = self._offsets(self._next, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        count = self._config.offset_mapping.retention.count
+        for found in self._reader.read(stable, until):
+            for messages in found.values():
+                for source, pieces in self._sorter.sort(messages):
+                    track = self._track(source)
+                    for piece in pieces:
+                        track.take(piece)
+                    if track.rows > _SLACK * count + _SLACK_RANGES:
+                        track.trim(count)
+        self._next.update(self._reader.next)
+        return all(at >= stable.get(number, FOREVER) for number, at in self._next.items())
+
+    def _track(self, source: SourcePartition) -> Track:
+        if source not in self._tracks:
+            position = self._positions.get(source)
+            self._tracks[source] = Track(position.since if position else 0)
+        return self._tracks[source]
+
+    def _longest_transaction(self) -> float:
+        """Seconds that a transaction lasts at most, unless something is wrong."""
+        return self._config.coordination.commit.batch_timeout_s + _LATE_SLACK_S
+
+    def _late(self) -> bool:
+        return any(self.doubts(source).behind for source in self._positions)
+
+    def _unread(self, source: SourcePartition) -> bool:
+        """Whether records may follow where the source partition's mappings are written."""
+        home = crc32(mapping_key(OffsetMapping(self._pipeline, source, "", 0)))
         track = self._tracks.get(source)
-        return track.first if track and self._trimmed else None
+        numbers = {home % len(self._next)} if self._next else set()
+        numbers |= set(track.index) if track else set()
+        return any(self._next.get(n, 0) < self._written.get(n, 0) for n in numbers)
 
-    def holes(self, source: SourcePartition) -> tuple[tuple[int, int], ...]:
-        """Return source offsets ``[first, end)`` that damaged records may have mapped."""
-        track = self._tracks.get(source)
-        if track is None:
-            return ()
-        open_end = ((track.end, 1 << 62),) if track.doubtful else ()
-        return (*track.holes, *open_end)
-
-    def _written(self, partitions: int) -> dict[int, int]:
-        where = [(self._topic, p) for p in range(partitions)]
-        return {p: end for (_, p), end in self._target.offsets(where, OffsetSpec.latest()).items()}
-
-    def _open(self, partitions: int) -> Consumer:
-        consumer = self._target.consumer(
-            **{
-                "isolation.level": "read_committed",
-                "fetch.wait.max.ms": 50,
-                "auto.offset.reset": "earliest",
-            }
-        )
-        where = [(self._topic, p) for p in range(partitions)]
-        starts = self._target.offsets(where, OffsetSpec.earliest())
-        self._next = {p: start for (_, p), start in starts.items()}
-        self._trimmed = any(start > 0 for start in self._next.values())
-        consumer.assign([TopicPartition(self._topic, p, OFFSET_BEGINNING) for p in self._next])
-        return consumer
-
-    def _read(self, partitions: int, stable: Mapping[int, int], until: float) -> bool:
-        if self._consumer is None:
-            self._consumer = self._open(partitions)
-        while any(self._next.get(p, 0) < end for p, end in stable.items()):
-            if time.monotonic() > until:
-                return False
-            for message in self._consumer.consume(10_000, 0.1):
-                if message.error() is None:
-                    self._take(message.key(), message.value())
-            places = [TopicPartition(self._topic, p) for p in self._next]
-            for at in self._consumer.position(places):
-                self._next[at.partition] = max(at.offset, self._next[at.partition])
-        return True
-
-    def _take(self, key: bytes | None, value: bytes | None) -> None:
-        try:
-            mapping = read_mapping_record(key, value)
-        except MalformedRecord:
-            self._malformed += 1
+    def _tidy(self) -> None:
+        headless = [source for source, track in self._tracks.items() if track.beheaded]
+        self._hold(dict.fromkeys(headless, 0), monotonic() + _REREAD_S)
+        if monotonic() >= self._next_trim:
+            retention = self._config.offset_mapping.retention
+            self._next_trim = monotonic() + retention.schedule_s
+            age = retention.time_s
+            before = None if age is None else int((time.time() - age) * 1000)
             for track in self._tracks.values():
-                track.doubtful = True
-            return
-        self._mappers.setdefault(mapping.source, set()).add(mapping.pipeline)
-        if mapping.pipeline == self._pipeline:
-            self._add(mapping)
+                track.trim(retention.count, before)
+                track.asked = None
 
-    def _add(self, mapping: OffsetMapping) -> None:
-        if mapping.term < self._since.get(mapping.source, 0):
-            return  # of a source log that is no more
-        columns = columns_of(mapping)
-        if not len(columns):
-            return
-        track = self._tracks.setdefault(mapping.source, _Track(doubtful=self._malformed > 0))
-        first = int(columns.source[0])
-        if track.doubtful:
-            if first > track.end:
-                track.holes.append((track.end, first))
-            track.doubtful = False
-        track.first = first if track.first is None else min(first, track.first)
-        end = int(columns.source[-1] + columns.count[-1])
-        track.end = end if mapping.term > track.term else max(track.end, end)
-        target = (mapping.target_topic, mapping.target_partition)
-        ranges = track.lanes.setdefault(target, Ranges())
-        if mapping.again:
-            ranges.merge_older(columns.source, columns.target, columns.count)
-        elif mapping.term > track.term:
-            # A later run may have gone back: what it maps again counts from there on.
-            track.term = mapping.term
-            ranges.append(columns.source, columns.target, columns.count)
-        else:
-            # The records of one transaction come in any order.
-            ranges.overlay(columns.source, columns.target, columns.count)
+    def _hold(self, needed: Mapping[SourcePartition, int], until: float) -> None:
+        """Hold the ranges from these source offsets on."""
+        low: dict[SourcePartition, int] = {}
+        for source, offset in needed.items():
+            track = self._tracks.get(source)
+            if track is None:
+                continue
+            track.asked = offset if track.asked is None else min(track.asked, offset)
+            if offset < track.hot_from:
+                low[source] = max(0, offset)
+        read = (self._target, self._topic, self._pipeline, self._tracks, low, self._next, until)
+        if low and not reread(*read):
+            self._not_read(low, until)
+
+    def _not_read(self, low: Mapping[SourcePartition, int], until: float) -> None:
+        if monotonic() >= until:
+            raise TimedOut(
+                f"reading old mappings again from {safe_text(self._topic)} on the "
+                f"{self._target.label} cluster took too long",
+                mend="Raise offsetMapping.retention.count, so that more are held in memory.",
+            )
+        # The broker has deleted something meanwhile: unknown for now, and read anew next time.
+        self._stale = True
+        for source, offset in low.items():
+            track = self._tracks[source]
+            track.known.forget(offset, track.hot_from)
+
+    def _hold_behind(
+        self, source: SourcePartition, target: TargetPartition, landed: int, until: float
+    ) -> None:
+        """Hold what landed at a target offset or behind it, and one record before it."""
+        track, steps = self._tracks[source], 1
+        while track.hot_from > 0 and not self._stale:
+            first = track.lanes[target].target_first
+            if first is not None and first < landed:
+                return
+            self._hold({source: track.back(steps)}, until)
+            steps *= 2

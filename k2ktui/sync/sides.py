@@ -21,8 +21,10 @@ from k2ktui.kafka.clients import (
 )
 from k2ktui.kafka.groups import Groups
 from k2ktui.kafka.properties import wire
+from k2ktui.sync.content import Contents
 
 _OPEN_S = 10.0
+_CLEAR_S = 10.0
 
 
 class GroupReader:
@@ -183,6 +185,7 @@ class TargetSide:
 
     def __init__(self, config: PipelineConfig) -> None:
         self.cluster = target_cluster(config)
+        self.contents = Contents(self.cluster)
         self.reader = GroupReader(config, "target")
 
     @property
@@ -214,6 +217,28 @@ class TargetSide:
         ends = self.cluster.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
         return {at: TargetLog(starts[at], ends[at]) for at in where if at in starts and at in ends}
 
+    def cleared(
+        self, logs: Mapping[TargetPartition, TargetLog], ends: Mapping[TargetPartition, int]
+    ) -> dict[TargetPartition, TargetLog]:
+        """Return the logs, with ``clear_from`` where nothing but control records lies behind.
+
+        Args:
+            logs: bounds of target partitions.
+            ends: offset after the last copied record, where it matters.
+
+        Raises:
+            ConnectionFailed: the target does not answer.
+        """
+        asked = {at: end for at, end in ends.items() if at in logs and end < logs[at].end}
+        answers = self.contents.next_records([(*at, end) for at, end in asked.items()], _CLEAR_S)
+        found = dict(logs)
+        for at, end in asked.items():
+            if answers[(*at, end)] is None:
+                stable = self.contents.bounds[at].stable
+                found[at] = replace(logs[at], end=max(end, stable), clear_from=end)
+        return found
+
     def close(self) -> None:
         """Disconnect."""
+        self.contents.close()
         self.reader.close()

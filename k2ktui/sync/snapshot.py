@@ -2,7 +2,8 @@
 
 The order matters: positions are read before mappings, so that a mapping below a position that
 cannot be seen yet is noticed; a group's commit is read before both, so that the copy is never older
-than what the group had read.
+than what the group had read; and the ends of the target's logs before positions, so that what is
+copied meanwhile lies behind them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from k2ktui.engine.translate import Translation, translate
 from k2ktui.errors import ConnectionFailed, TimedOut
 from k2ktui.sync.copies import copies_of
 from k2ktui.sync.keeper import kept
+from k2ktui.sync.mapping_sort import Malformed
 from k2ktui.sync.mapping_store import MappingReport
 from k2ktui.sync.sides import SourceSide, SourceView, TargetSide
 from k2ktui.sync.store import StateStore
@@ -82,7 +84,7 @@ class Snapshots:
         self.last_source = source
         if source is None:
             source = self._kept(down)
-        copies = self._copies(source, _committed(source.groups))
+        copies = self._copies(source, _committed(source.groups), replicated)
         return Snapshot(
             pipeline=self._config.name,
             source_cluster=source.cluster,
@@ -112,7 +114,8 @@ class Snapshots:
         source = SourceView("", time.time())
         with suppress(ConnectionFailed, TimedOut):
             source = self._source.read_logs(list(commits))
-        copies = self._copies(source, {at: {offset} for at, offset in commits.items()})
+        asked = {at: {offset} for at, offset in commits.items()}
+        copies = self._copies(source, asked, self._record.positions())
         known = {at: offset for at, offset in commits.items() if at in copies.replicas}
         return translate(copies.replicas, known, copies.logs)
 
@@ -125,15 +128,29 @@ class Snapshots:
         self._record.keep()
 
     def _copies(
-        self, source: SourceView, commits: Mapping[SourcePartition, Collection[int]]
+        self,
+        source: SourceView,
+        commits: Mapping[SourcePartition, Collection[int]],
+        replicated: Mapping[SourcePartition, Position],
     ) -> _Copies:
-        """Read positions, then mappings, then logs."""
+        """Read logs, then positions, then mappings: what was copied later lies behind those ends.
+
+        Args:
+            source: the source.
+            commits: the offsets that are to be translated.
+            replicated: positions as they were a moment ago.
+        """
+        fixed = {t for at in replicated.values() for t in targets_of(Replica(at))}
+        logs = self.target.logs(fixed)
         positions = self._record.positions()
         report = self._record.refresh(_READ_S, positions, commits)
         replicas = self._checked(
-            {at: self._replica(at, position, source, report) for at, position in positions.items()}
+            {at: self._replica(at, position, source) for at, position in positions.items()}
         )
-        return _Copies(replicas, self._logs(replicas), report)
+        wanted = {target for replica in replicas.values() for target in targets_of(replica)}
+        logs |= self.target.logs(wanted - set(logs))
+        ends = _ends(replicas, {at: max(offsets) for at, offsets in commits.items()})
+        return _Copies(replicas, self.target.cleared(logs, ends), report)
 
     def _kept(self, down: str) -> SourceView:
         found = kept(self.store.read().commits)
@@ -152,20 +169,21 @@ class Snapshots:
         at: SourcePartition,
         position: Position,
         source: SourceView,
-        report: MappingReport,
     ) -> Replica:
         known = source.topic_ids.get(at.topic, "")
         foreign = ""
         if known and position.topic_id and known != position.topic_id:
             foreign = f"{at.topic} was created anew on the source; its offsets count anew"
+        doubts = self._record.doubts(at)
         return Replica(
             position=position,
             lanes=self._record.lanes(at),
-            complete_from=self._record.complete_from(at),
+            complete_from=doubts.complete_from,
             source_start=source.starts.get(at),
-            holes=self._record.holes(at),
+            holes=doubts.holes,
             cuts=self._record.cuts(at),
-            behind=report.behind,
+            behind=doubts.behind,
+            mapped=self._record.mapped(at),
             foreign=foreign,
         )
 
@@ -177,12 +195,6 @@ class Snapshots:
             r.position.target_topic for r in replicas.values() if r.position
         )
         return {at: _still_there(replica, ids) for at, replica in replicas.items()}
-
-    def _logs(
-        self, replicas: Mapping[SourcePartition, Replica]
-    ) -> dict[TargetPartition, TargetLog]:
-        wanted = {target for replica in replicas.values() for target in targets_of(replica)}
-        return self.target.logs(wanted)
 
 
 def _committed(groups: Mapping[str, GroupView]) -> dict[SourcePartition, set[int]]:
@@ -217,6 +229,19 @@ def _still_there(replica: Replica, ids: Mapping[str, str]) -> Replica:
     return replica
 
 
+def _ends(
+    replicas: Mapping[SourcePartition, Replica], furthest: Mapping[SourcePartition, int]
+) -> dict[TargetPartition, int]:
+    """Return where the last copied record landed, for partitions that somebody has read to it."""
+    found: dict[TargetPartition, int] = {}
+    for at, replica in replicas.items():
+        for target, ranges in replica.lanes.items():
+            end, landed = ranges.end, ranges.target_end
+            if end is not None and landed is not None and furthest.get(at, -1) >= end:
+                found[target] = max(landed, found.get(target, 0))
+    return found
+
+
 def _replicated_only(
     groups: Mapping[str, GroupView], replicas: Mapping[SourcePartition, Replica]
 ) -> dict[str, GroupView]:
@@ -234,9 +259,13 @@ def _notes(report: MappingReport) -> list[str]:
     notes = []
     if report.malformed_count:
         notes.append(
-            f"{report.malformed_count} records of the mapping topic are damaged; what they mapped "
-            "is unmapped"
+            f"{report.malformed_count} records of the mapping topic are damaged, the first at "
+            f"{_place(report.malformed[0])}; what they mapped is unmapped"
         )
     if report.behind:
         notes.append("the mapping topic could not be read to its end yet")
     return notes
+
+
+def _place(record: Malformed) -> str:
+    return f"partition {record.partition} offset {record.offset} ({safe_text(record.why)})"

@@ -295,7 +295,7 @@ def _mapped(replica: Replica, with_ranges: bool) -> Mapped:
     if replica.cuts is not None:
         return Mapped(len(replica.cuts) // 2, 0, exact=len(replica.cuts))
     return Mapped(
-        records=sum(lane.records for lane in replica.lanes.values()),
+        records=replica.mapped,
         known_from=replica.known_from,
         holes=replica.holes,
         ranges=last_ranges(replica, _LAST_RANGES) if with_ranges else (),

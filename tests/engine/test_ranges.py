@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import astuple
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k2ktui.engine.ranges import NOT_FOUND, Ranges
+from k2ktui.engine.ranges import NOT_FOUND, Columns, Ranges, clipped, overlapping
+from k2ktui.engine.spans import Spans
 
 steps = st.lists(
     st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(1, 6)), min_size=1, max_size=30
@@ -107,5 +112,87 @@ def test_continuing_ranges_are_one() -> None:
 
 def test_unsorted_or_empty_ranges_are_refused() -> None:
     for rows in ([(5, 0, 1), (4, 1, 1)], [(0, 0, 3), (2, 9, 1)], [(0, 0, 0)]):
-        with pytest.raises(ValueError, match=r"sorted|overlap|must hold"):
+        with pytest.raises(ValueError, match=r"sorted|overlap|records"):
             append(Ranges(), rows)
+
+
+def shifted(columns: Columns, by: int) -> Columns:
+    """The same source offsets, landed elsewhere."""
+    return Columns(columns.source, columns.target + by, columns.count)
+
+
+def mapped_in(columns: Columns) -> dict[int, int]:
+    rows = zip(
+        columns.source.tolist(), columns.target.tolist(), columns.count.tolist(), strict=True
+    )
+    return {s + i: t + i for s, t, n in rows for i in range(n)}
+
+
+def assert_is(ranges: Ranges, model: dict[int, int]) -> None:
+    columns = ranges.columns()
+    assert mapped_in(columns) == model
+    assert (columns.count > 0).all() and not overlapping(columns)
+
+
+@given(steps, steps, st.integers(0, 120))
+def test_older_ranges_go_under_newer_ones(
+    newer: list[tuple[int, int, int]], older: list[tuple[int, int, int]], begin: int
+) -> None:
+    ranges, model = filled(newer)
+    columns = shifted(filled(older, source=begin)[0].columns(), 10_000)
+    ranges.merge_older(columns)
+    assert_is(ranges, mapped_in(columns) | model)
+
+
+@given(steps, st.integers(0, 150), st.integers(0, 150))
+def test_forgetting_a_stretch(found: list[tuple[int, int, int]], low: int, high: int) -> None:
+    ranges, model = filled(found)
+    ranges.forget(low, high)
+    assert_is(ranges, {s: t for s, t in model.items() if not low <= s < high})
+
+
+@given(steps, st.integers(0, 150), st.integers(0, 150))
+def test_clipping(found: list[tuple[int, int, int]], low: int, high: int) -> None:
+    ranges, model = filled(found)
+    kept = mapped_in(clipped(ranges.columns(), low, high))
+    assert kept == {s: t for s, t in model.items() if low <= s < high}
+
+
+@given(steps, st.randoms(use_true_random=False))
+def test_whatever_the_order_of_parts_the_whole_is_the_same(
+    found: list[tuple[int, int, int]], random: Random
+) -> None:
+    whole, model = filled(found)
+    columns = whole.columns()
+    rows = list(range(len(columns)))
+    random.shuffle(rows)
+    made, merged = Ranges(), Ranges()
+    for row in rows:
+        one = Columns(*(column[row : row + 1] for column in astuple(columns)))
+        made.put(one)
+        merged.merge_older(one)
+    assert_is(made, model)
+    assert_is(merged, model)
+
+
+def test_a_count_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(ValueError, match="records"):
+        append(Ranges(), [(0, 0, 2**31)])
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 40), st.integers(0, 10)), max_size=30))
+def test_spans_are_sets_of_offsets(changes: list[tuple[bool, int, int]]) -> None:
+    spans, model = Spans(), set[int]()
+    for add, low, size in changes:
+        if add:
+            spans.add(low, low + size)
+            model |= set(range(low, low + size))
+        else:
+            spans.forget(low, low + size)
+            model -= set(range(low, low + size))
+    assert {o for low, high in spans.all() for o in range(low, high)} == model
+    assert all(a[1] < b[0] for a, b in itertools.pairwise(spans.all()))
+    assert spans.touches(9, 20) == any(9 <= offset < 20 for offset in model)
+    assert spans.end == max(model, default=-1) + 1
+    missing = {o for low, high in spans.missing(5, 45) for o in range(low, high)}
+    assert missing == set(range(5, 45)) - model

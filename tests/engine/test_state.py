@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k2ktui.engine.state import (
+    Covers,
     Gap,
     MalformedRecord,
     Mapping,
@@ -25,6 +26,16 @@ from k2ktui.engine.state import (
     run_key,
     run_value,
 )
+
+KEY = b'{"pipeline":"p","topic":"t","partition":0}'
+VALUE = {
+    "v": 1,
+    "term": 1,
+    "targetTopic": "t",
+    "targetPartition": 0,
+    "ranges": [],
+    "covers": [0, 9, 0, 1],
+}
 
 offsets = st.integers(0, 2**62)
 names = st.text(min_size=1, max_size=249)
@@ -54,6 +65,13 @@ mappings = st.builds(
     st.integers(0, 10_000),
     st.integers(0, 2**40),
     st.lists(ranges, max_size=5).map(tuple),
+    covers=st.builds(
+        lambda first, size, parts: Covers(first, first + size, parts - 1, parts),
+        offsets,
+        st.integers(1, 2**40),
+        st.integers(1, 9),
+    ),
+    again=st.booleans(),
 )
 
 
@@ -99,11 +117,21 @@ def test_foreign_commit_records_are_malformed(key: bytes | None, value: bytes | 
     "ranges", [[[0, 0, 0]], [[-1, 0, 1]], [[0, -1, 1]], [[0, 1]], "x", None, [[0, 0, 1, 2]]]
 )
 def test_damaged_ranges_are_malformed(ranges: object) -> None:
-    value = json.dumps(
-        {"v": 1, "term": 1, "targetTopic": "t", "targetPartition": 0, "ranges": ranges}
-    )
     with pytest.raises(MalformedRecord):
-        read_mapping_record(b'{"pipeline":"p","topic":"t","partition":0}', value.encode())
+        read_mapping_record(KEY, json.dumps(VALUE | {"ranges": ranges}).encode())
+
+
+@pytest.mark.parametrize("covers", [[5, 5, 0, 1], [0, 9, 1, 1], [0, 9, 0], [-1, 9, 0, 1], 1, None])
+def test_records_that_cover_nothing_are_malformed(covers: object) -> None:
+    assert read_mapping_record(KEY, json.dumps(VALUE).encode()).covers == Covers(0, 9)
+    with pytest.raises(MalformedRecord):
+        read_mapping_record(KEY, json.dumps(VALUE | {"covers": covers}).encode())
+
+
+@pytest.mark.parametrize("value", [b"[" * 100_000, b'{"v":1,"ranges":[[Infinity,0,1]]}'])
+def test_rubbish_made_to_hurt_is_malformed(value: bytes) -> None:
+    with pytest.raises(MalformedRecord):
+        read_mapping_record(KEY, value)
 
 
 @given(positions, positions)

@@ -14,6 +14,7 @@ from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from k2ktui.engine.partitioner import murmur2, partitions_for_keys
 from k2ktui.engine.state import (
+    Covers,
     Mapping,
     SourcePartition,
     mapping_key,
@@ -211,7 +212,8 @@ def test_a_landing_maps_each_offset_once(batches: list[list[int]]) -> None:
         landing.add(np.array(offsets), target)
         expected += list(zip(offsets, range(target, target + len(offsets)), strict=True))
         target += len(offsets) + 3
-    found = list(landing.mappings(Mapping("p", SourcePartition("t", 0), "t", 0)))
+    template = Mapping("p", SourcePartition("t", 0), "t", 0, covers=Covers(0, offset + 1))
+    found = list(landing.mappings(template))
     assert sorted(pair for m in found for pair in m.pairs()) == expected
     read = [read_mapping_record(mapping_key(m), mapping_value(m)) for m in found]
     assert read == found

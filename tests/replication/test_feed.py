@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.state import (
+    Covers,
+    MappingRange,
+    Position,
+    SourcePartition,
+    mapping_key,
+    mapping_value,
+    read_mapping_record,
+)
 from k2ktui.replication.copying.feed import Feed
+from k2ktui.replication.copying.outgoing import Outgoing
 from k2ktui.replication.tokens import Assignment, Path, Route
 
 _PRODUCER = 5
@@ -52,3 +61,19 @@ def test_aborted_records_behind_waiting_ones_do_not_move_the_position() -> None:
     assert one.position(1, 0, 0).offset == 0
     one.take()
     assert one.position(1, 0, 0).offset == 5
+
+
+def test_mappings_cover_what_was_passed_since_the_last_commit() -> None:
+    one = feed()
+    one.receive(batch(0, 3) + batch(3, 2, aborted=True), [(_PRODUCER, 3)])
+    taken = one.take()
+    one.landed(Outgoing(memoryview(b""), taken.count, 0), ("t", 0), 70)
+    one.landed(Outgoing(memoryview(b""), 1, 4), ("t", 1), 7)
+    found = one.mappings("p", 1)
+    assert [each.covers for each in found] == [Covers(0, 5, 0, 2), Covers(0, 5, 1, 2)]
+    assert found[0].ranges == (MappingRange(0, 70, 3),)
+    one.mark_committed(5)
+    one.receive(batch(5, 2, aborted=True), [(_PRODUCER, 5)])
+    (passed,) = one.mappings("p", 1)
+    assert (passed.covers, passed.ranges) == (Covers(5, 7), ())
+    assert read_mapping_record(mapping_key(passed), mapping_value(passed)) == passed

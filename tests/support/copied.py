@@ -16,9 +16,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import (
-    Mapping as OffsetMapping,
-)
-from k2ktui.engine.state import (
+    Covers,
     MappingRange,
     Position,
     Run,
@@ -29,6 +27,9 @@ from k2ktui.engine.state import (
     position_value,
     run_key,
     run_value,
+)
+from k2ktui.engine.state import (
+    Mapping as OffsetMapping,
 )
 from k2ktui.kafka.clients import Cluster, TopicDescription, target_cluster
 from k2ktui.kafka.properties import load_checked
@@ -130,9 +131,15 @@ class Copied:
         return landed
 
     def record(
-        self, topic: str, partition: int, pairs: Mapping[int, int], position: int, start: int
+        self,
+        topic: str,
+        partition: int,
+        pairs: Mapping[int, int],
+        position: int,
+        start: int,
+        first: int | None = None,
     ) -> None:
-        """Write the mapping and position records of a partition."""
+        """Write the mapping and position records of a partition, copied from ``first`` on."""
         source = SourcePartition(topic, partition)
         ranges: list[MappingRange] = []
         for at, to in sorted(pairs.items()):
@@ -141,8 +148,11 @@ class Copied:
                 ranges[-1] = MappingRange(last.source, last.target, last.count + 1)
             else:
                 ranges.append(MappingRange(at, to, 1))
-        if ranges:
-            mapping = OffsetMapping(self.name, source, topic, partition, self.term, tuple(ranges))
+        if position > start:
+            covers = Covers(start if first is None else first, position)
+            mapping = OffsetMapping(
+                self.name, source, topic, partition, self.term, tuple(ranges), covers=covers
+            )
             self.put_mapping(mapping_key(mapping), mapping_value(mapping))
         state = Position(
             position,

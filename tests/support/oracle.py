@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,6 +69,7 @@ class Ledger:
 
     positions: Mapping[tuple[str, int], dict[str, Any]]
     claims: tuple[Claim, ...]
+    covers: Mapping[tuple[str, int], Sequence[tuple[int, int, int, int]]]
     ranges: int
     runs: tuple[dict[str, Any], ...]
 
@@ -107,6 +108,7 @@ def read_ledger(
         if where not in positions or _age(value) >= _age(positions[where]):
             positions[where] = value
     claims: list[Claim] = []
+    covers: dict[tuple[str, int], list[tuple[int, int, int, int]]] = defaultdict(list)
     ranges = 0
     for record in read_all(target, mapping_topic) if mapping_topic else ():
         key = json.loads(record.key or b"")
@@ -114,7 +116,9 @@ def read_ledger(
             found = json.loads(record.value or b"")
             ranges += len(found["ranges"]) + len(found.get("runs", ()))
             claims += _claims(key, found)
-    return Ledger(positions, tuple(claims), ranges, tuple(runs))
+            first, end, part, parts = found["covers"]
+            covers[key["topic"], key["partition"]].append((first, end, part, parts))
+    return Ledger(positions, tuple(claims), covers, ranges, tuple(runs))
 
 
 def _age(position: Mapping[str, Any]) -> tuple[int, int]:
@@ -208,6 +212,7 @@ class _Case:
         for each in self._topics.values():
             if each.mapped:
                 self._check_coverage(each, landed)
+                self._check_covers(each)
         return origin
 
     def _check_order(self, landed: Mapping[Place, Place]) -> None:
@@ -228,6 +233,21 @@ class _Case:
                 self._say(f"{place} is not mapped: lost")
             if not wanted and place in landed:
                 self._say(f"{place} is mapped although it was not to be copied")
+
+    def _check_covers(self, each: Expected) -> None:
+        """Mapping records cover all from the start to the position, each offset once."""
+        for (topic, partition), position in self._ledger.positions.items():
+            if topic != each.topic:
+                continue
+            at, wanted = position["start"], 0
+            for first, end, part, parts in sorted(self._ledger.covers.get((topic, partition), ())):
+                if part == 0 and first != at and not self._in_gap((topic, partition, at)):
+                    self._say(f"{topic}-{partition}: mappings go on at {first} instead of {at}")
+                if part != wanted:
+                    self._say(f"{topic}-{partition}: part {part} from {first}, not {wanted}")
+                at, wanted = end, (part + 1) % parts
+            if at < position["offset"] and not self._in_gap((topic, partition, at)):
+                self._say(f"{topic}-{partition}: covered to {at}, position {position['offset']}")
 
     def _in_gap(self, place: Place) -> bool:
         topic, partition, offset = place

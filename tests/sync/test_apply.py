@@ -269,15 +269,14 @@ def test_a_damaged_mapping_record_makes_its_offsets_unmapped(
     landed = copied.copy(other)[other, 0]
     copied.record(other, 0, {at: to for at, to in landed.items() if at < 10}, 10, 0)
     copied.put_mapping(b"?", b"no json")
-    copied.record(other, 0, {at: to for at, to in landed.items() if at >= 20}, 30, 0)
+    copied.record(other, 0, {at: to for at, to in landed.items() if at >= 20}, 30, 0, first=20)
     for offset in (5, 15, 25):
         commit(source, copied.group(f"d{offset}"), {(other, 0): offset})
     told = k2ktui_json("groups", "-f", copied.file)
     assert any("damaged" in note for note in told["notes"])
     found = {row["source_offset"]: row["basis"] for row in told["groups"]}
-    # The first record mapped all; the second ended at 10, so 10 to 19 are in doubt.
-    assert found[5] == "exact"
-    assert found[25] == "exact"
+    # The second record went back to 0 and ended at 10; the last one began at 20.
+    assert found == {5: "exact", 15: "unmapped", 25: "exact"}
 
 
 def test_a_pipeline_that_never_ran(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:

@@ -96,4 +96,4 @@ def test_watch_shows_the_same_numbers(copied: Copied, topic: str, source: KafkaN
     group = copied.group("g")
     commit(source, group, {(topic, 0): 5})
     text = k2ktui("watch", "-f", copied.file, "--once").stdout
-    assert group in text or "1 group" in text
+    assert "groups 1: 1 exact" in text

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from dataclasses import replace
 
-from k2ktui.engine.state import Gap, Mapping, Position, SourcePartition
+from k2ktui.engine.state import Covers, Gap, Mapping, Position, SourcePartition
 from k2ktui.replication.copying.batch import APPEND_TIME, AbortedTransactions, Batch, split
 from k2ktui.replication.copying.landing import Landing
 from k2ktui.replication.copying.outgoing import Outgoing, TargetPartition
@@ -123,11 +123,19 @@ class Feed:
         )
 
     def mappings(self, pipeline: str, term: int) -> list[Mapping]:
-        """Return where records landed since the last commit, as mapping records."""
-        return [
+        """Return where records landed since the last commit, as mapping records.
+
+        Offsets that hold nothing to copy get a record too: it tells that they were passed.
+        """
+        route = self.assignment.route
+        found = [
             mapping
             for target, landed in self._landed.items()
             for mapping in landed.mappings(Mapping(pipeline, self.source, *target, term))
+        ] or [Mapping(pipeline, self.source, route.topic, route.partition or 0, term)]
+        return [
+            replace(each, covers=Covers(self.committed, self.handed, part, len(found)))
+            for part, each in enumerate(found)
         ]
 
     def mark_committed(self, offset: int) -> None:

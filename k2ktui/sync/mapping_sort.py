@@ -1,0 +1,114 @@
+"""Sort records of the mapping topic by the source partitions they are of, and decode them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from confluent_kafka import Message
+
+from k2ktui.engine.state import MalformedRecord, SourcePartition
+from k2ktui.engine.track import Piece
+from k2ktui.sync.mapping_parse import Parser, read_one
+
+_KEYS = 100_000
+_KEPT_MALFORMED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """A record of the mapping topic that cannot be used."""
+
+    partition: int
+    offset: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    pipeline: str
+    source: SourcePartition
+
+
+class Sorter:
+    """Takes what was read of one pipeline's mappings.
+
+    Args:
+        pipeline: the commit group.
+        only: the source partitions of interest; None for all.
+
+    Attributes:
+        records: number of records seen.
+        malformed: records that cannot be used; 20 at most.
+        malformed_count: how many there were.
+        rivals: for each source partition the other pipelines that map it.
+    """
+
+    def __init__(self, pipeline: str, only: Collection[SourcePartition] | None = None) -> None:
+        self.records = 0
+        self.malformed: list[Malformed] = []
+        self.malformed_count = 0
+        self.rivals: dict[SourcePartition, set[str]] = {}
+        self._pipeline = pipeline
+        self._only = only
+        self._parser = Parser()
+        self._owners: dict[bytes | None, _Owner | None] = {}
+
+    def sort(self, messages: Sequence[Message]) -> list[tuple[SourcePartition, list[Piece]]]:
+        """Return the pieces of each source partition, in the order of the topic.
+
+        Args:
+            messages: records of one partition of the topic that follow each other.
+        """
+        self.records += len(messages)
+        ours: dict[SourcePartition, list[Message]] = {}
+        for message in messages:
+            owner = self._owner(message)
+            if owner is not None:
+                ours.setdefault(owner.source, []).append(message)
+        pieces = self._parser.pieces(list(ours.values()))
+        if pieces is None:
+            pieces = [self._one_by_one(group) for group in ours.values()]
+        return list(zip(ours, pieces, strict=True))
+
+    def _owner(self, message: Message) -> _Owner | None:
+        """Return whose record it is; None if it is of no interest."""
+        key = message.key()
+        if key not in self._owners:
+            if len(self._owners) > _KEYS:  # whoever writes rubbish must not fill the memory
+                self._owners.clear()
+            self._owners[key] = _read_owner(key)
+        owner = self._owners[key]
+        if owner is None:
+            self._complain(message, "the key is damaged, or not one of ours")
+        elif owner.pipeline != self._pipeline:
+            self.rivals.setdefault(owner.source, set()).add(owner.pipeline)
+        elif self._only is None or owner.source in self._only:
+            return owner
+        return None
+
+    def _one_by_one(self, messages: Sequence[Message]) -> list[Piece]:
+        found = []
+        for message in messages:
+            try:
+                found.append(read_one(message))
+            except MalformedRecord as error:
+                self._complain(message, str(error))
+        return found
+
+    def _complain(self, message: Message, why: str) -> None:
+        self.malformed_count += 1
+        if len(self.malformed) < _KEPT_MALFORMED:
+            self.malformed.append(Malformed(message.partition() or 0, message.offset() or 0, why))
+
+
+def _read_owner(key: bytes | None) -> _Owner | None:
+    try:
+        head = json.loads(key or b"")
+        pipeline, topic, partition = head["pipeline"], head["topic"], head["partition"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    if not (isinstance(pipeline, str) and isinstance(topic, str) and type(partition) is int):
+        return None
+    return _Owner(pipeline, SourcePartition(topic, partition))

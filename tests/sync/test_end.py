@@ -1,0 +1,56 @@
+"""A group that has read all: it goes on behind control records, never behind a record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.translate import Basis
+from k2ktui.runtime.node import KafkaNode
+from k2ktui.sync.snapshot import Snapshots
+from tests.support.copied import Copied
+from tests.support.kafka import Out, create_topic, end_offsets, produce, produce_transaction
+
+
+def test_the_end(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
+    copied, topic = Copied(tmp_path, source, target), create_topic(source)
+    produce(source, topic, [Out(b"%d" % n) for n in range(10)])
+    produce_transaction(source, topic, [b"never"] * 3, commit=False)
+    pairs = copied.copy(topic)[topic, 0]
+    at, position = SourcePartition(topic, 0), end_offsets(source, topic)[0]
+    assert position == 14
+    snapshots = Snapshots(copied.config)
+
+    def told(offset: int) -> tuple[int | None, Basis, int | None]:
+        (row,) = snapshots.translate({at: offset})
+        return row.offset, row.basis, row.reread
+
+    try:
+        behind = max(pairs.values()) + 1
+        for offset in (10, 12, position):
+            assert told(offset) == (behind, Basis.END, 0)
+        # Aborted records and markers: nothing to read lies before the end of the log.
+        produce_transaction(target, topic, [b"never"] * 3, commit=False)
+        end = end_offsets(target, topic)[0]
+        assert end == behind + 4
+        for offset in (10, 12, position):
+            assert told(offset) == (end, Basis.END, 0)
+        assert told(position + 2) == (end, Basis.AHEAD, 2)
+        assert told(9) == (behind - 1, Basis.EXACT, 0)
+        # The target's own record would be skipped.
+        produce(target, topic, [b"own"])
+        produce_transaction(target, topic, [b"never"], commit=False)
+        assert told(position) == (behind, Basis.END, 0)
+    finally:
+        snapshots.close()
+
+
+def test_nothing_was_copied_yet(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
+    copied, topic = Copied(tmp_path, source, target), create_topic(source)
+    copied.copy(topic)
+    snapshots = Snapshots(copied.config)
+    try:
+        (row,) = snapshots.translate({SourcePartition(topic, 0): 0})
+        assert (row.offset, row.basis) == (copied.prior, Basis.END)
+    finally:
+        snapshots.close()
