@@ -146,8 +146,8 @@ def report(found: dict[str, list[Timed]], groups: int, partitions: int) -> str:
     lines = [
         f"## Moving {groups:,} groups of {partitions} partitions\n",
         "Written by `python -m bench.groups`. Seconds of the whole process, start of Python "
-        "included; the best of "
-        f"{len(found['plan'])} runs. {groups * partitions:,} committed offsets, all to be created; "
+        "included; "
+        f"the best of {len(found['plan'])}. {groups * partitions:,} committed offsets, all to be created; "
         "undo takes all of them back.\n",
         "| command | seconds | target | CPU seconds | peak MB |",
         "|---|---|---|---|---|",
