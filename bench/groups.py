@@ -146,9 +146,8 @@ def report(found: dict[str, list[Timed]], groups: int, partitions: int) -> str:
     lines = [
         f"## Moving {groups:,} groups of {partitions} partitions\n",
         "Written by `python -m bench.groups`. Seconds of the whole process, start of Python "
-        "included; "
-        f"the best of {len(found['plan'])}. {groups * partitions:,} committed offsets, all to be created; "
-        "undo takes all of them back.\n",
+        f"included; the best of {len(found['plan'])}. {groups * partitions:,} committed offsets, "
+        "all to be created; undo takes all of them back.\n",
         "| command | seconds | target | CPU seconds | peak MB |",
         "|---|---|---|---|---|",
     ]

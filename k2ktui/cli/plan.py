@@ -8,7 +8,7 @@ import click
 
 from k2ktui.cli.options import file_option, json_option, load_pipeline, matcher
 from k2ktui.cli.tables import MOST, Column, moment, number, print_table, signed
-from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind, dump, to_csv, uncertain_first
+from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind, dump, remarks, to_csv, uncertain_first
 from k2ktui.errors import ConfigError
 from k2ktui.text import safe_text
 
@@ -85,6 +85,8 @@ def show_plan(plan: Plan) -> None:
     title = f"Plan {plan.id} for {safe_text(plan.pipeline)}, made {moment(plan.created_at)}"
     print_table(title, COLUMNS, uncertain_first(plan.rows), most=MOST)
     click.echo(summary(plan))
+    for remark in remarks(plan):
+        click.echo(f"note: {remark}", err=True)
 
 
 def summary(plan: Plan) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from k2ktui.cli.tables import MOST, Column, number, print_table
-from k2ktui.engine.applying import Result, Written
+from k2ktui.engine.applying import Result, Write, Written
 from k2ktui.errors import ExitCode
 from k2ktui.text import safe_text
 
@@ -47,10 +48,21 @@ def show_results(applied: Applied) -> None:
     click.echo(", ".join(f"{count:,} {result}" for result, count in applied.counts.items()))
 
 
+def show_writes(title: str, writes: Sequence[Write]) -> None:
+    """Print what is going to be written."""
+    print_table(title, WRITES, writes, most=MOST)
+
+
 def _result(row: Written) -> str:
     return f"{row.result}: {safe_text(row.why)}" if row.why else str(row.result)
 
 
+WRITES: tuple[Column[Write], ...] = (
+    Column("group", lambda write: safe_text(write.group), left=True),
+    Column("target partition", lambda w: safe_text(f"{w.topic}-{w.partition}"), left=True),
+    Column("now", lambda write: number(write.before)),
+    Column("back to", lambda write: number(write.after)),
+)
 COLUMNS: tuple[Column[Written], ...] = (
     Column("group", lambda row: safe_text(row.write.group), left=True),
     Column(

@@ -121,7 +121,7 @@ def _tell(turn: Turn, *, always: bool) -> None:
         click.echo(f"NOT COMMITTED {failure}", err=True)
     if always or turn.applied or turn.failed:
         planned = ", ".join(f"{count:,} {action}" for action, count in sorted(turn.actions.items()))
-        stopped = f", {len(turn.stopped)} groups stopped" if turn.stopped else ""
+        stopped = f", {len(turn.stopped):,} left alone" if turn.stopped else ""
         click.echo(
             f"{turn.groups:,} groups: {planned or 'nothing to translate'}; "
             f"{turn.applied:,} committed{stopped}"

@@ -8,8 +8,9 @@ import click
 
 from k2ktui.cli.confirm import confirm
 from k2ktui.cli.options import access_to, json_option, load_pipeline, unlock_option
-from k2ktui.cli.results import exit_code, result_object, show_results
+from k2ktui.cli.results import exit_code, result_object, show_results, show_writes
 from k2ktui.engine.access import require
+from k2ktui.text import safe_text
 
 
 @click.command(help="Take back an entry of the journal: the offsets that were there before.")
@@ -24,7 +25,6 @@ def command(
 ) -> int:
     """Take back; partly done has its own exit code."""
     from k2ktui.sync.acting import look_up, undo
-    from k2ktui.sync.apply import Applied
     from k2ktui.sync.index import files_of
 
     files = files or files_of(entry)
@@ -34,7 +34,9 @@ def command(
     found = look_up(config, entry)
     writes = found.reversal()
     if not as_json:
-        show_results(Applied(entry, tuple(found.rows)))
+        show_writes(f"What takes back entry {safe_text(entry)}", writes)
+    if found.taken_back_by:
+        click.echo(f"note: entry {safe_text(found.taken_back_by)} took it back already", err=True)
     confirm(config.name, f"put back {len(writes):,} offsets on the target", yes=yes)
     applied = undo(config, found, files, may, skip_moved=skip_moved)
     if as_json:

@@ -10,7 +10,7 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -19,9 +19,11 @@ from k2ktui.engine.groups import EMPTY_STATES
 from k2ktui.engine.guard import MappingVersion, is_stale
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Basis
+from k2ktui.text import safe_text
 
 VERSION = 1
 _ID_LENGTH = 12
+_NAMED = 5
 
 
 class Action(StrEnum):
@@ -179,6 +181,27 @@ def uncertain_first(rows: Iterable[PlanRow]) -> list[PlanRow]:
         return certain, plain, row.group, row.topic, row.partition
 
     return sorted(rows, key=rank)
+
+
+def remarks(plan: Plan) -> list[str]:
+    """Return what an operator should do before applying a plan, or know of it as a whole."""
+    reading = {row.group for row in plan.changes if row.state_source not in EMPTY_STATES}
+    held = {row.group for row in plan.rows if row.state_target not in EMPTY_STATES}
+    found = []
+    if reading:
+        found.append(
+            f"still active on the source: {_some(reading)}. What they read there from now on is "
+            "read again on the target: stop them, then make a new plan"
+        )
+    if held:
+        found.append(f"left alone, because it has members on the target: {_some(held)}")
+    return found
+
+
+def _some(groups: Collection[str]) -> str:
+    names = [safe_text(name) for name in sorted(groups)]
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def dump(plan: Plan) -> str:

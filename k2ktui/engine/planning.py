@@ -19,7 +19,7 @@ from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind, decide
 from k2ktui.engine.translate import Translation
 
 _ITS_OWN = "the application has committed further on the target itself"
-_ACTIVE = "still active on the source: what it reads there from now on is read again here"
+_ACTIVE = "still active on the source"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def _reason(snapshot: Snapshot, group: TranslatedGroup, translation: Translation
     parts = [with_rivals(snapshot, translation)]
     if snapshot.source_down:
         age = snapshot.taken_at - snapshot.commits_at
-        parts.append(f"the source does not answer; its commits are {age:.0f} s old")
+        parts.append(f"the source's commits are {age:.0f} s old")
     elif not group.source.empty:
         parts.append(_ACTIVE)
     return "; ".join(part for part in parts if part)

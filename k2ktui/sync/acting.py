@@ -15,7 +15,7 @@ from typing import Any
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, require
 from k2ktui.engine.applying import Write, Written, reversal
-from k2ktui.engine.groups import GroupRow, notes_of, rows
+from k2ktui.engine.groups import EMPTY_STATES, GroupRow, notes_of, rows
 from k2ktui.engine.journal import JournalHeader, JournalRow, JournalRows
 from k2ktui.engine.plan import Plan, PlanRow
 from k2ktui.engine.planning import PlanOptions
@@ -92,10 +92,14 @@ def apply(
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry of the journal with what it changed, a part a consumer group."""
+    """An entry of the journal with what it changed, a part a consumer group.
+
+    ``taken_back_by`` is the id of a later entry that took it back, or a part of it; "" for none.
+    """
 
     header: JournalHeader
     parts: tuple[JournalRows, ...]
+    taken_back_by: str = ""
 
     @property
     def of_groups(self) -> bool:
@@ -166,7 +170,8 @@ def look_up(config: PipelineConfig, entry: str) -> Entry:
                 unchanged=_UNCHANGED,
                 mend="k2ktui journal -f FILE lists the ids.",
             )
-        return Entry(header, state.entry(entry))
+        later = [each.id for each in state.journal.values() if each.undoes == entry]
+        return Entry(header, state.entry(entry), max(later, default=""))
 
 
 def undo(
@@ -259,7 +264,14 @@ def prove(
         ignore=ignored(config),
         timeout=timeout,
     )
-    return Proof(result, tuple(unasked), tuple(notes_of(snapshot)))
+    notes = notes_of(snapshot)
+    reading = {row.group for row in found if row.state_source not in EMPTY_STATES}
+    if reading and not translated:
+        notes.append(
+            f"{len(reading):,} groups are still active on the source: what they read there since "
+            "they were moved makes their next records differ"
+        )
+    return Proof(result, tuple(unasked), tuple(notes))
 
 
 def _positions(

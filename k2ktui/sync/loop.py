@@ -114,15 +114,15 @@ class SyncLoop:
         for row in plan.rows:
             if not _held_up(row) or row.group in self.stopped:
                 continue
-            why = f"group {safe_text(row.group)} is {row.state_target} on the target"
+            why = f"group {safe_text(row.group)} is in use on the target ({row.state_target})"
             if self._stops:
                 self.stopped[row.group] = why
                 notes.append(
-                    f"STOPPED {why}: its offsets are left alone from now on "
+                    f"STOPPED: {why}; its offsets are left alone from now on "
                     "(errorHandling.onActiveConsumerGroupCommit: fail)"
                 )
             else:
-                notes.append(f"{why}: passed over while it is")
+                notes.append(f"{why}; passed over while it is")
         return notes
 
     def _write(self, rows: list[PlanRow], snapshot: Snapshot) -> list[Written]:
