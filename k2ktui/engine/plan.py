@@ -6,10 +6,9 @@ refused. Nothing here talks to Kafka.
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
+import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -24,6 +23,7 @@ from k2ktui.text import safe_text
 VERSION = 1
 _ID_LENGTH = 12
 _NAMED = 5
+_SPECIAL = re.compile(r'[,"\r\n]')
 
 
 class Action(StrEnum):
@@ -245,10 +245,13 @@ def to_csv(plan: Plan) -> str:
 
     Columns: group, topic, partition, offset; only the rows that change something.
     """
-    text = io.StringIO()
-    rows = ((r.group, r.topic, r.partition, r.proposed) for r in plan.changes)
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
+    lines = [f"{_quoted(r.group)},{r.topic},{r.partition},{r.proposed}" for r in plan.changes]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _quoted(name: str) -> str:
+    # Python's csv leaves a lone carriage return as it is.
+    return '"' + name.replace('"', '""') + '"' if _SPECIAL.search(name) else name
 
 
 def _head(plan: Plan) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from dataclasses import replace
 
@@ -19,6 +21,7 @@ from k2ktui.engine.plan import (
     decide,
     dump,
     load,
+    remarks,
     to_csv,
     uncertain_first,
 )
@@ -76,6 +79,32 @@ def test_a_plan_survives_its_file_and_a_changed_one_does_not() -> None:
 def test_only_changes_go_into_the_csv() -> None:
     rows = (replace(ROW, action=Action.ADVANCE), replace(ROW, partition=1, action=Action.SKIP))
     assert to_csv(replace(PLAN, rows=rows)) == "g,t,0,7\n"
+
+
+hostile = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
+
+
+@given(st.lists(st.tuples(hostile, hostile), max_size=4))
+def test_any_name_survives_the_plan_file_and_the_csv(names: list[tuple[str, str]]) -> None:
+    rows = tuple(
+        replace(ROW, group=group, metadata=metadata, action=Action.ADVANCE)
+        for group, metadata in names
+    )
+    plan = replace(PLAN, rows=rows)
+    assert load(dump(plan), now=1500.0) == plan
+    assert len(dump(plan).splitlines()) >= len(rows)
+    read = list(csv.reader(io.StringIO(to_csv(plan), newline="")))
+    assert read == [[group, "t", "0", "7"] for group, _ in names]
+
+
+def test_what_is_to_be_done_first_is_said_once() -> None:
+    moving = replace(ROW, action=Action.ADVANCE)
+    rows = [replace(moving, group=f"g{n}", partition=p) for n in range(7) for p in range(3)]
+    held = replace(ROW, group="\x1b[31mheld", state_target="Stable", action=Action.SKIP)
+    active, left = remarks(replace(PLAN, rows=(*rows, held)))
+    assert "g0, g1, g2, g3, g4 and 2 more" in active and "stop them" in active
+    assert "members on the target" in left and "\x1b" not in left
+    assert remarks(replace(PLAN, rows=(replace(moving, state_source="Empty"),))) == []
 
 
 def test_uncertain_rows_come_first() -> None:
