@@ -38,7 +38,7 @@ from k2ktui.watch.model import View
 from k2ktui.watch.player import Player, parse_time
 
 _CLIPBOARD = 74_000
-_AGE_S, _THEMES_S = 1.0, 2.0
+_AGE_S, _THEMES_S = 1.0, 5.0
 
 
 class ConsoleApp(App[int]):

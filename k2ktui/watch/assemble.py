@@ -60,6 +60,7 @@ class Assembler:
         self._target_of = target_of or {}
         self._addresses = addresses
         self._seen: float | None = None
+        self._kept: dict[SourcePartition, tuple[object, PartitionRow] | None] = {}
         self.history = History()
 
     def view(self, now: float, known: Known, parts: Mapping[PartName, Part]) -> View:
@@ -101,10 +102,15 @@ class Assembler:
         positions = target.positions if target else {}
         mapped = groups.mapped if groups else {}
         names = set(positions) | set(source.partitions if source else ())
-        return tuple(
-            self._row(at, source, target, positions.get(at), mapped.get(at), groups is not None)
-            for at in sorted(names)
-        )
+        if names != self._kept.keys():
+            self._kept = {at: self._kept.get(at) for at in sorted(names)}
+        for at, kept in self._kept.items():
+            own = (positions.get(at), mapped.get(at), groups is not None)
+            facts = (*own, *_bounds(at, source), *_landing(target, own[0]))
+            # Of thousands of partitions most are as they were.
+            if kept is None or kept[0] != facts:
+                self._kept[at] = (facts, self._row(at, source, target, *own))
+        return tuple(kept[1] for kept in self._kept.values() if kept)
 
     def _row(
         self,
@@ -145,6 +151,23 @@ class Assembler:
             gaps=gaps,
             ranges=mapped.ranges if mapped else (),
         )
+
+
+def _bounds(at: SourcePartition, source: SourceFacts | None) -> tuple[object, ...]:
+    """Return what a row shows of the source."""
+    if source is None:
+        return (None,)
+    ends = (source.starts.get(at), source.ends.get(at), at in source.cut)
+    return (*ends, source.ages.get(at), source.topic_ids.get(at.topic))
+
+
+def _landing(target: TargetFacts | None, position: Position | None) -> tuple[object, ...]:
+    """Return what a row shows of the target."""
+    if target is None:
+        return (None,)
+    if position is None or position.target_partition is None:
+        return (True,)
+    return (True, target.ends.get((position.target_topic, position.target_partition)))
 
 
 def _fact(known: Known, name: PartName, kind: type[F]) -> F | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from k2ktui.engine.trend import Lines, Trends, Values
+from k2ktui.engine.trend import Direction, Lines, Trends, Values
 from k2ktui.watch.model import PartitionRow, Point, Totals
 
 KEPT = 240
@@ -17,6 +17,8 @@ _RATE_WINDOW_S = 30.0
 _LAG_WINDOW_S = 60.0
 
 Key = tuple[str, int]
+Trend = tuple[float | None, Direction, float | None]
+_NONE: Trend = (None, Direction.UNKNOWN, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class History:
         self._position = Trends(0, _RATE_WINDOW_S)
         self._lines: tuple[Lines, Lines] = (self._lag.lines(), self._position.lines())
         self._columns: deque[_Column] = deque(maxlen=KEPT)
+        self._shown: dict[Key, tuple[PartitionRow, PartitionRow]] = {}
         self._total_lag = Trends(1, _LAG_WINDOW_S)
         self._points: deque[Point] = deque(maxlen=KEPT)
 
@@ -69,20 +72,20 @@ class History:
     def again(self, rows: Sequence[PartitionRow]) -> tuple[PartitionRow, ...]:
         """Return rows of a moment that was taken in already, with rates and trends."""
         lag, position = self._lines
-        slopes, left = _list(position.slope), _list(lag.to_zero)
-        found = []
+        slopes, left = _list(np.maximum(0.0, position.slope)), _list(lag.to_zero)
+        found: dict[Key, tuple[PartitionRow, PartitionRow]] = {}
         for row in rows:
             n = self._index.get(row.key)
-            if n is not None:
-                rate = slopes[n]
-                row = replace(
-                    row,
-                    rate=None if rate is None else max(0.0, rate),
-                    direction=lag.directions[n],
-                    eta_s=left[n],
-                )
-            found.append(row)
-        return tuple(found)
+            trend = _NONE if n is None else (slopes[n], lag.directions[n], left[n])
+            before = self._shown.get(row.key)
+            # A row that is as it was stays the same object: who draws it sees that at once.
+            if before and before[0] is row and _trend(before[1]) == trend:
+                found[row.key] = before
+            else:
+                rate, direction, eta_s = trend
+                found[row.key] = (row, replace(row, rate=rate, direction=direction, eta_s=eta_s))
+        self._shown = found
+        return tuple(row for _, row in found.values())
 
     def add_totals(self, at: float, totals: Totals) -> Totals:
         """Take in totals, and return them with their trend."""
@@ -114,6 +117,10 @@ class History:
         self._lag.rearrange(places)
         self._position.rearrange(places)
         self._index = {key: number for number, key in enumerate(keys)}
+
+
+def _trend(row: PartitionRow) -> Trend:
+    return row.rate, row.direction, row.eta_s
 
 
 def _array(values: Sequence[float | None]) -> Values:

@@ -65,6 +65,20 @@ class Terminal:
         self.output += found
         return found
 
+    def quiet(self, seconds: float) -> None:
+        """Take in what is written for so long."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self.first(left)
+
+    def first(self, timeout: float) -> bytes:
+        """Return what is written first, empty if nothing is in time."""
+        if not select.select([self._master], [], [], timeout)[0]:
+            return b""
+        found = os.read(self._master, 1 << 16)
+        self.output += found
+        return found
+
     def await_text(self, text: str, timeout: float = 60.0) -> None:
         """Wait until a text was written, from now on."""
         found, until = b"", time.monotonic() + timeout

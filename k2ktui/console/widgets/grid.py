@@ -26,6 +26,7 @@ from k2ktui.console.widgets.toned import TONE_CLASSES, Toned, fit
 
 T = TypeVar("T")
 _GAP = 2
+_FILTERED = "Nothing passes the filter; esc shows all."
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class Grid(Toned, ScrollView, Generic[T], can_focus=True):
         enter = Binding("enter", "open", opens, show=bool(opens), id="grid.open")
         self._bindings.key_to_bindings["enter"] = [enter]
         self._columns, self._key, self._search = tuple(columns), key, search
-        self._problem, self._order, self.empty = problem, order, empty
+        self._problem, self._order, self._empty = problem, order, empty
         self._all: Sequence[T] = ()
         self.rows: Sequence[T] = ()
         self.cursor = 0
@@ -107,6 +108,17 @@ class Grid(Toned, ScrollView, Generic[T], can_focus=True):
     # What is shown
 
     @property
+    def empty(self) -> str:
+        """What is shown when there is no row."""
+        return self._empty
+
+    @empty.setter
+    def empty(self, text: str) -> None:
+        if text != self._empty:
+            self._empty = text
+            self.refresh(Region(0, 1, self.size.width, 1))
+
+    @property
     def total(self) -> int:
         """How many rows there are, filtered or not."""
         return len(self._all)
@@ -118,8 +130,13 @@ class Grid(Toned, ScrollView, Generic[T], can_focus=True):
 
     def show(self, rows: Sequence[T]) -> None:
         """Show rows; the cursor stays on the row it is on, by its key."""
+        # Most rows are the same objects as before, which is seen at once.
+        same = list(rows) == list(self._all)
         self._all = rows
-        self._arrange()
+        if same:
+            self.post_message(self.Changed(self))
+        else:
+            self._arrange()
 
     def show_columns(self, columns: Sequence[Column[T]]) -> None:
         """Show other columns."""
@@ -158,11 +175,10 @@ class Grid(Toned, ScrollView, Generic[T], can_focus=True):
 
     def select(self, key: Hashable) -> bool:
         """Move the cursor to the row of a key; whether there is one."""
-        for number, row in enumerate(self.rows):
-            if self._key(row) == key:
-                self._move_to(number)
-                return True
-        return False
+        number = next((n for n, row in enumerate(self.rows) if self._key(row) == key), None)
+        if number is not None:
+            self._move_to(number)
+        return number is not None
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Return headings and cells of all rows that pass the filter, for an export."""
@@ -307,25 +323,19 @@ class Grid(Toned, ScrollView, Generic[T], can_focus=True):
             return self._heading(width)
         number = self.scroll_offset.y + y - 1
         if number >= len(self.rows):
-            text = self._no_row() if y == 1 and not self.rows else ""
+            text = (_FILTERED if self._all else self.empty) if y == 1 and not self.rows else ""
             return self.strip_of((Cell(text, Tone.MUTED),), width)
         row = self._row(number)
         index = {column.id: n for n, column in enumerate(self._columns)}
-        cursor = number == self.cursor
-        segments = []
+        style_of = self._cursor_style if number == self.cursor else self.tone
+        fill, segments = style_of(Tone.PLAIN), []
         for column, x, size in self._layout:
             cell = row.cells[index[column.id]]
-            style = self._cursor_style(cell.tone) if cursor else self.tone(cell.tone)
             text = self.glyphs.text(cell.text)
             text = fit(text, size, right=column.right, ellipsis=self.glyphs.text("…"))
             gap = _GAP if x + size + _GAP <= width else max(0, width - x - size)
-            fill = self._cursor_style(Tone.PLAIN) if cursor else self.tone(Tone.PLAIN)
-            segments += [Segment(text, style), Segment(" " * gap, fill)]
-        fill = self._cursor_style(Tone.PLAIN) if cursor else self.tone(Tone.PLAIN)
+            segments += [Segment(text, style_of(cell.tone)), Segment(" " * gap, fill)]
         return Strip(segments).adjust_cell_length(width, fill).simplify()
-
-    def _no_row(self) -> str:
-        return "Nothing passes the filter; esc shows all." if self._all else self.empty
 
     def _heading(self, width: int) -> Strip:
         style = self.get_component_rich_style("grid--heading")
