@@ -7,15 +7,17 @@ bound; comparing records on both clusters makes it exact (:mod:`k2ktui.mm2.provi
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
+from time import monotonic
 
 from k2ktui.engine.cuts import Cuts
 from k2ktui.engine.ranges import Ranges
 from k2ktui.engine.replica import Doubts, TargetPartition
 from k2ktui.engine.state import Position, SourcePartition
-from k2ktui.errors import Refused
+from k2ktui.errors import ConnectionFailed, Refused, TimedOut
 from k2ktui.kafka.clients import Cluster
-from k2ktui.mm2.history import SyncHistory
+from k2ktui.mm2.history import Known, Proven, SyncHistory
 from k2ktui.mm2.pipeline import MirrorPipeline
 from k2ktui.mm2.proving import Prover
 from k2ktui.mm2.topics import MirrorTopics, Timed
@@ -24,6 +26,8 @@ from k2ktui.sync.mapping_store import MappingReport
 from k2ktui.text import safe_text
 
 _SLOT = -1
+# A source that does not answer costs every reader its time-out.
+_DOWN_S = 30.0
 
 
 class MirrorCopies:
@@ -37,11 +41,12 @@ class MirrorCopies:
         self._cuts: dict[SourcePartition, Cuts] = {}
         self._newest: dict[SourcePartition, int] = {}
         self._loaded = False
+        self._down, self._again_at = "", 0.0
 
     def positions(self) -> Mapping[SourcePartition, Position]:
         """Read positions and what is new of the offset-syncs."""
         self.topics.read_positions()
-        self._take(self.topics.new_syncs())
+        self._take(self._new_syncs())
         ends = {at: last + 1 for at, last in self.topics.positions.items()}
         for at, upstream in self._newest.items():
             ends[at] = max(ends.get(at, 0), upstream + 1)
@@ -56,7 +61,10 @@ class MirrorCopies:
     ) -> MappingReport:
         """Compare records where that makes the translation of a committed offset exact."""
         wanted = {at: offsets for at, offsets in commits.items() if at in positions}
-        self._prover.prove(self._cuts, positions, wanted, timeout)
+        if not self._down:
+            proven = self._prover.prove(self._cuts, positions, wanted, timeout)
+            now = int(time.time() * 1000)
+            self._history.add(Proven(at, cut, now) for at, cut in proven)
         return MappingReport()
 
     def lanes(self, source: SourcePartition) -> Mapping[TargetPartition, Ranges]:
@@ -77,7 +85,9 @@ class MirrorCopies:
 
     def notes(self) -> Sequence[str]:
         """Return which records were left out, and how exactness was won."""
-        return [*self.topics.foreign(), *self._history.notes(), *self._prover.notes()]
+        down = [f"{self._down}: what was kept of its offset-syncs is used"] if self._down else []
+        notes = (self.topics.foreign(), self._history.notes(), self._prover.notes())
+        return [*down, *(note for some in notes for note in some)]
 
     def keep(self) -> None:
         """Write the offset-syncs that are new to the history on the target."""
@@ -89,16 +99,35 @@ class MirrorCopies:
         self._history.close()
         self._prover.close()
 
+    def _new_syncs(self) -> list[Timed]:
+        """Read the flow's own topic; on a source that is gone there is nothing new."""
+        if self._flow.offset_syncs_side == "target":
+            return self.topics.new_syncs()
+        if self._down and monotonic() < self._again_at:
+            return []
+        self._down = ""
+        try:
+            return self.topics.new_syncs()
+        except (ConnectionFailed, TimedOut) as error:
+            self._down, self._again_at = error.what, monotonic() + _DOWN_S
+            return []
+
     def _take(self, new: Sequence[Timed]) -> None:
+        known: Sequence[Known] = new
         if not self._loaded:
-            new = self._history.merged(new)
-            self._loaded = True
+            known = self._history.merged(new)
+            # What the source's topic holds comes in order of time with what was kept.
+            self._loaded = not self._down
+            self._cuts, self._newest = {}, {}
         else:
             self._history.add(new)
-        for timed in new:
-            sync = timed.sync
-            self.cuts(sync.source).landed(sync.upstream, sync.downstream)
-            self._newest[sync.source] = sync.upstream
+        for each in known:
+            if isinstance(each, Proven):
+                self.cuts(each.source).prove(each.cut)
+            else:
+                sync = each.sync
+                self.cuts(sync.source).landed(sync.upstream, sync.downstream)
+                self._newest[sync.source] = sync.upstream
 
     def _position(self, at: SourcePartition, end: int) -> Position:
         topic = self._flow.target_topic(at.topic)

@@ -1,9 +1,8 @@
 """All offset-syncs of a flow, kept on the target: MirrorMaker 2's own topic is compacted.
 
-The topic is :data:`TOPIC`, deleted by retention. Key and value are compact JSON, as in
-docs/record-formats.md: ``{"flow":"A->B","partition":0,"topic":"t"}`` and
-``{"syncs":[[upstream,downstream,at],…],"v":1}``, ``at`` in epoch milliseconds. It is written by
-``k2ktui sync`` only; whoever translates reads it, if it is there.
+With them are the positions that comparing records proved, which nobody can prove again when the
+source is gone. The topic is :data:`TOPIC`, deleted by retention; docs/record-formats.md has its
+records. It is written by ``k2ktui sync`` only; whoever translates reads it, if it is there.
 """
 
 from __future__ import annotations
@@ -11,7 +10,9 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
+from k2ktui.engine.cuts import Cut
 from k2ktui.engine.state import SourcePartition
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.keyed import KeyedWriter
@@ -24,8 +25,21 @@ from k2ktui.sync.record import Record
 
 TOPIC = "__k2k_mm2_offset_syncs"
 _VERSION = 1
+_SYNCS, _CUTS = "syncs", "cuts"
 _A_RECORD = 1000
 _RETENTION_MS = 7 * 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """A position that comparing records proved, and when, epoch milliseconds."""
+
+    source: SourcePartition
+    cut: Cut
+    at_ms: int
+
+
+Known = Timed | Proven
 
 
 class SyncHistory:
@@ -39,23 +53,24 @@ class SyncHistory:
     def __init__(self, config: MirrorPipeline, target: Cluster) -> None:
         self._config, self._target = config, target
         self._tail = Tail(target, TOPIC)
-        self._unwritten: list[Timed] = []
+        self._kept: list[Known] = []
+        self._unwritten: list[Known] = []
         self._malformed = 0
         self._writer: KeyedWriter | None = None
 
-    def merged(self, new: Sequence[Timed]) -> list[Timed]:
+    def merged(self, new: Sequence[Timed]) -> list[Known]:
         """Return what was kept together with what the flow's own topic holds, in order of time.
 
         Raises:
             K2kError: the topic cannot be read.
         """
-        kept = [timed for record in self._tail.read() for timed in self._read(record)]
-        known = {timed.sync for timed in kept}
-        added = [timed for timed in new if timed.sync not in known]
+        self._kept += (known for record in self._tail.read() for known in self._read(record))
+        there = {known.sync for known in self._kept if isinstance(known, Timed)}
+        added = [timed for timed in new if timed.sync not in there]
         self._unwritten += added
-        return sorted([*kept, *added], key=lambda timed: timed.at_ms)
+        return sorted([*self._kept, *added], key=lambda known: known.at_ms)
 
-    def add(self, new: Iterable[Timed]) -> None:
+    def add(self, new: Iterable[Known]) -> None:
         """Take in what came since; :meth:`write` writes it."""
         self._unwritten += new
 
@@ -96,21 +111,24 @@ class SyncHistory:
         if problem is not None:
             raise problem
 
-    def _entries(self, syncs: Sequence[Timed]) -> list[tuple[bytes, bytes]]:
-        found: dict[SourcePartition, list[list[int]]] = defaultdict(list)
-        for timed in syncs:
-            sync = timed.sync
-            found[sync.source].append([sync.upstream, sync.downstream, timed.at_ms])
+    def _entries(self, known: Sequence[Known]) -> list[tuple[bytes, bytes]]:
+        found: dict[tuple[SourcePartition, str], list[list[int]]] = defaultdict(list)
+        for each in known:
+            if isinstance(each, Timed):
+                sync = each.sync
+                found[sync.source, _SYNCS].append([sync.upstream, sync.downstream, each.at_ms])
+            else:
+                found[each.source, _CUTS].append([each.cut.source, each.cut.target, each.at_ms])
         return [
-            (self._key(at), _json({"syncs": rows[i : i + _A_RECORD], "v": _VERSION}))
-            for at, rows in found.items()
+            (self._key(at), _json({kind: rows[i : i + _A_RECORD], "v": _VERSION}))
+            for (at, kind), rows in found.items()
             for i in range(0, len(rows), _A_RECORD)
         ]
 
     def _key(self, at: SourcePartition) -> bytes:
         return _json({"flow": self._config.name, "partition": at.partition, "topic": at.topic})
 
-    def _read(self, record: Record) -> list[Timed]:
+    def _read(self, record: Record) -> list[Known]:
         try:
             key = json.loads(record.key or b"")
             if key["flow"] != self._config.name:
@@ -119,13 +137,15 @@ class SyncHistory:
             body = json.loads(record.value or b"")
             if body["v"] != _VERSION:
                 raise ValueError("another version")
-            return [
-                Timed(OffsetSync(at, int(up), int(down)), int(written))
-                for up, down, written in body["syncs"]
-            ]
+            syncs = [(int(a), int(b), int(when)) for a, b, when in body.get(_SYNCS, ())]
+            cuts = [(int(a), int(b), int(when)) for a, b, when in body.get(_CUTS, ())]
         except (ValueError, KeyError, TypeError, RecursionError):
             self._malformed += 1
             return []
+        return [
+            *(Timed(OffsetSync(at, up, down), when) for up, down, when in syncs),
+            *(Proven(at, Cut(source, target), when) for source, target, when in cuts),
+        ]
 
 
 def _json(value: object) -> bytes:

@@ -64,8 +64,8 @@ class Prover:
         positions: Mapping[SourcePartition, Position],
         wanted: Mapping[SourcePartition, Collection[int]],
         timeout: float,
-    ) -> None:
-        """Add a cut at every wanted offset where that is possible.
+    ) -> list[tuple[SourcePartition, Cut]]:
+        """Add a cut at every wanted offset where that is possible, and return those.
 
         Args:
             cuts: what is known; it is added to.
@@ -80,16 +80,18 @@ class Prover:
             for at, offsets in sorted(wanted.items())
             for job in self._jobs(at, offsets, cuts.get(at), positions[at])
         ]
+        proven: list[tuple[SourcePartition, Cut]] = []
         for portion in _portions(jobs):
             left = until - monotonic()
             if left <= 0:
                 self._trouble = "time was over"
-                return
+                break
             try:
-                self._run(portion, cuts, positions, left)
+                proven += self._run(portion, cuts, positions, left)
             except K2kError as error:
                 self._trouble = error.what
-                return
+                break
+        return proven
 
     def notes(self) -> list[str]:
         """Say what could not be proven, and why."""
@@ -121,10 +123,11 @@ class Prover:
         cuts: Mapping[SourcePartition, Cuts],
         positions: Mapping[SourcePartition, Position],
         timeout: float,
-    ) -> None:
+    ) -> list[tuple[SourcePartition, Cut]]:
         until = monotonic() + timeout
         there = self._target.stretches([job.there for job in jobs], timeout)
         here = self._source.stretches([job.here for job in jobs], max(0.0, until - monotonic()))
+        proven = []
         for job, original, copy in zip(jobs, here, there, strict=True):
             known = cuts[job.at]
             reached = min(job.offset, positions[job.at].offset)
@@ -133,8 +136,11 @@ class Prover:
             landed = _unread(original, copy) or _landed(job, original, copy)
             if isinstance(landed, str):
                 self._whys[landed] += 1
-            elif not known.prove(Cut(job.offset, landed)):
+            elif known.prove(Cut(job.offset, landed)):
+                proven.append((job.at, Cut(job.offset, landed)))
+            else:
                 self._whys["what was found contradicts the offset-syncs"] += 1
+        return proven
 
 
 def _job(

@@ -202,3 +202,18 @@ def test_sync_keeps_the_history(flow: Flow) -> None:
     rows = k2ktui_json("groups", "-f", flow.mirror.file)["groups"]
     assert {row["basis"] for row in rows} == {"exact"}
     k2ktui("sync", "-f", flow.mirror.file, "--once")
+
+
+def test_the_source_is_gone(flow: Flow) -> None:
+    """What sync kept on the target is enough: positions stay exact without the source."""
+    k2ktui("sync", "-f", flow.mirror.file, "--once")
+    flow.source.stop()
+    try:
+        found = k2ktui_json("groups", "-f", flow.mirror.file, timeout=200)
+    finally:
+        flow.source.start()
+    assert found["source_down"]
+    for row in found["groups"]:
+        unread = flow.right()[row["group"], row["partition"]]
+        assert row["basis"] == "exact", row
+        assert flow.read_from(row["translated_offset"], row["partition"]) == unread
