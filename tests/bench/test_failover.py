@@ -1,0 +1,15 @@
+"""The report of the failover benchmark, without running it."""
+
+from __future__ import annotations
+
+from bench.failover import LAGS, Found, group_of, report
+
+
+def test_report_has_a_row_for_each_group_and_copier() -> None:
+    found = [Found(lag, who, lag, 7, 0) for lag in LAGS for who in ("MirrorMaker 2", "k2ktui")]
+    text = report(found, 400_000)
+    assert (
+        text.count("| MirrorMaker 2 |") == len(LAGS)
+        and "| 100,000 | k2ktui | 100,000 | 7 |" in text
+    )
+    assert len({group_of(lag) for lag in LAGS}) == len(LAGS)
