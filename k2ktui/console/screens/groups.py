@@ -9,12 +9,14 @@ from textual.binding import Binding, BindingType
 
 from k2ktui.console import marks
 from k2ktui.console.marks import Cell, Glyphs, Line, Tone
+from k2ktui.console.screens.audit import AuditScreen
 from k2ktui.console.screens.base import ListScreen
 from k2ktui.console.widgets.arrange import Column
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.toned import glyphs_of
 from k2ktui.engine.groups import GroupRow
 from k2ktui.engine.translate import Basis
+from k2ktui.mm2.pipeline import MirrorPipeline
 from k2ktui.text import safe_text
 from k2ktui.watch.model import GroupSide, GroupSummary, PartName, View
 from k2ktui.watch.severity import Severity, of_group_row, of_summary
@@ -26,6 +28,7 @@ class GroupsScreen(ListScreen):
     """All groups, or all of their partitions."""
 
     ENTRY: ClassVar[str] = "groups"
+    DETAILS = (AuditScreen,)
     HELP: ClassVar[str | None] = """
         Groups. A row is a consumer group with its state and members on both clusters; v shows every
         group-partition instead, with both committed offsets and the translated one.
@@ -40,10 +43,13 @@ class GroupsScreen(ListScreen):
 
         Problems are first while no column is chosen. Enter opens a group; T plans where it goes on
         on the target, which changes nothing yet.
+
+        Of a flow of MirrorMaker 2, m sets its checkpoints beside what is right.
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         _TRANSLATE,
         Binding("v", "view_rows", "By partition", id="groups.rows"),
+        Binding("m", "audit", "Audit", id="groups.audit"),
     ]
 
     def __init__(self) -> None:
@@ -83,6 +89,16 @@ class GroupsScreen(ListScreen):
         await old.remove()
         new.focus()
         self.refresh_view()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer the audit only where MirrorMaker 2 copies."""
+        if action == "audit" and not isinstance(self.session.config, MirrorPipeline):
+            return False
+        return super().check_action(action, parameters)
+
+    def action_audit(self) -> None:
+        """Open the audit."""
+        self.app.push_screen(AuditScreen())
 
     async def action_translate(self) -> None:
         """Plan the group under the cursor."""
