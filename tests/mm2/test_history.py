@@ -1,0 +1,65 @@
+"""The history's records, without a cluster: what is written is read, others are passed by."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from k2ktui.engine.cuts import Cut
+from k2ktui.engine.state import SourcePartition
+from k2ktui.kafka.clients import target_cluster
+from k2ktui.mm2.formats import OffsetSync
+from k2ktui.mm2.history import Known, Proven, SyncHistory
+from k2ktui.mm2.pipeline import MirrorPipeline
+from k2ktui.mm2.settings import parse_settings
+from k2ktui.mm2.topics import Timed
+from k2ktui.sync.record import Record
+
+FILE = b"""
+clusters = A, B, C
+A.bootstrap.servers = a:9092
+B.bootstrap.servers = b:9092
+C.bootstrap.servers = c:9092
+A->B.enabled = true
+A->C.enabled = true
+"""
+NUMBERS = st.integers(0, 2**40)
+SOURCES = st.builds(SourcePartition, st.text(max_size=9), st.integers(0, 3))
+
+
+def history(flow: str) -> SyncHistory:
+    config = MirrorPipeline.of(parse_settings(FILE, "mm2.properties", {}).flow(flow))
+    return SyncHistory(config, target_cluster(config))
+
+
+KNOWN: st.SearchStrategy[Known] = st.builds(
+    lambda at, up, down, when: Timed(OffsetSync(at, up, down), when),
+    SOURCES,
+    NUMBERS,
+    NUMBERS,
+    NUMBERS,
+) | st.builds(Proven, SOURCES, st.builds(Cut, NUMBERS, NUMBERS), NUMBERS)
+
+
+@settings(deadline=None)
+@given(st.lists(KNOWN, max_size=30))
+def test_what_is_written_is_read(known: list[Known]) -> None:
+    ours, others = history("A->B"), history("A->C")
+    found = []
+    for number, (key, value) in enumerate(ours._entries(known)):
+        record = Record(number, key, value, (), 0)
+        found += ours._read(record)
+        assert others._read(record) == []
+    assert sorted(found, key=repr) == sorted(known, key=repr)
+    assert ours.notes() == others.notes() == []
+
+
+@settings(deadline=None)
+@given(st.none() | st.binary(max_size=40), st.none() | st.binary(max_size=40))
+def test_damaged_records_are_counted(key: bytes | None, value: bytes | None) -> None:
+    ours = history("A->B")
+    good = b'{"flow":"A->B","partition":0,"topic":"t"}'
+    assert ours._read(Record(0, key, value, (), 0)) == []
+    assert ours._read(Record(0, good, b'{"syncs":[[1,2]],"v":1}', (), 0)) == []
+    assert ours._read(Record(0, good, b'{"syncs":[],"v":2}', (), 0)) == []
+    assert ours.notes()
