@@ -20,6 +20,7 @@ from k2ktui.console.widgets.choice import Choice
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.toned import glyphs_of
 from k2ktui.engine.state import SourcePartition
+from k2ktui.mm2.pipeline import MirrorPipeline
 from k2ktui.sync.positions import Change, Positions
 from k2ktui.text import safe_text
 from k2ktui.watch.model import PartitionRow, PartName, View
@@ -117,9 +118,14 @@ class PositionsScreen(ListScreen):
             self.app.push_screen(MovesScreen(lambda known: known.plan_clear(chosen.__contains__)))
 
     def _may_plan(self) -> bool:
-        if self.session.config is None:
-            self.tell("this is a recording", "warning")
-        return self.session.config is not None
+        config, why = self.session.config, ""
+        if config is None:
+            why = "this is a recording"
+        elif isinstance(config, MirrorPipeline):
+            why = "positions of a MirrorMaker 2 flow are kept by Kafka Connect: move them there"
+        if why:
+            self.tell(why, "warning")
+        return not why
 
 
 def _source(row: PartitionRow) -> SourcePartition:
