@@ -54,7 +54,7 @@ def notices(app: ConsoleApp) -> str:
 
 
 async def until(
-    app: ConsoleApp, pilot: Pilot[Any], ready: Callable[[], object], what: str, seconds: float = 60
+    app: ConsoleApp, pilot: Pilot[Any], ready: Callable[[], object], what: str, seconds: float = 90
 ) -> None:
     """Wait until something holds; the screen is told if it never does."""
     end = time.monotonic() + seconds
@@ -64,7 +64,7 @@ async def until(
         await pilot.pause(0.05)
 
 
-async def shows(app: ConsoleApp, pilot: Pilot[Any], text: str, seconds: float = 60) -> None:
+async def shows(app: ConsoleApp, pilot: Pilot[Any], text: str, seconds: float = 90) -> None:
     """Wait until a text is on the screen."""
     await until(app, pilot, lambda: text in text_of(app), f"on the screen: {text}", seconds)
 

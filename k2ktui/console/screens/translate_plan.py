@@ -142,12 +142,11 @@ class PlanScreen(ActingScreen):
         if self.applied is None:
             command = self._command(plan)
             found += [self._validity(plan), (Cell(f"$ {safe_text(command)}", Tone.MUTED),)]
-            return found
+            return found + self._proof()
         done = ", ".join(f"{count:,} {result}" for result, count in self.applied.counts.items())
         tone = Tone.OK if self.applied.complete else Tone.BAD
         found.append((Cell(f"{done}", tone), Cell(f"  journal entry {self.applied.id}")))
-        if self._verified:
-            found.append((Cell(f"verified: {self._verified}"),))
+        found += self._proof()
         if self._back is not None:
             back = ", ".join(f"{count:,} {result}" for result, count in self._back.counts.items())
             found.append((Cell(f"taken back: {back}  journal entry {self._back.id}"),))
@@ -161,8 +160,10 @@ class PlanScreen(ActingScreen):
             return (Cell(text), Cell("expired: n plans again", Tone.WARN))
         # In steps, so that it is not drawn every second.
         for_s = 60 * int(left // 60) if left >= 60 else 10 * (int(left // 10) + 1)
-        verified = f"  verified: {self._verified}" if self._verified else ""
-        return (Cell(f"{text}valid for {marks.duration(for_s)}{verified}", Tone.MUTED),)
+        return (Cell(f"{text}valid for {marks.duration(for_s)}", Tone.MUTED),)
+
+    def _proof(self) -> list[Line]:
+        return [(Cell(f"verified: {self._verified}"),)] if self._verified else []
 
     def _command(self, plan: Plan) -> str:
         files, groups = self.session.files, self._groups
@@ -236,6 +237,7 @@ class PlanScreen(ActingScreen):
         # Both take a look at every row: not for every key and second.
         self._sums, self._plan_id = planned.sums(shown.plan), shown.plan.id
         self._begun, self._moved, self._verified = False, False, ""
+        self._arriving = {}
         rows = uncertain_first(shown.plan.rows)
         lines = (PlanLine(number, row) for number, row in enumerate(rows))
         self._lines = {line.key: line for line in lines}
