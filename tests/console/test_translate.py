@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +23,7 @@ from k2ktui.engine.guard import MappingVersion
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind
 from k2ktui.engine.translate import Basis
 from tests.console.acting import drive, notices, shows, text_of, until
-from tests.support.views import Made, StubFeed
+from tests.support.views import NOON, Made, StubFeed
 
 App, Driver = ConsoleApp, Pilot[Any]
 HOSTILE = (
@@ -60,8 +59,7 @@ def row(group: str = "billing", action: Action = Action.CREATE, **values: Any) -
 
 
 def plan(*rows: PlanRow, valid_s: float = 900) -> Plan:
-    now = time.time()
-    return Plan("orders", "src", "tgt", now, now + valid_s, "ann@bastion", Rewind.NEVER, rows)
+    return Plan("orders", "src", "tgt", NOON, NOON + valid_s, "ann@bastion", Rewind.NEVER, rows)
 
 
 def session(*skips: int, config: bool = True, **options: Any) -> Session:
@@ -124,7 +122,7 @@ def test_a_plan_shows_the_uncertain_rows_first_and_all_of_the_row_under_the_curs
         assert text.index("lost") < text.index("tardy") < text.index("sure")
         assert "commits are 90 s old" in text
         assert "4 re-read" in text
-        assert "valid for 14 m" in text
+        assert "valid for 15 m" in text
         await pilot.press("j")
         if app.size.width >= 80:
             assert "4 re-read, 0 skipped" in text_of(app)

@@ -153,7 +153,7 @@ class PlanScreen(ActingScreen):
         return found
 
     def _validity(self, plan: Plan) -> Line:
-        left = plan.expires_at - time.time()
+        left = plan.expires_at - self.session.feed.now()
         made = time.strftime("%H:%M:%S UTC", time.gmtime(plan.created_at))
         text = f"plan {self._plan_id} made {made}, "
         if left <= 0:
@@ -211,7 +211,8 @@ class PlanScreen(ActingScreen):
             return "there is nothing to apply"
         if self._moved:
             return "something has moved since; n plans again"
-        return "the plan has expired; n plans again" if time.time() > plan.expires_at else ""
+        late = self.session.feed.now() > plan.expires_at
+        return "the plan has expired; n plans again" if late else ""
 
     # Planning
 
