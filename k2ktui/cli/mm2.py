@@ -12,6 +12,7 @@ _COMMANDS = {
     "publish": "Write checkpoints and heartbeats of our pipeline in MirrorMaker 2's format.",
     "import": "Turn mm2.properties into a pipeline file of ours.",
     "offsets": "Show, set and clear the positions that MirrorMaker 2 copies from.",
+    "takeover": "Go on where a stopped MirrorMaker 2 has come to, with a pipeline of ours.",
 }
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from k2ktui.cli.confirm import confirm
+from k2ktui.cli.mm2_where import positions_of, where_options
 from k2ktui.cli.options import json_option
 from k2ktui.cli.tables import Column, number, print_table
 from k2ktui.config.topics import compile_pattern
@@ -28,11 +29,8 @@ from k2ktui.mm2.positions import (
 from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
+    from k2ktui.cli.mm2_where import Positions
     from k2ktui.mm2.positions_kept import Done
-    from k2ktui.mm2.positions_rest import RestPositions
-    from k2ktui.mm2.positions_topic import TopicPositions
-
-    Positions = RestPositions | TopicPositions
 
 _UNCHANGED = "Nothing was changed."
 _FAILED = "FAILED"
@@ -45,29 +43,8 @@ def command() -> None:
     """Show, set and clear the positions that MirrorMaker 2 copies from."""
 
 
-def _where_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    for option in (
-        json_option,
-        click.option("--connector", default="", metavar="NAME", help="A MirrorSourceConnector."),
-        click.option(
-            "--connect-file",
-            default="",
-            metavar="FILE",
-            help="YAML with url, user, password, tls, timeout.",
-        ),
-        click.option(
-            "--connect", "url", default="", metavar="URL", help="REST interface of Kafka Connect."
-        ),
-        click.option(
-            "-f",
-            "--file",
-            default="",
-            metavar="FILE",
-            help="mm2.properties of a dedicated MirrorMaker 2; FILE#A->B for one of its flows.",
-        ),
-    ):
-        function = option(function)
-    return function
+def _where(function: Callable[..., Any]) -> Callable[..., Any]:
+    return json_option(where_options("-f", "--file", "mirror")(function))
 
 
 def _change_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -83,14 +60,14 @@ def _change_options(function: Callable[..., Any]) -> Callable[..., Any]:
         ),
     ):
         function = option(function)
-    return _where_options(function)
+    return _where(function)
 
 
 @command.command()
-@_where_options
+@_where
 def show(as_json: bool, **where: str) -> None:
     """Show each partition's position beside its log's bounds."""
-    positions = _positions(**where)
+    positions = positions_of(**where)
     connector = positions.read()
     logs = _bounds(positions, connector.positions) or {}
     rows = [Move(s, at, at, logs.get(s)) for s, at in sorted(connector.positions.items())]
@@ -155,15 +132,13 @@ def _run(
     **where: str,
 ) -> int:
     """Plan, show, ask, apply."""
-    positions = _positions(**where)
+    if strimzi:
+        click.echo(_for_strimzi(wanted, strimzi, namespace, **where), nl=False)
+        return ExitCode.OK
+    positions = positions_of(**where)
     connector = positions.read()
     asked = wanted(connector)
     change = plan(connector, asked, _bounds(positions, asked))
-    if strimzi:
-        from k2ktui.mm2.strimzi import manifest, resource
-
-        click.echo(manifest(resource(strimzi, namespace), change), nl=False)
-        return ExitCode.OK
     if not as_json:
         _show(connector, change)
     if dry_run or not change.changes:
@@ -174,7 +149,41 @@ def _run(
         return ExitCode.OK
     confirm(change.connector, f"change {len(change.changes):,} of its positions", yes=yes)
     done = positions.apply(change, lambda text: click.echo(f"note: {safe_text(text)}", err=True))
+    if where["mirror"]:
+        _journal(where["mirror"], change)
     return _told(change, done, as_json=as_json)
+
+
+def _journal(mirror: str, change: Change) -> None:
+    """Keep a dedicated one's change with its flow's others: k2ktui journal -f mm2.properties."""
+    from k2ktui.mm2.pipeline import load_mirror
+    from k2ktui.mm2.positions_kept import journal
+
+    note = journal(load_mirror(mirror)[0], change)
+    if note:
+        click.echo(f"note: {note}", err=True)
+
+
+def _for_strimzi(
+    wanted: Callable[[Connector], Wanted], strimzi: str, namespace: str, **where: str
+) -> str:
+    """Return what is to be applied; what the connector does now is asked if that is possible."""
+    from k2ktui.mm2.strimzi import manifest, resource, unseen
+
+    place = resource(strimzi, namespace)
+    if where["url"] or where["connect_file"] or where["mirror"]:
+        positions = positions_of(**where)
+        connector = positions.read()
+        asked = wanted(connector)
+        change = plan(connector, asked, _bounds(positions, asked))
+    else:
+        connector = unseen(where["connector"])
+        change = plan(connector, wanted(connector), None)
+    for note in change.notes:
+        click.echo(f"note: {note}", err=True)
+    if not change.moves:
+        raise ConfigError("there is nothing to apply", mend="--topic needs --connect URL.")
+    return manifest(place, change)
 
 
 def _told(change: Change, done: Done, *, as_json: bool) -> int:
@@ -191,26 +200,6 @@ def _told(change: Change, done: Done, *, as_json: bool) -> int:
         click.echo(f"note: it has failed since: {safe_text(done.trace)}", err=True)
         return ExitCode.FINDINGS
     return ExitCode.OK
-
-
-def _positions(*, file: str, url: str, connect_file: str, connector: str) -> Positions:
-    if file:
-        if url or connect_file or connector:
-            raise ConfigError(
-                "-f is for a dedicated MirrorMaker 2, --connect for one on Kafka Connect; "
-                "give one of them",
-                unchanged=_UNCHANGED,
-            )
-        from k2ktui.mm2.positions_topic import TopicPositions
-        from k2ktui.mm2.settings import load_settings
-
-        name, _, flow = file.partition("#")
-        return TopicPositions(load_settings(name).flow(flow))
-    from k2ktui.mm2.connect import Connect
-    from k2ktui.mm2.connect_settings import connect_settings
-    from k2ktui.mm2.positions_rest import RestPositions
-
-    return RestPositions(Connect(connect_settings(url, connect_file)), connector)
 
 
 def _bounds(

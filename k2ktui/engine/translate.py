@@ -268,6 +268,8 @@ def _at_end(replica: Replica, committed: int, ranges: Ranges | None, log: Target
     """The group has consumed all that was copied, or more."""
     position = replica.position
     assert position is not None
+    if ranges is not None and (ranges.end or 0) <= position.start:
+        ranges = None  # what another program copied before the start
     offset = ranges.target_end if ranges is not None else None
     known_end = ranges.end if ranges is not None else None
     if replica.behind and committed < position.offset:
@@ -314,6 +316,28 @@ def _retained(
     return _One(log.start, Basis.EXACT, 0, gone, "; ".join(filter(None, (reason, why))))
 
 
+def _taken_over(ranges: Ranges, committed: int, log: TargetLog) -> _One:
+    """Another program copied what is before the start; of some records it is known where they are.
+
+    Nothing is skipped behind the last of them that the group has read (k2ktui mm2 takeover).
+    """
+    columns = ranges.columns()
+    row = int(np.searchsorted(columns.source, committed, side="right")) - 1
+    why = "another program copied what is before, and told of single records only"
+    if row < 0:
+        most = max(0, int(columns.target[0]) - log.start)
+        return _One(log.start, Basis.BOUNDED, most, 0, why)
+    behind = min(committed - int(columns.source[row]), int(columns.count[row]))
+    offset = int(columns.target[row]) + behind
+    again = committed - int(columns.source[row]) - behind
+    gone = max(0, log.start - offset)
+    if gone:
+        why += f"; the target has deleted up to {gone} unread records"
+    if not (again or gone):
+        return _One(offset, Basis.EXACT)
+    return _One(max(offset, log.start), Basis.BOUNDED, again, gone, why)
+
+
 def _below(
     replica: Replica, committed: int, found: int, ranges: Ranges | None, log: TargetLog | None
 ) -> _One:
@@ -327,6 +351,8 @@ def _below(
             if found == NOT_FOUND:
                 return _at_end(replica, committed, ranges, log)
             return _retained(found, ranges, committed, log, "")
+        if ranges is not None and (ranges.first or 0) < position.start and log is not None:
+            return _taken_over(ranges, committed, log)
         missing = position.start - max(committed, retained or 0)
         return _One(
             found if found != NOT_FOUND else None,

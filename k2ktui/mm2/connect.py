@@ -164,17 +164,36 @@ class Connect:
         Raises:
             TimedOut: it is not within the settings' ``timeout``.
         """
+        self._await(
+            connector,
+            lambda found: found.state == STOPPED and not found.tasks,
+            "has not stopped",
+            "No offset was changed.",
+        )
+
+    def await_going_on(self, connector: str) -> None:
+        """Wait until a connector that was resumed or paused is not stopped any more.
+
+        Raises:
+            TimedOut: it is within the settings' ``timeout``.
+        """
+        self._await(connector, lambda found: found.state != STOPPED, "does not go on", "")
+
+    def _await(
+        self,
+        connector: str,
+        done: Callable[[ConnectorState], bool],
+        failed: str,
+        unchanged: str,
+    ) -> None:
         until = monotonic() + self._settings.timeout_s
-        while True:
-            found = self.state(connector)
-            if found.state == STOPPED and not found.tasks:
-                return
+        while not done(found := self.state(connector)):
             if monotonic() > until:
                 raise TimedOut(
-                    f"connector {safe_text(connector)} has not stopped within "
+                    f"connector {safe_text(connector)} {failed} within "
                     f"{self._settings.timeout_s:g} s: it is {safe_text(found.state)} with "
                     f"{len(found.tasks)} tasks",
-                    unchanged="No offset was changed.",
+                    unchanged=unchanged,
                 )
             sleep(_POLL_S)
 

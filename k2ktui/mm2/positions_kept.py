@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from k2ktui.engine.journal import new_id
-from k2ktui.errors import Refused
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.journal import JournalHeader, JournalRow, JournalRows, new_id
+from k2ktui.errors import K2kError, PartlyApplied, Refused
+from k2ktui.kafka.clients import target_cluster
+from k2ktui.mm2.positions import Change
 from k2ktui.runtime.paths import state_dir, write_atomically
+from k2ktui.sync.plans import whoami
+from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
+
+WHAT = "mm2 offsets"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +52,33 @@ def keep(connector: str, text: str) -> Path:
             unchanged="No offset was changed.",
         ) from None
     return path
+
+
+def journal(config: PipelineConfig, change: Change) -> str:
+    """Put a change on the journal of its flow, on the target; return why that failed, or ""."""
+    at = int(time.time() * 1000)
+    entry = new_id(at, secrets.token_hex(4))
+    rows = tuple(
+        JournalRow(m.source.topic, m.source.partition, m.before, "", m.after, "", str(m.effect))
+        for m in change.changes
+    )
+    counts = dict(Counter(row.result for row in rows))
+    header = JournalHeader(entry, at, whoami(), WHAT, pipeline=config.name, counts=counts)
+    store = StateStore(config, target_cluster(config))
+    try:
+        store.put([JournalRows(entry, change.connector, rows), header])
+    except K2kError as error:
+        return f"the change is not on the journal: {error.what}"
+    finally:
+        store.close()
+    return ""
+
+
+def not_put_back(why: BaseException, error: K2kError, kept: Path) -> PartlyApplied:
+    """Return the error for a change that failed (``why``) and could not be undone (``error``)."""
+    reason = why.what if isinstance(why, K2kError) else "it was interrupted"
+    return PartlyApplied(
+        f"{reason}; and it could not be put back: {error.what}",
+        unchanged=f"What was stored before is in {safe_text(kept)}.",
+        mend=f"Put it back: k2ktui mm2 offsets set --from {safe_text(kept)}",
+    )

@@ -6,11 +6,13 @@ What was stored before is kept in a file before anything is written, and put bac
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import cached_property
 from pathlib import Path
 
 from k2ktui.engine.state import SourcePartition
-from k2ktui.errors import ConfigError, K2kError, PartlyApplied
+from k2ktui.errors import ConfigError, K2kError, PartlyApplied, Refused
 from k2ktui.mm2.connect import NOTHING, PAUSED, STOPPED, Connect
+from k2ktui.mm2.flows import Flow
 from k2ktui.mm2.positions import (
     SOURCE_CONNECTOR,
     Bounds,
@@ -23,7 +25,8 @@ from k2ktui.mm2.positions import (
     source_alias,
     stored,
 )
-from k2ktui.mm2.positions_kept import Done, keep
+from k2ktui.mm2.positions_kept import Done, keep, not_put_back
+from k2ktui.mm2.settings import connector_flow
 from k2ktui.mm2.source_logs import connector_source, read_bounds
 from k2ktui.text import safe_text
 
@@ -57,6 +60,30 @@ class RestPositions:
         state = self._connect.state(self._name).state
         positions = _positions(self._connect, self._name, cluster)
         return Connector(self._name, cluster, state, reset_of(config), positions)
+
+    @cached_property
+    def flow(self) -> Flow:
+        """What it copies, as far as its settings tell; Connect does not tell its offsets topic."""
+        return connector_flow(self._connect.config(self._name), "")
+
+    def positions(self) -> dict[SourcePartition, int]:
+        """Return the next offset to copy of each partition that has a position; as :meth:`read`."""
+        return dict(self.read().positions)
+
+    def require_stopped(self, unchanged: str) -> None:
+        """Refuse while the connector may copy.
+
+        Raises:
+            Refused: it is not stopped.
+        """
+        found = self._connect.state(self._name)
+        if found.state != STOPPED or found.tasks:
+            raise Refused(
+                f"connector {safe_text(self._name)} is {safe_text(found.state)} with "
+                f"{len(found.tasks)} tasks",
+                unchanged=unchanged,
+                mend="Stop it: PUT /connectors/NAME/stop. A pause is not enough.",
+            )
 
     def bounds(self, sources: Collection[SourcePartition]) -> dict[SourcePartition, Bounds]:
         """Return the bounds of the logs that it copies from.
@@ -133,9 +160,17 @@ def apply(connect: Connect, change: Change, told: Callable[[str], None] = lambda
 
 def _resumption(connect: Connect, name: str, was: str) -> Callable[[], None]:
     """Return how a connector gets back into the state that it was in."""
-    if was == STOPPED:
-        return lambda: None
-    return lambda: connect.pause(name) if was == PAUSED else connect.resume(name)
+
+    def resumed() -> None:
+        if was == STOPPED:
+            return
+        if was == PAUSED:
+            connect.pause(name)
+        else:
+            connect.resume(name)
+        connect.await_going_on(name)
+
+    return resumed
 
 
 def _back(back_to_work: Callable[[], None], why: BaseException) -> None:
@@ -199,9 +234,4 @@ def _put_back(
             old = [stored(change.cluster, s, before.get(s)) for s in differing]
             connect.alter_offsets(name, old)
     except K2kError as error:
-        reason = why.what if isinstance(why, K2kError) else "it was interrupted"
-        raise PartlyApplied(
-            f"{reason}; and it could not be put back: {error.what}",
-            unchanged=f"What was stored before is in {kept}.",
-            mend=f"Put it back: k2ktui mm2 offsets set --from {kept}",
-        ) from why
+        raise not_put_back(why, error, kept) from why

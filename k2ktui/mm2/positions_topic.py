@@ -8,9 +8,10 @@ partition that its producer would choose.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 
 from k2ktui.engine.state import SourcePartition
-from k2ktui.errors import K2kError, PartlyApplied, Refused
+from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.keyed import Entry, KeyedWriter
 from k2ktui.kafka.logread import read_committed
@@ -32,7 +33,7 @@ from k2ktui.mm2.positions import (
     payload,
     stored,
 )
-from k2ktui.mm2.positions_kept import Done, keep
+from k2ktui.mm2.positions_kept import Done, keep, not_put_back
 from k2ktui.mm2.running import require_stopped, signs_of_life
 from k2ktui.mm2.source_logs import read_bounds
 from k2ktui.text import safe_text
@@ -47,10 +48,13 @@ class TopicPositions:
 
     Args:
         flow: from its ``mm2.properties``.
+
+    Attributes:
+        flow: the same.
     """
 
     def __init__(self, flow: Flow) -> None:
-        self._flow = flow
+        self.flow = self._flow = flow
         self._target = Cluster(flow.cluster("target"), "target")
 
     def read(self) -> Connector:
@@ -73,6 +77,10 @@ class TopicPositions:
             K2kError: its source cannot be asked from here.
         """
         return read_bounds(self._flow.cluster("source"), sources)
+
+    def require_stopped(self, unchanged: str) -> None:
+        """Refuse while it runs; see :func:`k2ktui.mm2.running.require_stopped`."""
+        require_stopped(self._flow, self._target, unchanged)
 
     def positions(self) -> dict[SourcePartition, int]:
         """Return the next offset to copy of each partition that has a position.
@@ -118,7 +126,7 @@ class TopicPositions:
             K2kError: a step failed; all is as it was.
         """
         told("making sure that it is stopped")
-        require_stopped(self._flow, self._target, _UNCHANGED)
+        self.require_stopped(_UNCHANGED)
         now = self.positions()
         overtaken(change, now)
         old = [stored(change.cluster, m.source, now.get(m.source)) for m in change.changes]
@@ -129,7 +137,7 @@ class TopicPositions:
             self._write(writer, {m.source: m.after for m in change.changes})
         except BaseException as error:
             before = {m.source: now.get(m.source) for m in change.changes}
-            self._put_back(writer, before, str(kept), error)
+            self._put_back(writer, before, kept, error)
             raise
         finally:
             writer.close()
@@ -157,15 +165,10 @@ class TopicPositions:
         self,
         writer: KeyedWriter,
         before: Mapping[SourcePartition, int | None],
-        kept: str,
+        kept: Path,
         why: BaseException,
     ) -> None:
         try:
             self._write(writer, before)
         except K2kError as error:
-            reason = why.what if isinstance(why, K2kError) else "it was interrupted"
-            raise PartlyApplied(
-                f"{reason}; and it could not be put back: {error.what}",
-                unchanged=f"What was stored before is in {kept}.",
-                mend=f"Put it back: k2ktui mm2 offsets set --from {kept}",
-            ) from why
+            raise not_put_back(why, error, kept) from why

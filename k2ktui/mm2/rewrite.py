@@ -65,14 +65,14 @@ class Observed:
         sources: source topic of each target topic.
         source, target: the groups, and on the target only what they have committed there.
         logs: bounds of target partitions.
-        nexts: the next records at the group's position on the source and at the checkpoint's on
-            the target.
-        watched_s: how long the ends of source partitions were watched.
-        growing: source partitions that grew meanwhile.
-        behind: source partitions with records that are not on the target, and how many at most.
-        unread: why something could not be read, by the check that needed it.
         own_topics: whether copies lie in topics that nobody else writes to, by the policy.
         source_ends: end offsets of source partitions.
+        watched_s: how long these were watched.
+        growing: source partitions that grew meanwhile.
+        nexts: the next records at the group's position on the source and at the checkpoint's on
+            the target.
+        behind: source partitions with records that are not on the target, and how many at most.
+        unread: why something could not be read, by the check that needed it.
     """
 
     pipeline: str
@@ -84,12 +84,12 @@ class Observed:
     source: Mapping[str, GroupView]
     target: Mapping[str, GroupView]
     logs: Mapping[TargetPartition, TargetLog]
-    nexts: Mapping[GroupPartition, Compared]
-    watched_s: float
-    growing: frozenset[SourcePartition]
-    behind: Mapping[SourcePartition, int]
     own_topics: bool
     source_ends: Mapping[SourcePartition, int]
+    watched_s: float
+    growing: frozenset[SourcePartition] = frozenset()
+    nexts: Mapping[GroupPartition, Compared] = field(default_factory=dict)
+    behind: Mapping[SourcePartition, int] = field(default_factory=dict)
     unread: Mapping[str, str] = field(default_factory=dict)
 
     def source_partition(self, at: GroupPartition) -> SourcePartition:

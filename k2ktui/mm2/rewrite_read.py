@@ -101,18 +101,9 @@ class Reading:
         Raises:
             ConnectionFailed, TimedOut, Refused: a cluster did not answer, or not to us.
         """
-        flow = self._config.flow
-        sources: dict[str, str] = {}
-        kept = []
-        for each in found:
-            upstream = flow.policy.upstream_topic(each.at.topic)
-            if upstream is not None and group(each.at.group) and topic(upstream):
-                sources[each.at.topic] = upstream
-                kept.append(each)
+        kept, sources = self._chosen(found, group, topic)
+        began, ends = time.monotonic(), self._source_ends(set(sources.values()))
         names = sorted({each.at.group for each in kept})
-        before = self._source_ends(set(sources.values()))
-        began = time.monotonic()
-        views = self._source_groups.views(names)
         seen = Observed(
             pipeline=self._config.name,
             source_cluster=self._source.cluster_id(),
@@ -120,26 +111,34 @@ class Reading:
             at=time.time(),
             checkpoints=tuple(kept),
             sources=sources,
-            source=views,
+            source=self._source_groups.views(names),
             target=self.target.views(names),
             logs=self._logs({(each.at.topic, each.at.partition) for each in kept}),
-            nexts={},
+            own_topics=self._config.flow.policy.kind == "default",
+            source_ends=ends,
             watched_s=watch_s,
-            growing=frozenset(),
-            behind={},
-            own_topics=flow.policy.kind == "default",
-            source_ends=before,
         )
-        unread: dict[str, str] = {}
-        behind: Mapping[SourcePartition, int] = {}
+        seen = replace(seen, nexts=self._nexts(seen))
         try:
-            behind = self._behind(before)
+            seen = replace(seen, behind=self._behind(ends))
         except K2kError as error:
-            unread[REPLICATED] = error.what
-        nexts = self._nexts(seen)
+            seen = replace(seen, unread={REPLICATED: error.what})
         while time.monotonic() < began + watch_s:
             time.sleep(_POLL_S)
-        return replace(seen, nexts=nexts, growing=self.grown(seen), behind=behind, unread=unread)
+        return replace(seen, growing=self.grown(seen))
+
+    def _chosen(
+        self, found: Iterable[Checkpoint], group: Chosen, topic: Chosen
+    ) -> tuple[list[Checkpoint], dict[str, str]]:
+        """Return the chosen checkpoints, and the source topic of each target topic."""
+        sources: dict[str, str] = {}
+        kept = []
+        for each in found:
+            upstream = self._config.flow.policy.upstream_topic(each.at.topic)
+            if upstream is not None and group(each.at.group) and topic(upstream):
+                sources[each.at.topic] = upstream
+                kept.append(each)
+        return kept, sources
 
     def grown(self, seen: Observed) -> frozenset[SourcePartition]:
         """Return the source partitions whose ends are not where they were."""

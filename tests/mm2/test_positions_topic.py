@@ -132,5 +132,7 @@ def test_what_was_there_can_be_put_back(mirror: Mirror) -> None:
     eventually(lambda: mirror.known.read().state == "STOPPED", "its workers have left", 60)
     done = k2ktui_json("mm2", "offsets", "set", *mirror.args, f"{mirror.topic}:0:2", "--yes")
     assert mirror.positions() == ENDS | {0: 2}
+    journal = k2ktui_json("journal", *mirror.args)["journal"]
+    assert journal[0]["what"] == "mm2 offsets" and journal[0]["counts"] == {"back": 1}
     k2ktui_json("mm2", "offsets", "set", *mirror.args, "--from", done["before"], "--yes")
     assert mirror.positions() == ENDS

@@ -39,12 +39,10 @@ SEEN = Observed(
     source={"g": GroupView("Empty", 0, {("t", 0): CommittedOffset(50)})},
     target={},
     logs={("A.t", 0): TargetLog(10, 100)},
-    nexts={AT: Compared(Next.SAME, 0)},
-    watched_s=5.0,
-    growing=frozenset(),
-    behind={},
     own_topics=True,
     source_ends={T: 90},
+    watched_s=5.0,
+    nexts={AT: Compared(Next.SAME, 0)},
 )
 
 

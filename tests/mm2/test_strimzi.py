@@ -11,6 +11,7 @@ from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConfigError
 from k2ktui.mm2.positions import Change, Move
 from k2ktui.mm2.strimzi import manifest, resource
+from tests.support.cli import k2ktui
 
 CHANGE = Change(
     "east->west.MirrorSourceConnector",
@@ -28,6 +29,10 @@ BODY = {
             "offset": {"offset": 39},
         },
         {"partition": {"cluster": "east", "partition": 1, "topic": "orders"}, "offset": None},
+        {
+            "partition": {"cluster": "east", "partition": 2, "topic": "orders"},
+            "offset": {"offset": 99},
+        },
     ]
 }
 
@@ -56,3 +61,18 @@ def test_the_config_map_of_a_connector() -> None:
 def test_other_resources_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="is no Strimzi resource"):
         resource(text)
+
+
+def test_the_command_needs_no_connect_and_changes_nothing() -> None:
+    args = ("--strimzi", "kafkamirrormaker2/mm", "--connector", CHANGE.connector)
+    said = k2ktui("mm2", "offsets", "set", *args, "orders:0:40", "orders:2:100")
+    found = yaml.safe_load(said.stdout)["data"]["east--west.MirrorSourceConnector.json"]
+    assert json.loads(found)["offsets"] == [BODY["offsets"][0], BODY["offsets"][2]]
+    assert "the source cluster was not asked" in said.stderr
+    cleared = yaml.safe_load(k2ktui("mm2", "offsets", "clear", *args, "orders:1").stdout)
+    assert json.loads(*cleared["data"].values())["offsets"] == [BODY["offsets"][1]]
+    unknown = (*args[:3], "mine", "orders:0:1")
+    assert (
+        "does not tell the source's alias"
+        in k2ktui("mm2", "offsets", "set", *unknown, code=2).stderr
+    )

@@ -1,0 +1,161 @@
+"""``k2ktui mm2 takeover``: our pipeline goes on where a stopped MirrorMaker 2 has come to."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from k2ktui.cli.confirm import confirm
+from k2ktui.cli.mm2_where import positions_of, where_options
+from k2ktui.cli.options import access_to, file_option, json_option, load_pipeline, unlock_option
+from k2ktui.cli.tables import Column, number, print_table
+from k2ktui.errors import ExitCode
+from k2ktui.text import safe_text
+
+if TYPE_CHECKING:
+    from k2ktui.mm2.takeover import Taken, TakeoverPlan
+    from k2ktui.mm2.takeover_write import TakenOver
+
+
+@click.command()
+@file_option
+@where_options("--from", "mirror")
+@click.option(
+    "--span",
+    type=click.IntRange(min=1000),
+    default=100_000,
+    show_default=True,
+    metavar="OFFSETS",
+    help="Of each target partition, from its end back: their mapping is rebuilt exactly.",
+)
+@click.option(
+    "--accept-unproven", is_flag=True, help="Take over partitions whose position is not proven."
+)
+@click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@unlock_option
+@json_option
+def command(
+    files: tuple[str, ...],
+    span: int,
+    accept_unproven: bool,
+    dry_run: bool,
+    yes: bool,
+    unlock: bool,
+    as_json: bool,
+    **where: str,
+) -> int:
+    """Go on where a stopped MirrorMaker 2 has come to, on its target topics.
+
+    Where it has come to is proven by the records on the target. Their mapping is rebuilt, so that
+    consumer groups translate exactly. Then start the pipeline: nothing is copied twice, nothing is
+    left out. Never start that MirrorMaker 2 again.
+    """
+    from k2ktui.engine.access import require
+    from k2ktui.kafka.clients import target_cluster
+    from k2ktui.mm2.takeover import Planner
+    from k2ktui.mm2.takeover_write import require_new, take_over
+
+    config = load_pipeline(files)
+    mirror = positions_of(**where)
+    may = access_to(config, unlock=unlock)
+    if not dry_run:
+        require(may, "taking over")
+    require_new(config, target_cluster(config))
+    plan = Planner(config, mirror, span).plan()
+    doubtful = plan.doubtful and not accept_unproven
+    if not as_json:
+        _show(plan)
+    done = None
+    if plan.rows and not dry_run and not doubtful:
+        what = f"write positions of {len(plan.rows):,} partitions"
+        confirm(config.name, what, yes=yes)
+        done = take_over(config, mirror, plan, may)
+    if as_json:
+        click.echo(json.dumps(_object(plan, done)))
+    return _told(plan, done, refused=bool(doubtful))
+
+
+def _told(plan: TakeoverPlan, done: TakenOver | None, *, refused: bool) -> int:
+    notes = (*plan.notes, *(done.notes if done else ()))
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
+    if done:
+        click.echo(f"Taken over in term {done.term}. Go on with: k2ktui start -f FILE", err=True)
+    elif refused:
+        click.echo(
+            "note: nothing was changed; where MirrorMaker 2 has come to is not proven for "
+            f"{len(plan.doubtful):,} partitions (--accept-unproven takes them as shown)",
+            err=True,
+        )
+        return ExitCode.REFUSED
+    elif not plan.rows:
+        click.echo("There is nothing to take over.", err=True)
+    return ExitCode.OK
+
+
+def _show(plan: TakeoverPlan) -> None:
+    title = f"{safe_text(plan.pipeline)} takes over {safe_text(plan.flow)}"
+    print_table(title, COLUMNS, sorted(plan.rows, key=lambda row: not row.doubt))
+    mapped = sum(row.mapped for row in plan.rows)
+    past = sum(row.past for row in plan.rows)
+    click.echo(
+        f"{len(plan.rows):,} partitions, {mapped:,} records mapped exactly; {past:,} offsets are "
+        "on the target beyond what MirrorMaker 2 had stored, and are not copied again"
+    )
+
+
+def _object(plan: TakeoverPlan, done: TakenOver | None) -> dict[str, Any]:
+    return {
+        "pipeline": plan.pipeline,
+        "flow": plan.flow,
+        "applied": done is not None,
+        "term": done.term if done else None,
+        "journal": (done.entry if done else "") or None,
+        "notes": [*plan.notes, *(done.notes if done else ())],
+        "partitions": [
+            {
+                "topic": row.source.topic,
+                "partition": row.source.partition,
+                "target_topic": row.target[0],
+                "target_partition": row.target[1],
+                "stored": row.stored,
+                "position": row.position,
+                "exact_from": row.start,
+                "mapped": row.mapped,
+                "told": len(row.told),
+                "missing": row.missing,
+                "twice": row.twice,
+                "strange": row.strange,
+                "doubt": row.doubt,
+            }
+            for row in plan.rows
+        ],
+    }
+
+
+def _remarks(row: Taken) -> str:
+    parts = [
+        f"{count:,} {what}"
+        for count, what in (
+            (row.missing, "not on the target"),
+            (row.twice, "there twice"),
+            (row.strange, "not on the source"),
+        )
+        if count
+    ]
+    return safe_text("; ".join(filter(None, (row.doubt, *parts))))
+
+
+COLUMNS: tuple[Column[Taken], ...] = (
+    Column("topic-partition", lambda row: safe_text(row.source), left=True),
+    Column("target", lambda row: safe_text(f"{row.target[0]}-{row.target[1]}"), left=True),
+    Column("stored", lambda row: number(row.stored)),
+    Column("goes on at", lambda row: number(row.position)),
+    Column("exact from", lambda row: number(row.start)),
+    Column("mapped", lambda row: number(row.mapped)),
+    Column("told of", lambda row: number(len(row.told)), wide=True),
+    Column("remarks", _remarks, left=True),
+)

@@ -1,0 +1,78 @@
+"""Options that name a MirrorMaker 2: by its file, or by Kafka Connect's REST interface."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from k2ktui.errors import ConfigError
+
+if TYPE_CHECKING:
+    from k2ktui.mm2.positions_rest import RestPositions
+    from k2ktui.mm2.positions_topic import TopicPositions
+
+    Positions = RestPositions | TopicPositions
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def where_options(*file_names: str) -> Callable[[F], F]:
+    """Add ``--connect``, ``--connect-file``, ``--connector``, and the file by these names."""
+
+    def added(function: F) -> F:
+        for option in (
+            click.option(
+                "--connector", default="", metavar="NAME", help="A MirrorSourceConnector."
+            ),
+            click.option(
+                "--connect-file",
+                default="",
+                metavar="FILE",
+                help="YAML with url, user, password, tls, timeout.",
+            ),
+            click.option(
+                "--connect",
+                "url",
+                default="",
+                metavar="URL",
+                help="REST interface of Kafka Connect.",
+            ),
+            click.option(
+                *file_names,
+                default="",
+                metavar="FILE",
+                help="mm2.properties of a dedicated MirrorMaker 2; FILE#A->B for one of its flows.",
+            ),
+        ):
+            function = option(function)
+        return function
+
+    return added
+
+
+def positions_of(*, mirror: str, url: str, connect_file: str, connector: str) -> Positions:
+    """Return the positions of the MirrorMaker 2 that the options name.
+
+    Raises:
+        ConfigError: they name none, or two.
+        ConnectionFailed, TimedOut, K2kError: as Connect answers.
+    """
+    if mirror and (url or connect_file or connector):
+        raise ConfigError(
+            "a file is for a dedicated MirrorMaker 2, --connect for one on Kafka Connect; give "
+            "one of them",
+            unchanged="Nothing was changed.",
+        )
+    if mirror:
+        from k2ktui.mm2.positions_topic import TopicPositions
+        from k2ktui.mm2.settings import load_settings
+
+        name, _, flow = mirror.partition("#")
+        return TopicPositions(load_settings(name).flow(flow))
+    from k2ktui.mm2.connect import Connect
+    from k2ktui.mm2.connect_settings import connect_settings
+    from k2ktui.mm2.positions_rest import RestPositions
+
+    return RestPositions(Connect(connect_settings(url, connect_file)), connector)

@@ -1,0 +1,331 @@
+"""Taking over from MirrorMaker 2: where it has come to, proven by what is on the target.
+
+MirrorMaker 2 stores its positions now and then, so after its end more may be on the target than it
+has stored. Where it has come to is told by the records: the last ones on the target are looked for
+on the source. The same comparison rebuilds the mapping of the span that it covers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from confluent_kafka import IsolationLevel
+from confluent_kafka.admin import OffsetSpec
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.replica import TargetLog, TargetPartition
+from k2ktui.engine.state import MappingRange, SourcePartition
+from k2ktui.errors import Refused
+from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster, target_cluster
+from k2ktui.mm2.connect import NOTHING
+from k2ktui.mm2.flows import Flow
+from k2ktui.mm2.matching import Matched, Print, match
+from k2ktui.mm2.syncs import Syncs, read_syncs
+from k2ktui.replication.naming import target_name
+from k2ktui.sync.content import Contents, Part, digest
+from k2ktui.text import safe_text
+
+_CHUNK = 5_000
+_READ_S = 60.0
+# Offsets past the stored position that are looked at, at least.
+_PAST = 20_000
+_STAMPED_BY = "message.timestamp.type"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """One source partition, as our pipeline will go on with it.
+
+    Attributes:
+        source: the partition.
+        target: where its records are.
+        ids: ids of the source topic and of the target topic.
+        end: end of the target partition, which must not move any more.
+        stored: MirrorMaker 2's position, None if it stored none.
+        position: next source offset to copy.
+        start: source offset from which on the rebuilt mapping is whole.
+        ranges: the rebuilt mapping.
+        told: records before ``start`` that MirrorMaker 2 told of.
+        missing: source records of the span that are not on the target.
+        twice: records of the span that are on the target more than once.
+        strange: records of the span on the target that are not on the source.
+        doubt: why the position is not proven; empty if it is.
+    """
+
+    source: SourcePartition
+    target: TargetPartition
+    ids: tuple[str, str]
+    end: int
+    stored: int | None
+    position: int
+    start: int
+    ranges: tuple[MappingRange, ...] = ()
+    told: tuple[MappingRange, ...] = ()
+    missing: int = 0
+    twice: int = 0
+    strange: int = 0
+    doubt: str = ""
+
+    @property
+    def past(self) -> int:
+        """Source offsets that are on the target and that MirrorMaker 2 had not stored yet."""
+        return max(0, self.position - self.stored) if self.stored is not None else 0
+
+    @property
+    def mapped(self) -> int:
+        """Records whose place is known exactly."""
+        return sum(each.count for each in self.ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class TakeoverPlan:
+    """What a take-over will write; ``notes`` are for the operator."""
+
+    pipeline: str
+    flow: str
+    rows: tuple[Taken, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def doubtful(self) -> tuple[Taken, ...]:
+        """Partitions whose position is not proven."""
+        return tuple(row for row in self.rows if row.doubt)
+
+
+class MirrorMaker(Protocol):
+    """What a take-over asks of the MirrorMaker 2 that it takes over from."""
+
+    @property
+    def flow(self) -> Flow:
+        """What it copies."""
+
+    def positions(self) -> dict[SourcePartition, int]:
+        """Return the next offset to copy of each partition that it stored one for."""
+
+    def require_stopped(self, unchanged: str) -> None:
+        """Raise Refused while it runs; the error says so too."""
+
+
+class Planner:
+    """Plans the take-over from a MirrorMaker 2 by a pipeline of ours; changes nothing.
+
+    Args:
+        config: our pipeline.
+        mirror: the MirrorMaker 2.
+        span: offsets of each target partition, from its end back, whose mapping is rebuilt.
+    """
+
+    def __init__(self, config: PipelineConfig, mirror: MirrorMaker, span: int) -> None:
+        self._config, self._mirror, self._span = config, mirror, span
+        self._flow = mirror.flow
+        self._source, self._target = source_cluster(config), target_cluster(config)
+
+    def plan(self) -> TakeoverPlan:
+        """Look at both clusters.
+
+        Raises:
+            Refused: MirrorMaker 2 runs, or the pipeline would copy to other places than it did.
+            ConnectionFailed, TimedOut: a cluster did not answer.
+        """
+        self._mirror.require_stopped(NOTHING)
+        if self._config.replication.sink.partition != "source":
+            raise Refused(
+                "MirrorMaker 2 keeps partitions, and this pipeline chooses them by key "
+                "(partition: producer)",
+                unchanged=NOTHING,
+                mend="Set partition: source, or copy anew to other topics.",
+            )
+        names, notes = self._topics()
+        sources = self._source.describe(sorted(names))
+        targets = self._target.describe(sorted(names.values()))
+        side = self._source if self._flow.offset_syncs_side == "source" else self._target
+        stored, syncs = self._mirror.positions(), read_syncs(self._flow, side)
+        found = []
+        for name, copy in sorted(names.items()):
+            ours, theirs = sources[name], targets[copy]
+            if not isinstance(ours, TopicDescription) or not isinstance(theirs, TopicDescription):
+                continue  # nothing was copied: the pipeline begins with it as with any other
+            for number in range(min(ours.partitions, theirs.partitions)):
+                at = SourcePartition(name, number)
+                blank = Taken(
+                    at, (copy, number), (ours.topic_id, theirs.topic_id), 0, stored.get(at), 0, 0
+                )
+                found.append(blank)
+        rows = self._looked_at(found, syncs)
+        return TakeoverPlan(self._config.name, str(self._flow), tuple(rows), tuple(notes))
+
+    def _topics(self) -> tuple[dict[str, str], list[str]]:
+        """Return the target topic of each source topic that both copy, and what is left out."""
+        names, left, wrong = {}, [], []
+        for name in sorted(self._source.topic_names()):
+            if not self._flow.replicates(name) or self._flow.policy.is_heartbeats(name):
+                continue
+            if not self._config.topics.matches(name):
+                left.append(name)
+                continue
+            names[name] = self._flow.target_topic(name)
+            if target_name(self._config, name) != names[name]:
+                wrong.append(f"{name} to {target_name(self._config, name)}, not {names[name]}")
+        if wrong:
+            raise Refused(
+                "this pipeline would copy to other topics than MirrorMaker 2 did: "
+                + safe_text("; ".join(wrong[:5])),
+                unchanged=NOTHING,
+                mend="k2ktui mm2 import makes a pipeline file that copies to the same topics.",
+            )
+        shown = ", ".join(safe_text(name) for name in left[:5])
+        return names, [f"MirrorMaker 2 copies, and this pipeline does not: {shown}"] if left else []
+
+    def _looked_at(self, found: Collection[Taken], syncs: Syncs) -> list[Taken]:
+        stamped = self._stamped_there({row.target[0] for row in found})
+        source_logs = _logs(self._source, [(r.source.topic, r.source.partition) for r in found])
+        target_logs = _logs(self._target, [row.target for row in found])
+        rows = []
+        with Contents(self._source) as there, Contents(self._target) as here:
+            for row in found:
+                at = (row.source.topic, row.source.partition)
+                if at not in source_logs or row.target not in target_logs:
+                    raise Refused(
+                        f"{safe_text(row.source)} or its copy has no leader at the moment",
+                        unchanged=NOTHING,
+                    )
+                log, copy = source_logs[at], target_logs[row.target]
+                known = syncs.get(row.source, ())
+                ignored = frozenset({Part.TIMESTAMP}) if row.target[0] in stamped else frozenset()
+                reader = _Reader(there, here, row, log, copy, known, ignored)
+                taken = reader.taken(self._span)
+                if taken is not None:
+                    rows.append(taken)
+        return rows
+
+    def _stamped_there(self, topics: Collection[str]) -> set[str]:
+        """Return the target topics whose broker replaces timestamps: these tell nothing."""
+        found = self._target.topic_configs(sorted(topics))
+        return {
+            name
+            for name, settings in found.items()
+            if (entry := settings.get(_STAMPED_BY)) and entry.value == "LogAppendTime"
+        }
+
+
+def _logs(cluster: Cluster, where: Collection[TargetPartition]) -> dict[TargetPartition, TargetLog]:
+    starts = cluster.offsets(where, OffsetSpec.earliest())
+    ends = cluster.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+    return {at: TargetLog(starts[at], ends[at]) for at in where if at in starts and at in ends}
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Compares one partition with its copy."""
+
+    there: Contents
+    here: Contents
+    row: Taken
+    log: TargetLog
+    copy: TargetLog
+    known: tuple[tuple[int, int], ...]
+    ignored: frozenset[Part]
+
+    def taken(self, span: int) -> Taken | None:
+        """Return how to go on; None where nothing was copied, so that the pipeline begins."""
+        stored, copy = self.row.stored, self.copy
+        row = replace(self.row, end=copy.end)
+        begin = max(copy.start, copy.end - span)
+        prints = _prints(self.here, self.row.target, begin, copy.end, self.ignored)
+        if not prints:
+            if stored is None:
+                return None
+            doubt = "the target holds no record that would show how far it has come"
+            told = self._told(stored, copy.end)
+            return replace(row, position=stored, start=stored, told=told, doubt=doubt)
+        matched, read, upto = self._matched(prints, begin)
+        if not matched.copied:
+            at = self.log.start if stored is None else stored
+            doubt = f"none of the last {len(prints)} records on the target is on the source"
+            return replace(row, position=at, start=at, strange=len(prints), doubt=doubt)
+        position = max(max(matched.copied) + 1, stored or 0)
+        first = matched.pairs[0][0]
+        return replace(
+            row,
+            position=position,
+            start=first,
+            ranges=matched.ranges,
+            told=self._told(first, matched.pairs[0][1]),
+            missing=sum(first <= o < position and o not in matched.copied for o, _ in read),
+            twice=matched.twice,
+            strange=len(matched.strange),
+            doubt=self._doubt(prints, matched, upto),
+        )
+
+    def _matched(self, prints: list[Print], begin: int) -> tuple[Matched, list[Print], int]:
+        """Match, reading the source as far as the copy may reach; return also what was read."""
+        at = (self.row.source.topic, self.row.source.partition)
+        before = [source for source, target in self.known if target <= begin]
+        guess = (self.row.stored or self.log.start) - 2 * len(prints) - _CHUNK
+        low = before[-1] if before else (0 if begin <= self.copy.start else guess)
+        low = min(max(low, self.log.start), self.log.end)
+        hints = {target: source for source, target in self.known}
+        read: list[Print] = []
+        upto = low
+        most = min(self.log.end, max(self.row.stored or low, low + len(prints)) + _PAST)
+        while True:
+            read += _prints(self.there, at, upto, most, self.ignored)
+            upto = most
+            matched = match(read, prints, hints)
+            last = max(matched.copied, default=None)
+            if upto >= self.log.end or last is None or last < upto - _PAST // 2:
+                return matched, read, upto
+            most = min(self.log.end, upto + _PAST)
+
+    def _doubt(self, prints: list[Print], matched: Matched, upto: int) -> str:
+        tail = 0
+        strange = set(matched.strange)
+        while tail < len(prints) and prints[-1 - tail][0] in strange:
+            tail += 1
+        if tail:
+            return (
+                f"the last {tail} records on the target are not among the committed records of the "
+                "source: copied from a transaction that is open or was aborted, or written by "
+                "somebody else"
+            )
+        return ""
+
+    def _told(self, start: int, target: int) -> tuple[MappingRange, ...]:
+        return tuple(MappingRange(s, t, 1) for s, t in self.known if s < start and t < target)
+
+
+def _prints(
+    contents: Contents, at: TargetPartition, first: int, end: int, ignored: frozenset[Part]
+) -> list[Print]:
+    """Return offset and digest of every committed record of a stretch."""
+    found: list[Print] = []
+    for begin in range(first, end, _CHUNK):
+        (read,) = contents.stretches([((*at, begin), min(_CHUNK, end - begin))], _READ_S)
+        if read.unread:
+            raise Refused(
+                f"{safe_text(f'{at[0]}-{at[1]}')} cannot be read from offset {read.unread_from} "
+                f"on: {read.unread}",
+                unchanged=NOTHING,
+            )
+        found += [
+            (o, bytes.fromhex(digest(read.records[o], ignored))) for o in sorted(read.records)
+        ]
+    return found
+
+
+def unmoved(plan: TakeoverPlan, ends: Mapping[TargetPartition, int]) -> None:
+    """Refuse if somebody has written to the target since the plan was made.
+
+    Raises:
+        Refused: naming the first such partition.
+    """
+    for row in plan.rows:
+        if ends.get(row.target) != row.end:
+            raise Refused(
+                f"{safe_text(f'{row.target[0]}-{row.target[1]}')} has grown to "
+                f"{ends.get(row.target)} since it was looked at",
+                unchanged=NOTHING,
+                mend="Find out who writes there, then do it again.",
+            )

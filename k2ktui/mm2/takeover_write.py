@@ -1,0 +1,207 @@
+"""Write what a take-over was planned to: mappings first, then positions, in a term of their own.
+
+The order matters: positions without their mapping would claim what nobody can look up, mappings
+without positions are of a term that never counts.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from zlib import crc32
+
+from confluent_kafka import IsolationLevel
+from confluent_kafka.admin import OffsetSpec
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.access import Access, require
+from k2ktui.engine.journal import JournalHeader, JournalRow, JournalRows, new_id
+from k2ktui.engine.state import (
+    Covers,
+    Mapping,
+    MappingRange,
+    Position,
+    SourcePartition,
+    mapping_key,
+    mapping_value,
+)
+from k2ktui.errors import K2kError, PartlyApplied, Refused
+from k2ktui.kafka.clients import Cluster, TopicDescription, target_cluster
+from k2ktui.kafka.control import ensure_control_topics
+from k2ktui.kafka.keyed import Entry, KeyedWriter
+from k2ktui.kafka.properties import wire
+from k2ktui.mm2.takeover import MirrorMaker, Taken, TakeoverPlan, unmoved
+from k2ktui.replication.copying.feed import now_ms
+from k2ktui.replication.fencing import Warden, read_books
+from k2ktui.replication.pipeline import commit_topic, make_warden
+from k2ktui.sync.moving import refuse_running
+from k2ktui.sync.plans import whoami
+from k2ktui.sync.positions import image
+from k2ktui.sync.store import StateStore
+from k2ktui.text import safe_text
+
+_UNCHANGED = "No position was written."
+_RANGES_A_RECORD = 5_000
+_READ_S = 60.0
+_DRIVER_SLOT = -1
+WHAT = "mm2 takeover"
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """What was written: the term of it, its journal entry ("" if none), and notes."""
+
+    term: int
+    entry: str
+    notes: tuple[str, ...] = ()
+
+
+def require_new(config: PipelineConfig, target: Cluster) -> None:
+    """Refuse a pipeline that runs, or that has copied already.
+
+    Raises:
+        Refused: it does, or has.
+        ConnectionFailed, TimedOut: the target did not answer.
+    """
+    refuse_running(config.name, StateStore(config, target).read().alive(now_ms()), now_ms())
+    name = config.coordination.commit.topic
+    found = target.describe([name])[name]
+    if isinstance(found, TopicDescription):
+        books = read_books(target, commit_topic(config, found.partitions), _READ_S)
+        _require_none(config, len(books.positions))
+
+
+def _require_none(config: PipelineConfig, positions: int) -> None:
+    if positions:
+        raise Refused(
+            f"pipeline {safe_text(config.name)} has {positions} positions already: a take-over is "
+            "for one that has never run",
+            unchanged=_UNCHANGED,
+            mend="k2ktui offsets clear -f FILE --topic '.*' removes them; or give it another name.",
+        )
+
+
+def take_over(
+    config: PipelineConfig, mirror: MirrorMaker, plan: TakeoverPlan, may: Access
+) -> TakenOver:
+    """Write positions and mappings exactly as planned.
+
+    Args:
+        config: our pipeline.
+        mirror: the MirrorMaker 2.
+        plan: what was shown and confirmed.
+        may: what who asks may do.
+
+    Raises:
+        Refused: not allowed, somebody runs, or something has moved since.
+        PartlyApplied: what was read back is not what was written.
+        ConnectionFailed, TimedOut: the target did not answer.
+    """
+    require(may, "taking over")
+    target = target_cluster(config)
+    require_new(config, target)
+    mirror.require_stopped(_UNCHANGED)
+    topics = ensure_control_topics(config, target)
+    options = wire(config.target, "producer")
+    warden = make_warden(config, target, options, topics.commit_partitions)
+    try:
+        _require_none(config, len(warden.take_over(0).positions))
+        where = [row.target for row in plan.rows]
+        unmoved(plan, target.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED))
+        positions = {row.source: _position(row, warden.run.term) for row in plan.rows}
+        if topics.mapping_partitions:
+            _write_mappings(config, target, plan, warden.run.term, topics.mapping_partitions)
+        _write_positions(warden, positions)
+        term = warden.run.term
+    finally:
+        warden.close()
+    entry, note = _journal(config, target, positions)
+    return TakenOver(term, entry, (note,) if note else ())
+
+
+def _position(row: Taken, term: int) -> Position:
+    source_id, target_id = row.ids
+    return Position(
+        offset=row.position,
+        start=row.start,
+        leader_epoch=-1,
+        topic_id=source_id,
+        term=term,
+        slot=_DRIVER_SLOT,
+        target_topic=row.target[0],
+        target_partition=row.target[1],
+        target_topic_id=target_id,
+        since=term,
+        at_ms=now_ms(),
+    )
+
+
+def _write_mappings(
+    config: PipelineConfig, target: Cluster, plan: TakeoverPlan, term: int, partitions: int
+) -> None:
+    writer = KeyedWriter(
+        target,
+        config.offset_mapping.topic,
+        partition_of=lambda key: crc32(key) % partitions,
+    )
+    group = config.coordination.commit.group
+    try:
+        for row in plan.rows:
+            writer.put(list(_entries(group, row, term)))
+    finally:
+        writer.close()
+
+
+def _entries(group: str, row: Taken, term: int) -> Iterator[Entry]:
+    """Yield the mapping records of a partition: single records first, then the whole span."""
+    for told in row.told:
+        yield _entry(group, row, term, (told,), Covers(told.source, told.source + 1))
+    if row.start == row.position:
+        return
+    parts = max(1, -(-len(row.ranges) // _RANGES_A_RECORD))
+    for part in range(parts):
+        ranges = row.ranges[part * _RANGES_A_RECORD : (part + 1) * _RANGES_A_RECORD]
+        yield _entry(group, row, term, ranges, Covers(row.start, row.position, part, parts))
+
+
+def _entry(
+    group: str, row: Taken, term: int, ranges: tuple[MappingRange, ...], covers: Covers
+) -> Entry:
+    mapping = Mapping(group, row.source, *row.target, term, ranges, covers=covers)
+    return mapping_key(mapping), mapping_value(mapping)
+
+
+def _write_positions(warden: Warden, positions: dict[SourcePartition, Position]) -> None:
+    warden.write_positions(positions)
+    there = warden.read().positions
+    wrong = [source for source, position in positions.items() if there.get(source) != position]
+    if wrong:
+        raise PartlyApplied(
+            f"{len(wrong)} positions are not those that were written, such as that of "
+            f"{safe_text(wrong[0])}",
+            unchanged="The others are as planned.",
+            mend="Somebody else writes positions of this pipeline: k2ktui offsets show.",
+        )
+
+
+def _journal(
+    config: PipelineConfig, target: Cluster, positions: dict[SourcePartition, Position]
+) -> tuple[str, str]:
+    """Put it on the journal; return the entry's id, or why that failed."""
+    at = now_ms()
+    entry = new_id(at, secrets.token_hex(4))
+    rows = tuple(
+        JournalRow(s.topic, s.partition, None, "", p.offset, image(p), "applied")
+        for s, p in positions.items()
+    )
+    counts = {"applied": len(rows)}
+    header = JournalHeader(entry, at, whoami(), WHAT, pipeline=config.name, counts=counts)
+    store = StateStore(config, target)
+    try:
+        store.put([JournalRows(entry, config.coordination.commit.group, rows), header])
+    except K2kError as error:
+        return "", f"it is not on the journal: {error.what}"
+    finally:
+        store.close()
+    return entry, ""

@@ -1,0 +1,85 @@
+"""Copies are matched with their source by content: whatever is missing, doubled or foreign."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k2ktui.engine.state import MappingRange
+from k2ktui.mm2.matching import match
+
+
+def prints(contents: str, first: int = 0) -> list[tuple[int, bytes]]:
+    return [(first + i, c.encode()) for i, c in enumerate(contents)]
+
+
+def test_a_plain_copy() -> None:
+    found = match(prints("abcdef", 100), prints("abcdef", 7), {})
+    assert found.ranges == (MappingRange(100, 7, 6),)
+    assert found.strange == () and found.twice == 0
+
+
+def test_records_that_are_missing_or_foreign() -> None:
+    found = match(prints("abcdef"), prints("abXdef"), {})
+    assert found.pairs == ((0, 0), (1, 1), (3, 3), (4, 4), (5, 5))
+    assert found.strange == (2,) and found.copied == {0, 1, 3, 4, 5}
+
+
+def test_of_what_was_copied_twice_the_last_copy_counts() -> None:
+    found = match(prints("abcdef"), prints("abcdbcdef"), {})
+    assert found.pairs == ((0, 0), (1, 4), (2, 5), (3, 6), (4, 7), (5, 8))
+    assert found.twice == 3 and found.copied == set(range(6))
+
+
+def test_a_copier_that_was_cut_short_the_second_time() -> None:
+    found = match(prints("abcdef"), prints("abcdb"), {})
+    # Who has not read c goes on at c, and meets d and b: none is passed by.
+    assert found.pairs == ((0, 0), (2, 2), (3, 3))
+    assert max(found.copied) == 3  # copying goes on at e
+
+
+def test_equal_records_are_told_by_their_neighbours() -> None:
+    found = match(prints("xxxaxxx"), prints("xxxaxxx", 10), {})
+    assert found.ranges == (MappingRange(0, 10, 7),)
+
+
+def test_equal_records_without_neighbours_need_a_known_one() -> None:
+    assert match(prints("xxxx"), prints("xx", 5), {}).pairs == ()
+    assert match(prints("xxxx"), prints("xx", 5), {5: 2}).pairs == ((2, 5), (3, 6))
+    assert match(prints("xxxy"), prints("xx", 5), {6: 3}).pairs == ()  # 3 is another record
+
+
+@given(
+    st.lists(st.integers(0, 10_000), unique=True, max_size=40),
+    st.data(),
+)
+def test_unique_records_are_always_found(values: list[int], data: st.DataObject) -> None:
+    source = [(2 * i, b"%d" % v) for i, v in enumerate(values)]
+    copy: list[bytes | None] = []
+    position = 0
+    while position < len(source):
+        step = data.draw(st.sampled_from(["copy", "skip", "foreign", "back"]))
+        if step == "copy":
+            copy.append(source[position][1])
+            position += 1
+        elif step == "skip":
+            position += 1
+        elif step == "foreign":
+            copy.append(None)
+        elif len(copy) < 200:
+            position = data.draw(st.integers(0, position))
+    target = [(i, b"foreign %d" % i if c is None else c) for i, c in enumerate(copy)]
+    found = match(source, target, {})
+    by_content = {digest: offset for offset, digest in source}
+    assert found.copied == {by_content[c] for c in copy if c is not None}
+    assert set(found.strange) == {i for i, c in enumerate(copy) if c is None}
+    assert all(by_content[target[t][1]] == s for s, t in found.pairs)
+    assert all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(found.pairs))
+    # Whoever goes on where a group is translated to meets every record that it has not read.
+    last = {by_content[c]: i for i, c in enumerate(copy) if c is not None}
+    for offset, _ in source:
+        first = next((t for s, t in found.pairs if s >= offset), len(copy))
+        needed = [i for s, i in last.items() if s >= offset]
+        assert not needed or first == min(needed)
