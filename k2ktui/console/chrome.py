@@ -67,7 +67,8 @@ def tabs(entries: list[tuple[str, str, bool]], width: int) -> Line:
     for letters in (20, 5, 0):
         cells: list[Cell] = []
         for key, title, active in entries:
-            text = f" {key} {title if active else title[:letters]}".rstrip() + " "
+            text = f" {key} {title if active else title[:letters]}".rstrip()
+            text += " " if active else ""
             cells.append(Cell(text, Tone.HEADING if active else Tone.MUTED))
         if sum(cell_len(cell.text) for cell in cells) <= width:
             break

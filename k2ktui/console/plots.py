@@ -31,7 +31,7 @@ def over_time(
     plotext.plot(
         [at - last for at, _ in known],
         [value for _, value in known],
-        marker="*" if glyphs.ascii else "braille",
+        marker="*" if glyphs.ascii else "hd",
     )
     plotext.ylim(0, max(1.0, *(value for _, value in known)))
     plotext.xfrequency(3)

@@ -66,6 +66,7 @@ class Sitting:
     def svg(self) -> str:
         """The screen as an SVG that is the same on every machine."""
         text = self.app.export_screenshot(title="k2ktui", simplify=True)
+        text = re.sub(r"@font-face \{.*?\}\s*", "", text, flags=re.DOTALL)
         return re.sub(r"terminal-\d+-", "terminal-", text)
 
 

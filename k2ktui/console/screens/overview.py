@@ -229,7 +229,8 @@ def _groups(view: View, glyphs: Glyphs) -> list[Cell]:
         cells.append(Cell(f"  {count:,} {basis}", Tone.BAD if basis == Basis.UNMAPPED else tone))
     if totals.diverging:
         severity = Severity.BAD if totals.skips else Severity.WARN
-        text = f"  {glyphs.status[severity]} {totals.diverging:,} diverge"
+        verb = "diverges" if totals.diverging == 1 else "diverge"
+        text = f"  {glyphs.status[severity]} {totals.diverging:,} {verb}"
         what = [f"{n:,} {w}" for n, w in ((totals.skips, "skipped"), (totals.rereads, "re-read"))]
         amounts = [text for text in what if not text.startswith("0 ")]
         text += f" ({', '.join(amounts)})" if amounts else ""

@@ -1,0 +1,122 @@
+"""Draw the README's pictures from a recording of the real demo: ``python screenshots/make.py``.
+
+``--check`` compares them with the files and fails where one differs; ``--take RECORDING`` makes
+``demo.k2k`` of a longer recording (``k2ktui -f FILE --record RECORDING`` while a demo runs).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from k2ktui.console import chrome
+from k2ktui.console.app import ConsoleApp
+from k2ktui.console.session import Options, Session
+from k2ktui.console.themes import shipped_directory
+from k2ktui.watch.model import View
+from k2ktui.watch.player import Player
+from k2ktui.watch.record import Recorder, Recording
+
+HERE = Path(__file__).parent
+RECORDING = HERE / "demo.k2k"
+KEPT = 30
+SOMEBODY = ("ops", "bastion1")
+# Web fonts would be fetched from elsewhere by whoever looks at a picture.
+_FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
+_IDS = re.compile(r"terminal-\d+-")
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture: what is pressed, and how large and in which theme it is drawn."""
+
+    name: str
+    keys: tuple[str, ...] = ()
+    size: tuple[int, int] = (110, 34)
+    theme: str = "k2k-dark"
+    ascii: bool = False
+
+
+PICTURES = (
+    Picture("overview", (), (110, 30)),
+    Picture("replication", ("2",)),
+    Picture("partition", ("2", "enter")),
+    Picture("groups", ("3",), (110, 14)),
+    Picture("group", ("3", "enter"), (110, 14)),
+    Picture("help", ("2", "question_mark"), (80, 24)),
+    Picture("light", (), (80, 24), "k2k-light"),
+    Picture("contrast", ("3",), (80, 24), "k2k-contrast"),
+    Picture("ascii", (), (80, 24), "k2k-mono", True),
+)
+
+
+async def drawn(picture: Picture) -> str:
+    """Return a picture as SVG."""
+    player = Player(RECORDING, paused=True)
+    player.number = len(player.times) - 1
+    player.refresh()
+    options = Options(
+        theme=picture.theme, ascii=picture.ascii, themes=(shipped_directory(),), keys=HERE / "none"
+    )
+    app = ConsoleApp(Session(player, player.pair, options=options))
+    try:
+        async with app.run_test(size=picture.size) as pilot:
+            while app.view is None or app.view.taken_at < player.times[-1]:
+                await pilot.pause(0.05)
+            for key in picture.keys:
+                await pilot.press(key)
+                await pilot.pause()
+            await app.workers.wait_for_complete()
+            await pilot.pause()
+            text = app.export_screenshot(title="k2ktui", simplify=True)
+    finally:
+        player.close()
+    return _IDS.sub("terminal-", _FONTS.sub("", text))
+
+
+def take(path: Path, end: int) -> None:
+    """Keep the views of a recording before number ``end``, with somebody else's name in them."""
+    recording = Recording(path)
+    end = min(end, len(recording))
+    RECORDING.unlink(missing_ok=True)
+    recorder = Recorder(RECORDING)
+    for number in range(max(0, end - KEPT), end):
+        recorder.add(_of_somebody(recording.view(number)))
+    recorder.close()
+    RECORDING.chmod(0o644)
+
+
+def _of_somebody(view: View) -> View:
+    user, host = SOMEBODY
+    runners = tuple(replace(runner, user=user, host=host) for runner in view.runners)
+    return replace(view, runners=runners)
+
+
+def main() -> int:
+    """Return 1 if a picture is not as it should be."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--take", type=Path, metavar="RECORDING")
+    parser.add_argument("--end", type=int, default=sys.maxsize, metavar="NUMBER")
+    options = parser.parse_args()
+    if options.take:
+        take(options.take, options.end)
+    chrome.who = lambda: "@".join(SOMEBODY)
+    different = []
+    for picture in PICTURES:
+        path, text = HERE / f"{picture.name}.svg", asyncio.run(drawn(picture))
+        if options.check and (not path.exists() or path.read_text() != text):
+            different.append(path.name)
+        elif not options.check:
+            path.write_text(text)
+    if different:
+        print(f"not as drawn now: {', '.join(different)}", file=sys.stderr)
+    return 1 if different else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

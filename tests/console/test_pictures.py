@@ -1,0 +1,84 @@
+"""What the screens look like, against pictures; ``K2KTUI_PICTURES=write`` draws them anew."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from k2ktui.console import chrome
+from tests.support.console import Sitting, sit
+from tests.support.views import Made, usual
+
+PICTURES = Path(__file__).parent / "pictures"
+REPOSITORY = Path(__file__).parents[2]
+
+SIZES = [(60, 20), (80, 24), (120, 40)]
+SCREENS = {
+    "overview": (),
+    "replication": ("2",),
+    "partition": ("2", "enter"),
+    "groups": ("3",),
+}
+DRAWN = [(screen, "k2k-dark", size) for screen in SCREENS for size in SIZES]
+DRAWN += [("overview", theme, size) for theme in ("k2k-light", "k2k-mono") for size in SIZES]
+
+
+def lived() -> Made:
+    """The usual pipeline after a minute."""
+    made = usual()
+    for number in range(12):
+        made.view()
+        made.now += 5
+        made.copy(100 + number % 3)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("screen", "theme", "size"),
+    DRAWN,
+    ids=lambda v: "x".join(map(str, v)) if type(v) is tuple else v,
+)
+def test_screens_look_as_they_did(
+    screen: str, theme: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chrome, "who", lambda: "ops@bastion1")
+    drawn: list[str] = []
+
+    async def flow(console: Sitting) -> None:
+        await console.press(*SCREENS[screen]) if SCREENS[screen] else None
+        drawn.append(console.svg())
+
+    sit(flow, lived(), size=size, theme=theme)
+    path = PICTURES / f"{screen}-{theme}-{size[0]}x{size[1]}.svg"
+    if os.environ.get("K2KTUI_PICTURES") == "write":
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(drawn[0])
+    expected = path.read_text()
+    if drawn[0] != expected:
+        assert words(drawn[0]) == words(expected)
+    assert drawn[0] == expected, f"{path.name} differs in colours or places"
+
+
+def words(svg: str) -> list[str]:
+    """The texts of a picture, which say more of a difference than its markup."""
+    return re.findall(r"<text[^>]*>([^<]*)</text>", svg)
+
+
+@pytest.mark.slow
+def test_pictures_of_the_readme_are_of_this_program() -> None:
+    done = subprocess.run(
+        [sys.executable, "screenshots/make.py", "--check"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    shown = set(re.findall(r"screenshots/(\S+?\.svg)", (REPOSITORY / "README.md").read_text()))
+    assert shown
+    assert all((REPOSITORY / "screenshots" / name).is_file() for name in shown)
