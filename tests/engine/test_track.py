@@ -235,7 +235,7 @@ def test_another_partition_from_some_run_on_changes_nothing(
         assert (of(track.lanes), decided(track)) == expected
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(logs, st.lists(st.tuples(st.integers(1, 12), st.integers(1, 15)), min_size=1, max_size=4))
 def test_bounds_change_no_answer(log: Log, rounds: list[tuple[int, int]]) -> None:
     track, read = Track(), 0
@@ -301,7 +301,7 @@ def test_what_only_old_records_tell(log: Log, steps: int, old: int, low: int) ->
     assert repeated <= {offset for offset in known if offset >= low}
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(logs, st.integers(1, 40), st.integers(0, 20))
 def test_nothing_is_skipped_whatever_is_lost(log: Log, steps: int, gone: int) -> None:
     """What cannot be known is unmapped; what is given is the first unread record, or before it."""
