@@ -37,13 +37,16 @@ RECORDS = 2000
 class Flow:
     """A flow that has copied everything: two partitions, control records, groups at some lags."""
 
-    def __init__(self, source: KafkaNode, target: KafkaNode, directory: Path) -> None:
+    def __init__(
+        self, source: KafkaNode, target: KafkaNode, directory: Path, **properties: str
+    ) -> None:
         self.source, self.target = source, target
         self.topic = create_topic(source, partitions=2)
         self.stem = unique_name("app")
         for number in (0, 1):
             self._fill(number, RECORDS // 2)
-        self.mirror = MirrorMaker(source, target, directory, self.topic, f"{self.stem}.*")
+        groups = f"{self.stem}.*"
+        self.mirror = MirrorMaker(source, target, directory, self.topic, groups, properties)
         self.mirror.start()
         self.copy = load_settings(self.mirror.file).flow().target_topic(self.topic)
         eventually(self.copied, f"the first half is copied; {self.mirror.log()}", PATIENCE)
@@ -217,3 +220,27 @@ def test_the_source_is_gone(flow: Flow) -> None:
         unread = flow.right()[row["group"], row["partition"]]
         assert row["basis"] == "exact", row
         assert flow.read_from(row["translated_offset"], row["partition"]) == unread
+
+
+def test_exactly_once_with_names_kept(
+    clusters: tuple[KafkaNode, KafkaNode], tmp_path: Path
+) -> None:
+    """Markers on the target too, topics without a prefix, offset-syncs on the target."""
+    properties = {
+        "{target}.exactly.once.source.support": "enabled",
+        "{source}.consumer.isolation.level": "read_committed",
+        "dedicated.mode.enable.internal.rest": "true",
+        "listeners": "http://127.0.0.1:0",
+        "offset-syncs.topic.location": "target",
+        "replication.policy.class": ("org.apache.kafka.connect.mirror.IdentityReplicationPolicy"),
+    }
+    flow = Flow(*clusters, tmp_path, **properties)
+    try:
+        assert flow.copy == flow.topic
+        rows = k2ktui_json("groups", "-f", flow.mirror.file)["groups"]
+        assert {row["basis"] for row in rows} == {"exact"}, rows
+        for row in rows:
+            unread = flow.right()[row["group"], row["partition"]]
+            assert flow.read_from(row["translated_offset"], row["partition"]) == unread
+    finally:
+        flow.mirror.stop()
