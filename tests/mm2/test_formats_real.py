@@ -80,8 +80,9 @@ def test_dedicated(clusters: tuple[KafkaNode, KafkaNode], tmp_path: Path) -> Non
             key,
             value,
         )
-    for key, value, (aliases, beat) in beats:
-        assert aliases == (mirror.target, mirror.source)
+    # Flows of other tests may still have left theirs on this source.
+    assert (mirror.target, mirror.source) in {aliases for _, _, (aliases, _) in beats}
+    for key, value, (_, beat) in beats:
         assert (formats.heartbeat_key(beat), formats.heartbeat_value(beat)) == (key, value)
 
 
