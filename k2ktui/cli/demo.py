@@ -23,7 +23,26 @@ from k2ktui.demo.app import DemoOptions, run
     show_default=True,
     help="Multiply the traffic, about 600 records/s.",
 )
-def command(fresh: bool, keep: bool, headless: bool, seconds: float | None, rate: float) -> int:
+@click.option(
+    "--with-mirrormaker",
+    is_flag=True,
+    help="Run MirrorMaker 2 beside the pipeline, and compare what groups would read again.",
+)
+def command(
+    fresh: bool,
+    keep: bool,
+    headless: bool,
+    seconds: float | None,
+    rate: float,
+    with_mirrormaker: bool,
+) -> int:
     """Run it, and return the exit code."""
-    options = DemoOptions(fresh=fresh, keep=keep, headless=headless, seconds=seconds, rate=rate)
+    options = DemoOptions(
+        fresh=fresh,
+        keep=keep,
+        headless=headless,
+        seconds=seconds,
+        rate=rate,
+        with_mirrormaker=with_mirrormaker,
+    )
     return run(options)

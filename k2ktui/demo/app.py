@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from k2ktui.demo import pipeline, seed, topics, wiring
+from k2ktui.demo import comparison, mirrormaker, pipeline, seed, topics, wiring
+from k2ktui.demo.comparison import Comparison
 from k2ktui.demo.groups import Groups, commit_past
 from k2ktui.demo.pipeline import DemoPipeline
 from k2ktui.demo.screen import Screen
@@ -26,6 +27,7 @@ from k2ktui.runtime.paths import state_dir
 
 _REFRESH_SECONDS = 1.0
 _HEAP = "384m"
+_PEER_STOP_SECONDS = 7.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class DemoOptions:
             run until interrupted.
         directory: where everything is kept; the user's state directory by default.
         rate: multiplies the traffic.
+        with_mirrormaker: run MirrorMaker 2 beside the pipeline, and compare.
     """
 
     fresh: bool = False
@@ -48,6 +51,7 @@ class DemoOptions:
     seconds: float | None = None
     directory: Path | None = None
     rate: float = 1.0
+    with_mirrormaker: bool = False
 
 
 def run(options: DemoOptions) -> ExitCode:
@@ -90,15 +94,17 @@ def _run(options: DemoOptions, data: Path, screen: Screen, stack: contextlib.Exi
     with _stopping("Ending the pipeline", screen):
         job = pipeline.start(config, data / "leash.log")
         stack.callback(job.stop)
+        peer = _start_peer(config, addresses, screen, stack) if options.with_mirrormaker else None
         _start_life(addresses, options.rate, stack)
-        if not options.headless and options.seconds is None and wiring.has_terminal():
+        shown = options.headless or peer is not None or options.seconds is not None
+        if not shown and wiring.has_terminal():
             screen.say("Opening the console. Leaving it (q) ends the demo.")
             if number := wiring.open_console(config, job.fault):
                 raise Ended(number)
             return
         status = wiring.pipeline_status(config)
         stack.callback(status.close)
-        _watch(job, status, screen, options.seconds)
+        _watch(job, status, screen, options.seconds, peer)
 
 
 def _complete(data: Path) -> Path:
@@ -142,7 +148,29 @@ def _start_life(addresses: tuple[str, str], rate: float, stack: contextlib.ExitS
         part.start()
 
 
-def _watch(job: DemoPipeline, status: StatusSource, screen: Screen, seconds: float | None) -> None:
+def _start_peer(
+    config: Path, addresses: tuple[str, str], screen: Screen, stack: contextlib.ExitStack
+) -> Comparison:
+    """Start MirrorMaker 2, and what compares it with the pipeline."""
+    with screen.busy("Looking for MirrorMaker 2") as step:
+        mirrormaker.jars(step)
+    file = mirrormaker.write_properties(config.with_name("mm2.properties"), *addresses)
+    child = mirrormaker.start(file, file.with_name("mm2.log"))
+    stack.callback(child.stop, _PEER_STOP_SECONDS)
+    screen.say(f"MirrorMaker 2 copies the same topics to {mirrormaker.SOURCE}.*: {file}")
+    peer = wiring.comparison(config, file)
+    stack.callback(peer.stop)
+    peer.start()
+    return peer
+
+
+def _watch(
+    job: DemoPipeline,
+    status: StatusSource,
+    screen: Screen,
+    seconds: float | None,
+    peer: Comparison | None,
+) -> None:
     rates = Rates()
     deadline: float | None = None
     with screen.live() as show:
@@ -154,8 +182,9 @@ def _watch(job: DemoPipeline, status: StatusSource, screen: Screen, seconds: flo
             except K2kError as error:
                 show([], error.what)  # a cluster that was stopped on purpose comes back
             else:
-                show(lines, f"The pipeline's log: {job.log_path}. Ctrl-C ends everything.")
-                flowing = any(line.mapped for line in lines)
+                note = f"The pipeline's log: {job.log_path}. Ctrl-C ends everything."
+                show(lines, note, [comparison.render(peer.lines, peer.note)] if peer else ())
+                flowing = any(line.mapped for line in lines) and (not peer or bool(peer.lines))
                 if deadline is None and seconds is not None and flowing:
                     deadline = time.monotonic() + seconds
             time.sleep(_REFRESH_SECONDS)

@@ -10,18 +10,27 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 from rich.syntax import Syntax
+from rich.table import Table
 
 from k2ktui.demo.table import TopicLine, render
 from k2ktui.runtime.artifacts import Step
 
-Show = Callable[[Sequence[TopicLine], str], None]
 _PLAIN_SECONDS = 5.0
 _PLAIN_WIDTH = 120
+
+
+class Show(Protocol):
+    """Updates the live table; ``beside`` are more tables, shown below it."""
+
+    def __call__(
+        self, lines: Sequence[TopicLine], note: str, beside: Sequence[Table] = ()
+    ) -> None: ...
 
 
 class Screen:
@@ -88,9 +97,10 @@ class Screen:
             return
         table = Live(console=self._console, auto_refresh=False)
 
-        def show(lines: Sequence[TopicLine], note: str) -> None:
+        def show(lines: Sequence[TopicLine], note: str, beside: Sequence[Table] = ()) -> None:
             with _if_it_is_there():
-                table.update(render(lines, note, self._console.width), refresh=True)
+                tables = Group(render(lines, note, self._console.width), *beside)
+                table.update(tables, refresh=True)
 
         with _live(table):
             yield show
@@ -98,12 +108,12 @@ class Screen:
     def _plain_table(self) -> Show:
         last = [0.0]
 
-        def show(lines: Sequence[TopicLine], note: str) -> None:
+        def show(lines: Sequence[TopicLine], note: str, beside: Sequence[Table] = ()) -> None:
             if time.monotonic() - last[0] >= _PLAIN_SECONDS:
                 last[0] = time.monotonic()
                 self.say("" if lines else note)
                 if lines:
-                    self._console.print(render(lines, "", self._console.width))
+                    self._console.print(render(lines, "", self._console.width), *beside)
 
         return show
 

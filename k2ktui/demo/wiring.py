@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from k2ktui.config.load import load
+from k2ktui.demo.comparison import Comparison, GroupLine, total
 from k2ktui.demo.status import PartitionStatus, StatusSource
 from k2ktui.errors import K2kError
 
@@ -70,3 +71,36 @@ def has_terminal() -> bool:
     except K2kError:
         return False
     return True
+
+
+def comparison(config: Path, properties: Path) -> Comparison:
+    """Return what compares our translation of groups with MirrorMaker 2's.
+
+    Raises:
+        ConfigError: one of the files is not valid.
+    """
+    from k2ktui.engine.groups import rows
+    from k2ktui.mm2.audit import audit
+    from k2ktui.mm2.pipeline import load_mirror
+    from k2ktui.sync.snapshot import taken
+
+    ours, (theirs, _) = load([config]).config, load_mirror(str(properties))
+
+    def look() -> list[GroupLine]:
+        mine = rows(taken(ours))
+        audited = audit(theirs).rows
+        return [
+            GroupLine(
+                group,
+                total(row.reread for row in mine if row.group == group),
+                total(
+                    row.checkpoint_reread
+                    for row in audited
+                    if row.group == group and row.checkpoint_offset is not None
+                ),
+                sum(row.group == group and row.checkpoint_offset is None for row in audited),
+            )
+            for group in sorted({row.group for row in mine})
+        ]
+
+    return Comparison(look)

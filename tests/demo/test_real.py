@@ -66,6 +66,25 @@ def test_records_flow_and_nothing_is_left(mark: str) -> None:
 
 
 @pytest.mark.slow
+def test_mirrormaker_runs_beside_it(mark: str) -> None:
+    done = subprocess.run(
+        [*COMMAND, "--with-mirrormaker", "--seconds", "6"],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not marked(mark)
+    last_table = done.stdout.split("records read again")[-1]
+    assert "MirrorMaker 2" in last_table
+    # The group that has read everything is read again by neither; others by it, not by us.
+    assert re.search(r"archive +0 ", last_table), last_table
+    for group in ("billing", "fulfilment", "recommender"):
+        assert re.search(rf"{group} +[\d,-]+ +[\d,-]+", last_table), last_table
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["killed", "hung up", "interrupted"])
 def test_nothing_is_left_however_it_ends(mark: str, tmp_path: Path, how: str) -> None:
     master, terminal = pty.openpty()

@@ -1,0 +1,68 @@
+"""The real MirrorMaker 2 beside the demo's pipeline: the same topics, under an alias of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from k2ktui.demo.topics import TOPICS
+from k2ktui.runtime import artifacts, reaper
+from k2ktui.runtime.java import find_java
+from k2ktui.runtime.paths import write_atomically
+
+SOURCE, TARGET = "mirror", "target"
+_MAIN = "org.apache.kafka.connect.mirror.MirrorMaker"
+_JVM = ("-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.awt.headless=true")
+_GRACE_SECONDS = 5.0
+
+# Its own defaults but for one broker a cluster, and for intervals that a demo can wait for.
+_PROPERTIES = """\
+# Written by `k2ktui demo --with-mirrormaker`. While the demo runs, for example:
+# k2ktui mm2 audit -f {path}
+clusters = {source_alias}, {target_alias}
+{source_alias}.bootstrap.servers = {source}
+{target_alias}.bootstrap.servers = {target}
+{source_alias}->{target_alias}.enabled = true
+{source_alias}->{target_alias}.topics = {topics}
+sync.group.offsets.enabled = true
+sync.group.offsets.interval.seconds = 10
+emit.checkpoints.interval.seconds = 10
+refresh.groups.interval.seconds = 10
+replication.factor = 1
+checkpoints.topic.replication.factor = 1
+heartbeats.topic.replication.factor = 1
+offset-syncs.topic.replication.factor = 1
+offset.storage.replication.factor = 1
+config.storage.replication.factor = 1
+status.storage.replication.factor = 1
+"""
+
+
+def jars(progress: artifacts.Progress | None = None) -> artifacts.Classpath:
+    """Return what MirrorMaker 2 is made of, fetched when missing.
+
+    Raises:
+        ConnectionFailed: it cannot be fetched.
+    """
+    wanted = (artifacts.CONNECT_MIRROR, artifacts.CONNECT_RUNTIME, artifacts.LOGGING)
+    return artifacts.classpath(*wanted, progress=progress)
+
+
+def write_properties(path: Path, source: str, target: str) -> Path:
+    """Write its ``mm2.properties`` between two bootstrap addresses."""
+    text = _PROPERTIES.format(
+        path=path,
+        source_alias=SOURCE,
+        target_alias=TARGET,
+        source=source,
+        target=target,
+        topics=",".join(topic.name for topic in TOPICS),
+    )
+    write_atomically(path, text.encode())
+    return path
+
+
+def start(file: Path, log: Path) -> reaper.Supervised:
+    """Run MirrorMaker 2 as a child that cannot outlive us; its output goes to ``log``."""
+    java = str(find_java().executable)
+    command = [java, *_JVM, "-cp", jars().argument, _MAIN, str(file)]
+    return reaper.spawn(command, log_path=log, grace=_GRACE_SECONDS)
