@@ -158,6 +158,7 @@ def _start_peer(
     child = mirrormaker.start(file, file.with_name("mm2.log"))
     stack.callback(child.stop, _PEER_STOP_SECONDS)
     screen.say(f"MirrorMaker 2 copies the same topics to {mirrormaker.SOURCE}.*: {file}")
+    screen.say(f"Its side in the console: k2ktui -f {file} (Groups, m), or k2ktui mm2 audit.")
     peer = wiring.comparison(config, file)
     stack.callback(peer.stop)
     peer.start()

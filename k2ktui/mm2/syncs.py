@@ -1,56 +1,35 @@
-"""MirrorMaker 2's offset-syncs, all that the topic still has; on the source it is only read."""
+"""MirrorMaker 2's offset-syncs, all that the topic still has."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from confluent_kafka import IsolationLevel
-from confluent_kafka.admin import OffsetSpec
-
 from k2ktui.engine.state import SourcePartition
-from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.kafka.clients import Cluster
 from k2ktui.mm2.flows import Flow
-from k2ktui.mm2.formats import PARTITION, ForeignRecord, OffsetSync, read_offset_sync
+from k2ktui.mm2.formats import OffsetSync
 from k2ktui.mm2.matching import safe_pairs
-from k2ktui.sync.content import Contents
-
-_CHUNK = 10_000
-_READ_S = 60.0
+from k2ktui.mm2.topics import MirrorTopics
 
 Syncs = Mapping[SourcePartition, tuple[tuple[int, int], ...]]
 
 
-def read_syncs(flow: Flow, cluster: Cluster) -> Syncs:
+def read_syncs(flow: Flow, source: Cluster, target: Cluster) -> Syncs:
     """Return source and target offsets of records that MirrorMaker 2 told of, by partition.
 
     Both increase strictly. Without an offset-syncs topic there are none.
 
-    Args:
-        flow: what MirrorMaker 2 copied.
-        cluster: that on the flow's ``offset_syncs_side``.
-
     Raises:
-        ConnectionFailed, TimedOut: the cluster did not answer.
+        ConnectionFailed, TimedOut, K2kError: the topic cannot be read.
     """
-    topic = flow.offset_syncs_topic
-    if not isinstance(cluster.describe([topic])[topic], TopicDescription):
-        return {}
-    at = (topic, PARTITION)
-    first = cluster.offsets([at], OffsetSpec.earliest()).get(at, 0)
-    end = cluster.offsets([at], OffsetSpec.latest(), IsolationLevel.READ_COMMITTED).get(at, 0)
+    topics = MirrorTopics(flow, source, target)
     known: dict[SourcePartition, dict[int, int]] = {}
-    with Contents(cluster) as contents:
-        for begin in range(first, end, _CHUNK):
-            (read,) = contents.stretches([((*at, begin), min(_CHUNK, end - begin))], _READ_S)
-            for offset in sorted(read.records):
-                record = read.records[offset]
-                try:
-                    _, sync = read_offset_sync(record.key, record.value)
-                except ForeignRecord:
-                    continue
-                if sync is not None:
-                    _take(known.setdefault(sync.source, {}), sync)
-    return {source: tuple(safe_pairs(list(pairs.items()))) for source, pairs in known.items()}
+    try:
+        for each in topics.new_syncs():
+            _take(known.setdefault(each.sync.source, {}), each.sync)
+    finally:
+        topics.close()
+    return {at: tuple(safe_pairs(list(pairs.items()))) for at, pairs in known.items()}
 
 
 def _take(known: dict[int, int], sync: OffsetSync) -> None:

@@ -140,8 +140,8 @@ class Planner:
         names, notes = self._topics()
         sources = self._source.describe(sorted(names))
         targets = self._target.describe(sorted(names.values()))
-        side = self._source if self._flow.offset_syncs_side == "source" else self._target
-        stored, syncs = self._mirror.positions(), read_syncs(self._flow, side)
+        stored = self._mirror.positions()
+        syncs = read_syncs(self._flow, self._source, self._target)
         found = []
         for name, copy in sorted(names.items()):
             ours, theirs = sources[name], targets[copy]
