@@ -194,7 +194,8 @@ class Poller:
                 if name is not PartName.SOURCE:
                     worker.ask(known)
             self._ask_source(began)
-            self._await(began + _GRACE_S, lambda: not self._pending())
+            until = max(began + _GRACE_S, monotonic() + _APART_S)
+            self._await(until, lambda: not self._pending())
             self._emit()
             self._until_next(began)
 

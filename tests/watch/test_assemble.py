@@ -1,0 +1,173 @@
+"""What views say of what was read: states, lags, sums; unknown is never zero."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from k2ktui.engine.state import Gap, SourcePartition
+from k2ktui.engine.status import PartitionState
+from k2ktui.engine.trend import Direction
+from k2ktui.watch.assemble import Assembler
+from k2ktui.watch.model import Pair, PartitionRow, PartName, View
+from k2ktui.watch.plain import lines
+from k2ktui.watch.reading import Mapped, SourceFacts, TargetFacts
+from k2ktui.watch.severity import Severity, problems
+from tests.support.views import NOON, Made, usual
+
+AT = SourcePartition("orders", 0)
+
+
+def one(**partition: int) -> Made:
+    made = Made()
+    made.partition("orders", 0, **{"end": 1000, **partition})
+    return made
+
+
+def row(view: View) -> PartitionRow:
+    [found] = view.partitions
+    return found
+
+
+def test_lag_and_state_of_a_partition() -> None:
+    assert row(one().view()).status.state is PartitionState.CAUGHT_UP
+    behind = row(one(lag=50).view()).status
+    assert (behind.state, behind.lag_records, behind.lag_seconds) == ("behind", 50, 3.0)
+    assert (behind.position, behind.source_end, behind.target_end) == (950, 1000, 957)
+
+
+def test_what_was_not_read_is_unknown() -> None:
+    for missing in (PartName.SOURCE, PartName.TARGET):
+        made = one(lag=50)
+        made.unread = {missing}
+        view = made.view()
+        status = row(view).status
+        assert status.lag_records is None
+        assert view.totals.lag_records is None
+        assert view.totals.unknown == 1
+        assert not [p for p in problems(view, NOON) if p.kind == "partition"]
+
+
+def test_a_partition_without_a_position_is_new() -> None:
+    made = one()
+    del made.positions[AT]
+    status = row(made.view()).status
+    assert (status.state, status.position, status.coverage) == ("new", None, 0.0)
+
+
+def test_records_that_were_deleted_before_they_were_copied() -> None:
+    made = one(lag=900)
+    made.starts[AT] = 400
+    found = row(made.view())
+    assert found.status.state is PartitionState.LOST
+    assert "300 offsets were deleted" in found.why
+
+
+def test_a_position_ahead_of_an_end_that_was_read_before_it_is_no_loss() -> None:
+    made = one()
+    known = made._facts()
+    source, target = known[PartName.SOURCE], known[PartName.TARGET]
+    assert isinstance(source, SourceFacts)
+    assert isinstance(target, TargetFacts)
+    newer = replace(target, positions={AT: replace(target.positions[AT], offset=1200)})
+
+    def status(source: SourceFacts) -> PartitionRow:
+        facts = {PartName.SOURCE: source, PartName.TARGET: newer}
+        return row(Assembler(Pair("x")).view(NOON, facts, {}))
+
+    late = status(source)
+    assert (late.status.state, late.status.source_end, late.status.lag_records) == (
+        "caught-up",
+        1200,
+        0,
+    )
+    cut = status(replace(source, cut=frozenset({AT})))
+    assert cut.status.state is PartitionState.LOST
+    assert "200 before the position: it was cut" in cut.why
+
+
+def test_a_topic_that_is_gone_or_another() -> None:
+    made = one()
+    facts = made._facts()
+    source = facts[PartName.SOURCE]
+    assert isinstance(source, SourceFacts)
+    for ids, state in (({}, "gone"), ({"orders": "00" * 16}, "re-created")):
+        known = {**facts, PartName.SOURCE: replace(source, topic_ids=ids)}
+        view = Assembler(Pair("x")).view(NOON, known, {})
+        assert row(view).status.state == state
+        assert problems(view, NOON)[0].severity is Severity.BAD
+
+
+def test_coverage_leaves_out_gaps_and_holes() -> None:
+    made = one()
+    made.positions[AT] = replace(made.positions[AT], gaps=(Gap(100, 200, "truncated"),))
+    made.mapped[AT] = Mapped(700, 50, ((300, 310),))
+    found = row(made.view())
+    assert found.spans == ((50, 100), (200, 300), (310, 1000))
+    assert found.gaps == ((100, 200),)
+
+
+def test_rates_trends_and_time_to_catch_up() -> None:
+    made = one(lag=600)
+    for _ in range(6):
+        view = made.view()
+        made.now += 5
+        old = made.positions[AT]
+        made.positions[AT] = replace(old, offset=old.offset + 100)
+    assert view.totals.rate == 20
+    assert view.totals.direction is Direction.FALLING
+    assert view.totals.eta_s == 5
+    assert [point.lag_records for point in view.points] == [600, 500, 400, 300, 200, 100]
+
+
+def test_rows_that_did_not_change_are_the_same_objects() -> None:
+    made = usual()
+    for _ in range(3):
+        before = made.view()
+        made.now += 5
+    now = made.view()
+    assert all(a is b for a, b in zip(before.partitions, now.partitions, strict=True))
+    made.ends[SourcePartition("clicks", 2)] += 1
+    changed = [
+        b.key for a, b in zip(now.partitions, made.view().partitions, strict=True) if a is not b
+    ]
+    assert changed == [("clicks", 2)]
+
+
+def test_groups_are_summed_up() -> None:
+    view = usual().view()
+    by_name = {group.group: group for group in view.summaries}
+    assert (by_name["billing"].skips, by_name["reports"].rereads) == (107, 40)
+    assert by_name["fulfilment"].missing == 1
+    assert (view.totals.diverging, view.totals.skips, view.totals.rereads) == (2, 107, 40)
+    assert by_name["billing"].lag == 10
+
+
+def test_problems_come_worst_first() -> None:
+    made = usual()
+    made.errors[PartName.SOURCE] = "no route"
+    view = made.view()
+    found = problems(view, NOON)
+    assert [p.severity for p in found] == sorted((p.severity for p in found), reverse=True)
+    assert {p.kind for p in found} == {"cluster", "group"}
+    late = problems(view, NOON + 120)
+    assert any("no heartbeat" in problem.what for problem in late)
+
+
+def test_lines_say_the_same_and_nothing_hostile() -> None:
+    made = usual(Pair("a[/b]\x1b[2J"))
+    made.view()
+    made.errors[PartName.TARGET] = "no \x1b route"
+    text = "\n".join(lines(made.view(), NOON))
+    assert "\x1b" not in text
+    assert "lag 1,200 records, the oldest 3.0 s old" in text
+    assert "problem (bad) group billing: on the target it would skip 107 records" in text
+    assert "stale: no \\x1b route" in text
+    empty = "\n".join(lines(Made().view(), NOON))
+    assert "lag unknown" in "\n".join(lines(_unread().view(), NOON))
+    assert "pipeline orders" in empty
+
+
+def _unread() -> Made:
+    made = Made()
+    made.unread = set(PartName)
+    return made

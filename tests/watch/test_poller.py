@@ -1,0 +1,154 @@
+"""The live feed: parts are read side by side, and one that hangs or fails holds up no other."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from k2ktui.errors import TimedOut
+from k2ktui.watch.assemble import Assembler
+from k2ktui.watch.feed import MIN_INTERVAL_S
+from k2ktui.watch.model import PartName, View
+from k2ktui.watch.poller import Poller
+from k2ktui.watch.reading import Facts, Known
+from tests.support.views import usual
+
+TIMEOUT = 30.0
+
+
+class Scripted:
+    """Reads what a made pipeline says; can be made to fail, or to wait."""
+
+    def __init__(self, name: PartName, log: list[PartName]) -> None:
+        self.name, self._log = name, log
+        self.made = usual()
+        self.error: Exception | None = None
+        self.free = threading.Event()
+        self.free.set()
+        self.closed = False
+        self.known: Known = {}
+
+    def read(self, known: Known) -> Facts:
+        self._log.append(self.name)
+        self.known = known
+        assert self.free.wait(TIMEOUT)
+        if self.error:
+            raise self.error
+        return self.made._facts()[self.name]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Rig:
+    """A poller over scripted readers, and the views that it tells."""
+
+    def __init__(self) -> None:
+        self.asked: list[PartName] = []
+        self.readers = {name: Scripted(name, self.asked) for name in PartName}
+        self.poller = Poller(self.readers, Assembler(usual().pair))
+        self._views: queue.SimpleQueue[View] = queue.SimpleQueue()
+
+    def start(self) -> None:
+        self.poller.start(self._views.put)
+
+    def view(self) -> View:
+        return self._views.get(timeout=TIMEOUT)
+
+    def until(self, name: PartName, error: str) -> View:
+        """The first view in which a part has an error, or none."""
+        while (view := self.view()).part(name).error != error:
+            pass
+        return view
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    made = Rig()
+    yield made
+    for reader in made.readers.values():
+        reader.free.set()
+    made.poller.close()
+
+
+def test_a_round_is_one_view(rig: Rig) -> None:
+    rig.start()
+    view = rig.view()
+    assert all(view.part(name).taken_at for name in PartName)
+    assert view.totals.lag_records == 1200
+
+
+def test_the_source_is_read_after_the_target_and_knows_what_it_said(rig: Rig) -> None:
+    rig.start()
+    rig.view()
+    assert rig.asked.index(PartName.TARGET) < rig.asked.index(PartName.SOURCE)
+    assert PartName.TARGET in rig.readers[PartName.SOURCE].known
+
+
+def test_a_part_that_fails_keeps_its_values_and_the_others_go_on(rig: Rig) -> None:
+    rig.start()
+    rig.view()
+    rig.readers[PartName.SOURCE].error = TimedOut("the source is away")
+    rig.poller.refresh()
+    view = rig.until(PartName.SOURCE, "the source is away")
+    assert view.part(PartName.SOURCE).stale
+    assert view.totals.lag_records == 1200
+    rig.readers[PartName.SOURCE].error = None
+    rig.poller.refresh()
+    rig.until(PartName.SOURCE, "")
+
+
+def test_a_fault_of_ours_is_told_and_blinds_no_other_part(rig: Rig) -> None:
+    rig.readers[PartName.GROUPS].error = ZeroDivisionError()
+    rig.start()
+    view = rig.view()
+    assert "fault in k2ktui" in view.part(PartName.GROUPS).error
+    assert view.totals.lag_records == 1200
+
+
+@pytest.mark.parametrize("hung", list(PartName))
+def test_a_part_that_hangs_is_told_and_asked_once(rig: Rig, hung: PartName) -> None:
+    rig.readers[hung].free.clear()
+    rig.start()
+    view = rig.view()
+    others = [name for name in PartName if name is not hung]
+    assert all(view.part(name).taken_at for name in others)
+    assert view.part(hung).taken_at is None
+    rig.poller.refresh()
+    while not (view := rig.view()).part(hung).pending_s:
+        pass
+    assert rig.asked.count(hung) == 1
+    rig.readers[hung].free.set()
+    while not (view := rig.view()).part(hung).taken_at:
+        pass
+
+
+def test_paused_it_reads_only_when_it_is_told_to(rig: Rig) -> None:
+    rig.start()
+    rig.view()
+    rig.poller.pause(True)
+    rig.poller.interval = 0.0  # due at any time
+    asked = len(rig.asked)
+    rig.poller.refresh()
+    rig.view()
+    assert len(rig.asked) == asked + len(PartName)
+    rig.poller.pause(False)
+    rig.view()
+    assert len(rig.asked) > asked + len(PartName)
+
+
+def test_no_interval_is_below_the_least() -> None:
+    poller = Poller({}, Assembler(usual().pair), 0.1)
+    assert poller.interval == MIN_INTERVAL_S
+    poller.set_interval(1)
+    assert poller.interval == MIN_INTERVAL_S
+
+
+def test_closing_closes_the_readers(rig: Rig) -> None:
+    rig.start()
+    rig.view()
+    rig.poller.close()
+    assert all(reader.closed for reader in rig.readers.values())
