@@ -20,6 +20,7 @@ from k2ktui.text import safe_text
 
 MIRROR_MAKER, CONNECTOR = "kafkamirrormaker2", "kafkaconnector"
 _KINDS = {MIRROR_MAKER: "KafkaMirrorMaker2", CONNECTOR: "KafkaConnector"}
+_CONNECTOR_NAME = re.compile(r"[\w.-]+->[\w.-]+")
 # RFC 1123 subdomain: the name of a Kubernetes resource.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,200}[a-z0-9])?")
 
@@ -75,7 +76,16 @@ def manifest(where: Resource, change: Change) -> str:
     """Return the ConfigMap with the offsets as YAML, and every step around it as comments.
 
     All positions of the change are in it: those that need no change do no harm.
+
+    Raises:
+        ConfigError: the connector's name is none that Strimzi gives.
     """
+    if where.kind == MIRROR_MAKER and not _CONNECTOR_NAME.fullmatch(change.connector):
+        raise ConfigError(
+            f"{safe_text(change.connector)} is no connector of a KafkaMirrorMaker2: these are "
+            "called A->B.MirrorSourceConnector",
+            unchanged=NOTHING,
+        )
     config_map = f"{where.name}-offsets"
     whole = where.kind == MIRROR_MAKER
     entry = f"{change.connector.replace('->', '--')}.json" if whole else "offsets.json"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -49,6 +50,12 @@ def test_the_config_map_of_a_mirror_maker_names_the_connector() -> None:
         "kubectl annotate kafkamirrormaker2 mm -n kafka strimzi.io/connector-offsets=alter "
         "'strimzi.io/mirrormaker-connector=east->west.MirrorSourceConnector'"
     ) in text
+
+
+def test_a_name_that_would_break_out_of_the_comments_is_refused() -> None:
+    hostile = replace(CHANGE, connector="a->b.c\napiVersion: v1")
+    with pytest.raises(ConfigError, match="is no connector"):
+        manifest(resource("kafkamirrormaker2/mm"), hostile)
 
 
 def test_the_config_map_of_a_connector() -> None:
