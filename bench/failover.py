@@ -24,12 +24,13 @@ from bench.machine import describe
 from bench.model import Job, Launch
 from bench.ours import K2ktui
 from bench.peer import MirrorMaker
+from bench.sections import put_section
 from k2ktui.cli.main import cli
 
 TOPIC = "failover"
 LAGS = (0, 1_000, 10_000, 100_000)
 PARTITIONS = 4
-_REPORT = Path(__file__).with_name("FAILOVER.md")
+_RESULTS = Path(__file__).with_name("RESULTS.md")
 _WAIT_S = 300.0
 _CONSUME_S = 120.0
 # More eager than its defaults of 60 seconds, in its favour.
@@ -65,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.failover", description=__doc__)
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--heap", default="512m")
-    parser.add_argument("--out", type=Path, default=_REPORT)
+    parser.add_argument("--keep", action="store_true", help="put the section into RESULTS.md")
     options = parser.parse_args(arguments)
     with (
         tempfile.TemporaryDirectory(prefix="k2k-failover-") as directory,
@@ -73,8 +74,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ):
         found = measure(clusters, Path(directory), options.records)
     text = report(found, options.records)
-    options.out.write_text(text)
     print(text)
+    if options.keep:
+        put_section(_RESULTS, "bench.failover", text)
 
 
 def measure(clusters: Clusters, directory: Path, records: int) -> list[Found]:
@@ -219,17 +221,15 @@ def _consumer(bootstrap: str, group: str) -> Iterator[Consumer]:
 
 def report(found: Sequence[Found], records: int) -> str:
     """Return the report."""
+    machine = describe()
     lines = [
-        "# Records read again after a failover",
+        "## Failover: records that groups read again",
         "",
-        f"Written by `python -m bench.failover --records {records}`; do not edit.",
-        "",
-        *(f"- {name}: {value}" for name, value in describe().items()),
-        "",
-        f"{records:,} records of 100 bytes in {PARTITIONS} partitions, copied by both at the same "
-        "time. MirrorMaker 2 writes checkpoints and commits groups every 5 seconds instead of "
-        "every 60; the source is killed when nothing of it has moved for 20 seconds. Every group "
-        "then consumes on the target from what is committed there.",
+        f"`python -m bench.failover --records {records}`: {records:,} records of 100 bytes in "
+        f"{PARTITIONS} partitions, copied by both at the same time. MirrorMaker 2 writes "
+        "checkpoints and commits groups every 5 seconds instead of every 60; the source is killed "
+        "when nothing of it has moved for 20 seconds. Every group then really consumes on the "
+        "target from what is committed there.",
         "",
         "| lag of the group | copied by | unread | read again | never read |",
         "| ---: | --- | ---: | ---: | ---: |",
@@ -238,6 +238,7 @@ def report(found: Sequence[Found], records: int) -> str:
         f"| {each.lag:,} | {each.copier} | {each.unread:,} | {each.again:,} | {each.missing:,} |"
         for each in found
     ]
+    lines += ["", f"{machine['Date']}, {machine['CPU']}, {machine['k2ktui']}"]
     return "\n".join([*lines, ""])
 
 
