@@ -1,9 +1,10 @@
 """Records that consumer groups read again after a failover: MirrorMaker 2's groups and ours.
 
 ``python -m bench.failover``: both copy the same source side by side while it is written; groups
-stop at their lags; the source is killed; every group then really consumes on the target, once each
-copy, from what is committed there. Values are source offsets, so what comes again, and what never
-comes, is counted record by record.
+stop at their lags; the source is killed; every group then really consumes on the target from what
+was committed there: by MirrorMaker 2, by ``k2ktui sync`` on its flow, and by ``k2ktui sync`` on a
+pipeline of ours. Values are source offsets, so what comes again, and what never comes, is counted
+record by record.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from bench.sections import put_section
 from k2ktui.cli.main import cli
 
 TOPIC = "failover"
+THEIRS, PUT_RIGHT, OURS = "MirrorMaker 2", "MirrorMaker 2 with k2ktui sync", "k2ktui"
 LAGS = (0, 1_000, 10_000, 100_000)
 PARTITIONS = 4
 _RESULTS = Path(__file__).with_name("RESULTS.md")
@@ -86,7 +88,7 @@ def measure(clusters: Clusters, directory: Path, records: int) -> list[Found]:
     with contextlib.ExitStack() as stack:
         theirs = _started(stack, MirrorMaker("mm2", "", _EAGER), source, target, directory)
         ours = _started(stack, K2ktui("k2ktui", ""), source, target, directory)
-        copies = {"MirrorMaker 2": theirs.target_topic, "k2ktui": ours.target_topic}
+        copies = {THEIRS: theirs.target_topic, OURS: ours.target_topic}
         fill(source, records)
         ends = end_offsets(source, TOPIC, PARTITIONS)
         commits = {lag: [max(0, end - lag // PARTITIONS) for end in ends] for lag in LAGS}
@@ -95,12 +97,17 @@ def measure(clusters: Clusters, directory: Path, records: int) -> list[Found]:
         for topic in copies.values():
             wait_for(lambda topic=topic: _copied(target, topic, records), topic, _WAIT_S)
         wait_for(lambda: _settled(target, theirs.target_topic), "its groups are synced", _WAIT_S)
+        found = {THEIRS: _committed_on(target, theirs.target_topic)}
+        _sync(directory / "mm2" / "mm2.properties")
+        found[PUT_RIGHT] = _committed_on(target, theirs.target_topic)
         _sync(directory / "k2ktui" / "pipeline.yaml")
+        found[OURS] = _committed_on(target, ours.target_topic)
         clusters.source.kill()
+    copies[PUT_RIGHT] = theirs.target_topic
     return [
-        consumed(target, lag, copier, topic, commits[lag], ends)
+        consumed(target, lag, who, copies[who], starts[lag], commits[lag], ends)
         for lag in LAGS
-        for copier, topic in copies.items()
+        for who, starts in found.items()
     ]
 
 
@@ -173,12 +180,17 @@ def _sync(pipeline: Path) -> None:
 
 
 def consumed(
-    target: str, lag: int, copier: str, topic: str, committed: Sequence[int], ends: Sequence[int]
+    target: str,
+    lag: int,
+    copier: str,
+    topic: str,
+    begin: Sequence[int],
+    committed: Sequence[int],
+    ends: Sequence[int],
 ) -> Found:
-    """Consume as the group, from its committed offsets to the end, and count."""
+    """Consume as the group, from what was committed on the target to the end, and count."""
     with _consumer(target, group_of(lag)) as consumer:
-        asked = [TopicPartition(topic, number) for number in range(PARTITIONS)]
-        starts = consumer.committed(asked, timeout=30)
+        starts = [TopicPartition(topic, number, offset) for number, offset in enumerate(begin)]
         stops = end_offsets(target, topic, PARTITIONS)
         consumer.assign(starts)
         seen: list[set[int]] = [set() for _ in range(PARTITIONS)]
@@ -229,9 +241,10 @@ def report(found: Sequence[Found], records: int) -> str:
         f"{PARTITIONS} partitions, copied by both at the same time. MirrorMaker 2 writes "
         "checkpoints and commits groups every 5 seconds instead of every 60; the source is killed "
         "when nothing of it has moved for 20 seconds. Every group then really consumes on the "
-        "target from what is committed there.",
+        "target from what was committed there: by MirrorMaker 2 itself, by `k2ktui sync` on its "
+        "flow, and by `k2ktui sync` on a pipeline of ours.",
         "",
-        "| lag of the group | copied by | unread | read again | never read |",
+        "| lag of the group | copied and committed by | unread | read again | never read |",
         "| ---: | --- | ---: | ---: | ---: |",
     ]
     lines += [

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bench.failover import LAGS, Found, group_of, report
+from bench.failover import LAGS, OURS, PUT_RIGHT, THEIRS, Found, group_of, report
 
 
 def test_report_has_a_row_for_each_group_and_copier() -> None:
-    found = [Found(lag, who, lag, 7, 0) for lag in LAGS for who in ("MirrorMaker 2", "k2ktui")]
+    found = [Found(lag, who, lag, 7, 0) for lag in LAGS for who in (THEIRS, PUT_RIGHT, OURS)]
     text = report(found, 400_000)
     assert (
         text.count("| MirrorMaker 2 |") == len(LAGS)
