@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import ClassVar
 from textual import on
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingsMap, BindingType
+from textual.command import CommandPalette
 from textual.dom import DOMNode
 from textual.screen import Screen
+from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.theme import Theme
 
 from k2ktui.console import export, terminal
@@ -39,6 +42,7 @@ from k2ktui.watch.player import Player, parse_time
 
 _CLIPBOARD = 74_000
 _AGE_S, _THEMES_S = 1.0, 5.0
+_SWITCH_S = 0.001
 
 
 class ConsoleApp(App[int]):
@@ -85,6 +89,8 @@ class ConsoleApp(App[int]):
 
     def on_mount(self) -> None:
         """Begin."""
+        self.set_class(self.ascii, "-ascii")
+        ScrollBar.renderer = terminal.PlainBar if self.ascii else ScrollBarRender
         self._load_keys()
         self._choose_theme()
         self.switch_mode(self.entries[0].id)
@@ -184,11 +190,16 @@ class ConsoleApp(App[int]):
         for active in screen.active_bindings.values():
             binding = active.binding
             # Movements are of no use in a list of commands, and screens are in it already.
-            idle = str(binding.id).startswith(("grid.", "screen."))
+            idle = not binding.id or binding.id.startswith(("grid.", "screen."))
             if binding.description and active.enabled and not idle:
                 run = partial(self._run_in, active.node, binding.action)
                 key = self.get_key_display(binding)
                 yield SystemCommand(binding.description, f"Key {key}", run)
+
+    def action_command_palette(self) -> None:
+        """Show screens and commands by name."""
+        if not isinstance(self.screen, CommandPalette):
+            self.push_screen(CommandPalette(placeholder="Screen or command"))
 
     async def _run_in(self, node: object, action: str) -> None:
         await self.run_action(action, node)  # type: ignore[arg-type]
@@ -363,6 +374,8 @@ def open_console(session: Session) -> int:
         ConfigError: there is no terminal.
     """
     terminal.check()
+    # A key must not wait long for threads that put together views of thousands of partitions.
+    sys.setswitchinterval(_SWITCH_S)
     app = ConsoleApp(session)
     ended: list[int] = []
 

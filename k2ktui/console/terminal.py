@@ -9,11 +9,21 @@ import sys
 import termios
 import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from typing import ClassVar
+
+from textual.scrollbar import ScrollBarRender
 
 from k2ktui.console.themes import DEFAULT, MONO
 from k2ktui.errors import ConfigError
 
 _GONE_S = 3.0
+
+
+class PlainBar(ScrollBarRender):
+    """A scroll bar of blanks only, for terminals that have no other sign for it."""
+
+    VERTICAL_BARS: ClassVar[list[str]] = [" "] * 8
+    HORIZONTAL_BARS: ClassVar[list[str]] = [" "] * 8
 
 
 def check() -> None:

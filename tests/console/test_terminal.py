@@ -150,6 +150,41 @@ def test_a_theme_file_that_is_wrong_does_not_stop_it(
         terminal.await_text("theme bad.yaml")
 
 
+FAULTY = """
+from k2ktui.cli import main
+from k2ktui.console.app import open_console
+from k2ktui.console.session import Options, Session
+from tests.support.views import StubFeed, usual
+
+class Faulty(StubFeed):
+    def series(self, topic, partition):
+        password = "hunter2"
+        raise KeyError("boom")
+
+def cli(**_):
+    feed = Faulty(usual())
+    open_console(Session(feed, feed.made.pair, options=Options(theme="k2k-dark")))
+
+main.cli = cli
+main.main()
+"""
+
+
+def test_a_fault_of_ours_shows_no_traceback_and_no_values(env: dict[str, str]) -> None:
+    env["PYTHONPATH"] = str(Path(__file__).parents[2])
+    with Terminal([sys.executable, "-c", FAULTY], env=env) as terminal:
+        terminal.await_text("1,200")
+        terminal.send("2")
+        terminal.await_text("clicks-2")
+        terminal.send("\r")
+        assert terminal.wait() == 1
+        assert terminal.now() == terminal.attributes
+        told = terminal.output[terminal.output.rindex(LEFT) :].decode()
+        assert "a fault in k2ktui itself (KeyError)" in told
+        assert "Traceback" not in told
+        assert b"hunter2" not in terminal.output
+
+
 TMUX = shutil.which("tmux")
 
 
