@@ -184,11 +184,17 @@ class ActingScreen(ListScreen):
         config = self.config
         self.act("reading the journal", lambda: acting.look_up(config, entry_id), self._look_at)
 
+    def other_undo(self, entry: acting.Entry) -> bool:
+        """Take back an entry that did not change groups; whether the screen can."""
+        return False
+
     def undone(self, applied: Applied) -> None:
         """Called when an entry was taken back."""
 
     def _look_at(self, entry: acting.Entry) -> None:
         """Ask, unless there is nothing to take back."""
+        if not entry.of_groups and self.other_undo(entry):
+            return
         try:
             if entry.reversal():
                 self._ask_undo(entry)

@@ -12,13 +12,16 @@ from textual.binding import Binding, BindingType
 from k2ktui.console import marks
 from k2ktui.console.marks import Cell, Glyphs, Line, Tone
 from k2ktui.console.screens.acting import ActingScreen
+from k2ktui.console.screens.positions_plan import MovesScreen
 from k2ktui.console.widgets.arrange import Column
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.toned import glyphs_of
 from k2ktui.engine.journal import JournalHeader, JournalRow
+from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import K2kError
 from k2ktui.sync import acting
 from k2ktui.sync.apply import Applied
+from k2ktui.sync.positions import CLEAR, SET
 from k2ktui.text import safe_text
 from k2ktui.watch.model import PartName, View
 from k2ktui.watch.severity import Severity, Verdict
@@ -30,7 +33,8 @@ _HELP = """
 
     U takes back what an entry applied, after you have typed the pipeline's name. If a group has
     moved since, or got a member, nothing is changed, and you are asked whether to take back the
-    others. An entry that was begun and never ended is one whose writer died or was cut off: opening
+    others. Of an entry that moved the pipeline's own positions, the way back is a plan of its own.
+    An entry that was begun and never ended is one whose writer died or was cut off: opening
     it shows what it meant to write, and it can be taken back like any other.
 
     e exports what is shown as JSON, as k2ktui journal prints it, and as CSV.
@@ -100,6 +104,10 @@ class JournalScreen(ActingScreen):
         entry = self.query_one(Grid).current
         if entry is not None:
             self.undo(entry.id)
+
+    def other_undo(self, entry: acting.Entry) -> bool:
+        """Plan the pipeline's own positions back to what they were."""
+        return plan_back(self, entry)
 
     def undone(self, applied: Applied) -> None:
         """Tell what became of it."""
@@ -203,12 +211,29 @@ class EntryScreen(ActingScreen):
         """Take it back."""
         self.undo(self._header.id)
 
+    def other_undo(self, entry: acting.Entry) -> bool:
+        """Plan the pipeline's own positions back to what they were."""
+        return plan_back(self, entry)
+
     def undone(self, applied: Applied) -> None:
         """Tell what became of it."""
         tell_undone(self, applied)
 
 
 JournalScreen.DETAILS = (EntryScreen,)
+
+
+def plan_back(screen: ActingScreen, entry: acting.Entry) -> bool:
+    """Show the plan that puts positions back; whether the entry has any that were there before."""
+    before = {
+        SourcePartition(row.topic, row.partition): row.before
+        for _, row in entry.lines
+        if row.before is not None
+    }
+    if not before or entry.header.what not in (SET, CLEAR):
+        return False
+    screen.app.push_screen(MovesScreen(lambda known: known.plan_set(before)))
+    return True
 
 
 def tell_undone(screen: ActingScreen, applied: Applied) -> None:
