@@ -249,11 +249,13 @@ def prove(
         )
     asked: list[GroupPosition]
     unasked: Sequence[tuple[GroupRow | PlanRow, str]]
+    reading: set[str] = set()
     if plan is not None:
         asked, unasked = _planned_positions([row for row in plan.rows if group(row.group)])
     else:
         found = [row for row in rows(snapshot) if group(row.group)]
         asked, unasked = _positions(found, translated=translated)
+        reading = {row.group for row in found if row.state_source not in EMPTY_STATES}
     result = verify(
         source,
         target,
@@ -265,11 +267,10 @@ def prove(
         timeout=timeout,
     )
     notes = notes_of(snapshot)
-    reading = {row.group for row in found if row.state_source not in EMPTY_STATES}
     if reading and not translated:
         notes.append(
             f"{len(reading):,} groups are still active on the source: what they read there since "
-            "they were moved makes their next records differ"
+            "they were moved makes their next records differ (--plan FILE compares at the plan's)"
         )
     return Proof(result, tuple(unasked), tuple(notes))
 

@@ -137,7 +137,8 @@ def test_an_offset_that_moves_after_the_plan_is_told_and_planned_again(
 @pytest.fixture
 def member(target: KafkaNode, group: str) -> Iterator[Consumer]:
     """A consumer that will join the group on the target."""
-    consumer = Consumer(client(target, group_id=group, auto_offset_reset="earliest"))
+    settings = {"auto_offset_reset": "earliest", "enable_auto_commit": False}
+    consumer = Consumer(client(target, group_id=group, **settings))
     yield consumer
     consumer.close()
 
