@@ -316,7 +316,7 @@ def test_a_plan_is_proven_although_its_group_reads_on(
 ) -> None:
     plan = plan_file(copied)
     k2ktui("apply", plan, "--yes")
-    commit(source, moved, {(topic, 0): 7, (topic, 1): 47})
+    commit(source, moved, {(topic, 0): 7, (topic, 1): 70})
     assert k2ktui_json("verify", "-f", copied.file, code=1)["positions"]["different"] == 2
     told = k2ktui_json("verify", "-f", copied.file, "--plan", plan)
     assert told["positions"] == {"same": 2, "different": 0, "could-not-check": 0}
