@@ -16,6 +16,7 @@ from k2ktui.config.templates import Templates
 from k2ktui.config.tree import Node, merge, read_tree
 from k2ktui.config.validate import validate, validate_cluster
 from k2ktui.errors import ConfigError
+from k2ktui.text import safe_text
 
 ClientCheck = Callable[[ClusterConfig], Iterable[ClientFinding]]
 
@@ -111,6 +112,12 @@ def _split(paths: Iterable[str | FilePath]) -> list[str]:
     files = [part for part in parts if part]
     if not files:
         raise ConfigError("no configuration file was given", mend="name one with -f FILE")
+    for file in files:
+        if file.partition("#")[0].endswith(".properties"):
+            raise ConfigError(
+                f"{safe_text(file)} is no YAML but a properties file, such as MirrorMaker 2's",
+                mend="k2ktui mm2 import FILE -o pipeline.yaml makes a pipeline file of it",
+            )
     return files
 
 

@@ -89,5 +89,6 @@ def test_json_and_several_flows(file: Path) -> None:
 def test_it_is_no_pipeline_to_start(file: Path) -> None:
     """Commands that copy say what to do instead; errors have their place in the file."""
     assert "mm2 import" in k2ktui("start", "-f", file, code=2).stderr
+    assert "mm2 import" in k2ktui("config", "validate", "-f", file, code=2).stderr
     with pytest.raises(ConfigError, match=r"mm2.properties:7: B.bootstrap.servers"):
         load_mirror(str(file))
