@@ -232,3 +232,16 @@ def test_one_plan_after_the_other_is_shown() -> None:
             await shows(app, pilot, group)
 
     drive(session(), steps)
+
+
+def test_what_must_be_done_first_is_said_above_the_plan_and_before_it_is_applied() -> None:
+    async def steps(app: App, pilot: Driver) -> None:
+        opened(app, plan(row()), "first", "second " * 30, "third", "last of all")
+        await shows(app, pilot, "first")
+        assert "… the rest is told before it is applied" in text_of(app)
+        await pilot.press("A")
+        await until(app, pilot, lambda: app.screen.query("#confirm-do"), "asked")
+        await pilot.press(*["down"] * 12)
+        await shows(app, pilot, "last of all")
+
+    drive(session(), steps)

@@ -207,11 +207,14 @@ class ActingScreen(ListScreen):
     async def _ask_undo(self, entry: acting.Entry) -> None:
         writes = entry.reversal()
         groups = {write.group for write in writes}
+        by = entry.taken_back_by
+        taken = [f"Entry {safe_text(by)} took it back already, or a part of it."] if by else []
         lines: list[str | Line] = [
             f"{len(writes):,} committed offsets of {len(groups):,} groups on the target are put "
             "back to what they were before",
             f"entry {safe_text(entry.header.id)}: {safe_text(entry.header.what)} by "
             f"{safe_text(entry.header.who, 60)}.",
+            *taken,
             "Refused, with nothing changed, if one of them has moved since or got a member.",
             "",
             *_listed([f"{w.group} {w.topic}-{w.partition}: {_move(w)}" for w in writes]),

@@ -21,7 +21,7 @@ from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.planned import PlanLine
 from k2ktui.console.widgets.toned import glyphs_of
 from k2ktui.engine.applying import Written
-from k2ktui.engine.plan import Plan, Rewind, dump, uncertain_first
+from k2ktui.engine.plan import Plan, Rewind, dump, remarks, uncertain_first
 from k2ktui.errors import K2kError, PartlyApplied
 from k2ktui.sync import acting, plan_files
 from k2ktui.sync.apply import Applied, SomethingMoved
@@ -138,7 +138,9 @@ class PlanScreen(ActingScreen):
             return []
         plan = self.shown.plan
         notes = [part for note in self.shown.notes for part in self.wrapped(note)]
-        found: list[Line] = [(Cell(note, Tone.WARN),) for note in notes[:_NOTES]]
+        if len(notes) > _NOTES:
+            notes = [*notes[: _NOTES - 1], "… the rest is told before it is applied"]
+        found: list[Line] = [(Cell(note, Tone.WARN),) for note in notes]
         if self.applied is None:
             command = self._command(plan)
             found += [self._validity(plan), (Cell(f"$ {safe_text(command)}", Tone.MUTED),)]
@@ -229,7 +231,7 @@ class PlanScreen(ActingScreen):
 
         def job() -> Shown:
             plan, notes = acting.make(config, options, files)
-            return Shown(plan, tuple(notes), plan_files.keep(plan))
+            return Shown(plan, (*notes, *remarks(plan)), plan_files.keep(plan))
 
         self.act("planning", job, self._planned)
 
@@ -267,7 +269,7 @@ class PlanScreen(ActingScreen):
         shown = self.shown
         if shown is None:
             return
-        lines = planned.asked(shown.plan, self._command(shown.plan))
+        lines = planned.asked(shown.plan, shown.notes, self._command(shown.plan))
         agreed = await self.app.push_screen_wait(
             Confirm(f"Apply plan {self._plan_id}", lines, self.session.pair.pipeline, "Apply")
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from k2ktui.console import marks
@@ -228,7 +228,7 @@ def detail(line: PlanLine, wrap: Callable[[str], list[str]]) -> list[Line]:
     return found + [(Cell(text),) for text in (wrap(row.reason) if row.reason else [])]
 
 
-def asked(plan: Plan, command: str) -> list[str | Line]:
+def asked(plan: Plan, notes: Sequence[str], command: str) -> list[str | Line]:
     """Return what is asked before a plan is applied; ``command`` does the same."""
     changes = plan.changes
     counts = {action: sum(row.action is action for row in changes) for action in Action}
@@ -252,6 +252,7 @@ def asked(plan: Plan, command: str) -> list[str | Line]:
         f"{len(changes):,} committed offsets ({what}) are written on target cluster "
         f"{safe_text(plan.target_cluster)}, of {len(names):,} groups: {shown}{more}.",
         (cost,),
+        *notes,
         f"{left:,} rows of the plan are left alone." if left else "All rows of the plan.",
         "If anything has moved since, nothing is written. U or k2ktui undo takes it back.",
         "",
