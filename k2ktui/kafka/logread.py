@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from time import monotonic
+from time import monotonic, sleep
 
 from confluent_kafka import OFFSET_BEGINNING, IsolationLevel, KafkaError, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.errors import K2kError, TimedOut
-from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.clients import LEADER_WAIT_S, Cluster
 from k2ktui.text import safe_text
+
+_POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +26,36 @@ class ControlRecord:
     value: bytes | None
 
 
-def stable_ends(cluster: Cluster, topic: str, partitions: int) -> dict[int, int]:
-    """Return the last stable offset of each partition."""
-    found = cluster.offsets(
-        [(topic, p) for p in range(partitions)],
-        OffsetSpec.latest(),
-        IsolationLevel.READ_COMMITTED,
-    )
-    return {partition: offset for (_, partition), offset in found.items()}
+def stable_ends(
+    cluster: Cluster, topic: str, partitions: int, timeout: float = LEADER_WAIT_S
+) -> dict[int, int]:
+    """Return the last stable offset of every partition.
+
+    Raises:
+        TimedOut: a partition had no leader for ``timeout`` seconds.
+        ConnectionFailed: the cluster does not answer.
+    """
+    return _ends(cluster, topic, partitions, timeout, IsolationLevel.READ_COMMITTED)
+
+
+def _ends(
+    cluster: Cluster, topic: str, partitions: int, timeout: float, isolation: IsolationLevel
+) -> dict[int, int]:
+    """Return where every partition ends: one left out would be taken for one that is empty."""
+    where = [(topic, p) for p in range(partitions)]
+    until = monotonic() + timeout
+    while True:
+        found = cluster.offsets(where, OffsetSpec.latest(), isolation)
+        missing = [p for _, p in where if (topic, p) not in found]
+        if not missing:
+            return {p: found[topic, p] for _, p in where}
+        if monotonic() > until:
+            raise TimedOut(
+                f"nobody tells where {safe_text(topic)}-{missing[0]} on the {cluster.label} "
+                "cluster ends: it has no leader, or may not be described",
+                mend="Check the cluster's health and the rights on the topic, then try again.",
+            )
+        sleep(_POLL_S)
 
 
 def read_committed(
@@ -57,7 +81,7 @@ def read_committed(
         TimedOut: not everything arrived in time.
         K2kError: the broker refused.
     """
-    ends = stable_ends(cluster, topic, partitions) if ends is None else ends
+    ends = stable_ends(cluster, topic, partitions, timeout) if ends is None else ends
     yield from _read(cluster, topic, ends, timeout, "read_committed", since or {})
 
 
@@ -65,8 +89,7 @@ def read_written(
     cluster: Cluster, topic: str, partitions: int, timeout: float
 ) -> Iterator[ControlRecord]:
     """Yield all records, those of open and aborted transactions too; else as read_committed."""
-    found = cluster.offsets([(topic, p) for p in range(partitions)], OffsetSpec.latest())
-    ends = {partition: offset for (_, partition), offset in found.items()}
+    ends = _ends(cluster, topic, partitions, timeout, IsolationLevel.READ_UNCOMMITTED)
     yield from _read(cluster, topic, ends, timeout, "read_uncommitted", {})
 
 
@@ -124,12 +147,11 @@ def await_stable(cluster: Cluster, topic: str, partitions: int, timeout: float) 
     Raises:
         TimedOut: a transaction stayed open longer than ``timeout`` seconds.
     """
-    where = [(topic, p) for p in range(partitions)]
-    written = cluster.offsets(where, OffsetSpec.latest())
     until = monotonic() + timeout
+    written = _ends(cluster, topic, partitions, timeout, IsolationLevel.READ_UNCOMMITTED)
     while True:
-        stable = stable_ends(cluster, topic, partitions)
-        behind = [p for (_, p), end in written.items() if stable.get(p, 0) < end]
+        stable = stable_ends(cluster, topic, partitions, max(0.0, until - monotonic()))
+        behind = [p for p, end in written.items() if stable[p] < end]
         if not behind:
             return
         if monotonic() > until:

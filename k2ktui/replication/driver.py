@@ -36,7 +36,6 @@ from k2ktui.replication.tokens import (
     Ledger,
     Outcome,
     Pace,
-    Route,
     SlotResult,
     Token,
 )
@@ -237,11 +236,9 @@ class Driver:
         until = self._until.get(source) if self._until_caught_up else None
         if self._until_caught_up and (until is None or position.offset >= until):
             return None
-        return Assignment(source, position, self._limited(source, route), until)
-
-    def _limited(self, source: SourcePartition, route: Route) -> Route:
-        limit = self._limits.get(source)
-        return route if limit is None else replace(route, batch_limit=limit)
+        if source in self._limits:
+            route = replace(route, batch_limit=self._limits[source])
+        return Assignment(source, position, route, until)
 
     def _token(self, slot: _Slot, assignments: tuple[Assignment, ...]) -> Token:
         config, topic = self._config, self._warden.topic
@@ -308,10 +305,17 @@ class Driver:
         crash_point("recovering")
         books = self._warden.read()
         for source in slot.sources:
-            if source in books.positions:
-                self._positions[source] = books.positions[source]
+            self._believe(source, books.positions.get(source))
         slot.broken = False
         self._wait(slot)
+
+    def _believe(self, source: SourcePartition, found: Position | None) -> None:
+        """Take a position as the target has it; one that we know was committed cannot be undone."""
+        known = self._positions.get(source)
+        if found is not None and found.newer_than(known):
+            self._positions[source] = found
+        elif known is not None:
+            raise TimedOut(f"the position of {source} there is older than one that was committed")
 
     def _postpone(self, slot: _Slot, reason: str) -> None:
         """The target does not answer: nothing is copied meanwhile, and nothing is lost."""

@@ -173,7 +173,8 @@ class Surveyor:
         if start.kind == "latest":
             return latest
         stamped = self._source.offsets(where, OffsetSpec.for_timestamp(start.timestamp_ms or 0))
-        return {at: latest.get(at, -1) if o < 0 else o for at, o in stamped.items()}
+        # Behind the last record there is none of that time yet: begin at the end.
+        return {at: latest[at] if o < 0 else o for at, o in stamped.items() if at in latest}
 
 
 def _partitions(topic: TopicDescription) -> list[SourcePartition]:

@@ -1,0 +1,44 @@
+"""A control topic is read whole or not at all: one left-out partition would look empty."""
+
+from __future__ import annotations
+
+import pytest
+
+from k2ktui.config.clusters import ClusterConfig, KafkaClients
+from k2ktui.errors import TimedOut
+from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.logread import await_stable, read_committed, read_written, stable_ends
+from k2ktui.runtime.node import KafkaNode
+from tests.support.kafka import create_topic, produce, produce_transaction
+
+WAYS = {
+    "ends": stable_ends,
+    "committed": lambda *asked: [*read_committed(*asked)],
+    "written": lambda *asked: [*read_written(*asked)],
+    "decided": await_stable,
+}
+
+
+@pytest.fixture
+def cluster(target: KafkaNode) -> Cluster:
+    common = {"bootstrap.servers": target.bootstrap}
+    return Cluster(ClusterConfig(kafka=KafkaClients(common=common)), "target")
+
+
+def test_what_was_committed_and_what_was_written(target: KafkaNode, cluster: Cluster) -> None:
+    topic = create_topic(target, partitions=2)
+    produce_transaction(target, topic, [b"gone"], commit=False)
+    produce(target, topic, [b"kept"])
+
+    assert [record.value for record in read_committed(cluster, topic, 2, 10)] == [b"kept"]
+    assert [record.value for record in read_written(cluster, topic, 2, 10)] == [b"gone", b"kept"]
+    assert stable_ends(cluster, topic, 2) == {0: 3, 1: 0}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_partition_that_nobody_leads(target: KafkaNode, cluster: Cluster, way: str) -> None:
+    topic = create_topic(target)
+    produce(target, topic, [b"0"])
+
+    with pytest.raises(TimedOut, match=f"nobody tells where {topic}-1 on the target cluster ends"):
+        WAYS[way](cluster, topic, 2, 0.2)  # type: ignore[operator]
