@@ -66,7 +66,7 @@ def test_any_text(text: str) -> None:
     load_and_show(text)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.sampled_from(PATHS), values), min_size=1, max_size=4))
 def test_any_value_at_any_key(changes: list[tuple[tuple[str | int, ...], Any]]) -> None:
     tree = yaml.safe_load(FULL)
