@@ -100,6 +100,13 @@ def test_every_end_that_it_can_have(source: KafkaNode, target: KafkaNode, tmp_pa
     left.copied(stamped, *range(15), stamped=True)
     left.stored(stamped, 14)
 
+    exactly = left.topic("exactly")  # exactly once: transactions, one of which was cut short
+    copied = create_topic(target, f"{left.alias}.{exactly}")
+    for numbers, commit in ((range(8), True), (range(8, 12), False), (range(8, 15), True)):
+        outs = [Out(b"%d" % n, timestamp=BASE + n) for n in numbers]
+        produce_transaction(target, copied, outs, commit=commit)
+    left.stored(exactly, 14)
+
     twice = left.topic("twice")  # killed, started, killed again
     left.copied(twice, *range(12), *range(5, 8))
     left.stored(twice, 4)
@@ -156,6 +163,7 @@ def test_every_end_that_it_can_have(source: KafkaNode, target: KafkaNode, tmp_pa
 
     assert seen("plain") == (15, 0, 15, 0)
     assert seen("stamped") == (15, 0, 15, 0)
+    assert seen("exactly") == (15, 0, 15, 0) and rows["exactly"]["twice"] == 0
     assert seen("behind") == (15, 0, 15, 0)
     assert seen("twice") == (12, 0, 12 - 3, 0) and rows["twice"]["twice"] == 3
     assert seen("unstored") == (3, 0, 3, 0) and rows["unstored"]["stored"] is None
@@ -179,6 +187,7 @@ def test_every_end_that_it_can_have(source: KafkaNode, target: KafkaNode, tmp_pa
     for word, offset, basis in (
         (f"{behind}:0:7", 7, "exact"),
         (f"{behind}:0:15", 15, "end"),
+        (f"{exactly}:0:8", 14, "exact"),  # behind two markers and what was aborted
         (f"{twice}:0:6", 8, "exact"),
         (f"{deleted}:0:7", 10, "bounded"),  # what it had not read was deleted on the target
         (f"{deleted}:0:9", 10, "bounded"),
