@@ -92,7 +92,8 @@ def render(lines: Sequence[GroupLine], note: str = "") -> Table:
     for line in lines:
         theirs = _number(line.theirs)
         if line.without:
-            theirs += f", {line.without} partition{'s'[: line.without != 1]} not translated"
+            partitions = "1 partition" if line.without == 1 else f"{line.without} partitions"
+            theirs += f", {partitions} not translated"
         table.add_row(*map(Text, (safe_text(line.group, 30), _number(line.ours), theirs)))
     return table
 
