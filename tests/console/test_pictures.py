@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -12,9 +11,9 @@ import pytest
 
 from k2ktui.console import chrome
 from tests.support.console import Sitting, sit
+from tests.support.pictures import compare
 from tests.support.views import Made, usual
 
-PICTURES = Path(__file__).parent / "pictures"
 REPOSITORY = Path(__file__).parents[2]
 
 SIZES = [(60, 20), (80, 24), (120, 40)]
@@ -54,19 +53,7 @@ def test_screens_look_as_they_did(
         drawn.append(console.svg())
 
     sit(flow, lived(), size=size, theme=theme)
-    path = PICTURES / f"{screen}-{theme}-{size[0]}x{size[1]}.svg"
-    if os.environ.get("K2KTUI_PICTURES") == "write":
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(drawn[0])
-    expected = path.read_text()
-    if drawn[0] != expected:
-        assert words(drawn[0]) == words(expected)
-    assert drawn[0] == expected, f"{path.name} differs in colours or places"
-
-
-def words(svg: str) -> list[str]:
-    """The texts of a picture, which say more of a difference than its markup."""
-    return re.findall(r"<text[^>]*>([^<]*)</text>", svg)
+    compare(drawn[0], f"{screen}-{theme}-{size[0]}x{size[1]}")
 
 
 @pytest.mark.slow
