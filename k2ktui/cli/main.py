@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import traceback
 from typing import Any, NoReturn
 
 import click
@@ -17,6 +16,7 @@ from k2ktui import __version__
 from k2ktui.cli import console
 from k2ktui.cli.console import OPTIONS
 from k2ktui.errors import ExitCode, K2kError
+from k2ktui.faults import fault
 
 _VERBS = {
     "apply": "Apply a plan: commit translated offsets on the target.",
@@ -103,7 +103,7 @@ def main() -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _leave(ExitCode.OK)
     except Exception as error:
-        click.echo(_crashed(error), err=True)
+        click.echo(_told(fault(error)), err=True)
         _leave(ExitCode.FINDINGS)
     _leave(code if isinstance(code, int) else ExitCode.OK)
 
@@ -116,22 +116,3 @@ def _told(error: K2kError) -> str:
     lines = [f"k2ktui: {error.what}"]
     lines += [f"  {text}" for text in (error.unchanged, error.mend) if text]
     return "\n".join(lines)
-
-
-def _crashed(error: Exception) -> str:
-    """Keep the traceback (without local values, which may be secrets) in a file; name the file."""
-    from platformdirs import user_state_path
-
-    directory = user_state_path("k2ktui")
-    try:
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path = directory / "crash.txt"
-        path.write_text(
-            "".join(traceback.format_tb(error.__traceback__)) + type(error).__name__ + "\n"
-        )
-        where = f"Where it happened is in {path}."
-    except OSError:
-        where = "No report could be written."
-    return (
-        f"k2ktui: a fault in k2ktui itself ({type(error).__name__}).\n  {where} Please report it."
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,12 +11,14 @@ from textual.pilot import Pilot
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.console.app import ConsoleApp
+from k2ktui.console.screens import positions_plan
 from k2ktui.console.screens.positions import place_of
+from k2ktui.console.screens.positions_plan import MovesScreen
 from k2ktui.console.session import Session
 from k2ktui.console.widgets.choice import Choice
 from k2ktui.engine.moves import Effect, Move
 from k2ktui.engine.state import SourcePartition
-from k2ktui.sync.positions import SET, Change
+from k2ktui.sync.positions import SET, Change, Positions
 from tests.console.acting import drive, notices, text_of, until
 from tests.support.views import Made, StubFeed
 
@@ -34,6 +37,9 @@ class Planner:
     ) -> Change:
         moves = {s: Move(s, Effect.BACK, None) for s in (A0, A1) if topic(s.topic)}
         return self._change(moves, (kind, timestamp_ms))
+
+    def close(self) -> None:
+        return
 
     def _change(self, moves: Mapping[SourcePartition, Move], asked: object) -> Change:
         return Change(SET, repr(asked), tuple(moves.values()))
@@ -103,3 +109,26 @@ def test_a_recording_moves_nothing() -> None:
         assert app.screen is screen
 
     drive(session(config=False), steps)
+
+
+def test_a_fault_of_ours_is_told_and_kept_without_what_may_be_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    def fail(known: Positions) -> Change:
+        secret = "hunter" + str(2)
+        raise ZeroDivisionError(secret)
+
+    async def steps(app: App, pilot: Driver) -> None:
+        monkeypatch.setattr(positions_plan, "Positions", lambda config: Planner())
+        app.push_screen(MovesScreen(fail))
+        await until(app, pilot, lambda: "a fault in k2ktui itself" in text_of(app), "told")
+        # The console goes on.
+        await pilot.press("escape")
+        assert not isinstance(app.screen, MovesScreen)
+
+    drive(session(config=True), steps)
+    (report,) = tmp_path.rglob("crash.txt")
+    assert "in fail" in report.read_text()
+    assert "hunter2" not in report.read_text()

@@ -23,6 +23,7 @@ from k2ktui.console.widgets.keybar import Keybar
 from k2ktui.console.widgets.lines import Lines
 from k2ktui.console.widgets.toned import glyphs_of
 from k2ktui.errors import K2kError
+from k2ktui.faults import fault
 from k2ktui.text import safe_text
 from k2ktui.watch.model import View
 
@@ -114,8 +115,8 @@ class ConsoleScreen(Screen[None]):
                 caught = error
                 here(lambda: (failed or self.tell_error)(caught))
             except Exception as error:  # a fault of ours in one job must not end the console
-                fault = K2kError(f"a fault in k2ktui itself ({type(error).__name__})")
-                here(lambda: (failed or self.tell_error)(fault))
+                ours = fault(error)
+                here(lambda: (failed or self.tell_error)(ours))
             else:
                 here(lambda: done(result))
 

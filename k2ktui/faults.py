@@ -1,0 +1,28 @@
+"""A fault of our own: an operator is told that it is one, and where it happened is kept."""
+
+from __future__ import annotations
+
+import traceback
+
+from k2ktui.errors import K2kError
+
+
+def fault(error: Exception) -> K2kError:
+    """Return what an operator is told of an exception that should not have been.
+
+    Its traceback is kept in a file of the user's state directory, without local values and without
+    its text: both may hold secrets.
+    """
+    # Deferred: most commands never need it.
+    from platformdirs import user_state_path
+
+    path = user_state_path("k2ktui") / "crash.txt"
+    lines = [*traceback.format_tb(error.__traceback__), type(error).__name__, "\n"]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.write_text("".join(lines))
+        where = f"Where it happened is in {path}."
+    except OSError:
+        where = "No report could be written."
+    name = type(error).__name__
+    return K2kError(f"a fault in k2ktui itself ({name}).", mend=f"{where} Please report it.")
