@@ -23,7 +23,7 @@ from k2ktui.watch.record import Recorder, Recording
 
 HERE = Path(__file__).parent
 RECORDING = HERE / "demo.k2k"
-KEPT = 30
+KEPT = 60
 SOMEBODY = ("ops", "bastion1")
 # Web fonts would be fetched from elsewhere by whoever looks at a picture.
 _FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)

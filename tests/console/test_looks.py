@@ -79,6 +79,7 @@ def test_a_theme_that_is_wrong_is_told(value: object, what: str) -> None:
         make_theme(value)
 
 
+@pytest.mark.slow
 def test_every_builtin_theme_has_status_colours() -> None:
     async def flow(console: Sitting) -> None:
         for name in sorted(console.app.available_themes):

@@ -27,6 +27,12 @@ DRAWN = [(screen, "k2k-dark", size) for screen in SCREENS for size in SIZES]
 DRAWN += [("overview", theme, size) for theme in ("k2k-light", "k2k-mono") for size in SIZES]
 
 
+def drawings() -> list[object]:
+    """All of them; those that are not 80 by 24 are slow together."""
+    slow = (pytest.mark.slow,)
+    return [pytest.param(*each, marks=() if each[2] == (80, 24) else slow) for each in DRAWN]
+
+
 def lived() -> Made:
     """The usual pipeline after a minute."""
     made = usual()
@@ -39,7 +45,7 @@ def lived() -> Made:
 
 @pytest.mark.parametrize(
     ("screen", "theme", "size"),
-    DRAWN,
+    drawings(),
     ids=lambda v: "x".join(map(str, v)) if type(v) is tuple else v,
 )
 def test_screens_look_as_they_did(
