@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
-from k2ktui.demo.app import DemoOptions, run
+from k2ktui.demo.app import DemoOptions, end, run
 
 
 @click.command(help="Start two local clusters with traffic and a pipeline between them.")
 @click.option("--fresh", is_flag=True, help="Forget what an earlier demo kept.")
 @click.option("--keep", is_flag=True, help="Keep the data; the next demo continues it.")
 @click.option("--headless", is_flag=True, help="Show a live table in place of the console.")
+@click.option("--stop", is_flag=True, help="End the demo that runs.")
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0),
@@ -32,11 +33,14 @@ def command(
     fresh: bool,
     keep: bool,
     headless: bool,
+    stop: bool,
     seconds: float | None,
     rate: float,
     with_mirrormaker: bool,
 ) -> int:
-    """Run it, and return the exit code."""
+    """Run it, come back to it or end it, and return the exit code."""
+    if stop:
+        return end()
     options = DemoOptions(
         fresh=fresh,
         keep=keep,

@@ -93,12 +93,14 @@ def on_hang_up(end: Callable[[int], None]) -> Iterator[None]:
         yield
         return
     numbers = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
+    timers: list[threading.Timer] = []
 
     def handle(number: int, frame: object) -> None:
         if number == signal.SIGHUP:
             timer = threading.Timer(_GONE_S, _end_at_once)
             timer.daemon = True
             timer.start()
+            timers.append(timer)
         end(number)
 
     before = {number: signal.signal(number, handle) for number in numbers}
@@ -107,6 +109,8 @@ def on_hang_up(end: Callable[[int], None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        for timer in timers:
+            timer.cancel()
 
 
 def forget() -> None:

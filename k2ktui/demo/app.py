@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from k2ktui.demo import comparison, mirrormaker, pipeline, seed, topics, wiring
+from k2ktui.demo import comparison, mirrormaker, pipeline, seed, staying, topics, wiring
 from k2ktui.demo.comparison import Comparison
 from k2ktui.demo.groups import Groups, commit_past
 from k2ktui.demo.pipeline import DemoPipeline
@@ -65,6 +65,11 @@ def run(options: DemoOptions) -> ExitCode:
     """
     home = options.directory or state_dir("demo")
     screen = Screen()
+    host = staying.host(home)
+    if host is not None and host.waiting and _has_console(options):
+        if not options.fresh:
+            return _come_back(home, host, screen)
+        staying.end(host)
     with ending_signals(), _alone(home):
         data = home / "data"
         if options.fresh or not _complete(data).exists():
@@ -72,7 +77,7 @@ def run(options: DemoOptions) -> ExitCode:
         code = ExitCode.OK
         try:
             with contextlib.ExitStack() as stack:
-                _run(options, data, screen, stack)
+                _run(options, home, screen, stack)
         except Ended as ended:
             screen.say(f"Ended by {ended}.")
             code = ExitCode.INTERRUPTED if ended.number == Ended.INTERRUPT else ExitCode.OK
@@ -81,7 +86,44 @@ def run(options: DemoOptions) -> ExitCode:
         return code
 
 
-def _run(options: DemoOptions, data: Path, screen: Screen, stack: contextlib.ExitStack) -> None:
+def end(directory: Path | None = None) -> ExitCode:
+    """End the demo that runs, whether it has a terminal or not.
+
+    Raises:
+        TimedOut: it does not end.
+    """
+    screen = Screen()
+    host = staying.host(directory or state_dir("demo"))
+    if host is None:
+        screen.say("No demo runs.")
+        return ExitCode.OK
+    staying.end(host)
+    screen.say("The demo has ended.")
+    return ExitCode.OK
+
+
+def _has_console(options: DemoOptions) -> bool:
+    shown = options.headless or options.with_mirrormaker or options.seconds is not None
+    return not shown and wiring.has_terminal()
+
+
+def _come_back(home: Path, host: staying.Host, screen: Screen) -> ExitCode:
+    """Open the console on a demo whose terminal was closed; leaving it in order ends the demo."""
+    screen.say("The demo still runs. Leaving its console (q) ends it.")
+    staying.come_back(home)
+    number = wiring.open_console(
+        host.config, lambda: "" if host.identity.alive else "the demo has ended"
+    )
+    if number == Ended.HANG_UP:
+        staying.come_back(home)
+        return ExitCode.OK
+    screen.say("Ending the pipeline and the clusters …")
+    staying.end(host)
+    return ExitCode.INTERRUPTED if number == Ended.INTERRUPT else ExitCode.OK
+
+
+def _run(options: DemoOptions, home: Path, screen: Screen, stack: contextlib.ExitStack) -> None:
+    data = home / "data"
     source, target = _start_clusters(data, screen, stack)
     addresses = (source.bootstrap, target.bootstrap)
     config = data / "pipeline.yaml"
@@ -94,12 +136,15 @@ def _run(options: DemoOptions, data: Path, screen: Screen, stack: contextlib.Exi
     with _stopping("Ending the pipeline", screen):
         job = pipeline.start(config, data / "leash.log")
         stack.callback(job.stop)
+        stack.enter_context(staying.announced(home, config))
         peer = _start_peer(config, addresses, screen, stack) if options.with_mirrormaker else None
         _start_life(addresses, options.rate, stack)
-        shown = options.headless or peer is not None or options.seconds is not None
-        if not shown and wiring.has_terminal():
+        if _has_console(options):
             screen.say("Opening the console. Leaving it (q) ends the demo.")
-            if number := wiring.open_console(config, job.fault):
+            number = wiring.open_console(config, lambda: _told(job.fault()))
+            if number == Ended.HANG_UP:
+                staying.stay(home, config)
+            elif number:
                 raise Ended(number)
             return
         status = wiring.pipeline_status(config)
@@ -191,6 +236,10 @@ def _watch(
             time.sleep(_REFRESH_SECONDS)
 
 
+def _told(fault: str) -> str:
+    return f"the pipeline ended by itself: {fault}" if fault else ""
+
+
 def _pipeline_ended(fault: str) -> K2kError:
     return K2kError(
         f"The pipeline ended by itself: {fault}",
@@ -217,7 +266,7 @@ def _alone(home: Path) -> Iterator[None]:
             raise Refused(
                 f"Another demo runs with {home}.",
                 unchanged="Nothing was started.",
-                mend="End that one first.",
+                mend="End that one first: k2ktui demo --stop.",
             ) from None
         yield
 

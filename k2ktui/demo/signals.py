@@ -19,6 +19,7 @@ class Ended(BaseException):
     """
 
     INTERRUPT = int(signal.SIGINT)
+    HANG_UP = int(signal.SIGHUP)
 
     def __init__(self, number: int) -> None:
         super().__init__(number)

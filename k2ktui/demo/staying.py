@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from k2ktui.console import terminal
 from k2ktui.errors import TimedOut
 from k2ktui.jobs.process import Identity, this_process
 from k2ktui.runtime.paths import write_atomically
@@ -63,7 +64,7 @@ def host(home: Path) -> Host | None:
 def stay(home: Path, config: Path, seconds: float = STAY_S) -> None:
     """Wait without a terminal until a signal ends the demo, or nobody has come back in time."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    _let_go_of_the_terminal()
+    terminal.forget()
     _write(home, config, waiting=True)
     while time.time() - (home / _FILE).stat().st_mtime < seconds:
         time.sleep(_TICK_S)
@@ -93,10 +94,3 @@ def _write(home: Path, config: Path, *, waiting: bool) -> None:
     me = this_process()
     value = {"pid": me.pid, "birth": me.birth, "config": str(config), "waiting": waiting}
     write_atomically(home / _FILE, json.dumps(value).encode())
-
-
-def _let_go_of_the_terminal() -> None:
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1, 2):
-        os.dup2(nothing, number)
-    os.close(nothing)

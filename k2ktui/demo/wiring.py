@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -33,14 +34,15 @@ def pipeline_status(config: Path) -> StatusSource:
 
 
 def open_console(config: Path, watchdog: Callable[[], str]) -> int:
-    """Open the console on the pipeline in the file ``config`` until the operator leaves it.
+    """Open the console on the pipeline in the file ``config`` until it is left.
 
     Args:
         config: the file.
         watchdog: asked every second what has failed, empty if nothing has.
 
     Returns:
-        The number of the signal that ended it, 0 if the operator did.
+        The number of the signal that ended it, that of a hang-up if the terminal is gone, 0 if the
+        operator left it.
     """
     from k2ktui.console import terminal
 
@@ -53,13 +55,11 @@ def open_console(config: Path, watchdog: Callable[[], str]) -> int:
 
     loaded = load_checked((str(config),)).config
 
-    def told() -> str:
-        fault = watchdog()
-        return f"the pipeline ended by itself: {fault}" if fault else ""
-
     pair = Pair(loaded.name, loaded.environment, loaded.read_only)
     options = Options(theme=theme)
-    return run(Session(live(loaded), pair, loaded, (str(config),), options, watchdog=told))
+    session = Session(live(loaded), pair, loaded, (str(config),), options, watchdog=watchdog)
+    number = run(session)
+    return int(signal.SIGHUP) if terminal.is_gone() else number
 
 
 def has_terminal() -> bool:

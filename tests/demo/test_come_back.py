@@ -1,0 +1,62 @@
+"""A demo's terminal is closed; its operator comes back to the running job, and ends the demo."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from k2ktui.demo import staying
+from tests.demo.test_real import FLOWING_SECONDS, copied, mark, marked
+from tests.support.cli import k2ktui
+from tests.support.kafka import eventually
+from tests.support.terminal import Terminal
+
+__all__ = ["mark"]  # a fixture
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+COMMAND = [sys.executable, "-m", "k2ktui", "demo"]
+
+
+@pytest.fixture
+def home(mark: str, tmp_path: Path) -> Iterator[Path]:
+    """Where a demo is kept that runs without its terminal."""
+    terminal = Terminal(COMMAND, env=dict(os.environ))
+
+    def flowing() -> bool:
+        terminal.read(0.05)
+        assert terminal.process.poll() is None, terminal.output[-2000:]
+        return copied(tmp_path)
+
+    home = tmp_path / "k2ktui" / "demo"
+    try:
+        eventually(flowing, "records flow", FLOWING_SECONDS)
+        terminal.hang_up()
+        eventually(lambda: (host := staying.host(home)) and host.waiting, "it waits", 30)
+        yield home
+    finally:
+        terminal.process.kill()
+        terminal.process.wait(30)
+
+
+def test_the_job_is_found_again_and_q_ends_everything(home: Path, mark: str) -> None:
+    host = staying.host(home)
+    assert host is not None
+    with Terminal(COMMAND, env=dict(os.environ)) as terminal:
+        terminal.await_text("Overview")
+        terminal.send("5")
+        terminal.await_text("on this host, pid")
+        terminal.send("q")
+        assert terminal.wait(60) == 0
+    assert not host.identity.alive
+    eventually(lambda: not marked(mark), "everything is gone", 30)
+    assert not (home / "data").exists()
+
+
+def test_it_is_ended_from_a_script(home: Path, mark: str) -> None:
+    k2ktui("demo", "--stop")
+    eventually(lambda: not marked(mark), "everything is gone", 30)
+    assert "No demo runs" in k2ktui("demo", "--stop").stdout
