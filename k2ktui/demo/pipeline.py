@@ -88,6 +88,9 @@ class DemoPipeline:
         """Return why it ended by itself; empty while it runs, and when somebody stopped it."""
         from k2ktui.jobs.manager import JobState, look
 
+        record = self._place.read()
+        if record is not None and record.identity.alive:
+            return ""  # at once, for it is asked again and again
         job = look(self._place)
         if job is None or job.state not in (JobState.FAILED, JobState.DIED):
             return ""
