@@ -60,6 +60,7 @@ class SyncLoop:
         self._stops = config.error_handling.on_active_consumer_group_commit == "fail"
         self.stopped: dict[str, str] = {}
         self._told: set[str] = set()
+        self._was_down = False
 
     def close(self) -> None:
         """Disconnect."""
@@ -92,12 +93,15 @@ class SyncLoop:
         )
 
     def _keep(self, snapshot: Snapshot) -> list[str]:
+        # Told when it changes: an outage is not described in the same words at every poll.
+        was_down, self._was_down = self._was_down, bool(snapshot.source_down)
         if snapshot.source_down:
-            return [f"{snapshot.source_down}; going on with the commits kept on the target"]
+            text = f"{snapshot.source_down}; going on with the commits kept on the target"
+            return [] if was_down else [text]
+        notes = ["the source answers again"] if was_down else []
         view = self._snapshots.last_source
         if view is None:
-            return []
-        notes = []
+            return notes
         try:
             self._snapshots.keep()
         except K2kError as error:
