@@ -34,7 +34,7 @@ class MirrorCopies:
     """The record of one flow of MirrorMaker 2; see :class:`k2ktui.sync.copies.Copies`."""
 
     def __init__(self, config: MirrorPipeline, source: Cluster, target: Cluster) -> None:
-        self._flow, self._topics = config.flow, config.topics
+        self._flow, self._topics, self._source = config.flow, config.topics, source
         self.topics = MirrorTopics(config.flow, source, target)
         self._history = SyncHistory(config, target)
         self._prover = Prover(source, target)
@@ -107,6 +107,8 @@ class MirrorCopies:
             return []
         self._down = ""
         try:
+            # The quickest way to learn that nobody is there.
+            self._source.cluster_id()
             return self.topics.new_syncs()
         except (ConnectionFailed, TimedOut) as error:
             self._down, self._again_at = error.what, monotonic() + _DOWN_S
