@@ -23,9 +23,15 @@ class Cut:
 
 
 class Cuts:
-    """The cuts of one source partition on its one target partition, in the order of both logs."""
+    """The cuts of one source partition on its one target partition, in the order of both logs.
 
-    def __init__(self) -> None:
+    Args:
+        most: how many are held; beyond that every second one of the older half goes, which makes
+            bounds wider there and nothing wrong.
+    """
+
+    def __init__(self, most: int = 100_000) -> None:
+        self._most = most
         self._sources: list[int] = []
         self._targets: list[int] = []
         self._newest = -1
@@ -53,12 +59,21 @@ class Cuts:
         del self._sources[at:behind], self._targets[at:behind]
         self._insert(Cut(source, target))
         self._insert(Cut(source + 1, target + 1))
+        self._thin()
+
+    def _thin(self) -> None:
+        if len(self) <= self._most:
+            return
+        half = len(self) // 2
+        self._compared.difference_update(self._sources[1:half:2])
+        del self._sources[1:half:2], self._targets[1:half:2]
 
     def prove(self, cut: Cut) -> bool:
         """Take in a cut that comparing records proved; False if it contradicts what is known."""
         if not self._insert(cut):
             return False
         self._compared.add(cut.source)
+        self._thin()
         return True
 
     def compared(self, offset: int) -> bool:

@@ -121,6 +121,8 @@ class MirrorCopies:
             # What the source's topic holds comes in order of time with what was kept.
             self._loaded = not self._down
             self._cuts, self._newest = {}, {}
+            if self._loaded:
+                self._history.forget()
         else:
             self._history.add(new)
         for each in known:

@@ -8,7 +8,7 @@ records. It is written by ``k2ktui sync`` only; whoever translates reads it, if 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -27,6 +27,7 @@ TOPIC = "__k2k_mm2_offset_syncs"
 _VERSION = 1
 _SYNCS, _CUTS = "syncs", "cuts"
 _A_RECORD = 1000
+_UNWRITTEN = 200_000
 _RETENTION_MS = 7 * 86_400_000
 
 
@@ -54,7 +55,8 @@ class SyncHistory:
         self._config, self._target = config, target
         self._tail = Tail(target, TOPIC)
         self._kept: list[Known] = []
-        self._unwritten: list[Known] = []
+        # Whoever only reads never writes: the oldest go, and are in MirrorMaker 2's own topic yet.
+        self._unwritten: deque[Known] = deque(maxlen=_UNWRITTEN)
         self._malformed = 0
         self._writer: KeyedWriter | None = None
 
@@ -69,6 +71,10 @@ class SyncHistory:
         added = [timed for timed in new if timed.sync not in there]
         self._unwritten += added
         return sorted([*self._kept, *added], key=lambda known: known.at_ms)
+
+    def forget(self) -> None:
+        """Let go of what :meth:`merged` returned; it is not asked again."""
+        self._kept = []
 
     def add(self, new: Iterable[Known]) -> None:
         """Take in what came since; :meth:`write` writes it."""
@@ -87,7 +93,7 @@ class SyncHistory:
             self._writer = KeyedWriter(self._target, TOPIC)
         written = list(self._unwritten)
         self._writer.put(self._entries(written))
-        del self._unwritten[: len(written)]
+        self._unwritten.clear()
 
     def notes(self) -> list[str]:
         """Say what could not be read."""

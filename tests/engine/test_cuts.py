@@ -96,3 +96,19 @@ def test_bases_at_the_borders() -> None:
     assert translated(cuts, 101, 101, 60).basis is Basis.EXACT
     assert translated(cuts, 103, 110, 60).basis is Basis.BOUNDED
     assert translated(cuts, 101, 101, 90, start=70).offset == 70
+
+
+def test_old_cuts_are_thinned_and_stay_true() -> None:
+    """No more are held than wanted, the oldest among them, and nothing is ever skipped."""
+    cuts = Cuts(most=100)
+    assert cuts.prove(Cut(0, 0))
+    for number in range(1, 1001):
+        cuts.landed(100 * number, 90 * number)
+    assert len(cuts) <= 100 and next(iter(cuts)) == Cut(0, 0)
+    assert translated(cuts, 100_000, 100_001, 90_001).basis is Basis.EXACT
+    for number in range(89):
+        assert cuts.prove(Cut(99_901 + number, 89_911 + number))
+    assert len(cuts) <= 100
+    for committed in range(0, 99_000, 777):
+        row = translated(cuts, committed, 100_001, 90_001)
+        assert row.offset is not None and row.offset <= 90 * -(-committed // 100)
