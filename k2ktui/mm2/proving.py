@@ -75,6 +75,12 @@ class Prover:
         """
         until = monotonic() + timeout
         self._trouble, self._whys = "", Counter()
+        # Of offsets that nobody is at any more nothing needs to be remembered.
+        self._tried = {
+            (at, offset): borders
+            for (at, offset), borders in self._tried.items()
+            if offset in wanted.get(at, ())
+        }
         jobs = [
             job
             for at, offsets in sorted(wanted.items())
