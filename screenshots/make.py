@@ -42,7 +42,7 @@ class Picture:
 
 
 PICTURES = (
-    Picture("overview", (), (110, 30)),
+    Picture("overview"),
     Picture("replication", ("2",)),
     Picture("partition", ("2", "enter")),
     Picture("groups", ("3",), (110, 14)),

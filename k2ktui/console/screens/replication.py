@@ -41,7 +41,7 @@ class ReplicationScreen(ListScreen):
                 f"{row.status.target_topic}"
             ),
             problem=lambda row: of_partition(row).severity >= Severity.WARN,
-            order=lambda row: (-of_partition(row).severity, *row.key),
+            order=_order,
             empty="No partition is selected by the pipeline.",
             id="partitions",
         )
@@ -166,6 +166,12 @@ def columns(glyphs: Glyphs) -> tuple[Column[PartitionRow], ...]:
         Column("path", "path", lambda row: Cell(row.status.path, Tone.MUTED), rank=11),
         Column("why", "why", lambda row: Cell(row.why, Tone.WARN), rank=12, widest=80),
     )
+
+
+def _order(row: PartitionRow) -> tuple[int, str, int]:
+    """Problems first; what is behind for a moment keeps its place, or rows would never rest."""
+    severity = of_partition(row).severity
+    return (-severity if severity >= Severity.WARN else 0, *row.key)
 
 
 def _desc(value: float | None) -> float | None:
