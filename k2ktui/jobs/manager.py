@@ -96,6 +96,9 @@ def look(place: Place) -> Job | None:
     if record.identity.alive:
         state = JobState.RUNNING if record.phase is Phase.RUNNING else JobState.STARTING
         return Job(place, record, state, _last_error(place, record))
+    young = time() - record.started_at < _FORK_S
+    if record.ended_at is None and not record.birth and young:
+        return Job(place, record, JobState.STARTING)  # its process has not said yet who it is
     if record.ended_at is None:
         return Job(place, record, JobState.DIED, _death(place, record))
     state = JobState.FAILED if record.error or record.code else JobState.STOPPED
@@ -235,6 +238,8 @@ def _spawn(place: Place, record: Record, lock: int) -> Job:
         os.close(log)
     job = look(place)
     if code != 0 or job is None:
+        why = "its process could not be started"
+        place.write(replace(record, phase=Phase.ENDED, ended_at=time(), error=why))
         raise _not_started(place, f"exit code {code}")
     return job
 

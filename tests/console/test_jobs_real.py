@@ -1,0 +1,67 @@
+"""Screen 5 on real clusters: a job started, restarted and stopped by keyboard alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from k2ktui.jobs import manager
+from k2ktui.jobs.manager import JobState
+from k2ktui.runtime.node import KafkaNode
+from tests.console.jobs_support import Operator, at_console, session_of
+from tests.jobs.support import all_ended
+from tests.support.kafka import Out, create_topic, produce
+from tests.support.pipeline import Pipeline
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def pipe(
+    source: KafkaNode, target: KafkaNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Pipeline]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    topic = create_topic(source)
+    produce(source, topic, [Out(b"v%d" % i) for i in range(1000)])
+    made = Pipeline(tmp_path, source, target, [topic], name="orders")
+    with all_ended():
+        yield made
+    made.close()
+
+
+async def agree(operator: Operator) -> None:
+    """Wait for the checks, and type the name."""
+    await operator.sees("pass Java", "To go on: Tab")
+    await operator.press("tab")
+    await operator.type("orders")
+    await operator.press("tab", "space")
+
+
+def test_started_restarted_and_stopped(pipe: Pipeline) -> None:
+    async def steps(operator: Operator) -> None:
+        await operator.press("J")
+        await agree(operator)
+        await operator.sees("orders runs as pid", "running", "ready after")
+        (first,) = manager.jobs()
+        await operator.press("R")
+        await agree(operator)
+        await operator.until(lambda: manager.jobs()[0].record.term == 2, "started again")
+        await operator.sees("ready after")
+        (second,) = manager.jobs()
+        assert second.record.pid != first.record.pid
+        assert not first.record.identity.alive
+        await operator.sees(f"pid {second.record.pid}", "running")
+        await operator.press("X")
+        await operator.sees("Stop orders")
+        await operator.press("tab")
+        await operator.type("orders")
+        await operator.press("tab", "space")
+        await operator.sees("orders has stopped", "no run is known to be alive")
+
+    at_console(session_of(pipe.write()), steps)
+    (job,) = manager.jobs()
+    assert (job.state, job.code) == (JobState.STOPPED, 0)
+    pipe.prove(1000)
