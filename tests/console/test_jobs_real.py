@@ -44,7 +44,7 @@ def test_started_restarted_and_stopped(pipe: Pipeline) -> None:
     async def steps(operator: Operator) -> None:
         await operator.press("J")
         await agree(operator)
-        await operator.sees("orders runs as pid", "running", "ready after")
+        await operator.sees("orders runs as pid", "running", "first records visible", "lag 0")
         (first,) = manager.jobs()
         await operator.press("R")
         await agree(operator)
