@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -22,6 +23,12 @@ _TEST_PROPERTIES = {
     **EAGER_CLEANING,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
+
+
+def pytest_configure() -> None:
+    """A shell ignores these for what it starts in the background, and so would our children."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
