@@ -19,10 +19,10 @@ _SETTINGS: Mapping[str, Any] = {
     "isolation.level": "read_committed",
     "enable.partition.eof": True,
     "fetch.wait.max.ms": 50,
-    "fetch.message.max.bytes": 4 << 20,
-    "fetch.max.bytes": 16 << 20,
-    "queued.min.messages": 100_000,
-    "queued.max.messages.kbytes": 32 << 10,
+    "fetch.message.max.bytes": 1 << 20,
+    "fetch.max.bytes": 4 << 20,
+    "queued.min.messages": 10_000,
+    "queued.max.messages.kbytes": 16 << 10,
     # The library's second would be most of the time that reading takes.
     "fetch.queue.backoff.ms": 2,
 }
