@@ -5,7 +5,6 @@ Data goes to stdout, notes and errors to stderr; exit codes are in ``k2ktui.erro
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from typing import Any, NoReturn
@@ -15,6 +14,7 @@ import click
 from k2ktui import __version__
 from k2ktui.cli import console
 from k2ktui.cli.console import OPTIONS
+from k2ktui.cli.lazy import LazyGroup
 from k2ktui.errors import ExitCode, K2kError
 from k2ktui.faults import fault
 
@@ -43,26 +43,9 @@ _VERBS = {
 _TYPED = click.core.ParameterSource.COMMANDLINE
 
 
-class _Verbs(click.Group):
-    """Loads a verb's module only when that verb is called."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(_VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _VERBS:
-            return None
-        module = importlib.import_module(f"k2ktui.cli.{cmd_name}")
-        command: click.Command = module.command
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted(_VERBS.items()))
-
-
 @click.group(
-    cls=_Verbs,
+    cls=LazyGroup,
+    verbs=_VERBS,
     params=list(OPTIONS),
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-
 import click
+
+from k2ktui.cli.lazy import LazyGroup
 
 _COMMANDS = {
     "apply-checkpoints": "Commit what MirrorMaker 2's checkpoints say, checked, once.",
@@ -16,24 +16,6 @@ _COMMANDS = {
 }
 
 
-class _Commands(click.Group):
-    """Loads a subcommand's module only when it is called."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
-            return None
-        module = importlib.import_module(f"k2ktui.cli.mm2_{cmd_name.replace('-', '_')}")
-        command: click.Command = module.command
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted(_COMMANDS.items()))
-
-
-@click.group(cls=_Commands)
+@click.group(cls=LazyGroup, verbs=_COMMANDS, prefix="mm2_")
 def command() -> None:
     """Import, audit and correct MirrorMaker 2."""

@@ -1,0 +1,37 @@
+"""Groups of commands that load a command's module only when it is called."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are modules of this package, each with a ``command``.
+
+    Args:
+        verbs: the commands, with a line of help each.
+        prefix: what a command's module is called before the command's own name.
+    """
+
+    def __init__(self, *args: Any, verbs: Mapping[str, str], prefix: str = "", **kw: Any) -> None:
+        super().__init__(*args, **kw)
+        self._verbs = verbs
+        self._prefix = prefix
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(self._verbs)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._verbs:
+            return None
+        name = f"{self._prefix}{cmd_name.replace('-', '_')}"
+        command: click.Command = importlib.import_module(f"k2ktui.cli.{name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(self._verbs.items()))
