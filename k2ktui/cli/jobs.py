@@ -14,7 +14,7 @@ from k2ktui.cli.jobs_text import check_object, columns, job_object, job_text, ro
 from k2ktui.cli.options import access_to, file_option, json_option, load_pipeline, unlock_option
 from k2ktui.cli.tables import print_table
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.access import Access, access
+from k2ktui.engine.access import Access, access, require
 from k2ktui.engine.journal import Runner
 from k2ktui.errors import ExitCode, K2kError, Refused, TimedOut
 from k2ktui.jobs import joblog, manager
@@ -93,6 +93,7 @@ def started(
     """Start it; the exit code is the job's own if it ends while it is waited for."""
     config = load_pipeline(files)
     allowed = access_to(config, unlock=unlock)
+    require(allowed, "starting a job")  # before checks that take their time
     checks = _checked(config, force=force, take_over=take_over)
     job = manager.start(config, files, allowed, telemetry=telemetry)
     return _told_begin(job, wait, checks, as_json)
@@ -145,6 +146,7 @@ def restarted(
     if job is None:
         raise _never_started()
     allowed = access_to(config, unlock=unlock)
+    require(allowed, "restarting a job")
     checks = _checked(config, force=force, take_over=take_over, restart=True)
     begun = manager.restart(job, config, files, allowed, timeout)
     return _told_begin(begun, wait, checks, as_json)

@@ -8,7 +8,8 @@ from types import FrameType
 
 import click
 
-from k2ktui.cli.options import file_option, load_pipeline
+from k2ktui.cli.options import access_to, file_option, load_pipeline, unlock_option
+from k2ktui.engine.access import require
 from k2ktui.errors import ConnectionFailed, ExitCode, TimedOut
 from k2ktui.mm2.publish import Names, Publisher
 
@@ -24,6 +25,7 @@ from k2ktui.mm2.publish import Names, Publisher
 @click.option("--interval", default=10.0, show_default=True, type=click.FloatRange(min=0.5))
 @click.option("--once", is_flag=True, help="Once, then end.")
 @click.option("--even-so", is_flag=True, help="Although MirrorMaker 2 has topics of this alias.")
+@unlock_option
 def command(
     files: tuple[str, ...],
     source_alias: str,
@@ -32,6 +34,7 @@ def command(
     interval: float,
     once: bool,
     even_so: bool,
+    unlock: bool,
 ) -> int:
     """Publish, turn after turn."""
     over = threading.Event()
@@ -42,6 +45,7 @@ def command(
         over.set()
 
     config = load_pipeline(files, mirror=True)
+    require(access_to(config, unlock=unlock), "publishing")
     publisher = Publisher(config, Names(source_alias, target_alias, separator), even_so=even_so)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, handle)

@@ -15,8 +15,9 @@ from typing import NoReturn
 import click
 
 from k2ktui.cli.check import check_text
-from k2ktui.cli.options import file_option, load_pipeline
+from k2ktui.cli.options import access_to, file_option, load_pipeline, unlock_option
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.access import require
 from k2ktui.errors import ConnectionFailed, ExitCode, K2kError, Refused
 from k2ktui.replication.pipeline import Pipeline
 from k2ktui.replication.preflight.checks import Check, Verdict
@@ -53,9 +54,13 @@ def _say(check: Check) -> None:
     is_flag=True,
     help="Export metrics, as the OTEL_* variables say; OTEL_METRICS_EXPORTER alone does so too.",
 )
-def command(files: tuple[str, ...], until_caught_up: bool, log_format: str, telemetry: bool) -> int:
+@unlock_option
+def command(
+    files: tuple[str, ...], until_caught_up: bool, log_format: str, telemetry: bool, unlock: bool
+) -> int:
     """Run it, and return the exit code."""
     config = load_pipeline(files)
+    require(access_to(config, unlock=unlock), "starting the pipeline")
     tell = _tell_json if log_format == "json" else _tell_text
     return run(config, tell, until_caught_up=until_caught_up, telemetry=telemetry)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from k2ktui.cli.options import access_to, file_option, load_pipeline
+from k2ktui.cli.options import access_to, file_option, load_pipeline, unlock_option
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import require
 from k2ktui.engine.plan import Rewind
@@ -39,15 +39,16 @@ if TYPE_CHECKING:
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
 @click.option("-t", "--telemetry", is_flag=True, help="Export metrics, as for start.")
+@unlock_option
 def command(
-    files: tuple[str, ...], once: bool, rewind: str, log_format: str, telemetry: bool
+    files: tuple[str, ...], once: bool, rewind: str, log_format: str, telemetry: bool, unlock: bool
 ) -> int:
     """Run it; findings when groups were stopped or offsets were not committed."""
     from k2ktui.sync.loop import SyncLoop
     from k2ktui.sync.metrics import measured
 
     config = load_pipeline(files, mirror=True)
-    require(access_to(config, unlock=True), "translating continuously")
+    require(access_to(config, unlock=unlock), "translating continuously")
     loop = SyncLoop(config, Rewind(rewind))
     over, seen = threading.Event(), [0]
 

@@ -1,0 +1,46 @@
+"""What writes to the target for as long as it runs is refused like any other change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from k2ktui.cli.main import cli
+from k2ktui.errors import Refused
+from tests.jobs.support import write_pipeline
+from tests.support.cli import k2ktui
+
+WRITING = [
+    ("start",),
+    ("jobs", "start"),
+    ("sync", "--once"),
+    ("mm2", "publish", "--once", "--source-alias", "A", "--target-alias", "B"),
+]
+
+
+def refused(*arguments: object) -> str:
+    """Return what a command says that must be refused."""
+    done = CliRunner().invoke(cli, [str(each) for each in arguments], standalone_mode=False)
+    assert isinstance(done.exception, Refused), done.output
+    return str(done.exception)
+
+
+@pytest.mark.parametrize("verb", WRITING, ids=lambda verb: " ".join(verb[:2]))
+def test_a_pair_that_may_not_be_changed(verb: tuple[str, ...], tmp_path: Path) -> None:
+    kept = write_pipeline(tmp_path / "kept.yaml", 1, readOnly="enabled")
+    for more in ((), ("--unlock",)):
+        told = refused(*verb, "-f", kept, *more)
+        assert "is refused: readOnly is enabled in the pipeline's file" in told
+        assert "Nothing was changed" in told
+    production = write_pipeline(tmp_path / "production.yaml", 1, environment="production")
+    told = refused(*verb, "-f", production)
+    assert "is refused: the environment is production" in told
+    assert "--unlock" in told
+
+
+@pytest.mark.slow
+def test_production_starts_after_unlocking(tmp_path: Path) -> None:
+    production = write_pipeline(tmp_path / "p.yaml", 1, environment="production")
+    assert "failed" in k2ktui("start", "-f", production, "--unlock", code=3).stderr
