@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from textual import on
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import Binding, BindingsMap, BindingType
 from textual.command import CommandPalette
 from textual.dom import DOMNode
@@ -17,7 +17,7 @@ from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.theme import Theme
 
-from k2ktui.console import export, terminal
+from k2ktui.console import export, garbage, terminal
 from k2ktui.console.keys import GLOBAL, REPLAY, KeyFile, key_file, load_keys
 from k2ktui.console.messages import ViewArrived
 from k2ktui.console.screens import Entry, available
@@ -34,6 +34,7 @@ from k2ktui.console.themes import (
 )
 from k2ktui.console.widgets.ask import Ask
 from k2ktui.console.widgets.confirm import Confirm
+from k2ktui.console.widgets.small import SizedApp
 from k2ktui.errors import ConfigError, K2kError
 from k2ktui.text import safe_text
 from k2ktui.watch.feed import MIN_INTERVAL_S
@@ -45,7 +46,7 @@ _AGE_S, _THEMES_S = 1.0, 5.0
 _SWITCH_S = 0.001
 
 
-class ConsoleApp(App[int]):
+class ConsoleApp(SizedApp):
     """The console of one session.
 
     Attributes:
@@ -97,6 +98,7 @@ class ConsoleApp(App[int]):
         self.session.feed.start(self._take)
         self.set_interval(_AGE_S, self._tick)
         self.set_interval(_THEMES_S, self._look_at_themes)
+        self.set_interval(garbage.EVERY_S, garbage.collect)
 
     def _take(self, view: View) -> None:
         """Take a view; on the feed's thread."""
@@ -384,7 +386,7 @@ def open_console(session: Session) -> int:
         app.call_later(app.exit, 0)
 
     try:
-        with terminal.on_hang_up(end):
+        with terminal.on_hang_up(end), garbage.by_hand():
             app.run(mouse=terminal.wants_mouse(session.options.mouse))
     finally:
         terminal.forget()

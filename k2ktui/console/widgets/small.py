@@ -1,0 +1,54 @@
+"""A terminal that is too small for the screens: it says so, and shows them again when enlarged."""
+
+from __future__ import annotations
+
+from textual import events
+from textual.app import App, ComposeResult
+from textual.geometry import Size
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+LEAST = Size(60, 16)
+
+
+def too_small(size: Size) -> bool:
+    """Return whether the screens cannot be drawn in a terminal of this size."""
+    return size.width < LEAST.width or size.height < LEAST.height
+
+
+class TooSmall(ModalScreen[None]):
+    """In front of everything while the terminal is too small: what is not seen takes no keys."""
+
+    def compose(self) -> ComposeResult:
+        """Make the message."""
+        yield Static(id="small", markup=False)
+
+    def on_resize(self) -> None:
+        """Say how much is missing, or make way."""
+        size = self.app.size
+        if not too_small(size):
+            self._make_way()
+            return
+        self.query_one("#small", Static).update(
+            f"This terminal is too small: {size.width} by {size.height}.\n"
+            f"Make it {LEAST.width} by {LEAST.height} at least.\n"
+            "Nothing is lost; Ctrl-Q leaves."
+        )
+
+    def on_screen_resume(self) -> None:
+        """Make way if what was in front has hidden that there is room again."""
+        if not too_small(self.app.size):
+            self.call_after_refresh(self._make_way)
+
+    def _make_way(self) -> None:
+        if self.is_current:
+            self.dismiss()
+
+
+class SizedApp(App[int]):
+    """An app whose screens need some room."""
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Hide the screens while there is no room for them."""
+        if too_small(event.size) and not isinstance(self.screen, TooSmall):
+            self.push_screen(TooSmall())

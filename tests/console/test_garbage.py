@@ -1,0 +1,29 @@
+"""Full collections are rare while the console is open, and as before when it is closed."""
+
+from __future__ import annotations
+
+import gc
+
+from k2ktui.console import garbage
+
+
+class _Knot:
+    def __init__(self) -> None:
+        self.self = self
+
+
+def test_views_come_and_go_without_a_full_collection() -> None:
+    before = gc.get_threshold()
+    full = gc.get_stats()[2]["collections"]
+    with garbage.by_hand():
+        kept: list[list[list[int]]] = []
+        for _ in range(20):
+            kept = [*kept[-2:], [[number] for number in range(50_000)]]
+        assert gc.get_stats()[2]["collections"] == full
+        found = gc.get_stats()[2]["collected"]
+        knots = [_Knot() for _ in range(1000)]
+        del knots
+        garbage.collect()
+        assert gc.get_stats()[2]["collected"] - found >= 1000
+    assert gc.get_threshold() == before
+    assert gc.get_freeze_count() == 0

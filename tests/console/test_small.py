@@ -1,0 +1,62 @@
+"""A terminal with no room for the screens says so; what was on them waits."""
+
+from __future__ import annotations
+
+import pytest
+from textual.widgets import Input
+
+from k2ktui.watch.model import Pair
+from tests.support.console import Sitting, sit
+from tests.support.views import usual
+
+
+def said(console: Sitting) -> str:
+    """What is on the screen, wherever lines are broken."""
+    return " ".join(console.text.split())
+
+
+SMALL = [(59, 24), (80, 15), (20, 6)]
+
+
+@pytest.mark.parametrize("size", SMALL)
+def test_what_is_not_seen_takes_no_keys(size: tuple[int, int]) -> None:
+    async def flow(console: Sitting) -> None:
+        await console.press("u", "tab", "o")
+        await console.pilot.resize_terminal(*size)
+        await console.settle()
+        assert "too small: {} by {}. Make it 60 by 16".format(*size) in said(console)
+        await console.press(*"rders", "tab", "space", "escape", "q", "2")
+        await console.show()
+        assert not console.app.session.unlocked
+        await console.pilot.resize_terminal(60, 16)
+        await console.settle()
+        assert "too small" not in console.text
+        assert console.app.screen.query_one(Input).value == "o"
+        await console.press(*"rders", "tab", "space")
+        assert console.app.session.unlocked
+        assert "orders" in console.text
+
+    sit(flow, usual(Pair("orders", "production")))
+
+
+def test_it_may_be_small_from_the_beginning() -> None:
+    async def flow(console: Sitting) -> None:
+        assert "too small: 40 by 10" in console.text
+        await console.pilot.resize_terminal(50, 12)
+        await console.settle()
+        assert "too small: 50 by 12" in console.text
+        await console.pilot.resize_terminal(80, 24)
+        await console.settle()
+        assert "1,200 records" in console.line("Lag")
+        await console.press("2")
+        assert "clicks-0" in console.text
+
+    sit(flow, size=(40, 10))
+
+
+def test_it_can_be_left_all_the_same() -> None:
+    async def flow(console: Sitting) -> None:
+        await console.press("ctrl+q")
+        assert not console.app.is_running
+
+    sit(flow, size=(40, 10))
