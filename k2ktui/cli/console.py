@@ -13,6 +13,10 @@ from k2ktui.errors import ConfigError, ExitCode
 if TYPE_CHECKING:
     from k2ktui.console.session import Session
 
+COMPARE_HELP = (
+    "FILE.properties of a MirrorMaker 2 beside the pipeline, #A->B for one of its flows: what its "
+    "checkpoints would re-read, beside ours."
+)
 OPTIONS: tuple[click.Option, ...] = (
     click.Option(
         ["-f", "--file", "files"],
@@ -20,6 +24,7 @@ OPTIONS: tuple[click.Option, ...] = (
         metavar="FILE",
         help="Open the console on a pipeline file; several are layered, later ones override.",
     ),
+    click.Option(["--compare"], metavar="FILE", help=COMPARE_HELP),
     click.Option(["--replay"], metavar="FILE", help="Open the console on a recording."),
     click.Option(["--record"], metavar="FILE", help="Record what the console shows to a new file."),
     click.Option(["--read-only"], is_flag=True, help="Refuse every change in this session."),
@@ -45,6 +50,7 @@ class ConsoleArguments:
     """What was given before, or in place of, a verb; fields are named as the options."""
 
     files: tuple[str, ...] = ()
+    compare: str | None = None
     replay: str | None = None
     record: str | None = None
     read_only: bool = False
@@ -64,6 +70,8 @@ def run(given: ConsoleArguments) -> int:
         raise ConfigError("give a pipeline with -f, or a recording with --replay, one of them")
     if given.replay and given.record:
         raise ConfigError("--record and --replay exclude each other")
+    if given.replay and given.compare:
+        raise ConfigError("--replay and --compare exclude each other")
     from k2ktui.console import terminal
 
     terminal.check()
@@ -76,7 +84,7 @@ def run(given: ConsoleArguments) -> int:
 
 
 def _session(given: ConsoleArguments) -> Session:
-    from k2ktui.cli.options import load_pipeline
+    from k2ktui.cli.options import load_compared, load_pipeline
     from k2ktui.console.session import Options, Session
     from k2ktui.watch.model import Pair
     from k2ktui.watch.player import Player
@@ -89,8 +97,9 @@ def _session(given: ConsoleArguments) -> Session:
         return Session(player, player.pair, options=options)
     config = load_pipeline(given.files, mirror=True)
     recorder = Recorder(Path(given.record)) if given.record else None
+    compare = load_compared(given.compare, config)
     return Session(
-        live(config, given.interval),
+        live(config, given.interval, compare),
         Pair(config.name, config.environment, config.read_only),
         config,
         given.files,

@@ -27,7 +27,7 @@ from k2ktui.demo.app import DemoOptions, end, run
 @click.option(
     "--with-mirrormaker",
     is_flag=True,
-    help="Run MirrorMaker 2 beside the pipeline, and compare what groups would read again.",
+    help="Run MirrorMaker 2 beside the pipeline; Groups shows what it would read again.",
 )
 def command(
     fresh: bool,

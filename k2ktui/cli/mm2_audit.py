@@ -8,8 +8,9 @@ import click
 
 from k2ktui.cli.options import file_option, json_option, load_pipeline
 from k2ktui.cli.tables import UNKNOWN, Column, moment, number, print_table
+from k2ktui.engine.audit import AuditRow
 from k2ktui.errors import ConfigError, ExitCode
-from k2ktui.mm2.audit import AuditRow, audit
+from k2ktui.mm2.audit import audit
 from k2ktui.mm2.pipeline import MirrorPipeline
 from k2ktui.text import safe_text
 

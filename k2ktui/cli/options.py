@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from k2ktui.cli.console import COMPARE_HELP
 from k2ktui.config.model import PipelineConfig
 from k2ktui.config.topics import compile_pattern
 from k2ktui.engine.access import Access, access
 from k2ktui.errors import ConfigError
 from k2ktui.text import safe_text
+
+if TYPE_CHECKING:
+    from k2ktui.mm2.pipeline import MirrorPipeline
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,6 +36,11 @@ def file_option(function: F) -> F:
 def json_option(function: F) -> F:
     """Add ``--json``."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+
+
+def compare_option(function: F) -> F:
+    """Add ``--compare``."""
+    return click.option("--compare", metavar="FILE", help=COMPARE_HELP)(function)
 
 
 def unlock_option(function: F) -> F:
@@ -74,6 +83,28 @@ def load_pipeline(files: tuple[str, ...], *, mirror: bool = False) -> PipelineCo
     loaded = load_checked(files)
     _tell(loaded.notes)
     return loaded.config
+
+
+def load_compared(file: str | None, config: PipelineConfig) -> MirrorPipeline | None:
+    """Load the flow of MirrorMaker 2 that ``--compare`` names; None if it was not given.
+
+    Raises:
+        ConfigError: it is none, or ``config`` is one itself.
+    """
+    from k2ktui.mm2.pipeline import MirrorPipeline, is_mirror_file, load_mirror
+
+    if file is None:
+        return None
+    if isinstance(config, MirrorPipeline):
+        raise ConfigError("a flow of MirrorMaker 2 is compared with k2ktui without --compare")
+    if not is_mirror_file(file):
+        raise ConfigError(
+            f"--compare: {safe_text(file)} is no FILE.properties",
+            mend="Give MirrorMaker 2's own file; FILE.properties#A->B for one of its flows.",
+        )
+    compared, notes = load_mirror(file)
+    _tell(notes)
+    return compared
 
 
 def _tell(notes: Iterable[str]) -> None:

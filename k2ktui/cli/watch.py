@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from k2ktui.cli.options import json_option, load_pipeline
+from k2ktui.cli.options import compare_option, json_option, load_compared, load_pipeline
 from k2ktui.errors import ConfigError, ExitCode
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ _ONCE_S = 30.0
 @click.option("--plain", is_flag=True, help="Lines of text; this is the default.")
 @click.option("--interval", default=5.0, show_default=True, metavar="SECONDS", help="2 at least.")
 @click.option("--once", is_flag=True, help="Look once, then end; 1 when there is a bad problem.")
+@compare_option
 @click.option("--record", metavar="FILE", help="Record what is seen to a new file.")
 @click.option("--replay", metavar="FILE", help="Print a recording from its beginning to its end.")
 @json_option
@@ -36,6 +37,7 @@ def command(
     plain: bool,
     interval: float,
     once: bool,
+    compare: str | None,
     record: str | None,
     replay: str | None,
     as_json: bool,
@@ -45,11 +47,14 @@ def command(
         raise ConfigError("--plain and --json exclude each other")
     if bool(files) == bool(replay):
         raise ConfigError("give a pipeline with -f, or a recording with --replay, one of them")
+    if replay and compare:
+        raise ConfigError("--replay and --compare exclude each other")
     if replay:
         return _replayed(Path(replay), once=once, as_json=as_json)
     from k2ktui.watch.poller import live
 
-    feed = live(load_pipeline(files, mirror=True), interval)
+    config = load_pipeline(files, mirror=True)
+    feed = live(config, interval, load_compared(compare, config))
     return _watched(feed, Path(record) if record else None, once=once, as_json=as_json)
 
 
@@ -79,7 +84,7 @@ def _watched(feed: Feed, record: Path | None, *, once: bool, as_json: bool) -> i
                 view = seen.get(timeout=_TICK_S)
             except queue.Empty:
                 continue
-            if once and not _whole(view) and time.monotonic() < until:
+            if once and not view.whole and time.monotonic() < until:
                 continue
             _print(view, feed.now(), as_json=as_json)
             if recorder:
@@ -105,13 +110,6 @@ def _on_signals() -> list[int]:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, handle)
     return seen
-
-
-def _whole(view: View) -> bool:
-    """Whether every part was read, or failed."""
-    from k2ktui.watch.model import PartName
-
-    return all(p.error or p.taken_at for p in map(view.part, PartName))
 
 
 def _print(view: View, now: float, *, as_json: bool) -> None:

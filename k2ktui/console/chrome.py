@@ -52,7 +52,8 @@ def _age(feed: Feed, view: View | None, glyphs: Glyphs) -> list[Cell]:
         return [Cell(NOT_YET, Tone.MUTED)]
     ages = [view.age(part, feed.now()) for part in (PartName.SOURCE, PartName.TARGET)]
     known = [each for each in ages if each is not None]
-    stale = any(view.part(part).stale for part in PartName)
+    # What the pipeline is compared with is not the pipeline.
+    stale = any(view.part(part).stale for part in PartName if part is not PartName.COMPARISON)
     text = age(max(known)) if known else NOT_YET
     if stale:
         text = f"{glyphs.stale}{text}"
@@ -87,8 +88,10 @@ def banner(session: Session, view: View | None, notes: list[str], glyphs: Glyphs
         if state.error:
             old = age(view.age(part, session.feed.now()))
             kept = f"; values are {glyphs.stale}{old} old" if state.taken_at else "; nothing known"
-            text = f"{glyphs.status[4]} {part} does not answer"
-            lines.append((Cell(text + kept, Tone.BAD), Cell(f"  {name(state.error)}", Tone.MUTED)))
+            text, tone = f"{glyphs.status[4]} {part} does not answer", Tone.BAD
+            if part is PartName.COMPARISON:
+                text, tone = f"{glyphs.status[2]} MirrorMaker 2 cannot be compared", Tone.WARN
+            lines.append((Cell(text + kept, tone), Cell(f"  {name(state.error)}", Tone.MUTED)))
         elif state.pending_s > 3 * session.feed.interval:
             text = f"{glyphs.status[2]} {part}: waiting for an answer for {state.pending_s:.0f} s"
             lines.append((Cell(text, Tone.WARN),))

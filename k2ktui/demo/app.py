@@ -14,6 +14,7 @@ from pathlib import Path
 from k2ktui.demo import comparison, mirrormaker, pipeline, seed, staying, topics, wiring
 from k2ktui.demo.comparison import Comparison
 from k2ktui.demo.groups import Groups, commit_past
+from k2ktui.demo.mirrormaker import MirrorMaker
 from k2ktui.demo.pipeline import DemoPipeline
 from k2ktui.demo.screen import Screen
 from k2ktui.demo.signals import Ended, ending_signals
@@ -68,6 +69,8 @@ def run(options: DemoOptions) -> ExitCode:
     host = staying.host(home)
     if host is not None and host.waiting and _has_console(options):
         if not options.fresh:
+            if options.with_mirrormaker and host.compare is None:
+                screen.say("It runs without MirrorMaker 2; with --fresh it starts over, with it.")
             return _come_back(home, host, screen)
         staying.end(host)
     with ending_signals(), _alone(home):
@@ -103,7 +106,7 @@ def end(directory: Path | None = None) -> ExitCode:
 
 
 def _has_console(options: DemoOptions) -> bool:
-    shown = options.headless or options.with_mirrormaker or options.seconds is not None
+    shown = options.headless or options.seconds is not None
     return not shown and wiring.has_terminal()
 
 
@@ -112,7 +115,9 @@ def _come_back(home: Path, host: staying.Host, screen: Screen) -> ExitCode:
     screen.say("The demo still runs. Leaving its console (q) ends it.")
     staying.come_back(home)
     number = wiring.open_console(
-        host.config, lambda: "" if host.identity.alive else "the demo has ended"
+        host.config,
+        lambda: "" if host.identity.alive else "the demo has ended",
+        host.compare,
     )
     if number == Ended.HANG_UP:
         staying.come_back(home)
@@ -133,23 +138,26 @@ def _run(options: DemoOptions, home: Path, screen: Screen, stack: contextlib.Exi
     else:
         _write_past(addresses, screen)
         _complete(data).touch()
+    compare = data / mirrormaker.FILE if options.with_mirrormaker else None
     with _stopping("Ending the pipeline", screen):
         job = pipeline.start(config, data / "leash.log")
         stack.callback(job.stop)
-        stack.enter_context(staying.announced(home, config))
-        peer = _start_peer(config, addresses, screen, stack) if options.with_mirrormaker else None
+        stack.enter_context(staying.announced(home, config, compare))
+        peer = _start_peer(compare, addresses, screen, stack) if compare else None
         _start_life(addresses, options.rate, stack)
-        if _has_console(options):
-            screen.say("Opening the console. Leaving it (q) ends the demo.")
-            number = wiring.open_console(config, lambda: _told(job.fault()))
-            if number == Ended.HANG_UP:
-                staying.stay(home, config)
-            elif number:
-                raise Ended(number)
+        if not _has_console(options):
+            _show_table(config, compare, job, screen, options.seconds, stack)
             return
-        status = wiring.pipeline_status(config)
-        stack.callback(status.close)
-        _watch(job, status, screen, options.seconds, peer)
+        screen.say("Opening the console. Leaving it (q) ends the demo.")
+
+        def fault() -> str:
+            return _told(job.fault()) or (peer.fault() if peer else "")
+
+        number = wiring.open_console(config, fault, compare)
+        if number == Ended.HANG_UP:
+            staying.stay(home, config, compare)
+        elif number:
+            raise Ended(number)
 
 
 def _complete(data: Path) -> Path:
@@ -194,20 +202,34 @@ def _start_life(addresses: tuple[str, str], rate: float, stack: contextlib.ExitS
 
 
 def _start_peer(
-    config: Path, addresses: tuple[str, str], screen: Screen, stack: contextlib.ExitStack
-) -> Comparison:
-    """Start MirrorMaker 2, and what compares it with the pipeline."""
+    file: Path, addresses: tuple[str, str], screen: Screen, stack: contextlib.ExitStack
+) -> MirrorMaker:
+    """Start MirrorMaker 2."""
     with screen.busy("Looking for MirrorMaker 2") as step:
         mirrormaker.jars(step)
-    file = mirrormaker.write_properties(config.with_name("mm2.properties"), *addresses)
-    child = mirrormaker.start(file, file.with_name("mm2.log"))
-    stack.callback(child.stop, _PEER_STOP_SECONDS)
+    peer = MirrorMaker(mirrormaker.write_properties(file, *addresses))
+    stack.callback(peer.stop, _PEER_STOP_SECONDS)
     screen.say(f"MirrorMaker 2 copies the same topics to {mirrormaker.SOURCE}.*: {file}")
-    screen.say(f"Its side in the console: k2ktui -f {file} (Groups, m), or k2ktui mm2 audit.")
-    peer = wiring.comparison(config, file)
-    stack.callback(peer.stop)
-    peer.start()
+    screen.say(f"Its side alone: k2ktui -f {file}, or k2ktui mm2 audit -f {file}.")
     return peer
+
+
+def _show_table(
+    config: Path,
+    compare: Path | None,
+    job: DemoPipeline,
+    screen: Screen,
+    seconds: float | None,
+    stack: contextlib.ExitStack,
+) -> None:
+    """Show the live table, and below it what is compared."""
+    status = wiring.pipeline_status(config)
+    stack.callback(status.close)
+    compared = wiring.comparison(config, compare) if compare else None
+    if compared:
+        stack.callback(compared.stop)
+        compared.start()
+    _watch(job, status, screen, seconds, compared)
 
 
 def _watch(
@@ -215,7 +237,7 @@ def _watch(
     status: StatusSource,
     screen: Screen,
     seconds: float | None,
-    peer: Comparison | None,
+    compared: Comparison | None,
 ) -> None:
     rates = Rates()
     deadline: float | None = None
@@ -229,8 +251,11 @@ def _watch(
                 show([], error.what)  # a cluster that was stopped on purpose comes back
             else:
                 note = f"The pipeline's log: {job.log_path}. Ctrl-C ends everything."
-                show(lines, note, [comparison.render(peer.lines, peer.note)] if peer else ())
-                flowing = any(line.mapped for line in lines) and (not peer or bool(peer.lines))
+                beside = [comparison.render(compared.groups, compared.note)] if compared else ()
+                show(lines, note, beside)
+                flowing = any(line.mapped for line in lines) and (
+                    not compared or bool(compared.groups)
+                )
                 if deadline is None and seconds is not None and flowing:
                     deadline = time.monotonic() + seconds
             time.sleep(_REFRESH_SECONDS)

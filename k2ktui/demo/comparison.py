@@ -2,81 +2,53 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from k2ktui.errors import K2kError
 from k2ktui.text import safe_text
+from k2ktui.watch.feed import Feed
+from k2ktui.watch.model import GroupSummary, PartName, View
+from k2ktui.watch.plain import again
 
-_EVERY_SECONDS = 5.0
 _UNKNOWN = "-"
 
 
-@dataclass(frozen=True, slots=True)
-class GroupLine:
-    """A consumer group, and the records that it would read again; None is unknown.
-
-    ``without`` counts the partitions that MirrorMaker 2 has no translation for at all.
-    """
-
-    group: str
-    ours: int | None
-    theirs: int | None
-    without: int = 0
-
-
 class Comparison:
-    """Looks every few seconds, in a thread of its own; ``lines`` is what it saw last.
+    """Watches both, and remembers what it saw last.
 
     Args:
-        look: reads both clusters, and raises K2kError when they do not answer.
-        every: seconds between two looks.
+        feed: views of the pipeline with its comparison.
+
+    Attributes:
+        groups: every group with what it would read again; empty as long as that is not known.
+        note: why it is not known, or not known any more.
     """
 
-    def __init__(
-        self, look: Callable[[], Sequence[GroupLine]], every: float = _EVERY_SECONDS
-    ) -> None:
-        self._look, self._every = look, every
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self.lines: Sequence[GroupLine] = ()
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self.groups: Sequence[GroupSummary] = ()
         self.note = "MirrorMaker 2 has not translated any group yet"
 
     def start(self) -> None:
-        """Begin to look."""
-        self._thread.start()
+        """Begin to watch."""
+        self._feed.start(self._take)
 
     def stop(self) -> None:
-        """End; waits for the look that is under way."""
-        self._ended.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        """End."""
+        self._feed.close()
 
-    def _run(self) -> None:
-        while not self._ended.is_set():
-            try:
-                self.lines, self.note = self._look(), ""
-            except K2kError as error:
-                self.note = error.what.splitlines()[0]
-            self._ended.wait(self._every)
+    def _take(self, view: View) -> None:
+        failed = view.part(PartName.COMPARISON).error or view.part(PartName.GROUPS).error
+        if view.audit is not None and view.audit.rows:
+            self.groups, self.note = view.summaries, failed
+        elif failed:
+            self.note = failed
 
 
-def total(counts: Iterable[int | None]) -> int | None:
-    """Return the sum, None if one of them is not known."""
-    whole = 0
-    for count in counts:
-        if count is None:
-            return None
-        whole += count
-    return whole
-
-
-def render(lines: Sequence[GroupLine], note: str = "") -> Table:
+def render(groups: Sequence[GroupSummary], note: str = "") -> Table:
     """Return the table; ``note`` is printed below it."""
     table = Table(
         title="records read again after a failover now",
@@ -89,14 +61,7 @@ def render(lines: Sequence[GroupLine], note: str = "") -> Table:
     table.add_column("group", no_wrap=True)
     for heading in ("k2ktui", "MirrorMaker 2"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for line in lines:
-        theirs = _number(line.theirs)
-        if line.without:
-            partitions = "1 partition" if line.without == 1 else f"{line.without} partitions"
-            theirs += f", {partitions} not translated"
-        table.add_row(*map(Text, (safe_text(line.group, 30), _number(line.ours), theirs)))
+    for group in groups:
+        theirs = again(group.theirs) if group.theirs else _UNKNOWN
+        table.add_row(*map(Text, (safe_text(group.group, 30), again(group.ours), theirs)))
     return table
-
-
-def _number(count: int | None) -> str:
-    return _UNKNOWN if count is None else f"{count:,}"

@@ -9,6 +9,7 @@ from k2ktui.runtime import artifacts, reaper
 from k2ktui.runtime.java import find_java
 from k2ktui.runtime.paths import write_atomically
 
+FILE = "mm2.properties"
 SOURCE, TARGET = "mirror", "target"
 _MAIN = "org.apache.kafka.connect.mirror.MirrorMaker"
 _JVM = ("-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.awt.headless=true")
@@ -61,8 +62,24 @@ def write_properties(path: Path, source: str, target: str) -> Path:
     return path
 
 
-def start(file: Path, log: Path) -> reaper.Supervised:
-    """Run MirrorMaker 2 as a child that cannot outlive us; its output goes to ``log``."""
-    java = str(find_java().executable)
-    command = [java, *_JVM, "-cp", jars().argument, _MAIN, str(file)]
-    return reaper.spawn(command, log_path=log, grace=_GRACE_SECONDS)
+class MirrorMaker:
+    """A running MirrorMaker 2, a child that cannot outlive us.
+
+    Args:
+        file: its ``mm2.properties``; its output goes to ``mm2.log`` beside it.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.log_path = file.with_suffix(".log")
+        java = str(find_java().executable)
+        command = [java, *_JVM, "-cp", jars().argument, _MAIN, str(file)]
+        self._child = reaper.spawn(command, log_path=self.log_path, grace=_GRACE_SECONDS)
+
+    def fault(self) -> str:
+        """Return why it ended by itself; empty while it runs."""
+        code = self._child.poll()
+        return "" if code is None else f"MirrorMaker 2 ended with {code}, see {self.log_path}"
+
+    def stop(self, timeout: float) -> None:
+        """End it within so many seconds."""
+        self._child.stop(timeout)

@@ -33,17 +33,19 @@ class Host:
         identity: its process.
         config: the pipeline's file.
         waiting: whether its terminal was closed.
+        compare: the file of the MirrorMaker 2 beside it, None if there is none.
     """
 
     identity: Identity
     config: Path
     waiting: bool
+    compare: Path | None = None
 
 
 @contextlib.contextmanager
-def announced(home: Path, config: Path) -> Iterator[None]:
+def announced(home: Path, config: Path, compare: Path | None = None) -> Iterator[None]:
     """Within it, others find this demo."""
-    _write(home, config, waiting=False)
+    _write(home, config, compare, waiting=False)
     try:
         yield
     finally:
@@ -55,17 +57,18 @@ def host(home: Path) -> Host | None:
     try:
         value = json.loads((home / _FILE).read_bytes())
         identity = Identity(int(value["pid"]), str(value["birth"]))
-        found = Host(identity, Path(value["config"]), bool(value["waiting"]))
+        compare = Path(value["compare"]) if value.get("compare") else None
+        found = Host(identity, Path(value["config"]), bool(value["waiting"]), compare)
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return found if found.identity.alive else None
 
 
-def stay(home: Path, config: Path, seconds: float = STAY_S) -> None:
+def stay(home: Path, config: Path, compare: Path | None = None, seconds: float = STAY_S) -> None:
     """Wait without a terminal until a signal ends the demo, or nobody has come back in time."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     terminal.forget()
-    _write(home, config, waiting=True)
+    _write(home, config, compare, waiting=True)
     while time.time() - (home / _FILE).stat().st_mtime < seconds:
         time.sleep(_TICK_S)
 
@@ -90,7 +93,13 @@ def end(found: Host) -> None:
         time.sleep(_TICK_S)
 
 
-def _write(home: Path, config: Path, *, waiting: bool) -> None:
+def _write(home: Path, config: Path, compare: Path | None, *, waiting: bool) -> None:
     me = this_process()
-    value = {"pid": me.pid, "birth": me.birth, "config": str(config), "waiting": waiting}
+    value = {
+        "pid": me.pid,
+        "birth": me.birth,
+        "config": str(config),
+        "waiting": waiting,
+        "compare": str(compare) if compare else "",
+    }
     write_atomically(home / _FILE, json.dumps(value).encode())

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from k2ktui.config.load import load
-from k2ktui.demo.comparison import Comparison, GroupLine, total
+from k2ktui.demo.comparison import Comparison
 from k2ktui.demo.status import PartitionStatus, StatusSource
 from k2ktui.errors import K2kError
 
@@ -33,11 +33,12 @@ def pipeline_status(config: Path) -> StatusSource:
     return Source()
 
 
-def open_console(config: Path, watchdog: Callable[[], str]) -> int:
+def open_console(config: Path, watchdog: Callable[[], str], compare: Path | None = None) -> int:
     """Open the console on the pipeline in the file ``config`` until it is left.
 
     Args:
         config: the file.
+        compare: that of the MirrorMaker 2 beside it, if there is one.
         watchdog: asked every second what has failed, empty if nothing has.
 
     Returns:
@@ -50,14 +51,16 @@ def open_console(config: Path, watchdog: Callable[[], str]) -> int:
     from k2ktui.console.app import open_console as run
     from k2ktui.console.session import Options, Session
     from k2ktui.kafka.properties import load_checked
+    from k2ktui.mm2.pipeline import load_mirror
     from k2ktui.watch.model import Pair
     from k2ktui.watch.poller import live
 
     loaded = load_checked((str(config),)).config
-
+    mirror = load_mirror(str(compare))[0] if compare else None
     pair = Pair(loaded.name, loaded.environment, loaded.read_only)
     options = Options(theme=theme)
-    session = Session(live(loaded), pair, loaded, (str(config),), options, watchdog=watchdog)
+    feed = live(loaded, compare=mirror)
+    session = Session(feed, pair, loaded, (str(config),), options, watchdog=watchdog)
     number = run(session)
     return int(signal.SIGHUP) if terminal.is_gone() else number
 
@@ -79,28 +82,7 @@ def comparison(config: Path, properties: Path) -> Comparison:
     Raises:
         ConfigError: one of the files is not valid.
     """
-    from k2ktui.engine.groups import rows
-    from k2ktui.mm2.audit import audit
     from k2ktui.mm2.pipeline import load_mirror
-    from k2ktui.sync.snapshot import taken
+    from k2ktui.watch.poller import live
 
-    ours, (theirs, _) = load([config]).config, load_mirror(str(properties))
-
-    def look() -> list[GroupLine]:
-        mine = rows(taken(ours))
-        audited = audit(theirs).rows
-        return [
-            GroupLine(
-                group,
-                total(row.reread for row in mine if row.group == group),
-                total(
-                    row.checkpoint_reread
-                    for row in audited
-                    if row.group == group and row.checkpoint_offset is not None
-                ),
-                sum(row.group == group and row.checkpoint_offset is None for row in audited),
-            )
-            for group in sorted({row.group for row in mine})
-        ]
-
-    return Comparison(look)
+    return Comparison(live(load([config]).config, compare=load_mirror(str(properties))[0]))

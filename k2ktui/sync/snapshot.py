@@ -84,6 +84,8 @@ class Snapshots:
         self.last_source = source
         if source is None:
             source = self._kept(down)
+        # At once: what is committed there later, of what was read since, would look too far.
+        there = self.target.views(sorted(source.groups))
         copies = self._copies(source, _committed(source.groups), replicated)
         return Snapshot(
             pipeline=self._config.name,
@@ -93,7 +95,7 @@ class Snapshots:
             commits_at=source.at,
             source_down=down,
             source=_replicated_only(source.groups, copies.replicas),
-            target=self.target.views(sorted(source.groups)),
+            target=there,
             replicas=copies.replicas,
             logs=copies.logs,
             rivals=copies.report.rivals,

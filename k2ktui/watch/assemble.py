@@ -7,6 +7,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TypeVar
 
+from k2ktui.engine.audit import Audit, AuditRow, by_checkpoints, by_translation
 from k2ktui.engine.groups import GroupRow, GroupView
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.engine.status import PartitionState, PartitionStatus, coverage, state_of
@@ -25,6 +26,7 @@ from k2ktui.watch.model import (
     View,
 )
 from k2ktui.watch.reading import (
+    ComparisonFacts,
     GroupFacts,
     Known,
     Mapped,
@@ -69,6 +71,7 @@ class Assembler:
         target = _fact(known, PartName.TARGET, TargetFacts)
         groups = _fact(known, PartName.GROUPS, GroupFacts)
         state = _fact(known, PartName.STATE, StateFacts)
+        audit = _audit(known, groups)
         rows = self._rows(source, target, groups)
         # Positions without the source's ends of the same moment would show as a lag that is not.
         seen = source.taken_at if source else target.taken_at if target else None
@@ -86,13 +89,14 @@ class Assembler:
             target=target.cluster if target else ClusterView(address=self._addresses[1]),
             partitions=rows,
             groups=groups.rows if groups else (),
-            summaries=summaries(groups, rows) if groups else (),
+            summaries=summaries(groups, rows, audit) if groups else (),
             commits_at=groups.commits_at if groups else None,
             source_down=groups.source_down if groups else "",
             runners=state.runners if state else (),
             journal=state.journal if state else (),
             totals=totals,
             points=self.history.points,
+            audit=audit,
             notes=_notes(target, groups, state),
         )
 
@@ -173,6 +177,11 @@ def _landing(target: TargetFacts | None, position: Position | None) -> tuple[obj
 def _fact(known: Known, name: PartName, kind: type[F]) -> F | None:
     found = known.get(name)
     return found if isinstance(found, kind) else None
+
+
+def _audit(known: Known, groups: GroupFacts | None) -> Audit | None:
+    compared = _fact(known, PartName.COMPARISON, ComparisonFacts)
+    return compared.audit if compared else groups.audit if groups else None
 
 
 def _end(at: SourcePartition, source: SourceFacts | None, position: Position | None) -> int | None:
@@ -313,12 +322,28 @@ def _coverage(rows: Sequence[PartitionRow]) -> float | None:
     return sum((s.coverage or 0.0) * n for s, n in zip(known, sizes, strict=True)) / sum(sizes)
 
 
-def summaries(groups: GroupFacts, rows: Sequence[PartitionRow]) -> tuple[GroupSummary, ...]:
+def summaries(
+    groups: GroupFacts, rows: Sequence[PartitionRow], audit: Audit | None = None
+) -> tuple[GroupSummary, ...]:
     """Return every group with the sums of its rows, sorted by name."""
     by_group = {name: list(found) for name, found in groupby(groups.rows, attrgetter("group"))}
+    others = {name: list(found) for name, found in groupby(_of(audit), attrgetter("group"))}
     ends = {row.key: row.status.source_end for row in rows}
     names = sorted(set(groups.source) | by_group.keys())
-    return tuple(_summary(name, by_group.get(name, []), groups, ends) for name in names)
+    return tuple(
+        _summary(
+            name,
+            by_group.get(name, []),
+            groups,
+            ends,
+            others.get(name, []) if audit else None,
+        )
+        for name in names
+    )
+
+
+def _of(audit: Audit | None) -> tuple[AuditRow, ...]:
+    return audit.rows if audit else ()
 
 
 def _summary(
@@ -326,6 +351,7 @@ def _summary(
     found: Sequence[GroupRow],
     groups: GroupFacts,
     ends: Mapping[tuple[str, int], int | None],
+    audited: Sequence[AuditRow] | None,
 ) -> GroupSummary:
     return GroupSummary(
         group=name,
@@ -337,6 +363,8 @@ def _summary(
         skips=sum(max(0, row.divergence or 0) for row in found),
         rereads=sum(max(0, -(row.divergence or 0)) for row in found),
         lag=_lag(found, ends),
+        ours=by_translation(found),
+        theirs=None if audited is None else by_checkpoints(audited, len(found)),
     )
 
 

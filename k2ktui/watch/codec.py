@@ -11,6 +11,7 @@ from dataclasses import asdict, fields
 from operator import attrgetter
 from typing import Any, TypeVar
 
+from k2ktui.engine.audit import Again, Audit, AuditRow
 from k2ktui.engine.groups import GroupRow
 from k2ktui.engine.journal import JournalHeader, Runner, RunnerState
 from k2ktui.engine.status import PartitionState, PartitionStatus
@@ -46,6 +47,7 @@ _STATUS = _names(PartitionStatus)
 _ROW = ["why", "rate", "direction", "eta_s", "spans", "gaps", "ranges"]
 _GROUP = _names(GroupRow)
 _POINT = _names(Point)
+_AUDIT = _names(AuditRow)
 
 
 def dumps(view: View) -> str:
@@ -88,6 +90,7 @@ def to_object(view: View) -> dict[str, Any]:
         "journal": [asdict(each) for each in view.journal],
         "totals": asdict(view.totals),
         "points": _table(_POINT, view.points),
+        **({"audit": _audit(view.audit)} if view.audit else {}),
         "notes": list(view.notes),
     }
 
@@ -115,6 +118,7 @@ def from_object(value: Mapping[str, Any]) -> View:
         journal=tuple(JournalHeader(**each) for each in value["journal"]),
         totals=Totals(**_with(value["totals"], direction=Direction)),
         points=tuple(Point(**row) for row in _rows(value["points"])),
+        audit=_audited(value["audit"]) if "audit" in value else None,
         notes=tuple(value["notes"]),
     )
 
@@ -161,4 +165,20 @@ def _state(word: str) -> PartitionState:
 
 def _summary(value: dict[str, Any]) -> GroupSummary:
     sides = {side: GroupSide(**value[side]) for side in ("source", "target")}
-    return GroupSummary(**{**value, **sides})
+    # A recording of an earlier release has neither of them.
+    again = {name: Again(**value[name]) for name in ("ours", "theirs") if value.get(name)}
+    return GroupSummary(**{**value, **sides, **again})
+
+
+def _audit(audit: Audit) -> dict[str, Any]:
+    return {
+        "flow": audit.flow,
+        "taken_at": audit.taken_at,
+        "rows": _table(_AUDIT, audit.rows),
+        "notes": list(audit.notes),
+    }
+
+
+def _audited(value: Mapping[str, Any]) -> Audit:
+    rows = tuple(AuditRow(**row) for row in _rows(value["rows"]))
+    return Audit(value["flow"], value["taken_at"], rows, tuple(value["notes"]))

@@ -1,21 +1,34 @@
-"""The target's part of a view where MirrorMaker 2 copies: positions, heartbeats, checkpoints."""
+"""What is read where MirrorMaker 2 copies: positions, heartbeats, checkpoints, and its audit."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
+from k2ktui.engine.audit import Audit
 from k2ktui.errors import Refused
 from k2ktui.kafka.clients import TopicDescription, source_cluster, target_cluster
+from k2ktui.mm2.audit import Auditor, audited
 from k2ktui.mm2.copies import MirrorCopies
 from k2ktui.mm2.pipeline import MirrorPipeline
 from k2ktui.mm2.topics import MirrorTopics
 from k2ktui.replication.status import Status
 from k2ktui.watch.assemble import Assembler
 from k2ktui.watch.model import Pair, Part, PartName
-from k2ktui.watch.reading import About, Facts, Known, TargetFacts, readers
+from k2ktui.watch.reading import (
+    About,
+    ComparisonFacts,
+    Facts,
+    GroupFacts,
+    GroupReader,
+    Known,
+    Reader,
+    TargetFacts,
+    readers,
+)
 
 PATH = "mirrormaker2"
 
@@ -54,6 +67,54 @@ class MirrorTargetReader:
     def close(self) -> None:
         """Disconnect."""
         self._copies.close()
+
+
+class MirrorGroupReader(GroupReader):
+    """Reads groups and what MirrorMaker 2 would make of them; both rest on the same snapshot."""
+
+    def __init__(self, config: MirrorPipeline) -> None:
+        super().__init__(config)
+        self._name = config.name
+        sides = source_cluster(config), target_cluster(config)
+        self._topics = MirrorTopics(config.flow, *sides)
+
+    def read(self, known: Known) -> GroupFacts:
+        """Read checkpoints, then take a snapshot."""
+        # In this order: what is written after the groups were read would look too far.
+        self._topics.read_checkpoints()
+        found = super().read(known)
+        rows = audited(found.rows, self._topics.checkpoints, found.taken_at)
+        notes = (*self._topics.foreign(), *found.notes)
+        return replace(found, audit=Audit(self._name, found.taken_at, tuple(rows), notes))
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._topics.close()
+        super().close()
+
+
+class ComparisonReader:
+    """Audits a flow that copies beside the pipeline."""
+
+    def __init__(self, config: MirrorPipeline) -> None:
+        self._auditor = Auditor(config)
+
+    def read(self, known: Known) -> ComparisonFacts:
+        """Audit it now."""
+        found = self._auditor.audit()
+        return ComparisonFacts(found.taken_at, found)
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._auditor.close()
+
+
+def mirror_readers(config: MirrorPipeline) -> dict[PartName, Reader]:
+    """Return what reads the parts that are not as in a pipeline of ours."""
+    return {
+        PartName.TARGET: MirrorTargetReader(config),
+        PartName.GROUPS: MirrorGroupReader(config),
+    }
 
 
 def _heartbeat(topics: MirrorTopics, now: float) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from k2ktui.engine.audit import NOTHING, Again, Audit
 from k2ktui.engine.groups import GroupRow
 from k2ktui.engine.journal import JournalHeader, Runner
 from k2ktui.engine.status import PartitionStatus
@@ -19,12 +20,13 @@ RangeRow = tuple[int, int, int]
 
 
 class PartName(StrEnum):
-    """What is read by itself, and can fail by itself."""
+    """What is read by itself, and can fail by itself; ``comparison`` only where it is asked for."""
 
     SOURCE = "source"
     TARGET = "target"
     GROUPS = "groups"
     STATE = "state"
+    COMPARISON = "comparison"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,8 @@ class GroupSummary:
         skips: records it would never read if it went on at the target now.
         rereads: records it would read again there.
         lag: source records that it has not read yet, None if unknown for any partition.
+        ours: what it would read again on the target where the translation puts it.
+        theirs: the same where MirrorMaker 2's checkpoints put it; None if that is not compared.
     """
 
     group: str
@@ -119,6 +123,8 @@ class GroupSummary:
     skips: int
     rereads: int
     lag: int | None = None
+    ours: Again = NOTHING
+    theirs: Again | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +194,8 @@ class View:
             that was kept on the target.
         source_down: why that copy is used, empty if it is not.
         points: totals of the last minutes, the oldest first.
+        audit: what a flow of MirrorMaker 2 would make of the groups; None if that is not compared,
+            or not known yet.
         notes: what an operator should know of the whole.
     """
 
@@ -205,7 +213,25 @@ class View:
     journal: tuple[JournalHeader, ...] = ()
     totals: Totals = Totals()
     points: tuple[Point, ...] = ()
+    audit: Audit | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def whole(self) -> bool:
+        """Whether every part was read, or failed."""
+        return all(part.error or part.taken_at is not None for part in self.parts.values())
+
+    @property
+    def compares(self) -> bool:
+        """Whether groups are compared with what MirrorMaker 2 would make of them."""
+        return self.audit is not None or PartName.COMPARISON in self.parts
+
+    @property
+    def again(self) -> tuple[Again, Again]:
+        """What all groups would read again on the target: by our translation, by checkpoints."""
+        ours = sum((group.ours for group in self.summaries), NOTHING)
+        theirs = sum((group.theirs for group in self.summaries if group.theirs), NOTHING)
+        return ours, theirs
 
     def part(self, name: PartName) -> Part:
         """Return a part; one that was never read if there is none."""

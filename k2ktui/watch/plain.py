@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
+from k2ktui.engine.audit import NOTHING, Again
 from k2ktui.engine.trend import Direction
 from k2ktui.text import safe_text
 from k2ktui.watch.model import PartName, View
@@ -26,6 +27,7 @@ def lines(view: View, now: float) -> Iterator[str]:
     )
     yield f"  partitions {view.totals.partitions:,}: {_counts(view.totals.states)}"
     yield f"  {_groups(view)}"
+    yield from _compared(view, now)
     yield f"  {_jobs(view, now)}"
     for side, cluster in ((PartName.SOURCE, view.source), (PartName.TARGET, view.target)):
         version = f", Kafka {safe_text(cluster.version)}" if cluster.version else ""
@@ -67,6 +69,40 @@ def _groups(view: View) -> str:
     if totals.skips or totals.rereads:
         text += f" ({totals.skips:,} records skipped, {totals.rereads:,} re-read)"
     return text
+
+
+def _compared(view: View, now: float) -> Iterator[str]:
+    """Yield what each group would read again, by us and by MirrorMaker 2."""
+    if not view.compares:
+        return
+    if view.audit is None:
+        yield f"  re-reads by MirrorMaker 2 {UNKNOWN}"
+        return
+    ours, theirs = view.again
+    yield (
+        f"  re-reads if groups went on at the target now: k2ktui {again(ours)}, MirrorMaker 2 "
+        f"{safe_text(view.audit.flow)} {again(theirs)}; read {now - view.audit.taken_at:,.0f} s ago"
+    )
+    most = sorted(view.summaries, key=lambda g: -(g.theirs or NOTHING).records)
+    for group in most[:_PROBLEMS]:
+        other = again(group.theirs) if group.theirs else UNKNOWN
+        yield f"    {safe_text(group.group)}: k2ktui {again(group.ours)}, MirrorMaker 2 {other}"
+    if len(most) > _PROBLEMS:
+        yield f"    and {len(most) - _PROBLEMS:,} more groups"
+
+
+def again(count: Again) -> str:
+    """Return what would be read again and skipped, and for how many partitions nobody knows."""
+    parts = [f"{count.records:,}"]
+    parts += [f"{count.skipped:,} skipped"] if count.skipped else []
+    parts += [f"{partitions(count.without)} not translated"] if count.without else []
+    parts += [f"{partitions(count.unknown)} unknown"] if count.unknown else []
+    return ", ".join(parts)
+
+
+def partitions(count: int) -> str:
+    """Return a number of partitions in words."""
+    return "1 partition" if count == 1 else f"{count:,} partitions"
 
 
 def _jobs(view: View, now: float) -> str:

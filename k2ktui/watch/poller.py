@@ -1,7 +1,8 @@
 """A live feed: reads the parts of a pipeline every few seconds, each on a thread of its own.
 
 A part whose cluster does not answer keeps its last values, with the reason; the others go on. A
-part is never asked twice at once: who is still waiting is left out of the next round.
+part is never asked twice at once: who is still waiting is left out of the next round. What costs
+much, the comparison, is read less often.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import SourcePartition
@@ -21,10 +23,16 @@ from k2ktui.watch.history import Sample
 from k2ktui.watch.model import Pair, Part, PartName, RangeRow, View
 from k2ktui.watch.reading import Facts, GroupFacts, Reader, last_ranges
 
+if TYPE_CHECKING:
+    from k2ktui.mm2.pipeline import MirrorPipeline
+
 _GRACE_S = 1.5
 _APART_S = 0.5
 _CLOSE_S = 3.0
 _RANGES = 500
+# How often a part is read at most, in seconds, and which share of the time reading it may take.
+_PACE_S = {PartName.COMPARISON: 15.0}
+_SHARE = 0.2
 
 
 class _Worker:
@@ -38,15 +46,16 @@ class _Worker:
         self._due = threading.Event()
         self._over = False
         self._known: Mapping[PartName, Facts] = {}
+        self._rests_until = 0.0
         self._thread = threading.Thread(target=self._run, name=f"watch-{name}", daemon=True)
 
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
 
-    def ask(self, known: Mapping[PartName, Facts]) -> None:
-        """Read now, unless it is being read."""
-        if self.asked_at is None:
+    def ask(self, known: Mapping[PartName, Facts], *, urgent: bool = False) -> None:
+        """Read now, unless it is being read, or was a moment ago and is not ``urgent``."""
+        if self.asked_at is None and (urgent or monotonic() >= self._rests_until):
             self.asked_at = monotonic()
             self._known = known
             self._due.set()
@@ -76,7 +85,10 @@ class _Worker:
                 self._due.clear()
                 if self._over:
                     return
+                began = monotonic()
                 self._read()
+                if pace := _PACE_S.get(self._name):
+                    self._rests_until = max(began + pace, began + (monotonic() - began) / _SHARE)
                 self.asked_at = None
                 self._done()
         finally:
@@ -187,17 +199,18 @@ class Poller:
             self._wake.notify_all()
 
     def _run(self) -> None:
+        urgent = True
         while not self._over:
             began = monotonic()
             known = self._known()
             for name, worker in self._workers.items():
                 if name is not PartName.SOURCE:
-                    worker.ask(known)
+                    worker.ask(known, urgent=urgent)
             self._ask_source(began)
             until = max(began + _GRACE_S, monotonic() + _APART_S)
             self._await(until, lambda: not self._pending())
             self._emit()
-            self._until_next(began)
+            urgent = self._until_next(began)
 
     def _ask_source(self, began: float) -> None:
         """Read the source's ends right after the positions, so that lag is of one moment."""
@@ -209,14 +222,18 @@ class Poller:
             self._await(began + _GRACE_S, lambda: target.asked_at is None)
         source.ask(self._known())
 
-    def _until_next(self, began: float) -> None:
-        """Wait for the next round; tell what comes late in the meantime."""
+    def _until_next(self, began: float) -> bool:
+        """Wait for the next round; tell what comes late in the meantime.
+
+        Returns:
+            Whether somebody has asked for it.
+        """
         while not self._over:
             with self._wake:
                 asked, self._asked = self._asked, False
             left = began + self.interval - monotonic()
             if asked or (left <= 0 and not self.paused):
-                return
+                return asked
             self._await(
                 monotonic() + (0.5 if self.paused else left),
                 lambda: self._asked or self._news,
@@ -225,6 +242,7 @@ class Poller:
                 # Several late answers that come together are one view.
                 self._await(monotonic() + _APART_S, lambda: not self._pending())
                 self._emit()
+        return False
 
     def _pending(self) -> bool:
         return any(worker.asked_at is not None for worker in self._workers.values())
@@ -244,8 +262,18 @@ class Poller:
             self._listener(self.view())
 
 
-def live(config: PipelineConfig, interval: float = DEFAULT_INTERVAL_S) -> Poller:
-    """Return a feed of a pipeline's clusters; nothing is connected until it starts."""
+def live(
+    config: PipelineConfig,
+    interval: float = DEFAULT_INTERVAL_S,
+    compare: MirrorPipeline | None = None,
+) -> Poller:
+    """Return a feed of a pipeline's clusters; nothing is connected until it starts.
+
+    Args:
+        config: the pipeline.
+        interval: seconds between polls.
+        compare: a flow of MirrorMaker 2 beside it, whose checkpoints are compared.
+    """
     from k2ktui.mm2.pipeline import MirrorPipeline
     from k2ktui.replication.routing import choose_path
     from k2ktui.watch.mirror import PATH as MIRROR
@@ -255,4 +283,5 @@ def live(config: PipelineConfig, interval: float = DEFAULT_INTERVAL_S) -> Poller
     sides = (config.source, config.target)
     source, target = (side.kafka.common.get("bootstrap.servers", "") for side in sides)
     path = MIRROR if isinstance(config, MirrorPipeline) else str(choose_path(config).path)
-    return Poller(readers(config), Assembler(pair, path, addresses=(source, target)), interval)
+    assembler = Assembler(pair, path, addresses=(source, target))
+    return Poller(readers(config, compare), assembler, interval)

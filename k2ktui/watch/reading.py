@@ -16,6 +16,7 @@ from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.audit import Audit
 from k2ktui.engine.groups import GroupRow, GroupView, rows
 from k2ktui.engine.journal import JournalHeader, Runner
 from k2ktui.engine.replica import Replica
@@ -37,6 +38,7 @@ from k2ktui.sync.store import StateStore
 from k2ktui.watch.model import ClusterView, PartName, RangeRow, Span
 
 if TYPE_CHECKING:
+    from k2ktui.mm2.pipeline import MirrorPipeline
     from k2ktui.sync.snapshot import Snapshots
 
 _READ_S = 20.0
@@ -91,7 +93,10 @@ class Mapped:
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """Groups on both sides, translated, and what the mapping says of each partition."""
+    """Groups on both sides, translated, and what the mapping says of each partition.
+
+    ``audit`` is what MirrorMaker 2 would make of them, where it is what copies.
+    """
 
     taken_at: float
     rows: tuple[GroupRow, ...] = ()
@@ -102,6 +107,7 @@ class GroupFacts:
     commits_at: float | None = None
     source_down: str = ""
     notes: tuple[str, ...] = ()
+    audit: Audit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +120,15 @@ class StateFacts:
     malformed: int = 0
 
 
-Facts = SourceFacts | TargetFacts | GroupFacts | StateFacts
+@dataclass(frozen=True, slots=True)
+class ComparisonFacts:
+    """What a flow of MirrorMaker 2 beside the pipeline would make of the groups."""
+
+    taken_at: float
+    audit: Audit
+
+
+Facts = SourceFacts | TargetFacts | GroupFacts | StateFacts | ComparisonFacts
 Known = Mapping[PartName, Facts]
 
 
@@ -329,21 +343,29 @@ class StateReader:
         self._store.close()
 
 
-def readers(config: PipelineConfig) -> dict[PartName, Reader]:
-    """Return what reads each part of a pipeline; nothing is connected yet."""
-    return {
+def readers(
+    config: PipelineConfig, compare: MirrorPipeline | None = None
+) -> dict[PartName, Reader]:
+    """Return what reads each part of a pipeline; nothing is connected yet.
+
+    Args:
+        config: the pipeline.
+        compare: a flow of MirrorMaker 2 beside it, whose checkpoints are compared.
+    """
+    from k2ktui.mm2.pipeline import MirrorPipeline
+
+    found: dict[PartName, Reader] = {
         PartName.SOURCE: SourceReader(config),
-        PartName.TARGET: _target_reader(config),
+        PartName.TARGET: TargetReader(config),
         PartName.GROUPS: GroupReader(config),
         PartName.STATE: StateReader(config),
     }
-
-
-def _target_reader(config: PipelineConfig) -> Reader:
-    from k2ktui.mm2.pipeline import MirrorPipeline
-
     if isinstance(config, MirrorPipeline):
-        from k2ktui.watch.mirror import MirrorTargetReader
+        from k2ktui.watch.mirror import mirror_readers
 
-        return MirrorTargetReader(config)
-    return TargetReader(config)
+        found |= mirror_readers(config)
+    if compare is not None:
+        from k2ktui.watch.mirror import ComparisonReader
+
+        found[PartName.COMPARISON] = ComparisonReader(compare)
+    return found

@@ -35,7 +35,7 @@ class Problem:
     """Something to look at.
 
     Attributes:
-        kind: ``cluster``, ``partition``, ``group`` or ``job``: where it is looked at.
+        kind: ``cluster``, ``partition``, ``group``, ``groups`` or ``job``: where it is looked at.
         subject: of what: a side, ``topic-partition``, a group.
         key: the same for a program: part name, ``(topic, partition)``, group.
         what: what is wrong, with figures.
@@ -127,7 +127,10 @@ def _of_parts(view: View) -> list[Problem]:
     found = []
     for name in PartName:
         part = view.part(name)
-        if part.error:
+        if part.error and name is PartName.COMPARISON:
+            text = f"MirrorMaker 2 cannot be compared: {part.error}"
+            found.append(Problem(Severity.WARN, "groups", "MirrorMaker 2", str(name), text))
+        elif part.error:
             subject = f"{name} cluster" if name in (PartName.SOURCE, PartName.TARGET) else str(name)
             found.append(Problem(Severity.BAD, "cluster", subject, str(name), part.error))
     return found

@@ -1,71 +1,110 @@
-"""The audit of MirrorMaker 2 in the console, without clusters."""
+"""MirrorMaker 2 beside a pipeline, or alone, in the console; without clusters."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
 
-from textual.pilot import Pilot
+import pytest
 
-from k2ktui.console.app import ConsoleApp
+from k2ktui.console import chrome
 from k2ktui.console.screens.audit import AuditScreen
-from k2ktui.console.session import Options, Session
-from k2ktui.mm2.audit import Audit, AuditRow
-from tests.console.acting import drive, text_of, until
-from tests.support.views import Made, StubFeed
+from k2ktui.watch.model import PartName
+from tests.support.console import Sitting, sit
+from tests.support.pictures import compare
+from tests.support.views import Made, beside_mirrormaker, usual
 
 
-def session() -> Session:
-    made = Made()
-    return Session(StubFeed(made), made.pair, None, ("mm2.properties",), Options())
+def test_both_columns_of_re_reads_are_in_groups() -> None:
+    async def flow(console: Sitting) -> None:
+        await console.press("3")
+        heading = console.line("by k2ktui")
+        assert "by MM2" in heading
+        ends = [heading.index(name) + len(name) for name in ("by k2ktui", "by MM2")]
+
+        def cells(group: str) -> list[str]:
+            line = console.line(group)
+            return [line[: end + 1].split()[-1] for end in ends]
+
+        assert cells("billing") == ["0", "4,075"]
+        assert cells("fulfilment") == ["0", "0"]
+        # More than that, for there are partitions that nobody knows of.
+        assert cells("reports") == ["0", "0+"]
+        assert cells("archive") == ["0+", "0+"]
+        assert "MM2 mirror->target read <10 s ago" in console.text
+
+    sit(flow, beside_mirrormaker(), size=(120, 30))
 
 
-def row(group: str, again: int) -> AuditRow:
-    return AuditRow(
-        group,
-        "t",
-        0,
-        "A.t",
-        "Empty",
-        120,
-        100 - again,
-        118,
-        30.0,
-        100,
-        100,
-        "exact",
-        again,
-        0,
-        0,
-        0,
-    )
+def test_the_overview_sums_them_up() -> None:
+    made = beside_mirrormaker()
+    made.unread = {PartName.COMPARISON}
+
+    async def flow(console: Sitting) -> None:
+        assert "…" in console.line("Re-reads")
+        made.unread = set()
+        await console.show()
+        line = console.line("Re-reads")
+        assert "k2ktui 0, 1 partition unknown" in line
+        assert "MirrorMaker 2 4,075, 2 partitions not translated" in line
+        made.errors = {PartName.COMPARISON: "the flow has no checkpoints topic"}
+        await console.show()
+        assert "≈4,075" in console.line("Re-reads")
+        assert "MirrorMaker 2 cannot be compared" in console.text
+
+    sit(flow, made, size=(120, 30))
 
 
-def test_it_says_what_checkpoints_would_read_again() -> None:
-    found = Audit("A->B", 0.0, (row("fine", 0), row("\x1b[31mlate", 40)), ("a note",))
+def test_nothing_of_it_is_shown_where_nothing_is_compared() -> None:
+    async def flow(console: Sitting) -> None:
+        assert "Re-reads" not in console.text
+        await console.press("3", "m")
+        assert "by MM2" not in console.text and "re-reads now" not in console.text
+        assert not isinstance(console.app.screen, AuditScreen)
 
-    async def steps(app: ConsoleApp, pilot: Pilot[Any]) -> None:
-        await pilot.press("3")
-        screen = AuditScreen()
-        await app.push_screen(screen)
-        await until(app, pilot, lambda: "no flow of MirrorMaker 2" in text_of(app), "it says so")
-        screen.error = None
-        screen.found(found)
-        screen.show_state()
-        await until(app, pilot, lambda: "1 of 2 would not" in text_of(app), "shown")
-        text = text_of(app)
-        assert "40 again" in text and "a note" in text and "\\x1b[31mlate" in text
-        assert text.index("late") < text.index("fine")
-        assert json.loads(screen.document() or "")["totals"]["checkpoint_reread"] == 40
-
-    drive(session(), steps, (120, 30))
+    sit(flow, usual(), size=(120, 30))
 
 
-def test_it_is_offered_only_where_mirrormaker_copies() -> None:
-    async def steps(app: ConsoleApp, pilot: Pilot[Any]) -> None:
-        await pilot.press("3")
-        await pilot.press("m")
-        await pilot.pause()
-        assert not isinstance(app.screen, AuditScreen)
+def test_the_audit_is_of_all_groups_or_of_one() -> None:
+    made = beside_mirrormaker()
 
-    drive(session(), steps, (120, 30))
+    async def flow(console: Sitting) -> None:
+        await console.press("3", "m")
+        assert "2 of 4 would not go on" in console.text and "4,075 again" in console.text
+        screen = console.app.screen
+        assert isinstance(screen, AuditScreen)
+        assert json.loads(screen.document() or "")["totals"]["checkpoint_reread"] == 4075
+        assert "made of source offset" in console.text
+        # Views go on while it is open.
+        made.checkpoint("tardy\x1b[31m", next(iter(made.ends)), 40)
+        await console.show()
+        assert "tardy\\x1b[31m" in console.text and "4,115 again" in console.text
+        await console.press("q")
+        await console.press("slash", *"billing", "enter", "enter", "m")
+        assert "1 of 2 would not go on" in console.text and "tardy" not in console.text
+
+    sit(flow, made, size=(120, 30))
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 40)], ids=lambda s: f"{s[0]}x{s[1]}")
+@pytest.mark.parametrize(("screen", "keys"), [("compared", "3"), ("audit", "3m")])
+def test_they_look_as_they_did(
+    screen: str, keys: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chrome, "who", lambda: "ops@bastion1")
+    drawn: list[str] = []
+
+    async def flow(console: Sitting) -> None:
+        await console.press(*keys)
+        drawn.append(console.svg())
+
+    sit(flow, lived(), size=size, theme="k2k-dark")
+    compare(drawn[0], f"{screen}-k2k-dark-{size[0]}x{size[1]}")
+
+
+def lived() -> Made:
+    """MirrorMaker 2's checkpoints are as old as they were, while the copy goes on."""
+    made = beside_mirrormaker()
+    made.view()
+    made.now += 5
+    made.copy(100)
+    return made

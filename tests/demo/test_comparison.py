@@ -6,41 +6,46 @@ import io
 
 from rich.console import Console
 
-from k2ktui.demo.comparison import Comparison, GroupLine, render, total
-from k2ktui.errors import K2kError
-from tests.support.kafka import eventually
+from k2ktui.demo.comparison import Comparison, render
+from k2ktui.watch.model import PartName
+from tests.support.views import StubFeed, beside_mirrormaker, usual
 
 
-def test_sums_with_something_unknown_are_unknown() -> None:
-    assert total([1, 2]) == 3
-    assert total([]) == 0
-    assert total([1, None]) is None
+def drawn(seen: Comparison) -> str:
+    console = Console(file=io.StringIO(), width=100)
+    console.print(render(seen.groups, seen.note))
+    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+
+def words(seen: Comparison) -> str:
+    return " ".join(drawn(seen).split())
 
 
 def test_both_columns_are_shown() -> None:
-    lines = [GroupLine("billing", 0, 1234), GroupLine("odd\x1b[31m", None, None, without=2)]
-    console = Console(file=io.StringIO(), width=100)
-    console.print(render(lines, "a note"))
-    said = console.file.getvalue()  # type: ignore[attr-defined]
-    rows = [line.split() for line in said.splitlines()]
-    assert ["billing", "0", "1,234"] in rows
-    assert any(row[:1] == ["odd\\x1b[31m"] and "not" in row for row in rows)
-    assert "\x1b" not in said and "a note" in said
-
-
-def test_a_look_that_fails_is_told_and_tried_again() -> None:
-    looks = iter([K2kError("not yet\nmore"), [GroupLine("g", 0, 5)]])
-
-    def look() -> list[GroupLine]:
-        found = next(looks, None)
-        if isinstance(found, K2kError):
-            raise found
-        return found or [GroupLine("g", 0, 5)]
-
-    seen = Comparison(look, every=0.01)
+    made = beside_mirrormaker()
+    made.group("odd\x1b[31m", next(iter(made.ends)))
+    seen = Comparison(StubFeed(made))
     seen.start()
-    try:
-        eventually(lambda: seen.lines, "the second look")
-        assert seen.lines == [GroupLine("g", 0, 5)] and seen.note == ""
-    finally:
-        seen.stop()
+    said = drawn(seen)
+    rows = [" ".join(line.split()) for line in said.splitlines()]
+    assert "billing 0 4,075" in rows
+    assert "fulfilment 0 0" in rows
+    assert "reports 0 0, 1 partition not translated" in rows
+    assert "archive 0, 1 partition unknown 0, 1 partition not translated" in rows
+    assert "odd\\x1b[31m" in said and "\x1b" not in said
+
+
+def test_what_is_not_known_is_told() -> None:
+    seen = Comparison(StubFeed(usual()))
+    seen.start()
+    assert "has not translated any group yet" in words(seen)
+    made = beside_mirrormaker()
+    feed = StubFeed(made)
+    seen = Comparison(feed)
+    seen.start()
+    assert seen.groups and not seen.note
+    made.errors = {PartName.COMPARISON: "the target is away"}
+    feed.tell()
+    assert seen.groups and "the target is away" in words(seen)
+    seen.stop()
+    assert feed.closed

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from k2ktui.engine.audit import Audit
 from k2ktui.engine.groups import GroupRow
 from k2ktui.engine.translate import Basis
-from k2ktui.mm2.audit import Audit, audited
+from k2ktui.mm2.audit import audited
 from k2ktui.mm2.formats import Checkpoint, GroupPartition
 from k2ktui.mm2.topics import WrittenCheckpoint
 

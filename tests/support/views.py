@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from k2ktui.engine.audit import Audit, AuditRow
 from k2ktui.engine.groups import CommittedOffset, GroupRow, GroupView
 from k2ktui.engine.journal import JournalHeader, Runner, RunnerState
 from k2ktui.engine.state import Position, SourcePartition
@@ -13,7 +14,15 @@ from k2ktui.watch.assemble import Assembler
 from k2ktui.watch.feed import Listener
 from k2ktui.watch.history import Sample
 from k2ktui.watch.model import ClusterView, Pair, Part, PartName, RangeRow, View
-from k2ktui.watch.reading import Facts, GroupFacts, Mapped, SourceFacts, StateFacts, TargetFacts
+from k2ktui.watch.reading import (
+    ComparisonFacts,
+    Facts,
+    GroupFacts,
+    Mapped,
+    SourceFacts,
+    StateFacts,
+    TargetFacts,
+)
 
 # A clock that stands still: pictures of a screen must be the same everywhere.
 NOON = 1_795_262_400.0
@@ -27,6 +36,8 @@ class Made:
     Attributes:
         errors: parts that do not answer, and why.
         unread: parts that were never read.
+        compares: whether MirrorMaker 2 is watched beside the pipeline.
+        audited: what it would make of the groups.
     """
 
     pair: Pair = field(default_factory=lambda: Pair("orders"))
@@ -42,6 +53,8 @@ class Made:
     unread: set[PartName] = field(default_factory=set)
     running: bool = True
     journal: list[JournalHeader] = field(default_factory=list)
+    compares: bool = False
+    audited: list[AuditRow] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._known: dict[PartName, Facts] = {}
@@ -97,6 +110,33 @@ class Made:
             )
         )
 
+    def checkpoint(self, name: str, at: SourcePartition, again: int | None) -> None:
+        """Let MirrorMaker 2 have a checkpoint that is so many records back; None: it has none."""
+        self.compares = True
+        right = self.ends[at] + 2
+        downstream = None if again is None else right - again
+        self.audited.append(
+            AuditRow(
+                group=name,
+                topic=at.topic,
+                partition=at.partition,
+                target_topic=f"mirror.{at.topic}",
+                state_target="Empty",
+                source_offset=self.ends[at] - 5,
+                checkpoint_offset=downstream,
+                checkpoint_upstream=None if again is None else self.ends[at] - 60,
+                checkpoint_age_s=None if again is None else 35.0,
+                synced_offset=downstream,
+                right_offset=right,
+                basis=str(Basis.EXACT),
+                checkpoint_reread=again,
+                checkpoint_skipped=None if again is None else 0,
+                synced_reread=again,
+                synced_skipped=None if again is None else 0,
+                note="records were compared on both clusters",
+            )
+        )
+
     def copy(self, records: int) -> None:
         """Let as many records come and be copied on every partition."""
         for at, end in self.ends.items():
@@ -115,6 +155,7 @@ class Made:
                 self.errors.get(name, ""),
             )
             for name in PartName
+            if self.compares or name is not PartName.COMPARISON
         }
         return self._assembler.view(self.now, dict(self._known), parts)
 
@@ -130,7 +171,11 @@ class Made:
         state = RunnerState.RUNNING if self.running else RunnerState.STOPPED
         at_ms = int(now * 1000)
         runner = Runner("r1", "bastion1", "ops", 4711, at_ms - 60_000, at_ms, state, 12, 4)
+        rows = tuple(sorted(self.audited, key=lambda row: (row.group, row.topic, row.partition)))
+        audit = Audit("mirror->target", now, rows, ())
+        compared = {PartName.COMPARISON: ComparisonFacts(now, audit)} if self.compares else {}
         return {
+            **compared,
             PartName.SOURCE: SourceFacts(
                 now,
                 ClusterView("lQmMYe12RG21HTTP1Fo2zw", "4.3", "src:9092"),
@@ -213,6 +258,17 @@ class StubFeed:
 
     def close(self) -> None:
         self.closed = True
+
+
+def beside_mirrormaker() -> Made:
+    """Return the usual pipeline with a MirrorMaker 2 that copies the same topics."""
+    made = usual()
+    payments = [SourcePartition("payments", number) for number in (0, 1)]
+    made.checkpoint("billing", payments[0], 4_075)
+    made.checkpoint("billing", payments[1], 0)
+    made.checkpoint("reports", payments[1], None)
+    made.checkpoint("fulfilment", payments[0], 0)
+    return made
 
 
 def large(partitions: int = 5_000, groups: int = 1_000) -> Made:

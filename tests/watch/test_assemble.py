@@ -12,7 +12,7 @@ from k2ktui.watch.model import Pair, PartitionRow, PartName, View
 from k2ktui.watch.plain import lines
 from k2ktui.watch.reading import Mapped, SourceFacts, TargetFacts
 from k2ktui.watch.severity import Severity, problems
-from tests.support.views import NOON, Made, usual
+from tests.support.views import NOON, Made, beside_mirrormaker, usual
 
 AT = SourcePartition("orders", 0)
 
@@ -171,3 +171,21 @@ def _unread() -> Made:
     made = Made()
     made.unread = set(PartName)
     return made
+
+
+def test_re_reads_by_us_and_by_mirrormaker_are_said_in_lines() -> None:
+    made = beside_mirrormaker()
+    text = "\n".join(lines(made.view(), NOON + 12))
+    assert "k2ktui 0, 1 partition unknown, MirrorMaker 2 mirror->target 4,075, " in text
+    assert "2 partitions not translated; read 12 s ago" in text
+    assert "billing: k2ktui 0, MirrorMaker 2 4,075" in text
+    assert "MirrorMaker 2" not in "\n".join(lines(usual().view(), NOON))
+
+
+def test_a_comparison_that_fails_is_no_fault_of_the_pipeline() -> None:
+    made = beside_mirrormaker()
+    made.errors = {PartName.COMPARISON: "there is no checkpoints topic"}
+    view = made.view()
+    [problem] = [p for p in problems(view, NOON) if p.subject == "MirrorMaker 2"]
+    assert problem.severity is Severity.WARN and "no checkpoints topic" in problem.what
+    assert view.whole and view.summaries[1].theirs is None

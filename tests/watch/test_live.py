@@ -55,7 +55,7 @@ def test_what_is_shown_is_what_is_there(copied: Copied, source: KafkaNode) -> No
     feed.start(views.take)
     try:
         view = views.first(
-            lambda v: all(v.part(name).taken_at for name in PartName) and v.summaries, "whole"
+            lambda v: all(part.taken_at for part in v.parts.values()) and v.summaries, "whole"
         )
         rows = {row.key: row.status for row in view.partitions if row.key[0] == topic}
         assert rows[topic, 0].lag_records == 3
@@ -105,7 +105,7 @@ def test_watching_makes_nothing_on_the_source(copied: Copied, source: KafkaNode)
     feed = live(copied.config)
     feed.start(views.take)
     try:
-        views.first(lambda v: all(v.part(n).taken_at for n in PartName), "all was read")
+        views.first(lambda v: all(part.taken_at for part in v.parts.values()), "all was read")
     finally:
         feed.close()
     assert set(client.list_topics(timeout=30).topics) == before

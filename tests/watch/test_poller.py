@@ -9,12 +9,13 @@ from collections.abc import Iterator
 import pytest
 
 from k2ktui.errors import TimedOut
+from k2ktui.watch import poller
 from k2ktui.watch.assemble import Assembler
 from k2ktui.watch.feed import MIN_INTERVAL_S
 from k2ktui.watch.model import PartName, View
 from k2ktui.watch.poller import Poller
 from k2ktui.watch.reading import Facts, Known
-from tests.support.views import usual
+from tests.support.views import beside_mirrormaker, usual
 
 TIMEOUT = 30.0
 
@@ -24,7 +25,7 @@ class Scripted:
 
     def __init__(self, name: PartName, log: list[PartName]) -> None:
         self.name, self._log = name, log
-        self.made = usual()
+        self.made = beside_mirrormaker()
         self.error: Exception | None = None
         self.free = threading.Event()
         self.free.set()
@@ -140,11 +141,25 @@ def test_paused_it_reads_only_when_it_is_told_to(rig: Rig) -> None:
     assert len(rig.asked) > asked + len(PartName)
 
 
+def test_the_comparison_is_read_less_often_unless_somebody_asks(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(poller._PACE_S, PartName.COMPARISON, 1e9)
+    rig.poller.interval = 0.0
+    rig.start()
+    while rig.asked.count(PartName.GROUPS) < 3:
+        rig.view()
+    assert rig.asked.count(PartName.COMPARISON) == 1
+    rig.poller.refresh()
+    while rig.asked.count(PartName.COMPARISON) < 2:
+        rig.view()
+
+
 def test_no_interval_is_below_the_least() -> None:
-    poller = Poller({}, Assembler(usual().pair), 0.1)
-    assert poller.interval == MIN_INTERVAL_S
-    poller.set_interval(1)
-    assert poller.interval == MIN_INTERVAL_S
+    made = Poller({}, Assembler(usual().pair), 0.1)
+    assert made.interval == MIN_INTERVAL_S
+    made.set_interval(1)
+    assert made.interval == MIN_INTERVAL_S
 
 
 def test_closing_closes_the_readers(rig: Rig) -> None:

@@ -17,7 +17,7 @@ from k2ktui.watch.codec import MalformedView, dumps, loads
 from k2ktui.watch.model import Pair, PartName, View
 from k2ktui.watch.player import Player, parse_time
 from k2ktui.watch.record import Recorder, Recording
-from tests.support.views import NOON, Made, usual
+from tests.support.views import NOON, Made, beside_mirrormaker, usual
 
 
 def lived(polls: int = 5) -> list[View]:
@@ -40,8 +40,17 @@ def recorded(path: Path, views: list[View]) -> Path:
 
 
 def test_views_survive_json() -> None:
-    for view in [*lived(), Made().view()]:
+    for view in [*lived(), Made().view(), beside_mirrormaker().view()]:
         assert loads(dumps(view)) == view
+
+
+def test_a_recording_of_an_earlier_release_can_be_replayed() -> None:
+    value = json.loads(dumps(usual().view()))
+    for summary in value["summaries"]:
+        del summary["ours"], summary["theirs"]
+    view = loads(json.dumps(value))
+    assert view.audit is None and not view.compares
+    assert [group.group for group in view.summaries] == [g["group"] for g in value["summaries"]]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"v":2}', "null", '{"v":1,"pair":{}}'])

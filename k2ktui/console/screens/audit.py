@@ -3,39 +3,61 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, ClassVar
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from textual import on
+from textual.widget import Widget
+from textual.widgets import Input
 
 from k2ktui.console import marks
 from k2ktui.console.marks import Cell, Line, Tone
-from k2ktui.console.screens.acting import ActingScreen
+from k2ktui.console.screens.base import ListScreen
 from k2ktui.console.widgets.arrange import Column
 from k2ktui.console.widgets.grid import Grid
-from k2ktui.errors import K2kError
-from k2ktui.mm2.pipeline import MirrorPipeline
+from k2ktui.console.widgets.lines import Lines
+from k2ktui.engine.audit import Audit, AuditRow
 from k2ktui.text import safe_text
+from k2ktui.watch.model import View
 
-if TYPE_CHECKING:
-    from k2ktui.mm2.audit import Audit, AuditRow
-
+_DETAIL_LINES = 5
 _HELP = """
     Audit of a flow of MirrorMaker 2. A row is a group-partition: its newest checkpoint and what is
     committed on the target now, each with the records that going on there would read again or skip,
-    beside the right position. r reads both clusters again.
+    beside the right position. It is read every 15 s at most; r reads now.
 
     Where the basis is not exact nothing is counted, and the line below says why. It is what
     k2ktui mm2 audit prints; e exports it.
 """
 
 
-class AuditScreen(ActingScreen):
-    """Every group-partition, what would go wrong first."""
+class AuditScreen(ListScreen):
+    """Every group-partition, what would go wrong first.
+
+    Args:
+        group: show this one only; empty for all.
+    """
 
     ENTRY: ClassVar[str] = "groups"
     HELP: ClassVar[str | None] = _HELP
 
-    def __init__(self) -> None:
+    def __init__(self, group: str = "") -> None:
         super().__init__()
-        self._audit: Audit | None = None
+        self._group = group
+
+    @property
+    def _audit(self) -> Audit | None:
+        return self.console.view.audit if self.console.view else None
+
+    def body(self) -> Iterable[Widget]:
+        """Yield notes above the table, and below it the whole of the row under the cursor."""
+        yield Lines(id="summary")
+        yield Lines(id="facts")
+        yield self.make_grid()
+        yield Lines(id="detail")
+        yield Input(id="filter", placeholder="filter: text or regular expression, ! inverts")
 
     def make_grid(self) -> Grid[AuditRow]:
         """Make the table."""
@@ -50,45 +72,44 @@ class AuditScreen(ActingScreen):
             id="audit",
         )
 
-    def on_mount(self) -> None:
-        """Read it."""
-        super().on_mount()
-        config = self.session.config
-        if not isinstance(config, MirrorPipeline):
-            self.error = K2kError("this is no flow of MirrorMaker 2")
-            self.show_state()
-            return
-        # Deferred: the first screen does not wait for it.
-        from k2ktui.mm2.audit import audit
-
-        self.act("reading checkpoints and groups", lambda: audit(config), self.found)
-
-    def found(self, result: Audit) -> None:
-        """Show an audit."""
-        self._audit = result
+    def show_view(self, view: View) -> None:
+        """Show the audit in it."""
         grid: Grid[AuditRow] = self.query_one(Grid)
-        grid.empty = "No group has committed on what is replicated."
-        grid.show(result.rows)
+        if view.audit is not None:
+            grid.empty = "No group has committed on what MirrorMaker 2 copies."
+        grid.show(self._rows(view.audit))
+        self.query_one("#facts", Lines).show(self._notes(view.audit))
+
+    def _rows(self, audit: Audit | None) -> Sequence[AuditRow]:
+        rows = audit.rows if audit else ()
+        return [row for row in rows if row.group == self._group] if self._group else rows
 
     def summary(self) -> Line:
         """Return the sums."""
-        if self._audit is None:
+        audit = self._audit
+        if audit is None:
             return (Cell("Audit of MirrorMaker 2", Tone.HEADING),)
-        totals = self._audit.totals()
+        totals = replace(audit, rows=tuple(self._rows(audit))).totals()
         again, skipped = totals["checkpoint_reread"], totals["checkpoint_skipped"]
         tone = Tone.BAD if skipped else Tone.WARN if totals["wrong"] else Tone.OK
         text = (
             f"{totals['wrong']:,} of {totals['rows']:,} would not go on where they were: at "
             f"checkpoints {again:,} again, {skipped:,} skipped"
         )
-        return (Cell(text, tone),)
+        old = marks.age(self.session.feed.now() - audit.taken_at)
+        return (
+            Cell(text, tone),
+            Cell(f"  {marks.name(audit.flow, 30)} read {old} ago", Tone.MUTED),
+        )
 
-    def facts(self) -> list[Line]:
-        """Return the notes."""
-        notes = self._audit.notes if self._audit else ()
-        lines = [line for note in notes for line in self.wrapped(note)[:2]]
-        found: list[Line] = [(Cell(line, Tone.WARN),) for line in lines[:4]]
-        return found
+    def _notes(self, audit: Audit | None) -> list[Line]:
+        notes = audit.notes if audit else ()
+        lines = [line for note in notes for line in wrapped(note, self.size.width)[:2]]
+        return [(Cell(line, Tone.WARN),) for line in lines[:4]]
+
+    @on(Grid.Changed)
+    def _cursor_moved(self) -> None:
+        self.query_one("#detail", Lines).show(self.detail()[:_DETAIL_LINES])
 
     def detail(self) -> list[Line]:
         """Return the whole of the row under the cursor."""
@@ -101,12 +122,17 @@ class AuditScreen(ActingScreen):
         return [
             (Cell(safe_text(f"{row.group} {row.topic}-{row.partition}", 200), Tone.HEADING),),
             (Cell(f"committed on the source {marks.number(row.source_offset)}; {old}{made}"),),
-            *((Cell(part),) for part in self.wrapped(row.note)),
+            *((Cell(part),) for part in wrapped(row.note, self.size.width)),
         ]
 
     def document(self) -> str | None:
         """Return the audit as the command prints it."""
         return None if self._audit is None else json.dumps(self._audit.as_json())
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Return a text in lines that fit a screen; names in it may come from anywhere."""
+    return textwrap.wrap(safe_text(text), max(20, width - 6))
 
 
 def _count(value: int | None, tone: Tone) -> Cell:

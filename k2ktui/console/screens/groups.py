@@ -14,14 +14,15 @@ from k2ktui.console.screens.base import ListScreen
 from k2ktui.console.widgets.arrange import Column
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.toned import glyphs_of
+from k2ktui.engine.audit import Again
 from k2ktui.engine.groups import GroupRow
 from k2ktui.engine.translate import Basis
-from k2ktui.mm2.pipeline import MirrorPipeline
 from k2ktui.text import safe_text
 from k2ktui.watch.model import GroupSide, GroupSummary, PartName, View
 from k2ktui.watch.severity import Severity, of_group_row, of_summary
 
 _TRANSLATE = Binding("T", "translate", "Translate", id="groups.translate")
+_AUDIT = Binding("m", "audit", "Audit", id="groups.audit")
 
 
 class GroupsScreen(ListScreen):
@@ -44,17 +45,21 @@ class GroupsScreen(ListScreen):
         Problems are first while no column is chosen. Enter opens a group; T plans where it goes on
         on the target, which changes nothing yet.
 
-        Of a flow of MirrorMaker 2, m sets its checkpoints beside what is right.
+        Where MirrorMaker 2 copies, alone or beside the pipeline (--compare): by k2ktui is what a
+        group would read again where the translation puts it, by MM2 where its newest checkpoint
+        does. A + stands for partitions without a checkpoint, or where nobody knows. m shows every
+        group-partition: checkpoint, commit, and what is right.
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         _TRANSLATE,
         Binding("v", "view_rows", "By partition", id="groups.rows"),
-        Binding("m", "audit", "Audit", id="groups.audit"),
+        _AUDIT,
     ]
 
     def __init__(self) -> None:
         super().__init__()
         self._by_partition = False
+        self._compares = False
 
     def make_grid(self) -> Grid[Any]:
         """Make the table."""
@@ -63,6 +68,11 @@ class GroupsScreen(ListScreen):
     def show_view(self, view: View) -> None:
         """Show its groups."""
         grid = self.query_one(Grid)
+        if self._compares != view.compares:
+            self._compares = view.compares
+            self.refresh_bindings()
+            if not self._by_partition:
+                grid.show_columns(summary_columns(glyphs_of(self), compared=view.compares))
         read = view.part(PartName.GROUPS).taken_at is not None
         grid.empty = "No group has committed on what is replicated." if read else marks.NOT_YET
         grid.show(view.groups if self._by_partition else view.summaries)
@@ -77,14 +87,18 @@ class GroupsScreen(ListScreen):
         text = f"{totals.groups:,} groups  {bases}  "
         tone = Tone.BAD if totals.skips else Tone.WARN if totals.rereads else Tone.MUTED
         off = f"{totals.diverging:,} diverge, {totals.skips:,} skipped, {totals.rereads:,} re-read"
-        return (Cell(text), Cell(off if totals.diverging else "none diverges", tone))
+        compared = _compared(view, self.session.feed.now())
+        return (Cell(text), Cell(off if totals.diverging else "none diverges", tone), *compared)
 
     async def action_view_rows(self) -> None:
         """Show groups, or every group-partition."""
         self._by_partition = not self._by_partition
         old = self.query_one(Grid)
         glyphs = glyphs_of(self)
-        new: Grid[Any] = row_grid(glyphs) if self._by_partition else summary_grid(glyphs)
+        compared = self._compares
+        new: Grid[Any] = (
+            row_grid(glyphs) if self._by_partition else summary_grid(glyphs, compared=compared)
+        )
         await self.mount(new, before=old)
         await old.remove()
         new.focus()
@@ -92,7 +106,7 @@ class GroupsScreen(ListScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer the audit only where MirrorMaker 2 copies."""
-        if action == "audit" and not isinstance(self.session.config, MirrorPipeline):
+        if action == "audit" and not self._compares:
             return False
         return super().check_action(action, parameters)
 
@@ -120,11 +134,21 @@ class GroupScreen(ListScreen):
 
     ENTRY: ClassVar[str] = "groups"
     HELP: ClassVar[str | None] = GroupsScreen.HELP
-    BINDINGS: ClassVar[list[BindingType]] = [_TRANSLATE]
+    BINDINGS: ClassVar[list[BindingType]] = [_TRANSLATE, _AUDIT]
 
     def __init__(self, group: str) -> None:
         super().__init__()
         self._group = group
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer the audit only where MirrorMaker 2 copies."""
+        if action == "audit" and (self.console.view is None or not self.console.view.compares):
+            return False
+        return super().check_action(action, parameters)
+
+    def action_audit(self) -> None:
+        """Open the audit of the group."""
+        self.app.push_screen(AuditScreen(self._group))
 
     async def action_translate(self) -> None:
         """Plan the group."""
@@ -154,6 +178,15 @@ class GroupScreen(ListScreen):
         return (name, Cell(sides), mark, Cell(f"  {error}", Tone.WARN))
 
 
+def _compared(view: View, now: float) -> Line:
+    """How old what is compared is, and of which flow."""
+    if view.audit is None:
+        return ()
+    stale = marks.STALE if view.part(PartName.COMPARISON).stale else ""
+    old = f"{stale}{marks.age(now - view.audit.taken_at)} ago"
+    return (Cell(f"  MM2 {marks.name(view.audit.flow, 30)} read {old}", Tone.MUTED),)
+
+
 async def _translate(screen: ListScreen, group: str) -> None:
     # Deferred: that screen shows groups with the columns of this one.
     from k2ktui.console.screens.translate import plan_groups
@@ -161,10 +194,10 @@ async def _translate(screen: ListScreen, group: str) -> None:
     await plan_groups(screen.console, [group])
 
 
-def summary_grid(glyphs: Glyphs) -> Grid[GroupSummary]:
+def summary_grid(glyphs: Glyphs, *, compared: bool = False) -> Grid[GroupSummary]:
     """Return a table of groups."""
     return Grid(
-        summary_columns(glyphs),
+        summary_columns(glyphs, compared=compared),
         key=lambda group: group.group,
         search=lambda group: f"{group.group} {of_summary(group).word} {group.source.state}",
         problem=lambda group: of_summary(group).severity >= Severity.WARN,
@@ -195,8 +228,8 @@ def _side(side: GroupSide) -> str:
     return f"{safe_text(side.state, 24)}{members}"
 
 
-def summary_columns(glyphs: Glyphs) -> tuple[Column[GroupSummary], ...]:
-    """Return the columns of a table of groups."""
+def summary_columns(glyphs: Glyphs, *, compared: bool = False) -> tuple[Column[GroupSummary], ...]:
+    """Return the columns of a table of groups; ``compared`` with what MirrorMaker 2 would do."""
     return (
         Column(
             "group",
@@ -229,12 +262,13 @@ def summary_columns(glyphs: Glyphs) -> tuple[Column[GroupSummary], ...]:
         Column("skips", "skips", lambda g: _count(g.skips, Tone.BAD), lambda g: -g.skips, True),
         Column(
             "rereads",
-            "re-reads",
+            "re-reads now" if compared else "re-reads",
             lambda g: _count(g.rereads, Tone.WARN),
             lambda g: -g.rereads,
             right=True,
-            rank=1,
+            rank=2 if compared else 1,
         ),
+        *(_AGAIN if compared else ()),
         Column("basis", "basis", _bases, rank=2, width=8, widest=40),
     )
 
@@ -299,6 +333,34 @@ def _desc(value: int | None) -> int | None:
 
 def _count(value: int, tone: Tone) -> Cell:
     return Cell(f"{value:,}", tone if value else Tone.MUTED)
+
+
+def _again(count: Again | None) -> Cell:
+    if count is None:
+        return Cell(marks.NOT_YET, Tone.MUTED)
+    more = "+" if count.unknown or count.without else ""
+    if count.skipped:
+        return Cell(f"{count.records:,}{more}, skips {count.skipped:,}", Tone.BAD)
+    return Cell(f"{count.records:,}{more}", Tone.WARN if count.records or more else Tone.MUTED)
+
+
+_AGAIN: tuple[Column[GroupSummary], ...] = (
+    Column(
+        "ours",
+        "by k2ktui",
+        lambda g: _again(g.ours),
+        lambda g: -g.ours.records,
+        right=True,
+        rank=1,
+    ),
+    Column(
+        "theirs",
+        "by MM2",
+        lambda g: _again(g.theirs),
+        lambda g: None if g.theirs is None else -g.theirs.records,
+        right=True,
+    ),
+)
 
 
 def _basis(row: GroupRow) -> Cell:

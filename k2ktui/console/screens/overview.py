@@ -20,6 +20,7 @@ from k2ktui.console.widgets.toned import glyphs_of
 from k2ktui.engine.translate import Basis
 from k2ktui.engine.trend import Direction
 from k2ktui.watch.model import ClusterView, PartName, View
+from k2ktui.watch.plain import again
 from k2ktui.watch.severity import Problem, Severity, Verdict, of_runner, problems
 
 _LABEL = 12
@@ -76,8 +77,7 @@ class OverviewScreen(ConsoleScreen):
         self.query_one("#facts", Lines).show(lines)
         self._plot(view)
         grid = self.query_one(Grid)
-        whole = all(view.part(name).taken_at or view.part(name).error for name in PartName)
-        grid.empty = "No problem is known." if whole else marks.NOT_YET
+        grid.empty = "No problem is known." if view.whole else marks.NOT_YET
         grid.show(problems(view, now))
 
     def _plot(self, view: View) -> None:
@@ -112,7 +112,7 @@ class OverviewScreen(ConsoleScreen):
         problem: Problem = event.row
         if problem.kind == "partition":
             self._go("replication", problem.key)
-        elif problem.kind == "group":
+        elif problem.kind in ("group", "groups"):
             self._go("groups", problem.key)
         elif problem.kind == "job":
             self._go("jobs", problem.key)
@@ -145,6 +145,7 @@ def facts(view: View, now: float, glyphs: Glyphs, width: int) -> list[Line]:
         _line("Coverage", *_coverage(view)),
         _line("Partitions", *_partitions(view, glyphs)),
         _line("Groups", *_groups(view, glyphs)),
+        *([_line("Re-reads", *_again(view, now))] if view.compares else []),
         _line("Job", *_job(view, now, glyphs)),
         _line("Source", *_cluster(view, view.source, PartName.SOURCE, now, glyphs)),
         _line("Target", *_cluster(view, view.target, PartName.TARGET, now, glyphs)),
@@ -238,6 +239,26 @@ def _groups(view: View, glyphs: Glyphs) -> list[Cell]:
     elif totals.bases:
         cells.append(Cell("  none diverges", Tone.MUTED))
     return cells
+
+
+def _again(view: View, now: float) -> list[Cell]:
+    """What groups would read again if they went on at the target now, by us and by the other."""
+    audit = view.audit
+    if audit is None:
+        failed = view.part(PartName.COMPARISON).error
+        return [Cell(marks.NOT_AVAILABLE if failed else marks.NOT_YET)]
+    ours, theirs = view.again
+    stale = marks.STALE if view.part(PartName.COMPARISON).stale else ""
+    return [
+        Cell("k2ktui "),
+        Cell(again(ours), Tone.HEADING),
+        Cell("  MirrorMaker 2 "),
+        Cell(stale + again(theirs), Tone.BAD if theirs.skipped else Tone.HEADING),
+        Cell(
+            f"  {marks.name(audit.flow, 40)}, read {marks.age(now - audit.taken_at)} ago",
+            Tone.MUTED,
+        ),
+    ]
 
 
 def _job(view: View, now: float, glyphs: Glyphs) -> list[Cell]:
