@@ -86,9 +86,8 @@ def run(given: ConsoleArguments) -> int:
 def _session(given: ConsoleArguments) -> Session:
     from k2ktui.cli.options import load_compared, load_pipeline
     from k2ktui.console.session import Options, Session
-    from k2ktui.watch.model import Pair
     from k2ktui.watch.player import Player
-    from k2ktui.watch.poller import live
+    from k2ktui.watch.poller import live, pair_of
     from k2ktui.watch.record import Recorder
 
     options = Options(given.read_only, given.ascii, given.theme, given.mouse)
@@ -100,7 +99,7 @@ def _session(given: ConsoleArguments) -> Session:
     compare = load_compared(given.compare, config)
     return Session(
         live(config, given.interval, compare),
-        Pair(config.name, config.environment, config.read_only),
+        pair_of(config),
         config,
         given.files,
         options,

@@ -10,6 +10,7 @@ from confluent_kafka.admin import NewTopic
 
 from k2ktui.demo import clients, records
 from k2ktui.demo.records import Maker, Record
+from k2ktui.errors import TimedOut
 
 MIB = 1 << 20
 
@@ -134,6 +135,7 @@ def create(source: str, target: str) -> None:
 
     Raises:
         ConnectionFailed: a cluster refused.
+        TimedOut: it did not answer.
     """
     _create(source, TOPICS)
     _create(target, tuple(topic for topic in TOPICS if topic.prior))
@@ -147,3 +149,8 @@ def _create(bootstrap: str, topics: tuple[DemoTopic, ...]) -> None:
             future.result(clients.TIMEOUT_SECONDS)
         except KafkaException as error:
             raise clients.failed(error, f"create the topic {name}") from None
+        except TimeoutError:
+            raise TimedOut(
+                f"The demo's topic {name} was not created within {clients.TIMEOUT_SECONDS:g} s.",
+                mend="This machine is very busy; try again later.",
+            ) from None

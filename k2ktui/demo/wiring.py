@@ -52,15 +52,13 @@ def open_console(config: Path, watchdog: Callable[[], str], compare: Path | None
     from k2ktui.console.session import Options, Session
     from k2ktui.kafka.properties import load_checked
     from k2ktui.mm2.pipeline import load_mirror
-    from k2ktui.watch.model import Pair
-    from k2ktui.watch.poller import live
+    from k2ktui.watch.poller import live, pair_of
 
     loaded = load_checked((str(config),)).config
     mirror = load_mirror(str(compare))[0] if compare else None
-    pair = Pair(loaded.name, loaded.environment, loaded.read_only)
     options = Options(theme=theme)
     feed = live(loaded, compare=mirror)
-    session = Session(feed, pair, loaded, (str(config),), options, watchdog=watchdog)
+    session = Session(feed, pair_of(loaded), loaded, (str(config),), options, watchdog=watchdog)
     number = run(session)
     return int(signal.SIGHUP) if terminal.is_gone() else number
 

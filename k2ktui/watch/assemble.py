@@ -90,6 +90,7 @@ class Assembler:
             partitions=rows,
             groups=groups.rows if groups else (),
             summaries=summaries(groups, rows, audit) if groups else (),
+            heartbeat_at=target.heartbeat_at if target else None,
             commits_at=groups.commits_at if groups else None,
             source_down=groups.source_down if groups else "",
             runners=state.runners if state else (),

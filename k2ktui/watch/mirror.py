@@ -62,7 +62,9 @@ class MirrorTargetReader:
         topics.read_checkpoints()
         now = time.time()
         notes = (_heartbeat(topics, now), _groups(self._config, topics, now))
-        return TargetFacts(now, about, positions, ends, notes=notes)
+        last = topics.beats.last
+        beat = None if last is None else last / 1000
+        return TargetFacts(now, about, positions, ends, notes=notes, heartbeat_at=beat)
 
     def close(self) -> None:
         """Disconnect."""

@@ -177,11 +177,15 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What a view is of: the pipeline, and what its file says of writing."""
+    """What a view is of: the pipeline, and what its file says of writing.
+
+    ``mirror``: it is a flow of MirrorMaker 2, which copies by itself.
+    """
 
     pipeline: str
     environment: str = ""
     read_only: bool = False
+    mirror: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +194,7 @@ class View:
 
     Attributes:
         taken_at: when it was put together; each part has its own time.
+        heartbeat_at: when a flow of MirrorMaker 2 was seen alive last; None if it never was.
         commits_at: when the source's commits were read; older than the part when they are a copy
             that was kept on the target.
         source_down: why that copy is used, empty if it is not.
@@ -207,6 +212,7 @@ class View:
     partitions: tuple[PartitionRow, ...] = ()
     groups: tuple[GroupRow, ...] = ()
     summaries: tuple[GroupSummary, ...] = ()
+    heartbeat_at: float | None = None
     commits_at: float | None = None
     source_down: str = ""
     runners: tuple[Runner, ...] = ()

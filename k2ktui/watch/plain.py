@@ -9,7 +9,7 @@ from k2ktui.engine.audit import NOTHING, Again
 from k2ktui.engine.trend import Direction
 from k2ktui.text import safe_text
 from k2ktui.watch.model import PartName, View
-from k2ktui.watch.severity import problems
+from k2ktui.watch.severity import of_mirror, problems
 
 UNKNOWN = "unknown"
 _PROBLEMS = 20
@@ -106,6 +106,8 @@ def partitions(count: int) -> str:
 
 
 def _jobs(view: View, now: float) -> str:
+    if view.pair.mirror:
+        return f"job none: MirrorMaker 2 copies, {of_mirror(view, now).word}"
     if view.part(PartName.STATE).taken_at is None:
         return f"job {UNKNOWN}"
     if not view.runners:

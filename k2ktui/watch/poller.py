@@ -262,6 +262,14 @@ class Poller:
             self._listener(self.view())
 
 
+def pair_of(config: PipelineConfig) -> Pair:
+    """Return what views of a pipeline are of."""
+    from k2ktui.mm2.pipeline import MirrorPipeline
+
+    mirror = isinstance(config, MirrorPipeline)
+    return Pair(config.name, config.environment, config.read_only, mirror)
+
+
 def live(
     config: PipelineConfig,
     interval: float = DEFAULT_INTERVAL_S,
@@ -279,7 +287,7 @@ def live(
     from k2ktui.watch.mirror import PATH as MIRROR
     from k2ktui.watch.reading import readers
 
-    pair = Pair(config.name, config.environment, config.read_only)
+    pair = pair_of(config)
     sides = (config.source, config.target)
     source, target = (side.kafka.common.get("bootstrap.servers", "") for side in sides)
     path = MIRROR if isinstance(config, MirrorPipeline) else str(choose_path(config).path)

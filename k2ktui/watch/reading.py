@@ -67,7 +67,10 @@ class SourceFacts:
 
 @dataclass(frozen=True, slots=True)
 class TargetFacts:
-    """The target: positions, the last stable offsets of what they lead to, and notes."""
+    """The target: positions, the last stable offsets of what they lead to, and notes.
+
+    ``heartbeat_at`` is when MirrorMaker 2, where it copies, was seen alive last.
+    """
 
     taken_at: float
     cluster: ClusterView
@@ -75,6 +78,7 @@ class TargetFacts:
     ends: Mapping[Partition, int] = field(default_factory=dict)
     started: bool = True
     notes: tuple[str, ...] = ()
+    heartbeat_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

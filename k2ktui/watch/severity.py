@@ -35,7 +35,8 @@ class Problem:
     """Something to look at.
 
     Attributes:
-        kind: ``cluster``, ``partition``, ``group``, ``groups`` or ``job``: where it is looked at.
+        kind: ``cluster``, ``partition``, ``group``, ``groups``, ``job`` or ``mirror``: where it is
+            looked at.
         subject: of what: a side, ``topic-partition``, a group.
         key: the same for a program: part name, ``(topic, partition)``, group.
         what: what is wrong, with figures.
@@ -97,6 +98,8 @@ def of_summary(group: GroupSummary) -> Verdict:
     return Verdict(Severity.OK, "in step")
 
 
+# MirrorMaker 2 beats every second unless it is told otherwise.
+_BEAT_S = 30.0
 _RUNNER = {
     RunnerState.RUNNING: Severity.OK,
     RunnerState.STARTING: Severity.INFO,
@@ -136,7 +139,30 @@ def _of_parts(view: View) -> list[Problem]:
     return found
 
 
+def of_mirror(view: View, now: float) -> Verdict:
+    """Judge a flow of MirrorMaker 2 by its heartbeat; it can be told to send none."""
+    if view.heartbeat_at is None:
+        return Verdict(Severity.UNKNOWN, "no heartbeat")
+    alive = now - view.heartbeat_at <= _BEAT_S
+    return Verdict(Severity.OK, "running") if alive else Verdict(Severity.WARN, "silent")
+
+
+def _of_mirror(view: View, now: float) -> list[Problem]:
+    verdict = of_mirror(view, now)
+    if view.heartbeat_at is None or verdict.severity is Severity.OK:
+        return []
+    if view.part(PartName.TARGET).stale:
+        return []  # the cluster is the problem
+    text = (
+        f"MirrorMaker 2 has shown no heartbeat for {now - view.heartbeat_at:,.0f} s: it has ended, "
+        "or hangs"
+    )
+    return [Problem(verdict.severity, "mirror", view.pair.pipeline, "", text)]
+
+
 def _of_jobs(view: View, now: float) -> list[Problem]:
+    if view.pair.mirror:
+        return _of_mirror(view, now)
     if view.part(PartName.STATE).taken_at is None or view.part(PartName.STATE).stale:
         return []
     standings = [(runner, of_runner(runner, now)) for runner in view.runners]

@@ -8,13 +8,15 @@ import pytest
 
 from k2ktui.console import chrome
 from k2ktui.console.screens.audit import AuditScreen
-from k2ktui.watch.model import PartName
+from k2ktui.watch.model import Pair, PartName
 from tests.support.console import Sitting, sit
 from tests.support.pictures import compare
-from tests.support.views import Made, beside_mirrormaker, usual
+from tests.support.views import Made, StubFeed, beside_mirrormaker, usual
 
 
 def test_both_columns_of_re_reads_are_in_groups() -> None:
+    made = beside_mirrormaker()
+
     async def flow(console: Sitting) -> None:
         await console.press("3")
         heading = console.line("by k2ktui")
@@ -27,12 +29,15 @@ def test_both_columns_of_re_reads_are_in_groups() -> None:
 
         assert cells("billing") == ["0", "4,075"]
         assert cells("fulfilment") == ["0", "0"]
-        # More than that, for there are partitions that nobody knows of.
-        assert cells("reports") == ["0", "0+"]
-        assert cells("archive") == ["0+", "0+"]
-        assert "MM2 mirror->target read <10 s ago" in console.text
+        assert cells("reports") == ["0", "—"]
+        assert cells("archive") == ["—", "—"]
+        assert "MM2 <10 s ago" in console.text
+        # More than that, for there is a partition without a checkpoint.
+        made.audited.pop(0)
+        await console.show()
+        assert cells("billing") == ["0", "0+"]
 
-    sit(flow, beside_mirrormaker(), size=(120, 30))
+    sit(flow, made, size=(120, 30))
 
 
 def test_the_overview_sums_them_up() -> None:
@@ -83,6 +88,27 @@ def test_the_audit_is_of_all_groups_or_of_one() -> None:
         assert "1 of 2 would not go on" in console.text and "tardy" not in console.text
 
     sit(flow, made, size=(120, 30))
+
+
+def test_a_flow_of_mirrormaker_says_how_it_does_and_what_is_done_elsewhere() -> None:
+    made = usual(Pair("A->B", mirror=True))
+    made.heartbeat_at = made.now - 1
+
+    async def flow(console: Sitting) -> None:
+        assert "running  MirrorMaker 2 copies" in console.line("Job  ")
+        assert "no job is running" not in console.text
+        feed.clock = made.now + 100
+        await console.show()
+        assert "silent" in console.line("Job  ")
+        assert "no heartbeat for 101 s" in console.text
+        await console.press("6")
+        assert "MirrorMaker 2 keeps the positions" in console.text
+        await console.press("5", "J")
+        assert "outside k2ktui" in console.line("A->B: ")
+        assert "mm2 takeover" in console.text
+
+    feed = StubFeed(made)
+    sit(flow, made, size=(120, 30), feed=feed)
 
 
 @pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 40)], ids=lambda s: f"{s[0]}x{s[1]}")

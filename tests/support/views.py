@@ -36,6 +36,7 @@ class Made:
     Attributes:
         errors: parts that do not answer, and why.
         unread: parts that were never read.
+        heartbeat_at: when MirrorMaker 2 was seen alive last.
         compares: whether MirrorMaker 2 is watched beside the pipeline.
         audited: what it would make of the groups.
     """
@@ -53,6 +54,7 @@ class Made:
     unread: set[PartName] = field(default_factory=set)
     running: bool = True
     journal: list[JournalHeader] = field(default_factory=list)
+    heartbeat_at: float | None = None
     compares: bool = False
     audited: list[AuditRow] = field(default_factory=list)
 
@@ -190,6 +192,7 @@ class Made:
                 ClusterView("CHbS4_THSQ-SqJF5kYBYBA", "4.3", "dst:9092"),
                 dict(self.positions),
                 targets,
+                heartbeat_at=self.heartbeat_at,
             ),
             PartName.GROUPS: GroupFacts(
                 now,

@@ -47,8 +47,8 @@ class GroupsScreen(ListScreen):
 
         Where MirrorMaker 2 copies, alone or beside the pipeline (--compare): by k2ktui is what a
         group would read again where the translation puts it, by MM2 where its newest checkpoint
-        does. A + stands for partitions without a checkpoint, or where nobody knows. m shows every
-        group-partition: checkpoint, commit, and what is right.
+        does. A + stands for more partitions, without a checkpoint or where nobody knows; — if that
+        is all of them. m shows every group-partition: checkpoint, commit, and what is right.
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         _TRANSLATE,
@@ -184,7 +184,7 @@ def _compared(view: View, now: float) -> Line:
         return ()
     stale = marks.STALE if view.part(PartName.COMPARISON).stale else ""
     old = f"{stale}{marks.age(now - view.audit.taken_at)} ago"
-    return (Cell(f"  MM2 {marks.name(view.audit.flow, 30)} read {old}", Tone.MUTED),)
+    return (Cell(f"  MM2 {old}", Tone.MUTED),)
 
 
 async def _translate(screen: ListScreen, group: str) -> None:
@@ -335,9 +335,11 @@ def _count(value: int, tone: Tone) -> Cell:
     return Cell(f"{value:,}", tone if value else Tone.MUTED)
 
 
-def _again(count: Again | None) -> Cell:
+def _again(count: Again | None, partitions: int) -> Cell:
     if count is None:
         return Cell(marks.NOT_YET, Tone.MUTED)
+    if partitions and count.unknown + count.without >= partitions:
+        return Cell(marks.NOT_AVAILABLE, Tone.WARN)
     more = "+" if count.unknown or count.without else ""
     if count.skipped:
         return Cell(f"{count.records:,}{more}, skips {count.skipped:,}", Tone.BAD)
@@ -348,7 +350,7 @@ _AGAIN: tuple[Column[GroupSummary], ...] = (
     Column(
         "ours",
         "by k2ktui",
-        lambda g: _again(g.ours),
+        lambda g: _again(g.ours, g.partitions),
         lambda g: -g.ours.records,
         right=True,
         rank=1,
@@ -356,7 +358,7 @@ _AGAIN: tuple[Column[GroupSummary], ...] = (
     Column(
         "theirs",
         "by MM2",
-        lambda g: _again(g.theirs),
+        lambda g: _again(g.theirs, g.partitions),
         lambda g: None if g.theirs is None else -g.theirs.records,
         right=True,
     ),

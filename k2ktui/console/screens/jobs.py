@@ -30,6 +30,8 @@ from k2ktui.watch.model import PartName, View
 
 _LOOK_S = 2.0
 _LOG_LINES = 40
+_MIRROR = "MirrorMaker 2 copies this flow; it is started and stopped outside k2ktui"
+_TAKE_OVER = "k2ktui mm2 takeover lets a pipeline of ours go on where it has come to."
 
 
 class JobsScreen(ListScreen):
@@ -120,6 +122,8 @@ class JobsScreen(ListScreen):
         heard = view is not None and view.part(PartName.STATE).taken_at is not None
         grid = self.grid()
         empty = "No run of this pipeline is known. J starts it."
+        if self.session.pair.mirror:
+            empty = f"{_MIRROR}."
         grid.empty = empty if known and heard else marks.NOT_YET
         grid.show(recent(rows(self._jobs or (), runners, pipeline, now)))
         self._draw_log()
@@ -142,6 +146,8 @@ class JobsScreen(ListScreen):
         cells = [Cell(f"{marks.name(self.session.pair.pipeline, 40)}: ", Tone.HEADING)]
         if self._busy:
             return (*cells, Cell(self._busy, Tone.INFO))
+        if not own and self.session.pair.mirror:
+            return (*cells, Cell(_MIRROR, Tone.MUTED))
         if not own:
             return (*cells, Cell("no run is known to be alive", Tone.WARN))
         if len(own) > 1:
@@ -262,6 +268,9 @@ class JobsScreen(ListScreen):
 
     async def _config(self, job: Job | None) -> PipelineConfig | None:
         """Return the configuration of a job, or of the session; None after telling why not."""
+        if job is None and self.session.pair.mirror:
+            self.tell(f"{_MIRROR}. {_TAKE_OVER}", "warning")
+            return None
         if job is None or job.record.files == manager.absolute(self.session.files):
             return self.session.config
         reading = self.run_worker(

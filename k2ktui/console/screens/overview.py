@@ -21,7 +21,7 @@ from k2ktui.engine.translate import Basis
 from k2ktui.engine.trend import Direction
 from k2ktui.watch.model import ClusterView, PartName, View
 from k2ktui.watch.plain import again
-from k2ktui.watch.severity import Problem, Severity, Verdict, of_runner, problems
+from k2ktui.watch.severity import Problem, Severity, Verdict, of_mirror, of_runner, problems
 
 _LABEL = 12
 _SPARK = 24
@@ -146,11 +146,17 @@ def facts(view: View, now: float, glyphs: Glyphs, width: int) -> list[Line]:
         _line("Partitions", *_partitions(view, glyphs)),
         _line("Groups", *_groups(view, glyphs)),
         *([_line("Re-reads", *_again(view, now))] if view.compares else []),
-        _line("Job", *_job(view, now, glyphs)),
+        _line("Job", *(_mirror if view.pair.mirror else _job)(view, now, glyphs)),
         _line("Source", *_cluster(view, view.source, PartName.SOURCE, now, glyphs)),
         _line("Target", *_cluster(view, view.target, PartName.TARGET, now, glyphs)),
-        *(_line("Note", Cell(marks.name(note), Tone.WARN)) for note in view.notes[:2]),
+        *_notes(view),
     ]
+
+
+def _notes(view: View) -> list[Line]:
+    # Of a flow of MirrorMaker 2 the first ones say how it does.
+    tone = Tone.PLAIN if view.pair.mirror else Tone.WARN
+    return [_line("Note", Cell(marks.name(note), tone)) for note in view.notes[:2]]
 
 
 def _line(label: str, *cells: Cell) -> Line:
@@ -259,6 +265,13 @@ def _again(view: View, now: float) -> list[Cell]:
             Tone.MUTED,
         ),
     ]
+
+
+def _mirror(view: View, now: float, glyphs: Glyphs) -> list[Cell]:
+    if not _read(view, PartName.TARGET):
+        return [Cell(marks.NOT_YET)]
+    mark = glyphs.mark(of_mirror(view, now))
+    return [mark, Cell("  MirrorMaker 2 copies; k2ktui runs no job of this flow", Tone.MUTED)]
 
 
 def _job(view: View, now: float, glyphs: Glyphs) -> list[Cell]:

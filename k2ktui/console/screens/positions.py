@@ -33,6 +33,7 @@ _QUESTION = (
 
 
 _DIGITS = 18
+_MIRROR = "MirrorMaker 2 keeps the positions of this flow itself."
 
 
 class PositionsScreen(ListScreen):
@@ -90,6 +91,8 @@ class PositionsScreen(ListScreen):
             Cell(f"{grid.total:,} partitions  "),
             Cell(text, Tone.WARN if marked else Tone.MUTED),
         ]
+        if self.session.pair.mirror:
+            found.append(Cell(f"  {_MIRROR}", Tone.MUTED))
         if alive:
             where = f"  runs on {safe_text(alive[0].host, 40)}, pid {alive[0].pid}: stop it first"
             found.append(Cell(where, Tone.WARN))
@@ -122,7 +125,7 @@ class PositionsScreen(ListScreen):
         if config is None:
             why = "this is a recording"
         elif isinstance(config, MirrorPipeline):
-            why = "positions of a MirrorMaker 2 flow are kept by Kafka Connect: move them there"
+            why = f"{_MIRROR} k2ktui mm2 offsets shows, sets and clears them."
         if why:
             self.tell(why, "warning")
         return not why
