@@ -1,7 +1,8 @@
 """Draw the README's pictures from a recording of the real demo: ``python screenshots/make.py``.
 
 ``--check`` compares them with the files and fails where one differs; ``--take RECORDING`` makes
-``demo.k2k`` of a longer recording (``k2ktui -f FILE --record RECORDING`` while a demo runs).
+``demo.k2k`` of a longer recording (``k2ktui -f FILE --record RECORDING`` while a demo runs), with
+``--as mirrormaker.k2k`` that of a demo with MirrorMaker 2 (``--compare mm2.properties`` too).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from k2ktui.watch.player import Player
 from k2ktui.watch.record import Recorder, Recording
 
 HERE = Path(__file__).parent
-RECORDING = HERE / "demo.k2k"
+DEMO, MIRRORMAKER = "demo.k2k", "mirrormaker.k2k"
 KEPT = 60
 SOMEBODY = ("ops", "bastion1")
 # Web fonts would be fetched from elsewhere by whoever looks at a picture.
@@ -39,6 +40,7 @@ class Picture:
     size: tuple[int, int] = (110, 34)
     theme: str = "k2k-dark"
     ascii: bool = False
+    recording: str = DEMO
 
 
 PICTURES = (
@@ -51,12 +53,14 @@ PICTURES = (
     Picture("light", (), (80, 24), "k2k-light"),
     Picture("contrast", ("3",), (80, 24), "k2k-contrast"),
     Picture("ascii", (), (80, 24), "k2k-mono", True),
+    Picture("compared", ("3",), (110, 12), recording=MIRRORMAKER),
+    Picture("audit", ("3", "m"), (110, 30), recording=MIRRORMAKER),
 )
 
 
 async def drawn(picture: Picture) -> str:
     """Return a picture as SVG."""
-    player = Player(RECORDING, paused=True)
+    player = Player(HERE / picture.recording, paused=True)
     player.number = len(player.times) - 1
     player.refresh()
     options = Options(
@@ -78,16 +82,17 @@ async def drawn(picture: Picture) -> str:
     return _IDS.sub("terminal-", _FONTS.sub("", text))
 
 
-def take(path: Path, end: int) -> None:
+def take(path: Path, end: int, name: str) -> None:
     """Keep the views of a recording before number ``end``, with somebody else's name in them."""
+    kept = HERE / name
     recording = Recording(path)
     end = min(end, len(recording))
-    RECORDING.unlink(missing_ok=True)
-    recorder = Recorder(RECORDING)
+    kept.unlink(missing_ok=True)
+    recorder = Recorder(kept)
     for number in range(max(0, end - KEPT), end):
         recorder.add(_of_somebody(recording.view(number)))
     recorder.close()
-    RECORDING.chmod(0o644)
+    kept.chmod(0o644)
 
 
 def _of_somebody(view: View) -> View:
@@ -102,9 +107,10 @@ def main() -> int:
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--take", type=Path, metavar="RECORDING")
     parser.add_argument("--end", type=int, default=sys.maxsize, metavar="NUMBER")
+    parser.add_argument("--as", dest="name", default=DEMO, choices=(DEMO, MIRRORMAKER))
     options = parser.parse_args()
     if options.take:
-        take(options.take, options.end)
+        take(options.take, options.end, options.name)
     chrome.who = lambda: "@".join(SOMEBODY)
     different = []
     for picture in PICTURES:

@@ -233,6 +233,13 @@ class View:
         return self.audit is not None or PartName.COMPARISON in self.parts
 
     @property
+    def audit_stale(self) -> bool:
+        """Whether the last attempt to audit failed."""
+        # A flow of MirrorMaker 2 is audited with its groups.
+        part = PartName.GROUPS if self.pair.mirror else PartName.COMPARISON
+        return self.part(part).stale
+
+    @property
     def again(self) -> tuple[Again, Again]:
         """What all groups would read again on the target: by our translation, by checkpoints."""
         ours = sum((group.ours for group in self.summaries), NOTHING)

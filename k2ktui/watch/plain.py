@@ -93,16 +93,11 @@ def _compared(view: View, now: float) -> Iterator[str]:
 
 def again(count: Again) -> str:
     """Return what would be read again and skipped, and for how many partitions nobody knows."""
-    parts = [f"{count.records:,}"]
-    parts += [f"{count.skipped:,} skipped"] if count.skipped else []
-    parts += [f"{partitions(count.without)} not translated"] if count.without else []
-    parts += [f"{partitions(count.unknown)} unknown"] if count.unknown else []
-    return ", ".join(parts)
-
-
-def partitions(count: int) -> str:
-    """Return a number of partitions in words."""
-    return "1 partition" if count == 1 else f"{count:,} partitions"
+    skipped = f", {count.skipped:,} skipped" if count.skipped else ""
+    parts = [f"{count.without:,} not translated"] if count.without else []
+    parts += [f"{count.unknown:,} unknown"] if count.unknown else []
+    more = f" (partitions: {', '.join(parts)})" if parts else ""
+    return f"{count.records:,}{skipped}{more}"
 
 
 def _jobs(view: View, now: float) -> str:

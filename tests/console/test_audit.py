@@ -49,8 +49,8 @@ def test_the_overview_sums_them_up() -> None:
         made.unread = set()
         await console.show()
         line = console.line("Re-reads")
-        assert "k2ktui 0, 1 partition unknown" in line
-        assert "MirrorMaker 2 4,075, 2 partitions not translated" in line
+        assert "k2ktui 0 (partitions: 1 unknown)" in line
+        assert "MirrorMaker 2 4,075 (partitions: 2 not translated)" in line
         made.errors = {PartName.COMPARISON: "the flow has no checkpoints topic"}
         await console.show()
         assert "≈4,075" in console.line("Re-reads")

@@ -30,8 +30,8 @@ def test_both_columns_are_shown() -> None:
     rows = [" ".join(line.split()) for line in said.splitlines()]
     assert "billing 0 4,075" in rows
     assert "fulfilment 0 0" in rows
-    assert "reports 0 0, 1 partition not translated" in rows
-    assert "archive 0, 1 partition unknown 0, 1 partition not translated" in rows
+    assert "reports 0 0 (partitions: 1 not translated)" in rows
+    assert "archive 0 (partitions: 1 unknown) 0 (partitions: 1 not translated)" in rows
     assert "odd\\x1b[31m" in said and "\x1b" not in said
 
 

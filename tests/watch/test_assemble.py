@@ -176,8 +176,8 @@ def _unread() -> Made:
 def test_re_reads_by_us_and_by_mirrormaker_are_said_in_lines() -> None:
     made = beside_mirrormaker()
     text = "\n".join(lines(made.view(), NOON + 12))
-    assert "k2ktui 0, 1 partition unknown, MirrorMaker 2 mirror->target 4,075, " in text
-    assert "2 partitions not translated; read 12 s ago" in text
+    assert "k2ktui 0 (partitions: 1 unknown), MirrorMaker 2 mirror->target 4,075 " in text
+    assert "(partitions: 2 not translated); read 12 s ago" in text
     assert "billing: k2ktui 0, MirrorMaker 2 4,075" in text
     assert "MirrorMaker 2" not in "\n".join(lines(usual().view(), NOON))
 

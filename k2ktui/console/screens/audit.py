@@ -96,7 +96,8 @@ class AuditScreen(ListScreen):
             f"{totals['wrong']:,} of {totals['rows']:,} would not go on where they were: at "
             f"checkpoints {again:,} again, {skipped:,} skipped"
         )
-        old = marks.age(self.session.feed.now() - audit.taken_at)
+        stale = marks.STALE if self.console.view and self.console.view.audit_stale else ""
+        old = stale + marks.age(self.session.feed.now() - audit.taken_at)
         return (
             Cell(text, tone),
             Cell(f"  {marks.name(audit.flow, 30)} read {old} ago", Tone.MUTED),

@@ -182,7 +182,7 @@ def _compared(view: View, now: float) -> Line:
     """How old what is compared is, and of which flow."""
     if view.audit is None:
         return ()
-    stale = marks.STALE if view.part(PartName.COMPARISON).stale else ""
+    stale = marks.STALE if view.audit_stale else ""
     old = f"{stale}{marks.age(now - view.audit.taken_at)} ago"
     return (Cell(f"  MM2 {old}", Tone.MUTED),)
 

@@ -254,7 +254,7 @@ def _again(view: View, now: float) -> list[Cell]:
         failed = view.part(PartName.COMPARISON).error
         return [Cell(marks.NOT_AVAILABLE if failed else marks.NOT_YET)]
     ours, theirs = view.again
-    stale = marks.STALE if view.part(PartName.COMPARISON).stale else ""
+    stale = marks.STALE if view.audit_stale else ""
     return [
         Cell("k2ktui "),
         Cell(again(ours), Tone.HEADING),

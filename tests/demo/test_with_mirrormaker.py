@@ -1,0 +1,89 @@
+"""The demo with the real MirrorMaker 2 beside its pipeline: the console shows both."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from k2ktui.demo import staying
+from tests.demo.test_real import FLOWING_SECONDS, mark, marked
+from tests.support.kafka import eventually
+from tests.support.terminal import Terminal
+
+__all__ = ["mark"]  # a fixture
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+K2KTUI = [sys.executable, "-m", "k2ktui"]
+COMMAND = [*K2KTUI, "demo", "--with-mirrormaker"]
+# Both copy at once, and MirrorMaker 2 translates nothing before it has copied a while.
+COMPARED_SECONDS = 300.0
+
+
+@pytest.fixture
+def terminal(mark: str) -> Iterator[Terminal]:
+    """A terminal with the demo's console in it."""
+    with Terminal(COMMAND, size=(120, 30), env=dict(os.environ)) as opened:
+        opened.await_text("Re-reads", FLOWING_SECONDS)
+        yield opened
+
+
+def test_both_columns_are_in_its_console_and_q_ends_all(
+    terminal: Terminal, mark: str, tmp_path: Path
+) -> None:
+    """The columns are drawn; what they show is what ``watch`` says; nothing is left behind."""
+    data = tmp_path / "k2ktui" / "demo" / "data"
+    files = ("-f", data / "pipeline.yaml", "--compare", data / "mm2.properties")
+
+    def compared() -> bool:
+        with contextlib.suppress(OSError):
+            terminal.read(0.05)
+        done = subprocess.run(
+            [*K2KTUI, "watch", *files, "--once", "--json"], capture_output=True, check=False
+        )
+        view = json.loads(done.stdout)
+        theirs = {each["group"]: each["theirs"] for each in view["summaries"] if each["theirs"]}
+        ours = {each["group"]: each["ours"] for each in view["summaries"]}
+        # It counts the records around its sparse offset-syncs; ours has every record.
+        late = theirs.get("recommender", {"records": 0})["records"]
+        return late > 0 and ours["recommender"]["records"] == 0
+
+    eventually(compared, "MirrorMaker 2 re-reads where we do not", COMPARED_SECONDS)
+    terminal.send("3")
+    terminal.await_text("by MM2")
+    terminal.send("m")
+    terminal.await_text("would not go on where they were")
+    terminal.send("q")
+    terminal.await_text("by k2ktui")
+    terminal.send("q")
+    assert terminal.wait(90) == 0
+    eventually(lambda: not marked(mark), "everything is gone", 30)
+    assert not data.exists()
+
+
+@pytest.mark.parametrize("how", ["killed", "interrupted", "hung up"])
+def test_nothing_of_it_is_left_however_it_ends(
+    terminal: Terminal, mark: str, tmp_path: Path, how: str
+) -> None:
+    """MirrorMaker 2 ends with the demo, however that ends; a closed terminal lets both stay."""
+    home = tmp_path / "k2ktui" / "demo"
+    assert any("MirrorMaker" in " ".join(each.cmdline()) for each in marked(mark))
+    if how == "killed":
+        terminal.process.kill()
+    elif how == "interrupted":
+        terminal.send("\x03")
+    else:
+        terminal.hang_up()
+        eventually(lambda: (host := staying.host(home)) and host.waiting, "it waits", 60)
+        with Terminal(COMMAND, size=(120, 30), env=dict(os.environ)) as back:
+            back.await_text("Re-reads")
+            back.send("q")
+            assert back.wait(90) == 0
+    terminal.wait(90)
+    eventually(lambda: not marked(mark), "everything is gone", 60)
