@@ -47,13 +47,13 @@ PICTURES = (
     Picture("overview"),
     Picture("replication", ("2",)),
     Picture("partition", ("2", "enter")),
-    Picture("groups", ("3",), (110, 14)),
-    Picture("group", ("3", "enter"), (110, 14)),
+    Picture("groups", ("3",), (110, 16)),
+    Picture("group", ("3", "enter"), (110, 16)),
     Picture("help", ("2", "question_mark"), (80, 24)),
     Picture("light", (), (80, 24), "k2k-light"),
     Picture("contrast", ("3",), (80, 24), "k2k-contrast"),
     Picture("ascii", (), (80, 24), "k2k-mono", True),
-    Picture("compared", ("3",), (110, 12), recording=MIRRORMAKER),
+    Picture("compared", ("3",), (110, 16), recording=MIRRORMAKER),
     Picture("audit", ("3", "m"), (110, 30), recording=MIRRORMAKER),
 )
 
