@@ -17,11 +17,10 @@ from kafka.errors import (
 )
 from kafka.net.inet import create_connection
 from kafka.net.manager import KafkaConnectionManager
-from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
+from k2ktui.kafka.transports import Connection, PlainTransport, TlsTransport
 from k2ktui.text import safe_text
 
-_READ_BYTES = 1 << 20
 _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 # "[Error 58] ", "SaslAuthenticationFailedError: ", "[SSL: …] ", " (_ssl.c:1006)"
 _NOISE = re.compile(r"^(\[[^]]*\] *|\w+Error: +)+|\[SSL: \w+\] | \(_ssl\.c:\d+\)$")
@@ -29,44 +28,6 @@ _NOISE = re.compile(r"^(\[[^]]*\] *|\w+Error: +)+|\[SSL: \w+\] | \(_ssl\.c:\d+\)
 
 class Unrecoverable(Exception):
     """No bootstrap server lets this client in, and trying again would not change that."""
-
-
-class _KeepsLastWords:
-    """Hands on what arrived together with the end of the connection; the library drops it.
-
-    A broker that refuses a login says so and closes the connection.
-    """
-
-    def _sock_recv(self) -> tuple[bytes, Exception | None]:
-        received, error = super()._sock_recv()  # type: ignore[misc]
-        return (received, None) if received else (received, error)
-
-
-class _PlainTransport(KafkaTCPTransport):  # type: ignore[misc]
-    """Reads in large pieces, into one buffer that the parser copies out of before the next read.
-
-    The library reads 4 KiB at a time and joins the pieces; at hundreds of megabytes a second that
-    is most of the processor time.
-    """
-
-    def __init__(self, net: Any, sock: Any, host: str | None = None) -> None:
-        super().__init__(net, sock, host=host)
-        self._buffer = memoryview(bytearray(_READ_BYTES))
-
-    def _sock_recv(self) -> tuple[memoryview, Exception | None]:
-        size, error = 0, None
-        try:
-            size = self._sock.recv_into(self._buffer)
-            error = None if size else KafkaConnectionError("socket disconnected")
-        except (BlockingIOError, InterruptedError):
-            pass
-        except OSError as failure:
-            error = KafkaConnectionError(failure)
-        return self._buffer[:size], error
-
-
-class _TlsTransport(_KeepsLastWords, KafkaSSLTransport):  # type: ignore[misc]
-    pass
 
 
 class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
@@ -91,6 +52,8 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
             self._give_up()
         connection = super().get_connection(node_id, *args, **options)
         if connection.initializing:
+            # The library makes connections of its own class only, and has not connected yet.
+            connection.__class__ = Connection
             connection.init_future.add_errback(lambda error: self._failed(node_id, error))
             connection.close_future.add_errback(lambda error: self._failed(node_id, error))
         return connection
@@ -118,9 +81,9 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
         )
         if self.ssl_enabled:
             tls = {key: value for key, value in config.items() if key.startswith("ssl_")}
-            transport = _TlsTransport(self._net, sock, host=node.host, **tls)
+            transport = TlsTransport(self._net, sock, host=node.host, **tls)
         else:
-            transport = _PlainTransport(self._net, sock, host=node.host)
+            transport = PlainTransport(self._net, sock, host=node.host)
         try:
             await transport.handshake()
         except Exception as error:

@@ -76,9 +76,11 @@ class Batch:
 def split(records: bytes | bytearray | memoryview) -> Iterator[Batch]:
     """Yield the whole batches of a fetch response; a truncated last one is left out.
 
-    The bytes are copied once, so that the batches can be stamped in place.
+    Batches are stamped in place: bytes that cannot be written are copied once.
     """
-    view = memoryview(bytearray(records))
+    view = memoryview(records)
+    if view.readonly:
+        view = memoryview(bytearray(records))
     at, end = 0, len(view)
     while at + _MAGIC_AT < end:
         base, length = _PREFIX.unpack_from(view, at)

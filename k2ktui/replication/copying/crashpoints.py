@@ -20,7 +20,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-_VARIABLE = "K2KTUI_CRASH_DIR"
+# Read once: a point is passed for every request.
+_DIRECTORY = os.environ.get("K2KTUI_CRASH_DIR")
 
 
 def crash_point(step: str) -> None:
@@ -29,10 +30,9 @@ def crash_point(step: str) -> None:
     It does if the directory ``K2KTUI_CRASH_DIR`` has a file of the step's name, which holds the
     signal's number; the file goes, so that it befalls only one process.
     """
-    directory = os.environ.get(_VARIABLE)
-    if not directory:
+    if not _DIRECTORY:
         return
-    file = Path(directory, step)
+    file = Path(_DIRECTORY, step)
     try:
         number = int(file.read_text())
         file.unlink()

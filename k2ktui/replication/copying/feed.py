@@ -33,7 +33,7 @@ class Feed:
         self.gaps: tuple[Gap, ...] = position.gaps
         self._landed: dict[TargetPartition, Landing] = {}
 
-    def receive(self, records: bytes, aborted: list[tuple[int, int]]) -> int:
+    def receive(self, records: bytes | memoryview, aborted: list[tuple[int, int]]) -> int:
         """Take in the records of a fetch response.
 
         Returns:

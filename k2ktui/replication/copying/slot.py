@@ -63,6 +63,7 @@ class Slot:
         self._first_commit_at = 0.0
         # Only these have something to do; a slot may hold thousands that have not.
         self._active: set[Feed] = set()
+        self._homes: dict[Feed, set[TargetPartition]] = {}
         self._endless = any(assignment.until is None for assignment in token.assignments)
 
     async def run(self) -> SlotResult:
@@ -279,12 +280,14 @@ class Slot:
 
     def _state_targets(self, feed: Feed) -> set[TargetPartition]:
         """Where a feed's state will go: these join with its data, to save a round trip later."""
-        ledger = self._token.ledger
-        targets = {(ledger.commit_topic, ledger.commit_partition)}
-        if ledger.mapping_topic:
-            key = mapping_key(Mapping(ledger.group, feed.source, "", 0))
-            targets.add(self._mapping_target(key))
-        return targets
+        found = self._homes.get(feed)
+        if found is None:
+            ledger = self._token.ledger
+            found = self._homes[feed] = {(ledger.commit_topic, ledger.commit_partition)}
+            if ledger.mapping_topic:
+                key = mapping_key(Mapping(ledger.group, feed.source, "", 0))
+                found.add(self._mapping_target(key))
+        return found
 
     def _positions(self) -> dict[SourcePartition, Position]:
         return {

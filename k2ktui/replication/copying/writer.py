@@ -15,6 +15,7 @@ from typing import Any
 
 from kafka.protocol.producer import ProduceRequest
 
+from k2ktui.kafka import produced
 from k2ktui.kafka.codes import FENCED, LEADER_MOVED, PRODUCE_REFUSED, PRODUCE_RETRIABLE, code_name
 from k2ktui.kafka.transactions import Producer
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown, PartitionLeader, Signal, Wire
@@ -200,23 +201,13 @@ class Writer:
         return outgoing
 
     def _post(self, node: int, items: list[tuple[Lane, Outgoing]]) -> None:
-        by_topic: dict[str, list[Any]] = defaultdict(list)
+        records: dict[str, list[tuple[int, memoryview]]] = defaultdict(list)
         for lane, outgoing in items:
-            by_topic[lane.target[0]].append(
-                ProduceRequest.TopicProduceData.PartitionProduceData(
-                    index=lane.target[1], records=outgoing.data
-                )
-            )
+            topic, partition = lane.target
+            records[topic].append((partition, outgoing.data))
             self.sent_bytes += len(outgoing.data)
-        request = ProduceRequest(
-            transactional_id=self._producer.transactional_id,
-            acks=-1,
-            timeout_ms=30000,
-            topic_data=[
-                ProduceRequest.TopicProduceData(name=name, partition_data=parts)
-                for name, parts in by_topic.items()
-            ],
-            max_version=11,
+        request = produced.request(
+            self._producer.transactional_id, records, self._wire.version_of(ProduceRequest)
         )
         self._in_flight[node] += 1
         # Callbacks and not a coroutine a request: they run in the order of the answers, while a
