@@ -1,4 +1,4 @@
-"""Names that come from Kafka are hostile input: make them safe to print."""
+"""Texts for people. Names that come from Kafka are hostile input: made safe to print here."""
 
 from __future__ import annotations
 
@@ -28,3 +28,8 @@ def _escape(char: str) -> str:
         point = ord(char)
         return f"\\x{point:02x}" if point < 0x100 else f"\\u{point:04x}"
     return char
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural where that is due."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -15,7 +15,7 @@ from k2ktui.cli.results import exit_code, result_object, show_results
 from k2ktui.engine.access import require
 from k2ktui.engine.plan import Plan, UnusablePlan, load
 from k2ktui.errors import ConfigError, Refused
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
 
 
 @click.command(help="Apply a plan file: shows it, asks, commits, reads back, keeps a journal.")
@@ -37,7 +37,7 @@ def command(plan_file: str, files: tuple[str, ...], yes: bool, unlock: bool, as_
     if not plan.changes:
         click.echo("There is nothing to apply.", err=True)
         return 0
-    confirm(plan.pipeline, f"commit {len(plan.changes):,} offsets on the target", yes=yes)
+    confirm(plan.pipeline, f"commit {counted(len(plan.changes), 'offset')} on the target", yes=yes)
     applied = apply(config, plan, files or plan.files, may)
     if as_json:
         click.echo(json.dumps(result_object(applied)))

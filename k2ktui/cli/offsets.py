@@ -26,7 +26,7 @@ from k2ktui.engine.access import require
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.sync.positions_text import parse_partitions, parse_positions
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
 
 if TYPE_CHECKING:
     from k2ktui.sync.moving import Moved
@@ -186,7 +186,7 @@ def _run(files: tuple[str, ...], plan: Callable[[Positions], Change], flags: _Fl
         mover = Mover(config, known)
         mover.refuse_running()
         verb = "set" if change.what.endswith("set") else "clear"
-        confirm(config.name, f"{verb} {len(change.changes):,} positions", yes=flags.yes)
+        confirm(config.name, f"{verb} {counted(len(change.changes), 'position')}", yes=flags.yes)
         moved = mover.apply(change, may)
     finally:
         known.close()
@@ -208,12 +208,12 @@ def _show_plan(change: Change, flags: _Flags) -> None:
     left_out = sum(move.left_out for move in change.moves)
     if again:
         click.echo(
-            f"Up to {again:,} records are copied again: duplicates on the target, unless its "
+            f"Copied again: up to {counted(again, 'record')}, duplicates on the target, unless its "
             "topics are emptied before the start.",
             err=True,
         )
     if left_out:
-        click.echo(f"Up to {left_out:,} records are never copied.", err=True)
+        click.echo(f"Never copied: up to {counted(left_out, 'record')}.", err=True)
 
 
 def _say_result(change: Change, moved: Moved | None, flags: _Flags) -> None:
@@ -225,7 +225,7 @@ def _say_result(change: Change, moved: Moved | None, flags: _Flags) -> None:
         click.echo("Nothing was changed (--dry-run).", err=True)
     else:
         entry = f", journal entry {moved.entry}" if moved.entry else ""
-        click.echo(f"{len(change.changes):,} positions written, term {moved.term}{entry}")
+        click.echo(f"{counted(len(change.changes), 'position')} written, term {moved.term}{entry}")
     for note in moved.notes if moved else ():
         click.echo(f"note: {note}", err=True)
 

@@ -10,7 +10,7 @@ from k2ktui.cli.options import file_option, json_option, load_pipeline, matcher
 from k2ktui.cli.tables import MOST, Column, moment, number, print_table, signed
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind, dump, remarks, to_csv, uncertain_first
 from k2ktui.errors import ConfigError
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
 
 
 @click.command(help="Plan which offsets to commit on the target; changes nothing.")
@@ -97,7 +97,7 @@ def summary(plan: Plan) -> str:
     reread = sum(row.reread or 0 for row in changes)
     skipped = sum(row.skipped or 0 for row in changes)
     text = ", ".join(parts) or "no group has committed on what is replicated"
-    return f"{text}; {reread:,} records re-read and {skipped:,} skipped by what changes"
+    return f"{text}; {counted(reread, 'record')} re-read and {skipped:,} skipped by what changes"
 
 
 def _delta(row: PlanRow) -> int | None:

@@ -19,7 +19,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import require
 from k2ktui.engine.plan import Rewind
 from k2ktui.errors import ConnectionFailed, ExitCode, TimedOut
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
 
 if TYPE_CHECKING:
     from k2ktui.sync.loop import SyncLoop, Turn
@@ -124,7 +124,7 @@ def _tell(turn: Turn, *, always: bool) -> None:
         planned = ", ".join(f"{count:,} {action}" for action, count in sorted(turn.actions.items()))
         stopped = f", {len(turn.stopped):,} left alone" if turn.stopped else ""
         click.echo(
-            f"{turn.groups:,} groups: {planned or 'nothing to translate'}; "
+            f"{counted(turn.groups, 'group')}: {planned or 'nothing to translate'}; "
             f"{turn.applied:,} committed{stopped}"
         )
         sys.stdout.flush()

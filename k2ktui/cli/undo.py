@@ -10,7 +10,7 @@ from k2ktui.cli.confirm import confirm
 from k2ktui.cli.options import access_to, json_option, load_pipeline, unlock_option
 from k2ktui.cli.results import exit_code, result_object, show_results, show_writes
 from k2ktui.engine.access import require
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
 
 
 @click.command(help="Take back an entry of the journal: the offsets that were there before.")
@@ -37,7 +37,7 @@ def command(
         show_writes(f"What takes back entry {safe_text(entry)}", writes)
     if found.taken_back_by:
         click.echo(f"note: entry {safe_text(found.taken_back_by)} took it back already", err=True)
-    confirm(config.name, f"put back {len(writes):,} offsets on the target", yes=yes)
+    confirm(config.name, f"put back {counted(len(writes), 'offset')} on the target", yes=yes)
     applied = undo(config, found, files, may, skip_moved=skip_moved)
     if as_json:
         click.echo(json.dumps(result_object(applied)))

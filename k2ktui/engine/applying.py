@@ -20,6 +20,7 @@ class Result(StrEnum):
     MOVED = "moved"
     REFUSED = "refused"
     CHANGED = "changed"
+    NOT_WRITTEN = "not written"
     UNKNOWN = "unknown"
 
 
@@ -126,6 +127,24 @@ def _judged(write: Write, refused: str, view: GroupView | None) -> Written:
         why = f"applied, but the group became {view.state} meanwhile: check where it reads"
         return Written(write, Result.CHANGED, why)
     return Written(write, Result.APPLIED)
+
+
+def found_afterwards(write: Write, view: GroupView) -> Written:
+    """Judge by what is there what became of a write whose writer has not told.
+
+    Args:
+        write: what was meant to be written.
+        view: its group on the target now.
+    """
+    if view.error:
+        return Written(write, Result.UNKNOWN, view.error)
+    there = view.offsets.get((write.topic, write.partition))
+    now = there.offset if there is not None and there.offset >= 0 else None
+    if now == write.after:
+        return Written(write, Result.APPLIED, "found there; the writer did not tell")
+    if now == write.before:
+        return Written(write, Result.NOT_WRITTEN, "it is as it was before")
+    return Written(write, Result.UNKNOWN, f"it is {_said(now)} now")
 
 
 def reversal(written: Iterable[Written]) -> list[Write]:

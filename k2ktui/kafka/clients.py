@@ -212,6 +212,19 @@ class Cluster:
                 found[name] = error.args[0]
         return found
 
+    def find(self, name: str) -> TopicDescription | None:
+        """Describe a topic; None only if the cluster says that there is none.
+
+        Raises:
+            K2kError: it cannot be told, which must not be taken for a topic that is not there.
+        """
+        found = self.describe([name])[name]
+        if isinstance(found, TopicDescription):
+            return found
+        if found.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return None
+        raise self._translate(f"describing topic {safe_text(name)}", KafkaException(found))
+
     def topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, ConfigEntry]]:
         """Return the settings of topics."""
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]

@@ -17,7 +17,8 @@ from k2ktui.engine.replica import TargetLog, TargetPartition
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Basis
 from k2ktui.mm2.formats import Checkpoint, GroupPartition
-from k2ktui.replication.preflight.checks import Check, counted, failed, passed, some, unknown
+from k2ktui.replication.preflight.checks import Check, failed, passed, some, unknown
+from k2ktui.text import counted
 
 GROUPS_EMPTY = "groups-empty"
 PRODUCERS_STOPPED = "producers-stopped"

@@ -19,7 +19,7 @@ from k2ktui.replication.reports import (
     Stopped,
 )
 from k2ktui.replication.tokens import Fault, FaultKind
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
 
 _KINDS: Mapping[str, type[Report]] = {
     kind.__name__.lower(): kind
@@ -92,8 +92,8 @@ def _progress(report: Progress) -> str:
 
 def _finished(report: Finished) -> str:
     end = "caught up" if report.caught_up else "ended"
-    line = f"{end}: {report.records:,} records in {report.seconds:.1f} s"
+    line = f"{end}: {counted(report.records, 'record')} in {report.seconds:.1f} s"
     if report.faults:
         names = ", ".join(safe_text(fault.source) for fault in report.faults[:20])
-        line += f"; {len(report.faults)} partitions are stopped: {names}"
+        line += f"; {counted(len(report.faults), 'partition')} stopped: {names}"
     return line

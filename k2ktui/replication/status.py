@@ -97,8 +97,8 @@ class StatusReader:
 
     def _positions(self) -> Mapping[SourcePartition, Position]:
         name = self._config.coordination.commit.topic
-        found = self._target.describe([name])[name]
-        if not isinstance(found, TopicDescription):
+        found = self._target.find(name)
+        if found is None:
             return {}  # it has not been started yet
         topic = commit_topic(self._config, found.partitions)
         return read_books(self._target, topic, _READ_S).positions
@@ -185,8 +185,8 @@ class _MappingCounter:
         self._counts: dict[SourcePartition, _Mapped] = {}
 
     def read(self) -> Mapping[SourcePartition, _Mapped]:
-        found = self._target.describe([self._topic])[self._topic] if self._enabled else None
-        if not isinstance(found, TopicDescription):
+        found = self._target.find(self._topic) if self._enabled else None
+        if found is None:
             return {}
         ends = stable_ends(self._target, self._topic, found.partitions)
         if self._consumer is None:

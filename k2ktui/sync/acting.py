@@ -21,7 +21,7 @@ from k2ktui.engine.plan import Plan, PlanRow
 from k2ktui.engine.planning import PlanOptions
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConfigError, ConnectionFailed, Refused
-from k2ktui.sync.apply import Applied, Applier, refuse_foreign, written_of
+from k2ktui.sync.apply import Applied, Applier, refuse_foreign, seen, written_of
 from k2ktui.sync.checks import GroupPosition, Verification
 from k2ktui.sync.index import remember
 from k2ktui.sync.plans import planned
@@ -30,7 +30,7 @@ from k2ktui.sync.sides import TargetSide
 from k2ktui.sync.snapshot import taken
 from k2ktui.sync.store import StateStore
 from k2ktui.sync.verify import verify
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
 
 _UNCHANGED = "Nothing was changed."
 _SHOWN = 20
@@ -157,11 +157,13 @@ def journal(config: PipelineConfig) -> list[JournalHeader]:
 def look_up(config: PipelineConfig, entry: str) -> Entry:
     """Read one entry of the journal.
 
+    Of an entry that was begun and not ended, each row tells what is found on the target now.
+
     Raises:
         ConfigError: there is none of this id.
         Refused, ConnectionFailed, TimedOut: as for ``StateStore.read``.
     """
-    with _writing(config) as (_, store):
+    with _writing(config) as (target, store):
         state = store.read()
         header = state.journal.get(entry)
         if header is None:
@@ -171,7 +173,10 @@ def look_up(config: PipelineConfig, entry: str) -> Entry:
                 mend="k2ktui journal -f FILE lists the ids.",
             )
         later = [each.id for each in state.journal.values() if each.undoes == entry]
-        return Entry(header, state.entry(entry), max(later, default=""))
+        parts = state.entry(entry)
+        if header.what in _GROUP_CHANGES:
+            parts = tuple(seen(parts, target))
+        return Entry(header, parts, max(later, default=""))
 
 
 def undo(
@@ -268,9 +273,10 @@ def prove(
     )
     notes = notes_of(snapshot)
     if reading and not translated:
+        active = counted(len(reading), "group")
         notes.append(
-            f"{len(reading):,} groups are still active on the source: what they read there since "
-            "they were moved makes their next records differ (--plan FILE compares at the plan's)"
+            f"still active on the source: {active}; what is read there after a move makes the next "
+            "records differ (--plan FILE compares at the plan's)"
         )
     return Proof(result, tuple(unasked), tuple(notes))
 

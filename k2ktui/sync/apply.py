@@ -19,12 +19,13 @@ from k2ktui.engine.applying import (
     Result,
     Write,
     Written,
+    found_afterwards,
     objections,
     read_back,
     reversal,
     writes_of,
 )
-from k2ktui.engine.groups import GroupView
+from k2ktui.engine.groups import ABSENT, GroupView
 from k2ktui.engine.journal import JournalHeader, JournalRow, JournalRows, new_id
 from k2ktui.engine.plan import Plan
 from k2ktui.engine.planning import commit_metadata
@@ -274,11 +275,33 @@ def _journal_rows(entry: str, rows: Iterable[Written]) -> list[JournalRows]:
     return [JournalRows(entry, group, tuple(each)) for group, each in found.items()]
 
 
+def seen(parts: Sequence[JournalRows], target: TargetSide) -> list[JournalRows]:
+    """Return an entry's parts; what its writer did not tell is judged by what is there now.
+
+    Raises:
+        ConnectionFailed, TimedOut: the target does not answer.
+    """
+    told = f"{Result.UNKNOWN}: {_BEGUN}"
+    open_groups = {p.consumer_group for p in parts if any(r.result == told for r in p.rows)}
+    views = target.views(sorted(open_groups)) if open_groups else {}
+    found: list[JournalRows] = []
+    for part in parts:
+        if part.consumer_group not in open_groups:
+            found.append(part)
+            continue
+        view = views.get(part.consumer_group, ABSENT)
+        judged = [
+            each if row.result != told else found_afterwards(each.write, view)
+            for row, each in zip(part.rows, written_of([part]), strict=True)
+        ]
+        found += _journal_rows(part.id, judged)
+    return found
+
+
 def written_of(parts: Iterable[JournalRows]) -> list[Written]:
     """Return the rows of a journal entry as they were written.
 
-    An entry that was begun and never ended counts as applied where the group shows it; whoever
-    undoes checks that anyway.
+    An entry that was begun and never ended counts as applied; :func:`seen` tells more of it.
     """
     found = []
     for part in parts:

@@ -16,7 +16,7 @@ from k2ktui.engine.ranges import Ranges
 from k2ktui.engine.replica import Doubts, TargetPartition
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import Refused
-from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.kafka.clients import Cluster
 from k2ktui.replication.books import BooksReader
 from k2ktui.replication.pipeline import commit_topic
 from k2ktui.sync.mapping_store import MappingReport, MappingStore
@@ -100,8 +100,8 @@ class _Own:
 
     def positions(self) -> Mapping[SourcePartition, Position]:
         name = self._config.coordination.commit.topic
-        found = self._target.describe([name])[name]
-        if not isinstance(found, TopicDescription):
+        found = self._target.find(name)
+        if found is None:
             raise Refused(
                 f"pipeline {safe_text(self._config.name)} has not copied anything yet: topic "
                 f"{safe_text(name)} does not exist on the target cluster",

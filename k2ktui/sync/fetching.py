@@ -22,6 +22,7 @@ from k2ktui.kafka.properties import wire
 from k2ktui.kafka.wire import Loop, NotSent, OutcomeUnknown, TopicInfo, Wire
 from k2ktui.replication.copying.batch import AbortedTransactions, Batch, split
 from k2ktui.replication.copying.records import CorruptBatch
+from k2ktui.text import counted
 
 NEAR_BYTES = 64 << 10
 FAR_BYTES = 1 << 20
@@ -173,7 +174,7 @@ class _Reading:
         elif code == Code.INVALID_TOPIC:
             self._refuse(at, "no topic can have this name")
         elif info and info.partitions and at[1] not in info.partitions:
-            self._refuse(at, f"the topic has {len(info.partitions)} partitions")
+            self._refuse(at, f"the topic has {counted(len(info.partitions), 'partition')}")
         elif info and at[1] in info.partitions and info.partitions[at[1]].node >= 0:
             return info.partitions[at[1]].node
         else:

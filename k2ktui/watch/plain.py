@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from k2ktui.engine.audit import NOTHING, Again
 from k2ktui.engine.trend import Direction
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
 from k2ktui.watch.model import PartName, View
 from k2ktui.watch.severity import of_mirror, problems
 
@@ -57,7 +57,7 @@ def _lag(view: View) -> str:
     if totals.lag_records and totals.eta_s:
         text += f", caught up in {totals.eta_s:,.0f} s at this pace"
     if totals.unknown and totals.partitions:
-        text += f", unknown for {totals.unknown:,} partitions"
+        text += f", unknown for {counted(totals.unknown, 'partition')}"
     return text
 
 
@@ -67,7 +67,7 @@ def _groups(view: View) -> str:
         return f"groups {UNKNOWN}"
     text = f"groups {totals.groups:,}: {_counts(totals.bases)}; {totals.diverging:,} diverge"
     if totals.skips or totals.rereads:
-        text += f" ({totals.skips:,} records skipped, {totals.rereads:,} re-read)"
+        text += f" ({counted(totals.skips, 'record')} skipped, {totals.rereads:,} re-read)"
     return text
 
 

@@ -253,8 +253,8 @@ class TargetReader:
         """Read the commit topic, and the ends of the partitions it names."""
         about = self._about.view(self._cluster)
         name = self._config.coordination.commit.topic
-        found = self._cluster.describe([name])[name]
-        if not isinstance(found, TopicDescription):
+        found = self._cluster.find(name)
+        if found is None:
             return TargetFacts(time.time(), about, started=False)
         topic = commit_topic(self._config, found.partitions)
         books = self._books.read(topic, found, _READ_S)

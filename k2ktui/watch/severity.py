@@ -9,6 +9,7 @@ from k2ktui.engine.groups import GroupRow
 from k2ktui.engine.journal import Runner, RunnerState
 from k2ktui.engine.status import PartitionState
 from k2ktui.engine.translate import Basis
+from k2ktui.text import counted
 from k2ktui.watch.model import GroupSummary, PartitionRow, PartName, View
 
 
@@ -214,9 +215,9 @@ def _group_text(group: GroupSummary, verdict: Verdict) -> str:
         return error
     parts = []
     if unmapped := group.bases.get(Basis.UNMAPPED):
-        parts.append(f"{unmapped:,} of {group.partitions:,} partitions have no mapping")
+        parts.append(f"no mapping for {unmapped:,} of {counted(group.partitions, 'partition')}")
     if group.skips:
-        parts.append(f"on the target it would skip {group.skips:,} records")
+        parts.append(f"on the target it would skip {counted(group.skips, 'record')}")
     if group.rereads:
-        parts.append(f"on the target it would re-read {group.rereads:,} records")
+        parts.append(f"on the target it would re-read {counted(group.rereads, 'record')}")
     return "; ".join(parts) or verdict.word

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import re
-import shutil
 import signal
-import subprocess
 import sys
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +12,7 @@ import pytest
 from k2ktui.watch.record import Recorder
 from tests.support.kafka import eventually
 from tests.support.terminal import Terminal
+from tests.support.tmux import TMUX, Tmux
 from tests.support.views import Made, usual
 
 pytestmark = pytest.mark.slow
@@ -185,44 +182,25 @@ def test_a_fault_of_ours_shows_no_traceback_and_no_values(env: dict[str, str]) -
         assert b"hunter2" not in terminal.output
 
 
-TMUX = shutil.which("tmux")
-
-
-@pytest.fixture
-def tmux(tmp_path: Path) -> Iterator[list[str]]:
-    """A tmux server of our own."""
-    command = [str(TMUX), "-L", uuid.uuid4().hex, "-f", "/dev/null"]
-    yield command
-    subprocess.run([*command, "kill-server"], capture_output=True, check=False)
-
-
 @pytest.mark.skipif(TMUX is None, reason="there is no tmux")
-def test_in_tmux_with_256_colours(tmux: list[str], recording: Path, env: dict[str, str]) -> None:
-    given = [part for name, value in env.items() for part in ("-e", f"{name}={value}")]
-    shell = f"{' '.join(CONSOLE)} --replay {recording}; echo ENDED $?; cat"
-    subprocess.run([*tmux, "new-session", "-d", "-x", "80", "-y", "24", *given, shell], check=True)
-
-    def screen() -> str:
-        shot = subprocess.run(
-            [*tmux, "capture-pane", "-p", "-e"], capture_output=True, text=True, check=True
-        )
-        return shot.stdout
-
-    def keys(*names: str) -> None:
-        subprocess.run([*tmux, "send-keys", *names], check=True)
-
-    eventually(lambda: "1,200" in screen(), "the overview", 60)
-    assert re.search(r"\x1b\[[\d;]*38;5;\d+", screen()), "256 colours"
-    keys("2")
-    eventually(lambda: "clicks-2" in screen(), "partitions")
-    keys("/", "p", "a", "y")
-    eventually(lambda: "2 of 43: /pay" in screen(), "the filter")
-    keys("Escape")
-    eventually(lambda: "2 of 43" not in screen(), "all again")
-    keys("3")
-    eventually(lambda: "billing" in screen(), "groups")
-    subprocess.run([*tmux, "resize-window", "-x", "60", "-y", "20"], check=True)
-    eventually(lambda: "billing" in screen(), "groups again")
-    keys("q")
-    eventually(lambda: "ENDED 0" in screen(), "its end")
-    assert "billing" not in screen()  # the alternate screen is gone
+def test_in_tmux_with_256_colours(recording: Path, env: dict[str, str]) -> None:
+    with Tmux([*CONSOLE, "--replay", str(recording)], env) as tmux:
+        tmux.sees("1,200")
+        assert re.search(r"\x1b\[[\d;]*38;5;\d+", tmux.drawn), "256 colours"
+        tmux.press("2")
+        tmux.sees("clicks-2")
+        tmux.press("/", "p", "a", "y")
+        tmux.sees("2 of 43: /pay")
+        tmux.press("Escape")
+        eventually(lambda: "2 of 43" not in tmux.screen, "all again")
+        tmux.press("3")
+        tmux.sees("billing")
+        tmux.resize(60, 20)
+        tmux.sees("billing")
+        tmux.resize(50, 12)
+        tmux.sees("too small: 50 by 12")
+        tmux.resize(60, 20)
+        tmux.sees("billing")
+        tmux.press("q")
+        tmux.sees("ENDED 0")
+        assert "billing" not in tmux.screen  # the alternate screen is gone

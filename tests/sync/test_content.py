@@ -177,7 +177,7 @@ def test_what_cannot_be_read_says_why(source: KafkaNode, contents: Contents) -> 
     ]
     found = contents.next_records(where, PATIENCE)
     assert isinstance(found[topic, 0, 0], Record)
-    assert found[topic, 5, 0] == Unreadable("the topic has 1 partitions")
+    assert found[topic, 5, 0] == Unreadable("the topic has 1 partition")
     for at, words in {(missing, 0, 0): "not exist", ("b d", 0, 0): "name"}.items():
         answer = found[at]
         assert isinstance(answer, Unreadable) and words in answer.reason

@@ -23,7 +23,7 @@ from k2ktui.engine.applying import Write
 from k2ktui.errors import K2kError
 from k2ktui.sync import acting
 from k2ktui.sync.apply import Applied, SomethingMoved
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
 
 T = TypeVar("T")
 _ERROR_LINES = 5
@@ -210,8 +210,8 @@ class ActingScreen(ListScreen):
         by = entry.taken_back_by
         taken = [f"Entry {safe_text(by)} took it back already, or a part of it."] if by else []
         lines: list[str | Line] = [
-            f"{len(writes):,} committed offsets of {len(groups):,} groups on the target are put "
-            "back to what they were before",
+            f"{counted(len(writes), 'committed offset')} of {counted(len(groups), 'group')} on "
+            "the target put back to what was there before",
             f"entry {safe_text(entry.header.id)}: {safe_text(entry.header.what)} by "
             f"{safe_text(entry.header.who, 60)}.",
             *taken,
@@ -246,7 +246,7 @@ class ActingScreen(ListScreen):
         left = len(entry.reversal()) - len(error.moved)
         moved = [f"{g} {t}-{p}: {why}" for (g, t, p), why in sorted(error.moved.items())]
         lines: list[str | Line] = [
-            f"Nothing was changed: {len(moved):,} offsets are not as the entry left them.",
+            f"Nothing was changed: not as the entry left them: {counted(len(moved), 'offset')}.",
             *_listed(moved),
             f"The other {left:,} can be taken back without them.",
             "",

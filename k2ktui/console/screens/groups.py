@@ -17,7 +17,7 @@ from k2ktui.console.widgets.toned import glyphs_of
 from k2ktui.engine.audit import Again
 from k2ktui.engine.groups import GroupRow
 from k2ktui.engine.translate import Basis
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
 from k2ktui.watch.model import GroupSide, GroupSummary, PartName, View
 from k2ktui.watch.severity import Severity, of_group_row, of_summary
 
@@ -82,9 +82,9 @@ class GroupsScreen(ListScreen):
         view = self.console.view
         if view is None or view.totals.groups is None:
             return (Cell(marks.NOT_YET),)
-        totals = view.totals
+        totals, groups = view.totals, view.totals.groups
         bases = "  ".join(f"{count:,} {basis}" for basis, count in totals.bases.items())
-        text = f"{totals.groups:,} groups  {bases}  "
+        text = f"{counted(groups, 'group')}  {bases}  "
         tone = Tone.BAD if totals.skips else Tone.WARN if totals.rereads else Tone.MUTED
         off = f"{totals.diverging:,} diverge, {totals.skips:,} skipped, {totals.rereads:,} re-read"
         compared = _compared(view, self.session.feed.now())

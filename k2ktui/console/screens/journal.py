@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
@@ -34,11 +35,12 @@ _HELP = """
     U takes back what an entry applied, after you have typed the pipeline's name. If a group has
     moved since, or got a member, nothing is changed, and you are asked whether to take back the
     others. Of an entry that moved the pipeline's own positions, the way back is a plan of its own.
-    An entry that was begun and never ended is one whose writer died or was cut off: opening
-    it shows what it meant to write, and it can be taken back like any other.
+    An entry that was begun and not ended is one whose writer died, was cut off, or is at it:
+    opening it shows of each row whether it is there now. It can be taken back like any other.
 
     e exports what is shown as JSON, as k2ktui journal prints it, and as CSV.
 """
+_BEGUN = "begun"
 Written = tuple[str, JournalRow]
 
 
@@ -173,7 +175,17 @@ class EntryScreen(ActingScreen):
         return (
             Cell(f"entry {safe_text(self._header.id)}", Tone.HEADING),
             Cell(f"  {_what(self._header)}  {_counts(self._header)}"),
+            *([Cell(f"; found now: {self._now()}", Tone.WARN)] if self._unended else []),
         )
+
+    @property
+    def _unended(self) -> bool:
+        return self._entry is not None and _BEGUN in self._header.counts
+
+    def _now(self) -> str:
+        lines = self._entry.lines if self._entry is not None else []
+        words = Counter(row.result.partition(": ")[0] for _, row in lines)
+        return ", ".join(f"{count:,} {safe_text(word)}" for word, count in sorted(words.items()))
 
     def facts(self) -> list[Line]:
         """Return who, when and from where."""
@@ -258,7 +270,7 @@ def verdict_of(entry: JournalHeader, *, taken_back: bool) -> Verdict:
     if taken_back:
         return Verdict(Severity.INFO, "taken back")
     words = set(entry.counts)
-    if "begun" in words:
+    if _BEGUN in words:
         return Verdict(Severity.BAD, "not ended")
     if words & {"refused", "changed", "unknown"}:
         return Verdict(Severity.WARN, "partly")
@@ -296,7 +308,7 @@ def _counts(entry: JournalHeader) -> str:
 
 
 def _bad(row: JournalRow) -> bool:
-    return row.result.startswith(("refused", "changed", "unknown", "moved"))
+    return row.result.startswith(("refused", "changed", "unknown", "moved", "not written"))
 
 
 def _with_metadata(offset: int | None, metadata: str) -> str:

@@ -22,7 +22,7 @@ from k2ktui.console.widgets.toned import glyphs_of
 from k2ktui.engine.state import SourcePartition
 from k2ktui.mm2.pipeline import MirrorPipeline
 from k2ktui.sync.positions import Change, Positions
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
 from k2ktui.watch.model import PartitionRow, PartName, View
 from k2ktui.watch.severity import Severity, of_partition
 
@@ -88,7 +88,7 @@ class PositionsScreen(ListScreen):
         now_ms = int(self.session.feed.now() * 1000)
         alive = [each for each in view.runners if each.alive(now_ms)] if view else []
         found = [
-            Cell(f"{grid.total:,} partitions  "),
+            Cell(f"{counted(grid.total, 'partition')}  "),
             Cell(text, Tone.WARN if marked else Tone.MUTED),
         ]
         if self.session.pair.mirror:

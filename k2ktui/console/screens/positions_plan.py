@@ -18,7 +18,7 @@ from k2ktui.console.widgets.toned import glyphs_of
 from k2ktui.engine.moves import Effect, Move
 from k2ktui.sync.moving import Moved, Mover
 from k2ktui.sync.positions import CLEAR, Change, Positions
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
 from k2ktui.watch.severity import Severity, Verdict
 
 _VERDICTS = {
@@ -183,10 +183,11 @@ class MovesScreen(ActingScreen):
         if change is None:
             return
         again, left_out = _sums(change)
+        repeats, gaps = counted(again, "record"), counted(left_out, "record")
         lines: list[str | Line] = [
             f"Positions of the pipeline that are written ({change.what}): {len(change.changes):,}.",
-            (Cell(f"Up to {again:,} records are copied again.", Tone.WARN if again else _PLAIN),),
-            (Cell(f"Up to {left_out:,} are never copied.", Tone.BAD if left_out else _PLAIN),),
+            (Cell(f"Copied again: up to {repeats}.", Tone.WARN if again else _PLAIN),),
+            (Cell(f"Never copied: up to {gaps}.", Tone.BAD if left_out else _PLAIN),),
             *change.notes,
             "Whoever may still run the pipeline is fenced first. Nothing is written if the "
             "pipeline runs, or if a position has changed since.",

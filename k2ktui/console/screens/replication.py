@@ -13,7 +13,7 @@ from k2ktui.console.screens.partition import PartitionScreen
 from k2ktui.console.widgets.arrange import Column
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.toned import glyphs_of
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
 from k2ktui.watch.model import PartitionRow, PartName, View
 from k2ktui.watch.severity import Severity, of_partition
 
@@ -63,7 +63,7 @@ class ReplicationScreen(ListScreen):
             return ()
         stale = any(view.part(name).stale for name in (PartName.SOURCE, PartName.TARGET))
         text = (
-            f"{totals.partitions:,} partitions  "
+            f"{counted(totals.partitions, 'partition')}  "
             f"lag {marks.STALE if stale else ''}{marks.number(totals.lag_records)}  "
             f"behind {marks.seconds(totals.lag_seconds)}  {marks.number(totals.rate)} records/s"
         )

@@ -16,6 +16,7 @@ from k2ktui.console.widgets.choice import Choice
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.toned import glyphs_of
 from k2ktui.engine.plan import Rewind
+from k2ktui.text import counted
 from k2ktui.watch.model import GroupSummary, PartName, View
 from k2ktui.watch.severity import Severity, of_summary
 
@@ -92,7 +93,7 @@ class TranslateScreen(ListScreen):
         hidden = f", {grid.hidden:,} of them not shown" if grid.hidden else ""
         chosen = f"{marked:,} marked{hidden}" if marked else "none marked: enter plans this one"
         return (
-            Cell(f"{grid.total:,} groups  "),
+            Cell(f"{counted(grid.total, 'group')}  "),
             Cell(chosen, Tone.WARN if marked else Tone.MUTED),
             Cell("  rewind: "),
             Cell(str(self._rewind), Tone.WARN if self._rewind is Rewind.FOLLOW else Tone.MUTED),

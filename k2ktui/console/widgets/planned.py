@@ -13,7 +13,7 @@ from k2ktui.engine.plan import Action, Plan, PlanRow
 from k2ktui.engine.translate import Basis
 from k2ktui.sync.checks import Check
 from k2ktui.sync.judging import Outcome
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
 from k2ktui.watch.severity import Severity, Verdict
 
 
@@ -79,6 +79,7 @@ _RESULTS = {
     Result.APPLIED: Verdict(Severity.OK, "applied"),
     Result.MOVED: Verdict(Severity.WARN, "moved"),
     Result.REFUSED: Verdict(Severity.BAD, "refused"),
+    Result.NOT_WRITTEN: Verdict(Severity.WARN, "not written"),
     Result.CHANGED: Verdict(Severity.BAD, "changed"),
     Result.UNKNOWN: Verdict(Severity.UNKNOWN, "unknown"),
 }
@@ -245,16 +246,20 @@ def asked(plan: Plan, notes: Sequence[str], command: str) -> list[str | Line]:
     shown = ", ".join(safe_text(name, 40) for name in names[:5])
     more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
     cost = Cell(
-        f"At most {reread:,} records are read again, {skipped:,} are never read.",
+        f"{_at_most(reread)} read again, {_at_most(skipped).lower()} skipped.",
         Tone.BAD if skipped else Tone.WARN if reread else Tone.PLAIN,
     )
     return [
-        f"{len(changes):,} committed offsets ({what}) are written on target cluster "
-        f"{safe_text(plan.target_cluster)}, of {len(names):,} groups: {shown}{more}.",
+        f"{counted(len(changes), 'committed offset')} ({what}) to write on target cluster "
+        f"{safe_text(plan.target_cluster)}, of {counted(len(names), 'group')}: {shown}{more}.",
         (cost,),
         *notes,
-        f"{left:,} rows of the plan are left alone." if left else "All rows of the plan.",
+        f"Left alone: {counted(left, 'row')} of the plan." if left else "All rows of the plan.",
         "If anything has moved since, nothing is written. U or k2ktui undo takes it back.",
         "",
         command,
     ]
+
+
+def _at_most(records: int) -> str:
+    return f"At most {counted(records, 'record')}" if records else "No record"

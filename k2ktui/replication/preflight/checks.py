@@ -72,11 +72,6 @@ def exit_code(checks: Iterable[Check]) -> ExitCode:
     return ExitCode.REFUSED if failures else ExitCode.OK
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, in the plural where that is due."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def some(names: Iterable[object]) -> str:
     """Return the first few names, safe to print, and how many more there are."""
     listed = sorted(str(name) for name in names)

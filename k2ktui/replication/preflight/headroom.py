@@ -14,7 +14,8 @@ from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.topics import Settings, topic_settings
 from k2ktui.replication.peek import Peek
-from k2ktui.replication.preflight.checks import Check, counted, failed, passed, some, unknown
+from k2ktui.replication.preflight.checks import Check, failed, passed, some, unknown
+from k2ktui.text import counted
 
 NAME = "retention headroom"
 _MEND = (

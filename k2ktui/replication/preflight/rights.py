@@ -24,7 +24,6 @@ from k2ktui.replication.naming import target_name
 from k2ktui.replication.preflight.checks import (
     NAMED,
     Check,
-    counted,
     failed,
     failed_by,
     passed,
@@ -32,7 +31,7 @@ from k2ktui.replication.preflight.checks import (
     unknown,
 )
 from k2ktui.replication.preflight.sides import Side
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
 
 _DRIVER, _FIRST_SLOT = -1, 0
 

@@ -15,8 +15,8 @@ from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.probe import READING, TRANSACTIONS, WRITING, Probe, Unknown
 from k2ktui.kafka.properties import wire
 from k2ktui.kafka.topics import broker_count
-from k2ktui.replication.preflight.checks import Check, counted, failed, failed_by, passed, unknown
-from k2ktui.text import safe_text
+from k2ktui.replication.preflight.checks import Check, failed, failed_by, passed, unknown
+from k2ktui.text import counted, safe_text
 
 _CONNECT_S = 10.0
 _CLOCK_TOLERANCE_S = 60.0

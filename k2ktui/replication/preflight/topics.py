@@ -14,7 +14,6 @@ from k2ktui.replication.fencing import read_books
 from k2ktui.replication.pipeline import commit_topic
 from k2ktui.replication.preflight.checks import (
     Check,
-    counted,
     failed,
     failed_by,
     passed,
@@ -27,7 +26,7 @@ from k2ktui.replication.preflight.sides import Side
 from k2ktui.replication.routing import APPEND_TIME
 from k2ktui.replication.target_settings import MAX_MESSAGE_BYTES, TIMESTAMP_TYPE
 from k2ktui.replication.targets import TargetPlan, plan_targets
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
 
 _POLICY = "cleanup.policy"
 _READ_S = 20.0

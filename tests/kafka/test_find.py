@@ -1,0 +1,23 @@
+"""A topic that is not there is told from one of which nothing can be told."""
+
+from __future__ import annotations
+
+import pytest
+
+from k2ktui.config.clusters import ClusterConfig, KafkaClients
+from k2ktui.errors import K2kError
+from k2ktui.kafka.clients import Cluster
+from k2ktui.runtime.node import KafkaNode
+from tests.support.kafka import create_topic, unique_name
+
+
+def test_only_what_the_cluster_says_is_missing_is_missing(target: KafkaNode) -> None:
+    common = {"bootstrap.servers": target.bootstrap}
+    cluster = Cluster(ClusterConfig(kafka=KafkaClients(common=common)), "target")
+    topic = create_topic(target, partitions=3)
+    found = cluster.find(topic)
+    assert found is not None
+    assert (found.name, found.partitions) == (topic, 3)
+    assert cluster.find(unique_name("none")) is None
+    with pytest.raises(K2kError, match="on the target cluster"):
+        cluster.find("no topic can be called this")
