@@ -121,6 +121,7 @@ def _object(plan: TakeoverPlan, done: TakenOver | None) -> dict[str, Any]:
                 "partition": row.source.partition,
                 "target_topic": row.target[0],
                 "target_partition": row.target[1],
+                "target_end": row.end,
                 "stored": row.stored,
                 "position": row.position,
                 "exact_from": row.start,

@@ -182,6 +182,7 @@ class Planner:
         stamped = self._stamped_there({row.target[0] for row in found})
         source_logs = _logs(self._source, [(r.source.topic, r.source.partition) for r in found])
         target_logs = _logs(self._target, [row.target for row in found])
+        highs = self._target.offsets([row.target for row in found], OffsetSpec.latest())
         rows = []
         with Contents(self._source) as there, Contents(self._target) as here:
             for row in found:
@@ -196,6 +197,9 @@ class Planner:
                 ignored = frozenset({Part.TIMESTAMP}) if row.target[0] in stamped else frozenset()
                 reader = _Reader(there, here, row, log, copy, known, ignored)
                 taken = reader.taken(self._span)
+                if highs.get(row.target, copy.end) > copy.end:
+                    begun = replace(row, end=copy.end, position=log.start, start=log.start)
+                    taken = _undecided(taken or begun)
                 if taken is not None:
                     rows.append(taken)
         return rows
@@ -211,6 +215,16 @@ class Planner:
             for name, settings in found.items()
             if (entry := settings.get(_STAMPED_BY)) and entry.value == "LogAppendTime"
         }
+
+
+def _undecided(row: Taken) -> Taken:
+    """Say that a transaction of a copier may still be committed: its records would come twice."""
+    doubt = (
+        f"a transaction is open on the target from offset {row.end} on, and what it holds may "
+        "still appear; that of a MirrorMaker 2 which was killed ends by itself after its "
+        "transaction.timeout.ms (60 s by default): look again then"
+    )
+    return replace(row, doubt="; ".join(filter(None, (doubt, row.doubt))))
 
 
 def _logs(cluster: Cluster, where: Collection[TargetPartition]) -> dict[TargetPartition, TargetLog]:

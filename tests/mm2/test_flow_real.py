@@ -27,10 +27,10 @@ from tests.support.kafka import (
     read_all,
     unique_name,
 )
-from tests.support.mirrormaker import MirrorMaker
+from tests.support.mirrormaker import EXACTLY_ONCE, MirrorMaker
 
 pytestmark = pytest.mark.slow
-PATIENCE = 90.0
+PATIENCE = 200.0
 RECORDS = 2000
 
 
@@ -239,10 +239,7 @@ def test_exactly_once_with_names_kept(
 ) -> None:
     """Markers on the target too, topics without a prefix, offset-syncs on the target."""
     properties = {
-        "{target}.exactly.once.source.support": "enabled",
-        "{source}.consumer.isolation.level": "read_committed",
-        "dedicated.mode.enable.internal.rest": "true",
-        "listeners": "http://127.0.0.1:0",
+        **EXACTLY_ONCE,
         "offset-syncs.topic.location": "target",
         "replication.policy.class": ("org.apache.kafka.connect.mirror.IdentityReplicationPolicy"),
     }

@@ -44,6 +44,13 @@ _STORAGE = {
     "status.storage.partitions": "1",
 }
 _CONNECTORS = "org.apache.kafka.connect.mirror"
+# Properties with which a dedicated one copies exactly once.
+EXACTLY_ONCE = {
+    "{target}.exactly.once.source.support": "enabled",
+    "{source}.consumer.isolation.level": "read_committed",
+    "dedicated.mode.enable.internal.rest": "true",
+    "listeners": "http://127.0.0.1:0",
+}
 
 
 def _java(main: str, file: Path, log: Path) -> reaper.Supervised:
@@ -143,6 +150,14 @@ class MirrorMaker:
         self._process.kill()
         self._process.wait(TIMEOUT)
         self._process = None
+
+    def pause(self, *, resume: bool = False) -> None:
+        """Suspend it in the middle of whatever it does, or let it go on."""
+        assert self._process is not None
+        if resume:
+            self._process.resume()
+        else:
+            self._process.suspend()
 
     def log(self) -> str:
         """The end of its log, for messages."""
