@@ -1,47 +1,64 @@
 """Exact positions by comparing records around an estimate on both clusters.
 
 MirrorMaker 2 tells of few records where they landed. From the nearest of them both logs are walked
-record by record to the committed offset: key, value, headers and timestamp must be the same for
-each, and then the position is proven. Where that is too far, a pattern of neighbours is looked for
-around the estimate; it proves the position if it is there exactly once.
+record by record through the committed offsets: key, value, headers and timestamp must be the same
+for each, and then the positions are proven. One walk serves all groups of a partition. Where a
+position is too far from the last one, a pattern of neighbours is looked for around the estimate; it
+proves the position if it is there exactly once. Where records were deleted on either side, as by
+compaction, the neighbours that are left prove it if nothing lies between their copies.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from time import monotonic
 
 from k2ktui.engine.cuts import Cut, Cuts
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster
+from k2ktui.mm2.neighbours import Neighbours
 from k2ktui.sync.content import Contents, Record, Stretch, Where, same_content
 
-# How far a walk may go, in source offsets; how many neighbours a pattern has on either side.
+# How far a walk may go from one committed offset to the next, in source offsets.
 _WALK = 5000
+# How many neighbours a pattern has on either side, and how far from the estimate it may be.
 _NEIGHBOURS = 32
 _AROUND = 1000
 # What is read at once, in offsets.
 _PORTION = 50_000
 
 Span = tuple[Where, int]
+Borders = tuple[Cut | None, Cut | None]
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """One committed offset: what to read on both sides, and from which cut it is walked.
+    """Committed offsets of one partition that are compared in one go, and what to read for it.
 
-    ``forward`` None stands for a pattern, True and False for a walk to it and back to it.
+    ``forward`` None stands for a pattern, True and False for a walk from the anchor through the
+    offsets, onwards or back.
     """
 
     at: SourcePartition
-    offset: int
+    offsets: tuple[int, ...]
     anchor: Cut
     forward: bool | None
     here: Span
     there: Span
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """What could not be proven: between which cuts, how much was copied then, and why."""
+
+    borders: Borders
+    reached: int
+    why: str
 
 
 class Prover:
@@ -54,8 +71,7 @@ class Prover:
 
     def __init__(self, source: Cluster, target: Cluster) -> None:
         self._source, self._target = Contents(source), Contents(target)
-        self._tried: dict[tuple[SourcePartition, int], tuple[Cut | None, Cut | None, int]] = {}
-        self._whys: Counter[str] = Counter()
+        self._tried: dict[tuple[SourcePartition, int], _Tried] = {}
         self._trouble = ""
 
     def prove(
@@ -74,34 +90,32 @@ class Prover:
             timeout: seconds; what is not compared by then is tried the next time.
         """
         until = monotonic() + timeout
-        self._trouble, self._whys = "", Counter()
+        self._trouble = ""
         # Of offsets that nobody is at any more nothing needs to be remembered.
         self._tried = {
-            (at, offset): borders
-            for (at, offset), borders in self._tried.items()
+            (at, offset): tried
+            for (at, offset), tried in self._tried.items()
             if offset in wanted.get(at, ())
         }
-        jobs = [
-            job
-            for at, offsets in sorted(wanted.items())
-            for job in self._jobs(at, offsets, cuts.get(at), positions[at])
-        ]
         proven: list[tuple[SourcePartition, Cut]] = []
-        for portion in _portions(jobs):
-            left = until - monotonic()
-            if left <= 0:
-                self._trouble = "time was over"
-                break
-            try:
-                proven += self._run(portion, cuts, positions, left)
-            except K2kError as error:
-                self._trouble = error.what
-                break
+        # What a round proves is where the next one goes on.
+        while jobs := self._round(cuts, positions, wanted):
+            for portion in _portions(jobs):
+                left = until - monotonic()
+                if left <= 0:
+                    self._trouble = "time was over"
+                    return proven
+                try:
+                    proven += self._run(portion, cuts, positions, left)
+                except K2kError as error:
+                    self._trouble = error.what
+                    return proven
         return proven
 
     def notes(self) -> list[str]:
         """Say what could not be proven, and why."""
-        notes = [f"{count} positions stay bounds: {why}" for why, count in self._whys.items()]
+        whys = Counter(tried.why for tried in self._tried.values())
+        notes = [f"{count} positions stay bounds: {why}" for why, count in whys.items()]
         if self._trouble:
             notes.append(f"records were not compared, so positions stay bounds: {self._trouble}")
         return notes
@@ -111,17 +125,35 @@ class Prover:
         self._source.close()
         self._target.close()
 
-    def _jobs(
-        self, at: SourcePartition, offsets: Collection[int], cuts: Cuts | None, position: Position
-    ) -> Iterator[_Job]:
-        for offset in sorted(offsets):
-            low, high = (cuts.before(offset), cuts.behind(offset)) if cuts else (None, None)
+    def _round(
+        self,
+        cuts: Mapping[SourcePartition, Cuts],
+        positions: Mapping[SourcePartition, Position],
+        wanted: Mapping[SourcePartition, Collection[int]],
+    ) -> list[_Job]:
+        jobs: list[_Job] = []
+        for at, offsets in sorted(wanted.items()):
+            known = cuts.get(at)
+            if known:
+                open_ = self._open(at, sorted(set(offsets)), known, positions[at])
+                for borders, some in groupby(open_, key=lambda each: each[1]):
+                    jobs += _jobs(at, [offset for offset, _ in some], borders, positions[at])
+        return jobs
+
+    def _open(
+        self, at: SourcePartition, offsets: Sequence[int], known: Cuts, position: Position
+    ) -> Iterator[tuple[int, Borders]]:
+        """Yield the offsets that are neither proven nor tried, and the cuts around each."""
+        for offset in offsets:
+            low, high = known.before(offset), known.behind(offset)
             if (low is None and high is None) or (low is not None and low.source == offset):
+                self._tried.pop((at, offset), None)
                 continue
+            tried = self._tried.get((at, offset))
             # What is not copied yet may be the next time; a gap behind the last record is copied.
             reached = min(offset, position.offset)
-            if self._tried.get((at, offset)) != (low, high, reached):
-                yield _job(at, offset, low, high, position)
+            if tried is None or (tried.borders, tried.reached) != ((low, high), reached):
+                yield offset, (low, high)
 
     def _run(
         self,
@@ -135,119 +167,188 @@ class Prover:
         here = self._source.stretches([job.here for job in jobs], max(0.0, until - monotonic()))
         proven = []
         for job, original, copy in zip(jobs, here, there, strict=True):
-            known = cuts[job.at]
-            reached = min(job.offset, positions[job.at].offset)
-            borders = known.before(job.offset), known.behind(job.offset)
-            self._tried[job.at, job.offset] = *borders, reached
-            landed = _unread(original, copy) or _landed(job, original, copy)
-            if isinstance(landed, str):
-                self._whys[landed] += 1
-            elif known.prove(Cut(job.offset, landed)):
-                proven.append((job.at, Cut(job.offset, landed)))
-            else:
-                self._whys["what was found contradicts the offset-syncs"] += 1
+            known, failed = cuts[job.at], {}
+            for offset, landed in zip(job.offsets, _landed(job, original, copy), strict=True):
+                if isinstance(landed, str):
+                    failed[offset] = landed
+                elif known.prove(Cut(offset, landed)):
+                    proven.append((job.at, Cut(offset, landed)))
+                else:
+                    failed[offset] = "what was found contradicts the offset-syncs"
+            for offset, why in failed.items():
+                borders = known.before(offset), known.behind(offset)
+                reached = min(offset, positions[job.at].offset)
+                self._tried[job.at, offset] = _Tried(borders, reached, why)
         return proven
 
 
-def _job(
-    at: SourcePartition, offset: int, low: Cut | None, high: Cut | None, position: Position
+def _jobs(
+    at: SourcePartition, offsets: Sequence[int], borders: Borders, position: Position
+) -> Iterator[_Job]:
+    """Yield what to compare for offsets, in order, that lie between the same two cuts."""
+    low, high = borders
+    middle = len(offsets)
+    if low is None:
+        middle = 0
+    elif high is not None:
+        middle = sum(offset - low.source <= high.source - offset for offset in offsets)
+    onwards, back = list(offsets[:middle]), list(offsets[middle:])[::-1]
+    for anchor, some, forward in ((low, onwards, True), (high, back, False)):
+        if anchor is None or not some:
+            continue
+        chain = _chain(some, anchor.source)
+        # What is farther away than one portion goes on from there in the next round.
+        walked = [offset for offset in chain if abs(offset - anchor.source) <= _PORTION]
+        if walked:
+            yield _walk(at, walked, anchor, borders, position, forward=forward)
+        for offset in some[len(chain) :]:
+            yield _pattern(at, offset, borders, position)
+
+
+def _chain(offsets: Sequence[int], start: int) -> list[int]:
+    """Return the first offsets that are reached from a start in steps that a walk may take."""
+    chain: list[int] = []
+    for offset in offsets:
+        if abs(offset - start) > _WALK:
+            break
+        chain.append(offset)
+        start = offset
+    return chain
+
+
+def _walk(
+    at: SourcePartition,
+    offsets: Sequence[int],
+    anchor: Cut,
+    borders: Borders,
+    position: Position,
+    *,
+    forward: bool,
 ) -> _Job:
     topic, partition = position.target_topic, at.partition
-    before = offset - low.source if low else None
-    behind = high.source - offset if high else None
-    if low and before is not None and before <= min(_WALK, _WALK if behind is None else behind):
-        here = (at.topic, partition, low.source), before + _NEIGHBOURS
-        # With transactions there may be a marker behind every record.
-        room = 2 * before + 2 * _NEIGHBOURS
-        return _Job(at, offset, low, True, here, ((topic, partition, low.target), room))
-    if high and behind is not None and behind <= _WALK:
-        first = max(0, offset - _NEIGHBOURS)
-        here = (at.topic, partition, first), high.source - first
-        room = min(high.target, 2 * behind + 2 * _NEIGHBOURS)
-        there = (topic, partition, high.target - room), room
-        return _Job(at, offset, high, False, here, there)
-    anchor = low or high
-    assert anchor is not None
+    far = abs(offsets[-1] - anchor.source)
+    low, high = borders
+    # With transactions there may be a marker behind every record.
+    room = 2 * far + 2 * _NEIGHBOURS
+    if low and high:
+        room = min(room, high.target - low.target + _NEIGHBOURS)
+    if forward:
+        here = (at.topic, partition, anchor.source), far + _NEIGHBOURS
+        there = (topic, partition, anchor.target), room
+    else:
+        first = max(0, offsets[-1] - _NEIGHBOURS)
+        room = min(anchor.target, room)
+        here = (at.topic, partition, first), anchor.source - first
+        there = (topic, partition, anchor.target - room), room
+    return _Job(at, tuple(offsets), anchor, forward, here, there)
+
+
+def _pattern(at: SourcePartition, offset: int, borders: Borders, position: Position) -> _Job:
+    cuts = [cut for cut in borders if cut]
     first = max(0, offset - _NEIGHBOURS)
-    guesses = [cut.target + offset - cut.source for cut in (low, high) if cut]
+    guesses = [cut.target + offset - cut.source for cut in cuts]
     begin = max(0, min(guesses) - _AROUND)
     count = min(max(guesses) + _AROUND - begin, _WALK)
-    here = (at.topic, partition, first), offset + _NEIGHBOURS - first
-    return _Job(at, offset, anchor, None, here, ((topic, partition, begin), count))
+    here = (at.topic, at.partition, first), offset + _NEIGHBOURS - first
+    there = (position.target_topic, at.partition, begin), count
+    return _Job(at, (offset,), cuts[0], None, here, there)
 
 
 def _portions(jobs: Sequence[_Job]) -> Iterator[list[_Job]]:
     portion: list[_Job] = []
     size = 0
     for job in jobs:
-        if portion and size + job.here[1] > _PORTION:
+        reads = max(job.here[1], job.there[1])
+        if portion and size + reads > _PORTION:
             yield portion
             portion, size = [], 0
         portion.append(job)
-        size += job.here[1]
+        size += reads
     if portion:
         yield portion
 
 
-def _unread(here: Stretch, there: Stretch) -> str:
+def _landed(job: _Job, here: Stretch, there: Stretch) -> list[int | str]:
+    """Return the target offset of the cut at each of the job's offsets, or why it is not proven."""
     for side, found in (("source", here), ("target", there)):
         if found.unread:
-            return f"the {side} could not be read"
-    return ""
-
-
-def _landed(job: _Job, here: Stretch, there: Stretch) -> int | str:
-    """Return the target offset of the cut at the job's offset, or why it is not proven."""
+            return [f"the {side} could not be read"] * len(job.offsets)
     original = [here.records[at] for at in sorted(here.records)]
     copy = [there.records[at] for at in sorted(there.records)]
-    if job.forward is True:
-        return _walked(job, original, copy)
-    if job.forward is False:
-        return _walked_back(job, original, copy)
-    return _found(job, original, copy)
+    how = {True: _walked, False: _walked_back, None: _found}[job.forward]
+    landed = how(job, original, copy)
+    if any(isinstance(each, str) for each in landed):
+        left = Neighbours(original, copy)
+        landed = [
+            each if isinstance(each, int) else (left.landed(offset) or each)
+            for offset, each in zip(job.offsets, landed, strict=True)
+        ]
+    return landed
 
 
-def _walked(job: _Job, original: Sequence[Record], copy: Sequence[Record]) -> int | str:
-    read = sum(record.offset < job.offset for record in original)
-    # One more than was read: the next record must be the next one there as well, if it is there.
-    pairs = list(zip(original[: read + 1], copy, strict=False))
-    if any(same_content(one, other) for one, other in pairs):
-        return _differ()
-    if len(pairs) < read:
-        return "not all that the group has read is on the target (not copied yet, or deleted)"
-    if len(pairs) > read:
-        return pairs[read][1].offset
-    return pairs[-1][1].offset + 1 if pairs else job.anchor.target
+def _same(pairs: Iterator[tuple[Record, Record]]) -> int:
+    """Return how many pairs are the same before the first one that is not."""
+    count = 0
+    for one, other in pairs:
+        if same_content(one, other):
+            break
+        count += 1
+    return count
 
 
-def _walked_back(job: _Job, original: Sequence[Record], copy: Sequence[Record]) -> int | str:
-    unread = sum(record.offset >= job.offset for record in original)
-    # The record before must be the one before there as well, unless either is deleted.
-    pairs = list(zip(original[::-1], copy[::-1], strict=False))[: unread + 1]
-    if len(pairs) < unread or any(same_content(one, other) for one, other in pairs):
-        return _differ()
-    return pairs[unread - 1][1].offset if unread else job.anchor.target
+def _walked(job: _Job, original: Sequence[Record], copy: Sequence[Record]) -> list[int | str]:
+    same = _same(zip(original, copy, strict=False))
+    most = min(len(original), len(copy))
+    offsets = [record.offset for record in original]
+
+    def landed(offset: int) -> int | str:
+        read = bisect_left(offsets, offset)
+        # The next record must be the next one there as well, if it is there.
+        if same < min(read + 1, most):
+            return _DIFFER
+        if same < read:
+            return "not all that the group has read is on the target (not copied yet, or deleted)"
+        if same > read:
+            return copy[read].offset
+        return copy[read - 1].offset + 1 if read else job.anchor.target
+
+    return [landed(offset) for offset in job.offsets]
 
 
-def _found(job: _Job, original: Sequence[Record], copy: Sequence[Record]) -> int | str:
-    read = sum(record.offset < job.offset for record in original)
+def _walked_back(job: _Job, original: Sequence[Record], copy: Sequence[Record]) -> list[int | str]:
+    same = _same(zip(reversed(original), reversed(copy), strict=False))
+    most = min(len(original), len(copy))
+    offsets = [record.offset for record in original]
+
+    def landed(offset: int) -> int | str:
+        unread = len(offsets) - bisect_left(offsets, offset)
+        # The record before must be the one before there as well, unless either is deleted.
+        if same < min(unread + 1, most) or same < unread:
+            return _DIFFER
+        # Copies from before all that the source still has may be of records that were not read.
+        if unread == len(offsets) < len(copy) and offsets[:1] != [offset]:
+            return _DIFFER
+        return copy[-unread].offset if unread else job.anchor.target
+
+    return [landed(offset) for offset in job.offsets]
+
+
+def _found(job: _Job, original: Sequence[Record], copy: Sequence[Record]) -> list[int | str]:
+    (offset,) = job.offsets
+    read = sum(record.offset < offset for record in original)
     if len(original) < _NEIGHBOURS:
-        return "too few records around it to compare"
+        return ["too few records around it to compare"]
     places = [
         start
         for start in range(len(copy) - len(original) + 1)
-        if not any(
-            same_content(one, other)
-            for one, other in zip(original, copy[start : start + len(original)], strict=True)
-        )
+        if _same(zip(original, copy[start : start + len(original)], strict=True)) == len(original)
     ]
     if not places:
-        return _differ()
+        return [_DIFFER]
     if len(places) > 1:
-        return "records around it are alike, so that comparing them proves nothing"
+        return ["records around it are alike, so that comparing them proves nothing"]
     at = places[0] + read
-    return copy[at].offset if at < len(copy) else copy[-1].offset + 1
+    return [copy[at].offset if at < len(copy) else copy[-1].offset + 1]
 
 
-def _differ() -> str:
-    return "records between it and the last known one differ, or were deleted, on either side"
+_DIFFER = "records between it and the last known one differ, or were deleted, on either side"

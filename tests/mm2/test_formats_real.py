@@ -24,7 +24,7 @@ from tests.support.kafka import (
 from tests.support.mirrormaker import ConnectWorker, MirrorMaker
 
 T = TypeVar("T")
-PATIENCE = 90.0
+PATIENCE = 200.0
 pytestmark = pytest.mark.slow
 
 

@@ -73,7 +73,7 @@ def mirror(
 ) -> Iterator[Mirror]:
     mirror = Mirror(*clusters, tmp_path_factory.mktemp("mirror"))
     with mirror.maker:
-        eventually(lambda: mirror.copy in _topics(mirror.target), "it copies", 90)
+        eventually(lambda: mirror.copy in _topics(mirror.target), "it copies", 200)
         mirror.await_copied(ENDS)
         eventually(lambda: mirror.maker.log() and mirror.stored(), "positions are stored", 60)
         mirror.await_stored()
