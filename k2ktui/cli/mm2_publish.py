@@ -19,19 +19,21 @@ from k2ktui.mm2.publish import Names, Publisher
     "until SIGTERM or SIGINT."
 )
 @file_option
-@click.option("--source-alias", required=True, help="What the source is called.")
-@click.option("--target-alias", required=True, help="What the target is called.")
-@click.option("--separator", default=".", show_default=True, help="replication.policy.separator")
-@click.option("--interval", default=10.0, show_default=True, type=click.FloatRange(min=0.5))
+@click.option("--source-alias", help="What the source is called.  [default: mm2.sourceAlias]")
+@click.option("--target-alias", help="What the target is called.  [default: mm2.targetAlias]")
+@click.option("--separator", help="replication.policy.separator  [default: mm2.separator]")
+@click.option(
+    "--interval", type=click.FloatRange(min=0.5), help="Seconds.  [default: mm2.interval]"
+)
 @click.option("--once", is_flag=True, help="Once, then end.")
 @click.option("--even-so", is_flag=True, help="Although MirrorMaker 2 has topics of this alias.")
 @unlock_option
 def command(
     files: tuple[str, ...],
-    source_alias: str,
-    target_alias: str,
-    separator: str,
-    interval: float,
+    source_alias: str | None,
+    target_alias: str | None,
+    separator: str | None,
+    interval: float | None,
     once: bool,
     even_so: bool,
     unlock: bool,
@@ -46,7 +48,13 @@ def command(
 
     config = load_pipeline(files, mirror=True)
     require(access_to(config, unlock=unlock), "publishing")
-    publisher = Publisher(config, Names(source_alias, target_alias, separator), even_so=even_so)
+    chosen = config.mm2
+    names = Names(
+        source_alias or chosen.source_alias,
+        target_alias or chosen.target_alias,
+        separator or chosen.separator,
+    )
+    publisher = Publisher(config, names, even_so=even_so or chosen.even_so)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, handle)
     try:
@@ -54,7 +62,7 @@ def command(
             _turn(publisher, forgiving=not once)
             if once:
                 break
-            over.wait(interval)
+            over.wait(interval or chosen.interval_s)
     finally:
         publisher.close()
     return ExitCode.INTERRUPTED if seen[:1] == [signal.SIGINT] else ExitCode.OK

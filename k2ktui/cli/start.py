@@ -19,6 +19,7 @@ from k2ktui.cli.options import access_to, file_option, load_pipeline, unlock_opt
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import require
 from k2ktui.errors import ConnectionFailed, ExitCode, K2kError, Refused
+from k2ktui.mm2.publish import PublisherThread
 from k2ktui.replication.pipeline import Pipeline
 from k2ktui.replication.preflight.checks import Check, Verdict
 from k2ktui.replication.preflight.suite import run_checks
@@ -28,6 +29,8 @@ from k2ktui.replication.telemetry.session import observed
 from k2ktui.sync.keeper import KeeperThread
 
 _GRACE_S = 4.5
+# For the checkpoints of what was copied last.
+_LAST_TURN_S = 20.0
 
 
 def _say(check: Check) -> None:
@@ -90,10 +93,13 @@ def run(
         K2kError: it could not begin, or it had to end.
     """
     keeper = KeeperThread(config, lambda text: tell(Note(text)))
+    publisher = PublisherThread(config, lambda text: tell(Note(text)))
 
     def ready() -> None:
         _preflight(config, say)
         keeper.start()
+        if config.mm2.publish:
+            publisher.start()
 
     with observed(config, tell, wanted=telemetry) as report:
         pipeline = Pipeline(config, report, until_caught_up=until_caught_up, preflight=ready)
@@ -106,6 +112,7 @@ def run(
             tell(Note(error.what))  # who stops it does not mind that it could not go on
         finally:
             keeper.stop()
+            publisher.stop(0.0 if stopped() else _LAST_TURN_S)
     if stopped():
         return ExitCode.INTERRUPTED if stopped() == signal.SIGINT else ExitCode.OK
     return ExitCode.FINDINGS if finished.faults else ExitCode.OK

@@ -295,6 +295,26 @@ class OffsetMapping(Section):
     retention: MappingRetention = MappingRetention()
 
 
+class MirrorMaker(Section):
+    """Ours: what MirrorMaker 2's tools find on the target while the pipeline runs.
+
+    Attributes:
+        publish: write checkpoints, heartbeats and offset-syncs in its format.
+        source_alias: what the source is called there.
+        target_alias: what the target is called.
+        separator: as ``replication.policy.separator``.
+        interval_s: how often it is written.
+        even_so: although a MirrorMaker 2 has had topics of this alias.
+    """
+
+    publish: Toggle = False
+    source_alias: Name = ""
+    target_alias: Name = ""
+    separator: Name = "."
+    interval_s: Duration = Field(default=10.0, ge=0.5)
+    even_so: Toggle = False
+
+
 class Spark(Section):
     """Ours: where laps run. ``slots`` None means as many as the session has cores."""
 
@@ -324,6 +344,7 @@ class PipelineConfig(Section):
     replication: Replication = Replication()
     groups: Groups = Groups()
     offset_mapping: OffsetMapping = OffsetMapping()
+    mm2: MirrorMaker = MirrorMaker()
     spark: Spark = Spark()
     on_source_data_loss: Literal["fail", "continue"] = "fail"
     start_section: StartSection = Field(default=StartSection(), alias="start")
@@ -344,6 +365,13 @@ class PipelineConfig(Section):
         if source.topic_props_exclusion_list:
             raise ValueError("topicPropsExclusionList under target.kafka; no topic is created here")
         return source
+
+    @field_validator("mm2")
+    @classmethod
+    def _aliases_are_given(cls, section: MirrorMaker) -> MirrorMaker:
+        if section.publish and not (section.source_alias and section.target_alias):
+            raise ValueError("sourceAlias and targetAlias with publish: enabled")
+        return section
 
     @field_validator("start_section")
     @classmethod

@@ -7,15 +7,16 @@ offset-syncs lie where ``offset-syncs.topic.location=target`` puts them.
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.groups import Snapshot, translated
 from k2ktui.engine.replica import Replica
 from k2ktui.engine.state import SourcePartition
-from k2ktui.errors import ConfigError, Refused
+from k2ktui.errors import ConfigError, K2kError, Refused
 from k2ktui.kafka.clients import Cluster, TopicDescription, target_cluster
 from k2ktui.kafka.keyed import KeyedWriter
 from k2ktui.kafka.topics import TopicSpec, create_topics
@@ -90,7 +91,7 @@ class Publisher:
         even_so: write although a MirrorMaker 2 seems to have these topics.
 
     Raises:
-        ConfigError: it is a flow of MirrorMaker 2, which publishes itself.
+        ConfigError: it is a flow of MirrorMaker 2, which publishes itself, or an alias is missing.
         Refused: MirrorMaker 2 has these topics, or they cannot be created.
         ConnectionFailed, TimedOut: the target does not answer.
     """
@@ -99,6 +100,12 @@ class Publisher:
         if isinstance(config, MirrorPipeline):
             raise ConfigError(
                 "MirrorMaker 2 publishes itself", mend="Give a pipeline file of k2ktui with -f."
+            )
+        if not (names.source and names.target):
+            raise ConfigError(
+                "no alias of the source, or of the target",
+                mend="Give --source-alias and --target-alias, or mm2.sourceAlias and "
+                "mm2.targetAlias in the pipeline's file.",
             )
         self._names = names
         self._target = target_cluster(config)
@@ -147,6 +154,62 @@ class Publisher:
         return KeyedWriter(self._target, topic, partition_of=lambda key: 0)
 
 
+class PublisherThread:
+    """Publishes beside a running pipeline, as its ``mm2`` section says; never disturbs it.
+
+    Args:
+        config: the pipeline.
+        note: told once when it fails, and once when it works again.
+    """
+
+    def __init__(self, config: PipelineConfig, note: Callable[[str], None]) -> None:
+        self._config, self._note = config, note
+        self._over = threading.Event()
+        self._failing = False
+        self._thread = threading.Thread(target=self._run, name="mm2-publisher", daemon=True)
+
+    def start(self) -> None:
+        """Begin to publish."""
+        self._thread.start()
+
+    def stop(self, wait_s: float = 0.0) -> None:
+        """End after one more turn; wait for it up to ``wait_s`` seconds."""
+        self._over.set()
+        if wait_s and self._thread.is_alive():
+            self._thread.join(wait_s)
+
+    def _run(self) -> None:
+        publisher: Publisher | None = None
+        last = False
+        while not last:
+            last = self._over.wait(self._config.mm2.interval_s)
+            try:
+                publisher = publisher or self._made()
+                publisher.turn()
+            except K2kError as error:
+                self._failed(error.what)
+            except Exception as error:  # a fault of ours, and no reason to stop replication
+                self._failed(type(error).__name__)
+            else:
+                if self._failing:
+                    self._note("MirrorMaker 2's checkpoints and heartbeats are written again")
+                self._failing = False
+        if publisher is not None:
+            publisher.close()
+
+    def _made(self) -> Publisher:
+        chosen = self._config.mm2
+        names = Names(chosen.source_alias, chosen.target_alias, chosen.separator)
+        return Publisher(self._config, names, even_so=chosen.even_so)
+
+    def _failed(self, why: str) -> None:
+        if not self._failing:
+            self._note(
+                f"checkpoints and heartbeats are not written in MirrorMaker 2's format: {why}"
+            )
+        self._failing = True
+
+
 def checkpoints_of(snapshot: Snapshot) -> tuple[dict[GroupPartition, Checkpoint], int]:
     """Return the checkpoints of all groups, and how many have no position that holds; pure."""
     found, left_out = {}, 0
@@ -179,7 +242,8 @@ def _alone(target: Cluster, names: Names) -> None:
             f"a MirrorMaker 2 keeps its positions of {safe_text(names.source)} on the target "
             f"({safe_text(storage)}), and two that write the same topics contradict each other",
             unchanged="Nothing was written.",
-            mend="Choose another alias, or give --even-so when it does not run any more.",
+            mend="Choose another alias, or give --even-so (mm2.evenSo: enabled) when it does not "
+            "run any more.",
         )
 
 

@@ -322,9 +322,10 @@ def test_start(files: Files, yaml: str, start: StartPosition) -> None:
         ("source: {kafka: {consumer: {auto.offset.reset: none}}}", "source"),
         ("start: {from: earliest, timestamp: 5}", "start"),
         ("start: {from: timestamp}", "start"),
+        ("mm2: {publish: enabled, sourceAlias: east}", "mm2"),
     ],
 )
-def test_start_contradictions(files: Files, yaml: str, key: str) -> None:
+def test_contradictions(files: Files, yaml: str, key: str) -> None:
     assert [line.split(": ")[1] for line in files.errors(MINIMAL, yaml)] == [key]
 
 
