@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from itertools import islice
 from time import monotonic
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -23,6 +24,9 @@ from k2ktui.text import counted, safe_text
 
 if TYPE_CHECKING:
     from k2ktui.sync.loop import SyncLoop, Turn
+
+# Groups whose bound is shown, the widest first.
+_SHOWN = 10
 
 
 @click.command(help="Translate committed offsets continuously, until SIGTERM or SIGINT.")
@@ -123,8 +127,13 @@ def _tell(turn: Turn, *, always: bool) -> None:
     if always or turn.applied or turn.failed:
         planned = ", ".join(f"{count:,} {action}" for action, count in sorted(turn.actions.items()))
         stopped = f", {len(turn.stopped):,} left alone" if turn.stopped else ""
+        bases = ", ".join(f"{count:,} {basis}" for basis, count in sorted(turn.bases.items()))
         click.echo(
             f"{counted(turn.groups, 'group')}: {planned or 'nothing to translate'}; "
-            f"{turn.applied:,} committed{stopped}"
+            f"{turn.applied:,} committed{stopped}" + (f"; {bases}" if bases else "")
         )
+        for group, count in islice(turn.rereads.items(), _SHOWN):
+            click.echo(f"  {safe_text(group)} reads at most {counted(count, 'record')} again")
+        if (more := len(turn.rereads) - _SHOWN) > 0:
+            click.echo(f"  and {counted(more, 'more group')} (k2ktui plan shows all)")
         sys.stdout.flush()

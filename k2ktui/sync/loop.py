@@ -34,6 +34,9 @@ class Turn:
         stopped: groups that are left alone from now on, with the reason.
         notes: what an operator should know; each is told once.
         commits_at: when the source's commits were read.
+        bases: how many rows have which basis; a skipped row counts, too.
+        rereads: of each group whose position is not exact, how many records it reads again at
+            most.
         duration_s: how long it took.
     """
 
@@ -45,6 +48,8 @@ class Turn:
     failed: tuple[str, ...]
     stopped: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    bases: dict[str, int] = field(default_factory=dict)
+    rereads: dict[str, int] = field(default_factory=dict)
     duration_s: float = 0.0
 
 
@@ -90,6 +95,8 @@ class SyncLoop:
             failed=tuple(failed),
             stopped=dict(self.stopped),
             notes=tuple(self._new(notes)),
+            bases=dict(Counter(str(row.basis) for row in plan.rows)),
+            rereads=_rereads(plan),
         )
 
     def _keep(self, snapshot: Snapshot) -> list[str]:
@@ -165,6 +172,15 @@ def _held_up(row: PlanRow) -> bool:
         and row.proposed != row.current
         and row.state_target not in EMPTY_STATES
     )
+
+
+def _rereads(plan: Plan) -> dict[str, int]:
+    """Return how many records each group reads again at most, the most first; none left out."""
+    found: Counter[str] = Counter()
+    for row in plan.rows:
+        if row.action is not Action.SKIP and row.reread:
+            found[row.group] += row.reread
+    return dict(found.most_common())
 
 
 def _failure(written: Written) -> str:
