@@ -14,10 +14,13 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from k2ktui.config.model import PipelineConfig
 from k2ktui.console import chrome
 from k2ktui.console.app import ConsoleApp
+from k2ktui.console.screens.translate_plan import PlanScreen, Shown
 from k2ktui.console.session import Options, Session
 from k2ktui.console.themes import shipped_directory
+from k2ktui.engine.plan import load
 from k2ktui.watch.model import View
 from k2ktui.watch.player import Player
 from k2ktui.watch.record import Recorder, Recording
@@ -33,7 +36,10 @@ _IDS = re.compile(r"terminal-\d+-")
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture: what is pressed, and how large and in which theme it is drawn."""
+    """A picture: what is pressed, and how large and in which theme it is drawn.
+
+    With ``plan`` it is of a plan that was made of the real demo, kept under that name.
+    """
 
     name: str
     keys: tuple[str, ...] = ()
@@ -41,6 +47,7 @@ class Picture:
     theme: str = "k2k-dark"
     ascii: bool = False
     recording: str = DEMO
+    plan: str = ""
 
 
 PICTURES = (
@@ -53,6 +60,8 @@ PICTURES = (
     Picture("light", (), (80, 24), "k2k-light"),
     Picture("contrast", ("3",), (80, 24), "k2k-contrast"),
     Picture("ascii", (), (80, 24), "k2k-mono", True),
+    Picture("translate", ("4",), (110, 30), plan="plan.json"),
+    Picture("jobs", ("5",), (110, 16)),
     Picture("compared", ("3",), (110, 16), recording=MIRRORMAKER),
     Picture("audit", ("3", "m"), (110, 30), recording=MIRRORMAKER),
 )
@@ -66,7 +75,11 @@ async def drawn(picture: Picture) -> str:
     options = Options(
         theme=picture.theme, ascii=picture.ascii, themes=(shipped_directory(),), keys=HERE / "none"
     )
-    app = ConsoleApp(Session(player, player.pair, options=options))
+    session = Session(player, player.pair, files=("pipeline.yaml",), options=options)
+    if picture.plan:
+        player.replay = False  # what acts is off in a recording
+        session.config = PipelineConfig.model_construct(name=player.pair.pipeline)
+    app = ConsoleApp(session)
     try:
         async with app.run_test(size=picture.size) as pilot:
             while app.view is None or app.view.taken_at < player.times[-1]:
@@ -74,12 +87,21 @@ async def drawn(picture: Picture) -> str:
             for key in picture.keys:
                 await pilot.press(key)
                 await pilot.pause()
+            if picture.plan:
+                await app.push_screen(_planned(picture.plan, player.times[-1]))
             await app.workers.wait_for_complete()
             await pilot.pause()
             text = app.export_screenshot(title="k2ktui", simplify=True)
     finally:
         player.close()
     return _IDS.sub("terminal-", _FONTS.sub("", text))
+
+
+def _planned(name: str, now: float) -> PlanScreen:
+    """Return the screen of a plan that is kept, as if it had been made a moment ago."""
+    plan = load((HERE / name).read_text(), 0)
+    plan = replace(plan, created_at=now, expires_at=now + 900, made_by="@".join(SOMEBODY))
+    return PlanScreen(None, plan.rewind, Shown(plan))
 
 
 def take(path: Path, end: int, name: str) -> None:

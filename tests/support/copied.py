@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import (
@@ -32,6 +32,7 @@ from k2ktui.engine.state import (
     Mapping as OffsetMapping,
 )
 from k2ktui.kafka.clients import Cluster, TopicDescription, target_cluster
+from k2ktui.kafka.codes import COORDINATOR_RETRIABLE
 from k2ktui.kafka.properties import load_checked
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import (
@@ -41,6 +42,7 @@ from tests.support.kafka import (
     client,
     create_topic,
     end_offsets,
+    eventually,
     produce,
     read_all,
     start_offsets,
@@ -189,9 +191,20 @@ def commit(node: KafkaNode, group: str, offsets: Mapping[Where, int], metadata: 
     consumer = Consumer(client(node, group_id=group, enable_auto_commit=False))
     try:
         wanted = [TopicPartition(t, p, offset, metadata) for (t, p), offset in offsets.items()]
-        consumer.commit(offsets=wanted, asynchronous=False)
+        eventually(lambda: _commits(consumer, wanted), f"{group} commits")
     finally:
         consumer.close()
+
+
+def _commits(consumer: Consumer, wanted: list[TopicPartition]) -> bool:
+    """Commit; whether a coordinator was there, which a new cluster has after a while."""
+    try:
+        consumer.commit(offsets=wanted, asynchronous=False)
+    except KafkaException as error:
+        if error.args[0].code() not in COORDINATOR_RETRIABLE:
+            raise
+        return False
+    return True
 
 
 def committed(node: KafkaNode, group: str, where: Iterable[Where]) -> dict[Where, int | None]:

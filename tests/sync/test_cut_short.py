@@ -1,0 +1,88 @@
+"""An apply that is killed between rows: the journal and the next console tell what was written."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from k2ktui.console.app import ConsoleApp
+from k2ktui.kafka.groups import Committed, Groups
+from k2ktui.kafka.properties import wire
+from k2ktui.runtime.node import KafkaNode
+from tests.console.acting import confirm, drive, session_of, shows
+from tests.support.cli import k2ktui, k2ktui_json
+from tests.support.copied import Copied
+from tests.support.kafka import Out, create_topic, eventually, produce, unique_name
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
+GROUPS, WRITTEN = 110, 100  # a hundred groups are written at once
+# Killed as it learns what became of the first row: nothing is told to anybody any more.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from k2ktui.engine.access import access
+from k2ktui.engine.plan import load
+from k2ktui.kafka.properties import load_checked
+from k2ktui.sync import acting
+
+plan, file = Path(sys.argv[1]), sys.argv[2]
+die = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+acting.apply(load_checked((file,)).config, load(plan.read_text(), 0), (file,), access(), die)
+"""
+
+
+@pytest.fixture
+def copied(
+    source: KafkaNode, target: KafkaNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Copied:
+    """A pipeline, and groups that have read five records of twenty."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    made = Copied(tmp_path, source, target, name=unique_name("c"))
+    topic = create_topic(source, unique_name("t"))
+    produce(source, topic, [Out(b"%d" % n) for n in range(20)])
+    made.copy(topic)
+    commits = {made.group(f"{n:03}"): {(topic, 0): Committed(5, "", -1)} for n in range(GROUPS)}
+    with Groups(wire(made.config.source, "admin"), "target") as groups:  # only a target is written
+        groups.open(30)
+        assert not any(why for each in groups.commit(commits).values() for why in each.values())
+    return made
+
+
+def offsets(copied: Copied) -> Counter[int | None]:
+    """How many groups are where on the target."""
+    rows = k2ktui_json("groups", "-f", copied.file)["groups"]
+    return Counter(row["target_offset"] for row in rows)
+
+
+def test_what_was_written_is_told_and_taken_back(copied: Copied, tmp_path: Path) -> None:
+    eventually(lambda: offsets(copied) == {None: GROUPS}, "all groups are seen", 120)
+    plan = tmp_path / "plan.json"
+    k2ktui("plan", "-f", copied.file, "-o", plan)
+    command = [sys.executable, "-c", KILLED, str(plan), str(copied.file)]
+    assert subprocess.run(command, timeout=200, check=False).returncode == -signal.SIGKILL
+
+    assert offsets(copied) == {12: WRITTEN, None: GROUPS - WRITTEN}
+    (entry,) = k2ktui_json("journal", "-f", copied.file)["journal"]
+    assert entry["counts"] == {"begun": GROUPS}
+    parts = k2ktui_json("journal", entry["id"], "-f", copied.file)["groups"]
+    words = Counter(row["result"].partition(":")[0] for part in parts for row in part["rows"])
+    assert words == {"applied": WRITTEN, "not written": GROUPS - WRITTEN}
+
+    async def steps(app: ConsoleApp, pilot: Pilot[Any]) -> None:
+        await pilot.press("7")
+        await shows(app, pilot, "not ended")
+        await pilot.press("enter")
+        await shows(app, pilot, f"found now: {WRITTEN} applied, {GROUPS - WRITTEN} not written")
+        await pilot.press("U")
+        await confirm(app, pilot, copied.name)
+        await shows(app, pilot, "taken back")
+
+    drive(session_of(copied), steps, (120, 30))
+    assert offsets(copied) == {None: GROUPS}
