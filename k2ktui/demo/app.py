@@ -155,7 +155,7 @@ def _run(options: DemoOptions, home: Path, screen: Screen, stack: contextlib.Exi
 
         number = wiring.open_console(config, fault, compare)
         if number == Ended.HANG_UP:
-            staying.stay(home, config, compare)
+            staying.stay(home, config, compare=compare)
         elif number:
             raise Ended(number)
 

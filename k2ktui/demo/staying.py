@@ -64,7 +64,7 @@ def host(home: Path) -> Host | None:
     return found if found.identity.alive else None
 
 
-def stay(home: Path, config: Path, compare: Path | None = None, seconds: float = STAY_S) -> None:
+def stay(home: Path, config: Path, seconds: float = STAY_S, compare: Path | None = None) -> None:
     """Wait without a terminal until a signal ends the demo, or nobody has come back in time."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     terminal.forget()

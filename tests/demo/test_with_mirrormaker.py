@@ -30,7 +30,7 @@ COMPARED_SECONDS = 300.0
 def terminal(mark: str) -> Iterator[Terminal]:
     """A terminal with the demo's console in it."""
     with Terminal(COMMAND, size=(120, 30), env=dict(os.environ)) as opened:
-        opened.await_text("Re-reads", FLOWING_SECONDS)
+        opened.await_text("Re-reads", 2 * FLOWING_SECONDS)
         yield opened
 
 

@@ -170,6 +170,26 @@ def test_audit(flow: Flow) -> None:
     assert found["totals"]["checkpoint_reread"] > 0
 
 
+def test_views_hold_what_the_audit_says(flow: Flow) -> None:
+    """What the console and recordings show of checkpoints is what the command prints."""
+    wanted = ("group", "partition", "checkpoint_offset", "checkpoint_reread", "right_offset")
+
+    def same() -> bool:
+        view = json.loads(k2ktui("watch", "-f", flow.mirror.file, "--once", "--json").stdout)
+        table = view["audit"]["rows"]
+        shown = [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
+        audited = k2ktui_json("mm2", "audit", "-f", flow.mirror.file, code=1)["rows"]
+        assert view["pair"]["mirror"] and view["heartbeat_at"]
+        assert sum(each["theirs"]["records"] for each in view["summaries"]) == sum(
+            row["checkpoint_reread"] or 0 for row in shown
+        )
+        return [[row[name] for name in wanted] for row in shown] == [
+            [row[name] for name in wanted] for row in audited
+        ]
+
+    eventually(same, "both were read while no checkpoint was written", PATIENCE)
+
+
 def test_plan_apply_and_undo(flow: Flow, tmp_path: Path) -> None:
     """What was MirrorMaker 2's own commit is put right exactly, and put back."""
     flow.mirror.stop()
