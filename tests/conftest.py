@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from k2ktui.runtime.node import EAGER_CLEANING, KafkaNode
+from tests.support.kafka import START_S
 from tests.support.secure import SecureNode, start_secure_node
 
 # A loaded machine fails no test: timings belong to bench/.
@@ -45,6 +46,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("seed", range(mark.args[0] * times))
 
 
+def started(node: KafkaNode) -> KafkaNode:
+    """Start a cluster; on a machine that is busy with other things too."""
+    return node.start(START_S)
+
+
 @pytest.fixture(scope="session")
 def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaNode, KafkaNode]]:
     """The source and the target, started at the same time."""
@@ -52,7 +58,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaNo
     nodes = tuple(KafkaNode(name, data / name, _TEST_PROPERTIES) for name in ("source", "target"))
     try:
         with ThreadPoolExecutor(len(nodes)) as pool:
-            list(pool.map(KafkaNode.start, nodes))
+            list(pool.map(started, nodes))
         yield nodes[0], nodes[1]
     finally:
         for node in nodes:
@@ -71,10 +77,10 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureNode]:
 @pytest.fixture
 def source(clusters: tuple[KafkaNode, KafkaNode]) -> KafkaNode:
     """The source cluster, running whatever an earlier test did to it."""
-    return clusters[0].start()
+    return started(clusters[0])
 
 
 @pytest.fixture
 def target(clusters: tuple[KafkaNode, KafkaNode]) -> KafkaNode:
     """The target cluster, running whatever an earlier test did to it."""
-    return clusters[1].start()
+    return started(clusters[1])

@@ -45,17 +45,14 @@ def _ends(
     where = [(topic, p) for p in range(partitions)]
     until = monotonic() + timeout
     while True:
-        found = cluster.offsets(where, OffsetSpec.latest(), isolation)
-        missing = [p for _, p in where if (topic, p) not in found]
-        if not missing:
+        try:
+            found = cluster.every_offset(where, OffsetSpec.latest(), isolation)
+        except TimedOut:
+            if monotonic() > until:
+                raise
+            sleep(_POLL_S)
+        else:
             return {p: found[topic, p] for _, p in where}
-        if monotonic() > until:
-            raise TimedOut(
-                f"nobody tells where {safe_text(topic)}-{missing[0]} on the {cluster.label} "
-                "cluster ends: it has no leader, or may not be described",
-                mend="Check the cluster's health and the rights on the topic, then try again.",
-            )
-        sleep(_POLL_S)
 
 
 def read_committed(

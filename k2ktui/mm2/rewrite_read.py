@@ -142,8 +142,8 @@ class Reading:
 
     def grown(self, seen: Observed) -> frozenset[SourcePartition]:
         """Return the source partitions whose ends are not where they were."""
-        now = self._source_ends({source.topic for source in seen.source_ends})
-        return frozenset(s for s in now if now[s] != seen.source_ends.get(s))
+        now, then = self._source_ends({s.topic for s in seen.source_ends}), seen.source_ends
+        return frozenset(s for s in now.keys() | then.keys() if now.get(s) != then.get(s))
 
     def _source_ends(self, topics: Collection[str]) -> dict[SourcePartition, int]:
         found = self._source.describe(sorted(topics))
@@ -153,7 +153,7 @@ class Reading:
             if isinstance(described, TopicDescription)
             for number in range(described.partitions)
         ]
-        ends = self._source.offsets(where, OffsetSpec.latest())
+        ends = self._source.every_offset(where, OffsetSpec.latest())
         return {SourcePartition(*at): end for at, end in ends.items()}
 
     def _logs(self, partitions: Collection[TargetPartition]) -> dict[TargetPartition, TargetLog]:

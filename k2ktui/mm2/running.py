@@ -93,7 +93,7 @@ def _ends(flow: Flow, target: Cluster) -> dict[Partition, int]:
         if isinstance(found, TopicDescription)
         for number in range(found.partitions)
     ]
-    return target.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+    return target.every_offset(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
 
 
 def _written_since(flow: Flow, target: Cluster, before: Mapping[Partition, int]) -> list[str]:

@@ -341,8 +341,8 @@ def unmoved(plan: TakeoverPlan, ends: Mapping[TargetPartition, int]) -> None:
     for row in plan.rows:
         if ends.get(row.target) != row.end:
             raise Refused(
-                f"{safe_text(f'{row.target[0]}-{row.target[1]}')} has grown to "
-                f"{ends.get(row.target)} since it was looked at",
+                f"{safe_text(f'{row.target[0]}-{row.target[1]}')} ended at {row.end} when it was "
+                f"looked at, and now at {ends.get(row.target, 'an offset that nobody tells')}",
                 unchanged=NOTHING,
                 mend="Find out who writes there, then do it again.",
             )

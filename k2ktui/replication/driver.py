@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from time import monotonic, time
 
 from k2ktui.config.model import PipelineConfig
@@ -26,6 +26,7 @@ from k2ktui.replication.reports import (
     Stopped,
     Surveyed,
 )
+from k2ktui.replication.slots import Slot
 from k2ktui.replication.spark import SparkEnded, SparkRuntime
 from k2ktui.replication.survey import Survey, Surveyor
 from k2ktui.replication.teller import Teller
@@ -39,25 +40,15 @@ from k2ktui.replication.tokens import (
     SlotResult,
     Token,
 )
+from k2ktui.replication.troubles import Troubles
 
 _TICK_S = 0.2
 _SURVEY_EVERY_S = 5.0
 _RETRY_FAULT_S = 30.0
-_BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+_LOST_IN_A_ROW = 3
+_LOOK = "looking for new topics"
 _MENDABLE = frozenset({FaultKind.UNAUTHORIZED, FaultKind.REFUSED, FaultKind.GONE})
 _LOST = frozenset({FaultKind.TRUNCATED, FaultKind.DIVERGED})
-
-
-@dataclass(slots=True, eq=False)
-class _Slot:
-    """What the driver knows of one slot."""
-
-    number: int
-    sources: list[SourcePartition] = field(default_factory=list)
-    running: Future[list[SlotResult]] | None = None
-    failures: int = 0
-    broken: bool = False
-    not_before: float = 0.0
 
 
 class Driver:
@@ -103,8 +94,9 @@ class Driver:
         self._until: dict[SourcePartition, int] = {}
         self._survey = Survey()
         self._noted: set[str] = set()
-        self._slots: list[_Slot] = []
+        self._slots: list[Slot] = []
         self._teller = Teller(report, self._began_at)
+        self._troubles = Troubles(report)
 
     def stop(self) -> None:
         """Ask the driver to end; safe from a signal handler or another thread."""
@@ -124,10 +116,10 @@ class Driver:
             self._report(
                 Note(f"{books.malformed} records of {self._warden.topic.name} are not k2ktui's")
             )
-        self._slots = [_Slot(number) for number in range(slots)]
+        self._slots = [Slot(number) for number in range(slots)]
         self._learn(self._surveyor.survey(self._positions))
         if self._until_caught_up:
-            self._until = dict(self._survey.ends)
+            self._until = self._survey.every_end()
         self._report(
             Started(
                 self._config.name,
@@ -170,7 +162,9 @@ class Driver:
         except Superseded:
             raise
         except K2kError as error:
-            self._report(Note(f"not looked for new topics: {error.what}"))
+            self._troubles.tell(_LOOK, error.what)
+        else:
+            self._troubles.over(_LOOK)
 
     def _learn(self, survey: Survey) -> None:
         """Take in what the clusters look like now: begin new partitions, notice changed ones."""
@@ -202,7 +196,7 @@ class Driver:
         for source in stamped:
             self._faults.pop(source, None)
 
-    def _start_lap(self, slot: _Slot) -> None:
+    def _start_lap(self, slot: Slot) -> None:
         now = monotonic()
         if slot.running is not None or now < slot.not_before:
             return
@@ -221,7 +215,7 @@ class Driver:
         crash_point("token")
         slot.running = self._spark.submit([token])
 
-    def _forgive(self, slot: _Slot, now: float) -> None:
+    def _forgive(self, slot: Slot, now: float) -> None:
         """Try partitions again whose fault somebody may have mended in the meantime."""
         for source in slot.sources:
             fault = self._faults.get(source)
@@ -240,7 +234,7 @@ class Driver:
             route = replace(route, batch_limit=self._limits[source])
         return Assignment(source, position, route, until)
 
-    def _token(self, slot: _Slot, assignments: tuple[Assignment, ...]) -> Token:
+    def _token(self, slot: Slot, assignments: tuple[Assignment, ...]) -> Token:
         config, topic = self._config, self._warden.topic
         mapping = config.offset_mapping.topic if self._mapping_partitions else ""
         return Token(
@@ -265,7 +259,7 @@ class Driver:
             continue_on_loss=self._continue,
         )
 
-    def _end_lap(self, slot: _Slot, future: Future[list[SlotResult]]) -> None:
+    def _end_lap(self, slot: Slot, future: Future[list[SlotResult]]) -> None:
         slot.running = None
         error = future.exception()
         if isinstance(error, SparkEnded):
@@ -275,10 +269,11 @@ class Driver:
         if result is not None and result.outcome is Outcome.DONE:
             self._positions.update(result.positions)
             slot.failures = 0
+            self._troubles.over(slot.name)
             self._see_resumed(result)
         else:
             reason = str(error).splitlines()[0] if error else result.error if result else ""
-            self._recover(slot, reason)
+            self._recover(slot, reason, lost=error is not None)
         for fault in result.faults if result else ():
             self._judge(fault)
         if self._teller.all_ended([s.number for s in self._slots if s.running is not None]):
@@ -290,24 +285,35 @@ class Driver:
             self._report(Resumed(source.topic, source.partition))
         self._on_trial -= result.positions.keys()
 
-    def _recover(self, slot: _Slot, reason: str) -> None:
+    def _recover(self, slot: Slot, reason: str, *, lost: bool) -> None:
         """After a failed lap: fence what is left of it, and believe only the target."""
         slot.broken = True
-        if not self._stopping.is_set():
-            self._report(Note(f"slot {slot.number}: {reason}; its positions are read again"))
+        before = self._offsets(slot)
+        # A task that was lost is news each time, until nothing else happens.
+        news = lost and slot.failures < _LOST_IN_A_ROW
+        away = ""
         try:
             self._believe_target(slot)
         except (ConnectionFailed, TimedOut) as error:
-            self._postpone(slot, error.what)
+            away = error.what
+        if self._offsets(slot) != before:
+            self._troubles.over(slot.name)
+        if not self._stopping.is_set():
+            self._troubles.tell(slot.name, f"{reason}; its positions are read again", news=news)
+        if away:
+            self._postpone(slot, away)
 
-    def _believe_target(self, slot: _Slot) -> None:
+    def _offsets(self, slot: Slot) -> list[int]:
+        return [self._positions[s].offset for s in slot.sources if s in self._positions]
+
+    def _believe_target(self, slot: Slot) -> None:
         self._warden.renew(slot.number)
         crash_point("recovering")
         books = self._warden.read()
         for source in slot.sources:
             self._believe(source, books.positions.get(source))
         slot.broken = False
-        self._wait(slot)
+        slot.failed()
 
     def _believe(self, source: SourcePartition, found: Position | None) -> None:
         """Take a position as the target has it; one that we know was committed cannot be undone."""
@@ -317,15 +323,11 @@ class Driver:
         elif known is not None:
             raise TimedOut(f"the position of {source} there is older than one that was committed")
 
-    def _postpone(self, slot: _Slot, reason: str) -> None:
+    def _postpone(self, slot: Slot, reason: str) -> None:
         """The target does not answer: nothing is copied meanwhile, and nothing is lost."""
         slot.broken = True
-        self._wait(slot)
-        self._report(Note(f"slot {slot.number} waits for the target cluster: {reason}"))
-
-    def _wait(self, slot: _Slot) -> None:
-        slot.not_before = monotonic() + _BACKOFF_S[min(slot.failures, len(_BACKOFF_S) - 1)]
-        slot.failures += 1
+        slot.failed()
+        self._troubles.tell(slot.name, f"waits for the target cluster: {reason}")
 
     def _judge(self, fault: Fault) -> None:
         """Mend what can be mended without an operator, stop the partition otherwise."""
@@ -361,7 +363,8 @@ class Driver:
 
     def _all_reached(self) -> bool:
         return all(
-            source in self._faults or self._positions[source].offset >= end
+            source in self._faults
+            or (source in self._positions and self._positions[source].offset >= end)
             for source, end in self._until.items()
         )
 
@@ -369,17 +372,7 @@ class Driver:
         self._teller.progress(
             partitions=len(self._survey.routes),
             stopped=len(self._faults),
-            lag_records=self._lag(),
-        )
-
-    def _lag(self) -> int | None:
-        ends: Mapping[SourcePartition, int] = self._survey.ends
-        if not ends:
-            return None
-        return sum(
-            max(0, end - self._positions[source].offset)
-            for source, end in ends.items()
-            if source in self._positions
+            lag_records=self._survey.lag(self._positions),
         )
 
     def _finish(self) -> Finished:

@@ -212,7 +212,7 @@ class _MappingCounter:
             **{"isolation.level": "read_committed", "fetch.wait.max.ms": 50}
         )
         where = [(self._topic, p) for p in range(partitions)]
-        starts = self._target.offsets(where, OffsetSpec.earliest())
+        starts = self._target.every_offset(where, OffsetSpec.earliest())
         self._next = {p: start for (_, p), start in starts.items()}
         self._trimmed = {p for p, start in self._next.items() if start > 0}
         consumer.assign([TopicPartition(self._topic, p, OFFSET_BEGINNING) for p in self._next])

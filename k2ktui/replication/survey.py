@@ -10,7 +10,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import Position, SourcePartition
-from k2ktui.errors import K2kError
+from k2ktui.errors import K2kError, TimedOut
 from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
 from k2ktui.replication.copying.feed import now_ms
 from k2ktui.replication.copying.source_faults import recreated_fault
@@ -43,6 +43,28 @@ class Survey:
     faults: tuple[Fault, ...] = ()
     limits: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    def every_end(self) -> dict[SourcePartition, int]:
+        """Return the end of every partition that can be copied.
+
+        Raises:
+            TimedOut: nobody tells one of them; without it, it would be taken for caught up.
+        """
+        missing = sorted(self.routes.keys() - self.ends.keys())
+        if missing:
+            raise TimedOut(
+                f"nobody tells where {missing[0]} on the source cluster ends: it has no leader",
+                unchanged="Nothing was copied.",
+                mend="Check the source cluster's health, then start again.",
+            )
+        return dict(self.ends)
+
+    def lag(self, positions: Mapping[SourcePartition, Position]) -> int | None:
+        """Return how many source offsets are not copied yet, None if no end is known."""
+        if not self.ends:
+            return None
+        behind = (end - positions[s].offset for s, end in self.ends.items() if s in positions)
+        return sum(max(0, records) for records in behind)
 
     def batch_limit(self, source: SourcePartition) -> int:
         """Largest batch, in bytes, that the partition's target topic takes."""

@@ -9,7 +9,7 @@ from k2ktui.errors import TimedOut
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.logread import await_stable, read_committed, read_written, stable_ends
 from k2ktui.runtime.node import KafkaNode
-from tests.support.kafka import create_topic, produce, produce_transaction
+from tests.support.kafka import TIMEOUT, create_topic, produce, produce_transaction
 
 WAYS = {
     "ends": stable_ends,
@@ -29,6 +29,7 @@ def test_what_was_committed_and_what_was_written(target: KafkaNode, cluster: Clu
     topic = create_topic(target, partitions=2)
     produce_transaction(target, topic, [b"gone"], commit=False)
     produce(target, topic, [b"kept"])
+    await_stable(cluster, topic, 2, TIMEOUT)  # the abort's marker comes after its answer
 
     assert [record.value for record in read_committed(cluster, topic, 2, 10)] == [b"kept"]
     assert [record.value for record in read_written(cluster, topic, 2, 10)] == [b"gone", b"kept"]
@@ -40,5 +41,7 @@ def test_a_partition_that_nobody_leads(target: KafkaNode, cluster: Cluster, way:
     topic = create_topic(target)
     produce(target, topic, [b"0"])
 
-    with pytest.raises(TimedOut, match=f"nobody tells where {topic}-1 on the target cluster ends"):
+    with pytest.raises(
+        TimedOut, match=f"nobody tells the bounds of {topic}-1 on the target cluster"
+    ):
         WAYS[way](cluster, topic, 2, 0.2)  # type: ignore[operator]

@@ -18,16 +18,21 @@ from tests.support.preflight import named, pipeline
 
 
 def with_position(
-    source: KafkaNode, target: KafkaNode, topic: str, offset: int, **sections: Any
+    source: KafkaNode,
+    target: KafkaNode,
+    topic: str,
+    offset: int,
+    number: int = 0,
+    **sections: Any,
 ) -> PipelineConfig:
-    """A pipeline that has copied partition 0 of ``topic`` up to ``offset``."""
+    """A pipeline that has copied a partition of ``topic`` up to ``offset``."""
     config = pipeline(source, target, topic, **sections)
     commit = create_topic(
         target, config.coordination.commit.topic, config={"cleanup.policy": "compact"}
     )
     create_topic(target, topic)
     position = Position(offset, 0, -1, "", 1, 0, topic, 0)
-    key = position_key(config.coordination.commit.group, SourcePartition(topic, 0))
+    key = position_key(config.coordination.commit.group, SourcePartition(topic, number))
     produce(target, commit, [Out(position_value(position), key)])
     return config
 
@@ -85,3 +90,12 @@ def test_records_lost_already(
 
     assert check.outcome == outcome
     assert f"{topic}-0 (2 offsets)" in check.detail
+
+
+def test_a_partition_of_which_nothing_is_known(source: KafkaNode, target: KafkaNode) -> None:
+    topic = create_topic(source)
+
+    found = headroom(with_position(source, target, topic, 3, number=1))
+
+    assert found.outcome is Verdict.UNKNOWN
+    assert f"nobody tells the bounds of {topic}-1" in found.detail

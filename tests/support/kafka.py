@@ -25,7 +25,9 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from k2ktui.kafka.codes import LEADER_MOVED
 from k2ktui.runtime.node import KafkaNode
 
-TIMEOUT = 30.0
+# Seconds; who waits as long as this waits for something that does not come, on a busy machine too.
+TIMEOUT = 60.0
+START_S = 180.0
 _counter = itertools.count()
 
 Headers = tuple[tuple[str, bytes | None], ...]

@@ -16,7 +16,7 @@ from enum import Enum, IntEnum
 from pathlib import Path
 
 from k2ktui.runtime.node import KafkaNode
-from tests.support.kafka import TIMEOUT
+from tests.support.kafka import START_S, TIMEOUT
 
 LISTENER = "PROXIED"
 _HEAD = struct.Struct(">hhi")
@@ -221,7 +221,7 @@ def proxied_node(name: str, data_dir: Path) -> Iterator[ProxiedNode]:
     """Run a node behind a proxy."""
     node = ProxiedNode(name, data_dir)
     try:
-        yield node.start()
+        yield node.start(START_S)
     finally:
         node.close()
         node.proxy.close()

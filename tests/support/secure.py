@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 )
 
 from k2ktui.runtime.node import KafkaNode
-from tests.support.kafka import TIMEOUT, admin
+from tests.support.kafka import START_S, TIMEOUT, admin
 from tests.support.tls import Holder, make_leaf, make_root
 
 LISTENER = "SECURE"
@@ -122,7 +122,7 @@ def start_secure_node(directory: Path, passwords: dict[str, str]) -> SecureNode:
         key = f"{prefix}.{mechanism.lower()}.sasl.jaas.config"
         properties[key] = f"{module}.scram.ScramLoginModule required;"
     node = KafkaNode("secure", directory / "node", properties, listeners={LISTENER: "SASL_SSL"})
-    node.start()
+    node.start(START_S)
     _create_scram_users(node, passwords)
     return SecureNode(node, authority, passwords)
 

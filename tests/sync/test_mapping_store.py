@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from zlib import crc32
 
 import numpy as np
 import pytest
+from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
     NewPartitions,
+    OffsetSpec,
     ResourceType,
 )
 
@@ -27,6 +30,8 @@ from k2ktui.engine.state import (
     mapping_key,
     mapping_value,
 )
+from k2ktui.errors import TimedOut
+from k2ktui.kafka.clients import Cluster, Partition
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.mapping_store import MappingStore
 from tests.support.copied import Copied, delete_topic
@@ -92,6 +97,39 @@ def rows(store: MappingStore) -> list[Range]:
 
 def translated(store: MappingStore, offset: int) -> int:
     return int(store.lanes(AT)[LANE].translate(np.array([offset]))[0])
+
+
+class Leaderless(Cluster):
+    """A cluster of one broker cannot lose a partition's leader: here its answers lack one."""
+
+    lacking: frozenset[Partition] = frozenset()
+
+    def offsets(
+        self,
+        partitions: Collection[Partition],
+        spec: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[Partition, int]:
+        found = super().offsets(partitions, spec, isolation)
+        return {at: offset for at, offset in found.items() if at not in self.lacking}
+
+
+def test_a_partition_of_the_topic_that_nobody_leads(copied: Copied) -> None:
+    """It is not one that was read to its end, and it is not read anew when it is back."""
+    put_steps(copied, 2)
+    cluster = Leaderless(copied.config.target, "target")
+    with contextlib.closing(MappingStore(copied.config, cluster)) as store:
+        assert not store.refresh(20, position(20)).behind
+        copy_of = rows(store)
+        numbers = range(len(admin(copied.target).list_topics().topics[copied.mappings].partitions))
+        cluster.lacking = frozenset((copied.mappings, number) for number in numbers)
+        put_steps(copied, 1, first=2)
+        with pytest.raises(TimedOut, match=f"nobody tells the bounds of {copied.mappings}-0"):
+            store.refresh(20, position(30))
+        assert rows(store) == copy_of
+        cluster.lacking = frozenset()
+        assert store.refresh(20, position(30)).records == 1
+        assert store.mapped(AT) == 24
 
 
 def test_order_terms_and_what_is_new(copied: Copied, store: MappingStore) -> None:

@@ -14,7 +14,7 @@ from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.topics import Settings, topic_settings
 from k2ktui.replication.peek import Peek
-from k2ktui.replication.preflight.checks import Check, failed, passed, some, unknown
+from k2ktui.replication.preflight.checks import Check, Verdict, failed, passed, some, unknown
 from k2ktui.text import counted
 
 NAME = "retention headroom"
@@ -57,10 +57,11 @@ def check_headroom(
     where = [(at.topic, at.partition) for at in known]
     starts = source.offsets(where, OffsetSpec.earliest())
     ends = source.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
-    lost, waiting = [], []
+    lost, waiting, unasked = [], [], list[SourcePartition]()
     for at, offset in known.items():
         start, end = starts.get((at.topic, at.partition)), ends.get((at.topic, at.partition))
         if start is None or end is None:
+            unasked.append(at)
             continue
         if offset < start:
             lost.append(f"{at} ({counted(start - offset, 'offset')})")
@@ -79,9 +80,17 @@ def check_headroom(
             f"the source deleted records before they were copied: {some(lost)}; the gap will be "
             "recorded (onSourceDataLoss: continue)",
         )
-    if not waiting:
-        return passed(NAME, f"{counted(len(known), 'partition')} caught up: nothing can be lost")
-    return _judge(source, waiting)
+    if waiting and (judged := _judge(source, waiting)).outcome is not Verdict.PASS:
+        return judged
+    if unasked:
+        return unknown(
+            NAME,
+            f"nobody tells the bounds of {some(unasked)}: no leader, or no such partition any more",
+            "Check the source cluster's health and the rights on those topics.",
+        )
+    if waiting:
+        return judged
+    return passed(NAME, f"{counted(len(known), 'partition')} caught up: nothing can be lost")
 
 
 def _judge(source: Cluster, waiting: list[_Waiting]) -> Check:

@@ -1,0 +1,81 @@
+"""A trouble that lasts is told when it begins, then ever more rarely, and when it ends."""
+
+from __future__ import annotations
+
+from k2ktui.replication.reports import Event, Note
+from k2ktui.replication.troubles import Troubles
+
+
+class Told:
+    """Troubles with a clock of their own, and what they told."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.texts: list[str] = []
+        self.troubles = Troubles(self._take, lambda: self.now)
+
+    def _take(self, event: Event) -> None:
+        assert isinstance(event, Note)
+        self.texts.append(event.text)
+
+    def last(self, seconds: int, *texts: str) -> list[float]:
+        """Tell these every second for so long; return when something was said."""
+        said, began = [], self.now
+        for _ in range(seconds):
+            for text in texts:
+                count = len(self.texts)
+                self.troubles.tell("slot 0", text)
+                said += [self.now - began] * (len(self.texts) - count)
+            self.now += 1
+        return said
+
+
+def test_told_at_once_and_then_after_growing_pauses() -> None:
+    told = Told()
+    assert told.last(2000, "the target does not answer") == [
+        0,
+        10,
+        30,
+        70,
+        150,
+        310,
+        630,
+        1230,
+        1830,
+    ]
+    assert set(told.texts) == {"slot 0: the target does not answer"}
+
+
+def test_troubles_that_take_turns_are_told_once_each() -> None:
+    told = Told()
+    assert told.last(10, "refused", "timed out") == [0, 0]
+
+
+def test_each_subject_has_troubles_of_its_own() -> None:
+    told = Told()
+    told.troubles.tell("slot 0", "refused")
+    told.troubles.tell("slot 1", "refused")
+    told.troubles.over("slot 1")
+    told.troubles.tell("slot 0", "refused")
+    assert told.texts == ["slot 0: refused", "slot 1: refused"]
+
+
+def test_its_end_is_told_if_it_lasted_and_the_next_one_is_new() -> None:
+    told = Told()
+    told.last(35, "refused")
+    told.texts.clear()
+    told.troubles.over("slot 0")
+    told.troubles.over("slot 0")
+    assert told.texts == ["slot 0: goes on after 35 s"]
+    assert told.last(5, "refused") == [0]
+    told.texts.clear()
+    told.troubles.over("slot 0")
+    assert told.texts == []
+
+
+def test_what_is_news_is_told_in_any_case() -> None:
+    told = Told()
+    for _ in range(3):
+        told.troubles.tell("slot 0", "the worker was lost", news=True)
+    told.troubles.tell("slot 0", "the worker was lost")
+    assert len(told.texts) == 3
