@@ -121,6 +121,7 @@ class ConsoleApp(SizedApp):
             self._failed = failed
         if terminal.is_gone() and not self.is_headless:
             self.exit(0)
+        self.fit()
         for screen in self.screen_stack:
             if isinstance(screen, ConsoleScreen):
                 screen.refresh_chrome()

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import ClassVar
 
+from textual.geometry import Size
 from textual.scrollbar import ScrollBarRender
 
 from k2ktui.console.themes import DEFAULT, MONO
@@ -72,6 +73,15 @@ def prepare(chosen: str | None, environ: MutableMapping[str, str] = os.environ) 
     # Every step of an animation is a repaint.
     environ.setdefault("TEXTUAL_ANIMATIONS", "none")
     return theme
+
+
+def size() -> Size | None:
+    """Return the terminal's size in cells, None if it cannot be asked or does not know."""
+    try:
+        found = Size(*os.get_terminal_size(sys.__stderr__.fileno() if sys.__stderr__ else 2))
+    except (OSError, ValueError):
+        return None
+    return found if found.area else None
 
 
 def is_gone() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from textual.geometry import Size
 from textual.widgets import Input
 
 from k2ktui.watch.model import Pair
@@ -37,6 +38,18 @@ def test_what_is_not_seen_takes_no_keys(size: tuple[int, int]) -> None:
         assert "orders" in console.text
 
     sit(flow, usual(Pair("orders", "production")))
+
+
+def test_a_screen_that_was_laid_out_for_another_size_is_laid_out_again() -> None:
+    async def flow(console: Sitting) -> None:
+        console.app.screen._screen_resized(Size(80, 20))
+        await console.settle()
+        assert console.app.screen.outer_size != console.app.size
+        console.app.fit()
+        await console.settle()
+        assert console.app.screen.outer_size == console.app.size
+
+    sit(flow)
 
 
 def test_it_may_be_small_from_the_beginning() -> None:

@@ -105,6 +105,23 @@ def test_a_hang_up_that_is_ignored_ends_it_too(recording: Path, env: dict[str, s
         assert terminal.wait(20) == 0
 
 
+DEAF = """
+import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGWINCH})
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+def test_a_resize_is_noticed_though_its_signal_is_lost(
+    recording: Path, env: dict[str, str]
+) -> None:
+    command = [sys.executable, "-c", DEAF, "-m", "k2ktui", "--replay", str(recording)]
+    with Terminal(command, env=env) as terminal:
+        terminal.await_text("replay 1/5")
+        terminal.resize(50, 12)
+        terminal.await_text("too small: 50 by 12")
+
+
 def test_no_mouse_over_ssh(recording: Path, env: dict[str, str]) -> None:
     with replay(recording, {**env, "SSH_CONNECTION": "a 1 b 2"}) as terminal:
         terminal.await_text("replay 1/5")

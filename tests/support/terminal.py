@@ -33,8 +33,7 @@ class Terminal:
         cwd: str | os.PathLike[str] | None = None,
     ) -> None:
         self._master, self._slave = pty.openpty()
-        width, height = size
-        fcntl.ioctl(self._slave, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+        self.resize(*size)
         self.attributes = termios.tcgetattr(self._slave)
         own = {"TERM": "xterm-256color", "PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
         self.process = subprocess.Popen(
@@ -46,6 +45,10 @@ class Terminal:
             cwd=cwd,
         )
         self.output = b""
+
+    def resize(self, width: int, height: int) -> None:
+        """Give it a size, in cells; the kernel signals that to who runs on it."""
+        fcntl.ioctl(self._slave, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
 
     def send(self, text: str) -> None:
         """Type."""

@@ -8,6 +8,8 @@ from textual.geometry import Size
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from k2ktui.console import terminal
+
 LEAST = Size(60, 16)
 
 
@@ -46,7 +48,16 @@ class TooSmall(ModalScreen[None]):
 
 
 class SizedApp(App[int]):
-    """An app whose screens need some room."""
+    """An app whose screens need some room, and that has the size of its terminal."""
+
+    def fit(self) -> None:
+        """Take the terminal's size, if the signal that tells of it was lost or came too early."""
+        size = terminal.size() if not self.is_headless else None
+        if size is not None and size != self.size:
+            self.post_message(events.Resize(size, size))
+        elif self.screen.outer_size != self.size:
+            # A screen may lay itself out once more for the size that it had before.
+            self.screen.post_message(events.Resize(self.size, self.size))
 
     def on_resize(self, event: events.Resize) -> None:
         """Hide the screens while there is no room for them."""
