@@ -16,7 +16,7 @@ from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind
 from k2ktui.engine.translate import Basis
 from k2ktui.sync.apply import Applied
 from tests.support.console import Sitting, sit
-from tests.support.pictures import compare
+from tests.support.pictures import compare, mostly_slow
 from tests.support.views import NOON, usual
 
 CONFIG = PipelineConfig.model_construct(name="orders")
@@ -61,7 +61,7 @@ PLAN = Plan("orders", "source", "target", NOON, NOON + 900, "ops@bastion1", Rewi
 
 @pytest.mark.parametrize(
     ("screen", "theme", "size"),
-    DRAWN,
+    mostly_slow(DRAWN),
     ids=lambda v: "x".join(map(str, v)) if type(v) is tuple else v,
 )
 def test_screens_look_as_they_did(

@@ -53,9 +53,10 @@ def harmless(text: str) -> bool:
 
 @pytest.mark.parametrize(
     "size",
-    [pytest.param((60, 20), marks=pytest.mark.slow), (120, 60)],
+    [(60, 20), (120, 60)],
     ids=["60x20", "120x60"],
 )
+@pytest.mark.slow
 def test_no_name_does_anything(
     size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

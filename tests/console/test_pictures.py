@@ -11,7 +11,7 @@ import pytest
 
 from k2ktui.console import chrome
 from tests.support.console import Sitting, sit
-from tests.support.pictures import compare
+from tests.support.pictures import compare, mostly_slow
 from tests.support.views import Made, usual
 
 REPOSITORY = Path(__file__).parents[2]
@@ -27,12 +27,6 @@ DRAWN = [(screen, "k2k-dark", size) for screen in SCREENS for size in SIZES]
 DRAWN += [("overview", theme, size) for theme in ("k2k-light", "k2k-mono") for size in SIZES]
 
 
-def drawings() -> list[object]:
-    """All of them; those that are not 80 by 24 are slow together."""
-    slow = (pytest.mark.slow,)
-    return [pytest.param(*each, marks=() if each[2] == (80, 24) else slow) for each in DRAWN]
-
-
 def lived() -> Made:
     """The usual pipeline after a minute."""
     made = usual()
@@ -45,7 +39,7 @@ def lived() -> Made:
 
 @pytest.mark.parametrize(
     ("screen", "theme", "size"),
-    drawings(),
+    mostly_slow(DRAWN),
     ids=lambda v: "x".join(map(str, v)) if type(v) is tuple else v,
 )
 def test_screens_look_as_they_did(

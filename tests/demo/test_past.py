@@ -14,7 +14,16 @@ from k2ktui.demo import groups, pipeline, records, seed, topics
 from k2ktui.demo.topics import TOPICS, by_name
 from k2ktui.demo.traffic import Pace, Traffic
 from k2ktui.runtime.node import EAGER_CLEANING, KafkaNode
-from tests.support.kafka import committed, end_offsets, eventually, read_all, start_offsets
+from tests.support.kafka import (
+    START_S,
+    committed,
+    end_offsets,
+    eventually,
+    read_all,
+    start_offsets,
+)
+
+pytestmark = pytest.mark.slow  # two clusters of its own
 
 Pair = tuple[KafkaNode, KafkaNode]
 
@@ -26,7 +35,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     nodes = tuple(KafkaNode(name, data / name, EAGER_CLEANING) for name in ("source", "target"))
     try:
         with ThreadPoolExecutor(2) as pool:
-            list(pool.map(KafkaNode.start, nodes))
+            list(pool.map(lambda node: node.start(START_S), nodes))
         source, target = nodes
         topics.create(source.bootstrap, target.bootstrap)
         seed.write_past(source.bootstrap, target.bootstrap)

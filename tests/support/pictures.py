@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
+
 PICTURES = Path(__file__).parents[1] / "console" / "pictures"
+
+
+Drawn = tuple[str, str, tuple[int, int]]
+
+
+def mostly_slow(drawn: Iterable[Drawn]) -> list[object]:
+    """Return pictures (screen, theme, size) as parameters; all but those of 80 by 24 are slow."""
+    slow = (pytest.mark.slow,)
+    return [pytest.param(*each, marks=() if each[2] == (80, 24) else slow) for each in drawn]
 
 
 def compare(svg: str, name: str) -> None:
