@@ -265,28 +265,6 @@ class Cluster:
             sleep(_LEADER_POLL_S)
         return found
 
-    def every_offset(
-        self,
-        partitions: Collection[Partition],
-        spec: OffsetSpec,
-        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
-    ) -> dict[Partition, int]:
-        """Return an offset of each partition, as :meth:`offsets`, for who cannot do without one.
-
-        Raises:
-            TimedOut: nobody tells one of them: it has no leader, or may not be described.
-        """
-        found = self.offsets(partitions, spec, isolation)
-        missing = sorted(set(partitions) - found.keys())
-        if missing:
-            topic, number = missing[0]
-            raise TimedOut(
-                f"nobody tells the bounds of {safe_text(topic)}-{number} on the {self.label} "
-                "cluster: it has no leader, or may not be described",
-                mend="Check the cluster's health and the rights on the topic, then try again.",
-            )
-        return found
-
     def _offsets_once(
         self,
         partitions: Collection[Partition],

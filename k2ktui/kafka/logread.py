@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from time import monotonic, sleep
 
@@ -10,7 +10,7 @@ from confluent_kafka import OFFSET_BEGINNING, IsolationLevel, KafkaError, TopicP
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.errors import K2kError, TimedOut
-from k2ktui.kafka.clients import LEADER_WAIT_S, Cluster
+from k2ktui.kafka.clients import LEADER_WAIT_S, Cluster, Partition
 from k2ktui.text import safe_text
 
 _POLL_S = 0.1
@@ -24,6 +24,30 @@ class ControlRecord:
     offset: int
     key: bytes | None
     value: bytes | None
+
+
+def every_offset(
+    cluster: Cluster,
+    partitions: Collection[Partition],
+    spec: OffsetSpec,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> dict[Partition, int]:
+    """Return an offset of each partition, as ``Cluster.offsets``, for who cannot do without one.
+
+    Raises:
+        TimedOut: nobody tells one of them: it has no leader, or may not be described.
+        ConnectionFailed: the cluster does not answer.
+    """
+    found = cluster.offsets(partitions, spec, isolation)
+    missing = sorted(set(partitions) - found.keys())
+    if missing:
+        topic, number = missing[0]
+        raise TimedOut(
+            f"nobody tells the bounds of {safe_text(topic)}-{number} on the {cluster.label} "
+            "cluster: it has no leader, or may not be described",
+            mend="Check the cluster's health and the rights on the topic, then try again.",
+        )
+    return found
 
 
 def stable_ends(
@@ -46,7 +70,7 @@ def _ends(
     until = monotonic() + timeout
     while True:
         try:
-            found = cluster.every_offset(where, OffsetSpec.latest(), isolation)
+            found = every_offset(cluster, where, OffsetSpec.latest(), isolation)
         except TimedOut:
             if monotonic() > until:
                 raise

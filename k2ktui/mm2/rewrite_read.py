@@ -12,7 +12,7 @@ from k2ktui.engine.replica import TargetLog, TargetPartition
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster
-from k2ktui.kafka.logread import read_committed
+from k2ktui.kafka.logread import every_offset, read_committed
 from k2ktui.mm2.connect import NOTHING
 from k2ktui.mm2.formats import PARTITION, Checkpoint, ForeignRecord, GroupPartition, read_checkpoint
 from k2ktui.mm2.pipeline import MirrorPipeline
@@ -153,7 +153,7 @@ class Reading:
             if isinstance(described, TopicDescription)
             for number in range(described.partitions)
         ]
-        ends = self._source.every_offset(where, OffsetSpec.latest())
+        ends = every_offset(self._source, where, OffsetSpec.latest())
         return {SourcePartition(*at): end for at, end in ends.items()}
 
     def _logs(self, partitions: Collection[TargetPartition]) -> dict[TargetPartition, TargetLog]:

@@ -17,6 +17,7 @@ from k2ktui.engine.groups import EMPTY_STATES
 from k2ktui.errors import Refused
 from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
 from k2ktui.kafka.groups import Groups
+from k2ktui.kafka.logread import every_offset
 from k2ktui.kafka.properties import wire
 from k2ktui.mm2.flows import Flow
 from k2ktui.mm2.formats import (
@@ -93,7 +94,7 @@ def _ends(flow: Flow, target: Cluster) -> dict[Partition, int]:
         if isinstance(found, TopicDescription)
         for number in range(found.partitions)
     ]
-    return target.every_offset(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+    return every_offset(target, where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
 
 
 def _written_since(flow: Flow, target: Cluster, before: Mapping[Partition, int]) -> list[str]:

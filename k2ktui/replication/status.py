@@ -21,7 +21,7 @@ from k2ktui.kafka.clients import (
     source_cluster,
     target_cluster,
 )
-from k2ktui.kafka.logread import stable_ends
+from k2ktui.kafka.logread import every_offset, stable_ends
 from k2ktui.replication.fencing import read_books
 from k2ktui.replication.naming import target_name
 from k2ktui.replication.peek import Peek
@@ -212,7 +212,7 @@ class _MappingCounter:
             **{"isolation.level": "read_committed", "fetch.wait.max.ms": 50}
         )
         where = [(self._topic, p) for p in range(partitions)]
-        starts = self._target.every_offset(where, OffsetSpec.earliest())
+        starts = every_offset(self._target, where, OffsetSpec.earliest())
         self._next = {p: start for (_, p), start in starts.items()}
         self._trimmed = {p for p, start in self._next.items() if start > 0}
         consumer.assign([TopicPartition(self._topic, p, OFFSET_BEGINNING) for p in self._next])

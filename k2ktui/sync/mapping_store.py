@@ -26,6 +26,7 @@ from k2ktui.engine.state import Position, SourcePartition, mapping_key
 from k2ktui.engine.track import Track
 from k2ktui.errors import Refused, TimedOut
 from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.kafka.logread import every_offset
 from k2ktui.sync import mapping_repeat
 from k2ktui.sync.mapping_reach import reread
 from k2ktui.sync.mapping_reader import TopicReader
@@ -258,7 +259,7 @@ class MappingStore:
     ) -> dict[int, int]:
         where = [(self._topic, number) for number in numbers]
         # One left out would be taken for read to its end, and be read anew when it is back.
-        return {n: at for (_, n), at in self._target.every_offset(where, spec, isolation).items()}
+        return {n: at for (_, n), at in every_offset(self._target, where, spec, isolation).items()}
 
     def _read(self, until: float) -> bool:
         """Read to the last stable offsets; whether they were reached."""
