@@ -272,7 +272,8 @@ class Driver:
             self._troubles.over(slot.name)
             self._see_resumed(result)
         else:
-            reason = str(error).splitlines()[0] if error else result.error if result else ""
+            told = str(error) if error else result.error if result else ""
+            reason = told.partition("\n")[0]  # what happened; below it is what to do
             self._recover(slot, reason, lost=error is not None)
         for fault in result.faults if result else ():
             self._judge(fault)
