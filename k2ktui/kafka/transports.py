@@ -23,6 +23,13 @@ _PIECES = 64
 _LATER = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
+class _Handle:
+    """Stands for a socket in a selector, which prints what it waits for; a socket is slow at it."""
+
+    def __init__(self, sock: Any) -> None:
+        self.fileno = sock.fileno
+
+
 class _InPlace:
     """Receives into the connection's frames; hands on what came before the connection ended.
 
@@ -37,8 +44,9 @@ class _InPlace:
     last_read: float
 
     async def _read_from_sock(self) -> None:
+        handle = _Handle(self._sock)
         while self._read and not self._closed:
-            await self._net.wait_read(self._sock)
+            await self._net.wait_read(handle)
             # A TLS socket may hold bytes that the kernel no longer tells of.
             while self._read and not self._closed and self._receive():
                 pass

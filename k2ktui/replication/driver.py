@@ -17,6 +17,7 @@ from k2ktui.engine.state import Gap, Position, SourcePartition
 from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
 from k2ktui.replication.copying.crashpoints import crash_point
 from k2ktui.replication.fencing import Superseded, Warden
+from k2ktui.replication.placing import place
 from k2ktui.replication.reports import (
     Event,
     Finished,
@@ -55,14 +56,11 @@ class Driver:
     """Runs one pipeline until stopped, or until caught up.
 
     Args:
-        config: the pipeline.
-        warden: issues the tokens.
         spark: runs the laps; started by the caller.
-        surveyor: looks at both clusters.
         report: called with every event, from the driver's thread.
         mapping_partitions: partitions of the mapping topic, 0 without offset mapping.
         until_caught_up: end when every partition has reached the end seen at the start.
-        began_at: epoch seconds at which the run was asked for.
+        began_at: epoch seconds of the request to run.
     """
 
     def __init__(
@@ -184,7 +182,9 @@ class Driver:
             self._begin({**begun, **reborn})
         known = {source for slot in self._slots for source in slot.sources}
         for source in sorted(survey.routes.keys() - known):
-            min(self._slots, key=lambda slot: len(slot.sources)).sources.append(source)
+            loads = [len(slot.sources) for slot in self._slots]
+            at = place(loads, survey.routes[source].path, spread=bool(self._config.spark.slots))
+            self._slots[at].sources.append(source)
         self._report(Surveyed(survey.routes.keys(), dict(self._positions), survey.ends))
 
     def _begin(self, begun: Mapping[SourcePartition, Position]) -> None:

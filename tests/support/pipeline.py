@@ -146,6 +146,7 @@ class Pipeline:
             "replication.sink.topic": "source",
             "replication.sink.partition": "source",
             "spark.master": "local[2]",
+            "spark.slots": 2,
             "spark.lap": "2 seconds",
         }
 

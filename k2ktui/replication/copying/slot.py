@@ -159,6 +159,7 @@ class Slot:
     async def _hand_on(self) -> None:
         """Give the writer what was fetched, as long as it keeps up."""
         new: set[TargetPartition] = set()
+        handed: list[tuple[int, bool]] = []
         for feed in self._active:
             while feed.ready and self._batches < self._token.pace.batch_size:
                 rules = feed.assignment.route
@@ -178,7 +179,8 @@ class Slot:
                         new.add(target)
                     self._where[outgoing] = target
                     self._writer.offer(target, outgoing)
-                    self._count(outgoing, rebuilt)
+                    handed.append((outgoing.count, rebuilt))
+        self._count(handed)
         if new:
             await self._join(new)
 
@@ -191,13 +193,13 @@ class Slot:
         )
         return SlotFailed(str(error))
 
-    def _count(self, outgoing: Outgoing, rebuilt: bool) -> None:
+    def _count(self, handed: list[tuple[int, bool]]) -> None:
         tally = self._tally
         self._tally = replace(
             tally,
-            records=tally.records + outgoing.count,
-            batches=tally.batches + 1,
-            rebuilt=tally.rebuilt + rebuilt,
+            records=tally.records + sum(count for count, _ in handed),
+            batches=tally.batches + len(handed),
+            rebuilt=tally.rebuilt + sum(rebuilt for _, rebuilt in handed),
         )
 
     async def _join(self, targets: set[TargetPartition]) -> None:

@@ -110,6 +110,7 @@ class Writer:
         self._in_flight: dict[int, int] = defaultdict(int)
         self._failure: Exception | None = None
         self._stale = True
+        self._version = -1
         self.sent_bytes = 0
 
     def offer(self, target: TargetPartition, outgoing: Outgoing) -> None:
@@ -206,9 +207,9 @@ class Writer:
             topic, partition = lane.target
             records[topic].append((partition, outgoing.data))
             self.sent_bytes += len(outgoing.data)
-        request = produced.request(
-            self._producer.transactional_id, records, self._wire.version_of(ProduceRequest)
-        )
+        if self._version < 0:
+            self._version = self._wire.version_of(ProduceRequest)
+        request = produced.request(self._producer.transactional_id, records, self._version)
         self._in_flight[node] += 1
         # Callbacks and not a coroutine a request: they run in the order of the answers, while a
         # coroutine that has not begun yet could see its answer before an older one does.
