@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from k2ktui.demo import staying
+from k2ktui.errors import ExitCode
 from tests.demo.test_real import FLOWING_SECONDS, mark, marked
 from tests.support.kafka import eventually
 from tests.support.terminal import Terminal
@@ -47,6 +48,7 @@ def test_both_columns_are_in_its_console_and_q_ends_all(
         done = subprocess.run(
             [*K2KTUI, "watch", *files, "--once", "--json"], capture_output=True, check=False
         )
+        assert done.returncode in (ExitCode.OK, ExitCode.FINDINGS), done.stderr
         view = json.loads(done.stdout)
         theirs = {each["group"]: each["theirs"] for each in view["summaries"] if each["theirs"]}
         ours = {each["group"]: each["ours"] for each in view["summaries"]}
