@@ -10,8 +10,11 @@ from k2ktui.console import chrome
 from k2ktui.console.screens.audit import AuditScreen
 from k2ktui.watch.model import Pair, PartName
 from tests.support.console import Sitting, sit
-from tests.support.pictures import compare
+from tests.support.pictures import compare, mostly_slow
 from tests.support.views import Made, StubFeed, beside_mirrormaker, usual
+
+DRAWN = [("compared", "3"), ("audit", "3m")]
+SIZES = [(60, 20), (80, 24), (120, 40)]
 
 
 def test_both_columns_of_re_reads_are_in_groups() -> None:
@@ -111,8 +114,11 @@ def test_a_flow_of_mirrormaker_says_how_it_does_and_what_is_done_elsewhere() -> 
     sit(flow, made, size=(120, 30), feed=feed)
 
 
-@pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 40)], ids=lambda s: f"{s[0]}x{s[1]}")
-@pytest.mark.parametrize(("screen", "keys"), [("compared", "3"), ("audit", "3m")])
+@pytest.mark.parametrize(
+    ("screen", "keys", "size"),
+    mostly_slow([(*drawn, size) for drawn in DRAWN for size in SIZES]),
+    ids=lambda v: "x".join(map(str, v)) if type(v) is tuple else v,
+)
 def test_they_look_as_they_did(
     screen: str, keys: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
