@@ -26,6 +26,8 @@ from tests.support.kafka import TIMEOUT, admin
 from tests.support.tls import Holder, make_intermediate, make_leaf, make_root, trust_pkcs12
 from tests.support.tokens import TokenEndpoint
 
+pytestmark = pytest.mark.slow  # a cluster of its own
+
 MODULES = "org.apache.kafka.common.security"
 # A name and a password with all that needs care in JAAS lines, SCRAM and property files.
 USER, PASSWORD = "ann=a,b", "p w\"d'\\;=ü"
