@@ -169,7 +169,7 @@ def _write_past(addresses: tuple[str, str], screen: Screen) -> None:
     with screen.busy("Creating topics") as step:
         topics.create(*addresses)
         seed.write_past(*addresses, say=lambda text: step(artifacts.Step(text)))
-        commit_past(addresses[0])
+        commit_past(*addresses)
 
 
 def _start_clusters(

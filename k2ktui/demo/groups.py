@@ -43,22 +43,28 @@ STOPPED = "legacy-report"
 CAUGHT_UP = "archive"
 
 
-def commit_past(source: str) -> None:
-    """Commit what two groups without members left on the source.
+def commit_past(source: str, target: str) -> None:
+    """Commit what two groups without members left behind.
 
     ``legacy-report`` stopped long ago: early in ``orders``, and in ``sessions`` at an offset that
-    retention has deleted since. ``archive`` is caught up with ``invoices``.
+    retention has deleted since. Somebody has taken its numbers in ``orders`` over to the target,
+    where they mean other records. ``archive`` is caught up with ``invoices``.
 
     Raises:
         ConnectionFailed: the cluster refused.
     """
     starts, _ = seed.bounds(source, by_name("sessions"))
-    stopped = {("orders", 0): 250, ("orders", 1): 19, ("sessions", 0): starts[0] // 2}
+    numbers = {("orders", 0): 250, ("orders", 1): 19}
+    stopped = {**numbers, ("sessions", 0): starts[0] // 2}
     _, ends = seed.bounds(source, by_name("invoices"))
     caught_up = {("invoices", number): end for number, end in enumerate(ends)}
-    for group, offsets in ((STOPPED, stopped), (CAUGHT_UP, caught_up)):
+    for cluster, group, offsets in (
+        (source, STOPPED, stopped),
+        (source, CAUGHT_UP, caught_up),
+        (target, STOPPED, numbers),
+    ):
         try:
-            _commit(source, group, offsets)
+            _commit(cluster, group, offsets)
         except KafkaException as error:
             raise clients.failed(error, f"commit offsets of {group}") from None
 

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from textual import events
 
 from k2ktui.console.screens.groups import GroupScreen
 from k2ktui.console.screens.partition import PartitionScreen
@@ -218,6 +219,19 @@ def test_production_is_read_only_until_its_name_is_typed() -> None:
         assert "READ-WRITE" in console.text
         await console.press("u")
         assert "READ-ONLY" in console.text
+
+    sit(flow, usual(Pair("orders", "production")))
+
+
+def test_an_answer_that_arrives_all_at_once_is_taken_in_order() -> None:
+    async def flow(console: Sitting) -> None:
+        await console.press("u")
+        for key in ("tab", *"orders", "tab", "space"):
+            char = " " if key == "space" else key if len(key) == 1 else None
+            console.app.post_message(events.Key(key, char))
+        await console.settle()
+        await console.settle()
+        assert "READ-WRITE" in console.text
 
     sit(flow, usual(Pair("orders", "production")))
 

@@ -38,6 +38,9 @@ class Confirm(ModalScreen[bool]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", "Cancel"),
+        # By priority: a key that arrives right behind it, as over a slow line, is for the next one.
+        Binding("tab", "app.focus_next", "Next", show=False, priority=True),
+        Binding("shift+tab", "app.focus_previous", "Previous", show=False, priority=True),
         Binding("up", "scroll(-1)", "Up", show=False),
         Binding("down", "scroll(1)", "Down", show=False),
         Binding("pageup", "scroll(-8)", "Page up", show=False),
@@ -96,6 +99,10 @@ class Confirm(ModalScreen[bool]):
 
     @on(Button.Pressed, "#confirm-do")
     def _pressed(self) -> None:
+        # Behind the letters that wait to be taken in.
+        self.query_one(Input).call_later(self._decide)
+
+    def _decide(self) -> None:
         # The button is never disabled: Tab, typed ahead, would pass over it to Cancel.
         if self._agreed:
             self.dismiss(True)
