@@ -42,7 +42,8 @@ class Auditor:
         snapshot = self._snapshots.take()
         now = time.time()
         found = audited(rows(snapshot), self._topics.checkpoints, now)
-        notes = (*self._topics.foreign(), *snapshot.notes)
+        unseen = self._topics.unseen_checkpoints()
+        notes = (*unseen, *self._topics.foreign(), *snapshot.notes)
         return Audit(self._name, now, tuple(found), notes)
 
 

@@ -86,7 +86,8 @@ class MirrorCopies:
     def notes(self) -> Sequence[str]:
         """Return which records were left out, and how exactness was won."""
         down = [f"{self._down}: what was kept of its offset-syncs is used"] if self._down else []
-        notes = (self.topics.foreign(), self._history.notes(), self._prover.notes())
+        unseen = [] if self._down else self.topics.unseen_syncs()
+        notes = (unseen, self.topics.foreign(), self._history.notes(), self._prover.notes())
         return [*down, *(note for some in notes for note in some)]
 
     def keep(self) -> None:

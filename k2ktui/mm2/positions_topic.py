@@ -136,6 +136,8 @@ class TopicPositions:
         try:
             self._write(writer, {m.source: m.after for m in change.changes})
         except BaseException as error:
+            if isinstance(error, Refused) and self.positions() == now:
+                raise  # nothing was written, so nothing is put back
             before = {m.source: now.get(m.source) for m in change.changes}
             self._put_back(writer, before, kept, error)
             raise

@@ -54,6 +54,13 @@ class _Topic:
         self.tail = Tail(cluster, topic, first_only=first_only, back=back)
         self.foreign = Foreign(topic)
 
+    def unseen(self) -> list[str]:
+        """Say that the topic was looked for and not seen."""
+        if self.tail.exists:
+            return []
+        name = safe_text(self.tail.topic)
+        return [f"there is no topic {name}, or the principal may not describe it"]
+
     def new(self, read: Callable[[bytes | None, bytes | None], T]) -> Iterable[tuple[Record, T]]:
         for record in self.tail.read():
             try:
@@ -131,6 +138,14 @@ class MirrorTopics:
     def foreign(self) -> list[str]:
         """Say which records were left out so far."""
         return [str(topic.foreign) for topic in self._all() if topic.foreign.count]
+
+    def unseen_syncs(self) -> list[str]:
+        """Say that the offset-syncs topic was not seen when it was read."""
+        return self._syncs.unseen()
+
+    def unseen_checkpoints(self) -> list[str]:
+        """Say that the checkpoints topic was not seen when it was read."""
+        return self._checkpoints.unseen()
 
     def missing(self) -> list[str]:
         """Return the topics without which nothing is known of the flow, of those looked for."""

@@ -32,6 +32,18 @@ def topic(copied: Copied, source: KafkaNode) -> str:
     return name
 
 
+def test_what_a_group_reads_again_is_told(copied: Copied, topic: str, source: KafkaNode) -> None:
+    """Of two groups one is exact, the other has read what is not copied yet."""
+    where = (topic, 0)
+    produce(source, topic, [b"not copied"] * 5)
+    exact, ahead = copied.group("exact"), copied.group("ahead")
+    commit(source, exact, {where: 20})
+    commit(source, ahead, {where: 53})
+    done = k2ktui("sync", "-f", copied.file, "--once")
+    assert "; 1 ahead, 1 exact\n" in done.stdout
+    assert done.stdout.endswith(f"\n  {ahead} reads at most 3 records again\n")
+
+
 @slow
 @pytest.mark.parametrize("policy", ["fail", "ignore"])
 def test_a_group_in_use_on_the_target_stops_nobody_else(
