@@ -34,7 +34,7 @@ class Scope:
     codecs: tuple[Codec, ...] = ("none", "lz4")
     partitions: tuple[int, ...] = (4, 64)
     steady: Steady = field(default_factory=Steady)
-    warm_up: int = 500_000
+    warm_up: int = 2_000_000
     batch_bytes: int = 64 << 10
     heap: str = "1g"
     repeat: int = 1

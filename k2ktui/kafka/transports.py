@@ -12,7 +12,7 @@ from itertools import islice
 from time import monotonic
 from typing import Any
 
-from kafka.errors import KafkaConnectionError, KafkaProtocolError
+from kafka.errors import KafkaConnectionError, KafkaError
 from kafka.net.connection import KafkaConnection
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
@@ -67,7 +67,7 @@ class _InPlace:
         self.last_read = monotonic()
         try:
             self._protocol.data_received(room[:size])
-        except KafkaProtocolError as error:
+        except KafkaError as error:
             self.abort(error)
         return True
 
