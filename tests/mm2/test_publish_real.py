@@ -13,9 +13,20 @@ from k2ktui.runtime.java import find_java
 from k2ktui.runtime.node import KafkaNode
 from tests.support.cli import k2ktui
 from tests.support.copied import Copied, commit
-from tests.support.kafka import Out, create_topic, produce, read_all, unique_name
+from tests.support.kafka import (
+    Out,
+    admin,
+    commit_offsets,
+    create_topic,
+    eventually,
+    produce,
+    produce_transaction,
+    read_all,
+    unique_name,
+)
+from tests.support.pipeline import Pipeline
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def translated(target: KafkaNode, alias: str, group: str) -> list[str]:
@@ -35,6 +46,15 @@ def translated(target: KafkaNode, alias: str, group: str) -> list[str]:
     assert done.returncode == 0, done.stderr
     # The client that committed ends its metadata with a NUL.
     return [line.rstrip("\0 ") for line in done.stdout.splitlines()]
+
+
+def checkpoints(target: KafkaNode, alias: str) -> set[int]:
+    """Offsets on the target of all checkpoints that were written."""
+    topic = f"{alias}.checkpoints.internal"
+    if topic not in admin(target).list_topics(timeout=30).topics:
+        return set()
+    found = [formats.read_checkpoint(got.key, got.value)[1] for got in read_all(target, topic)]
+    return {each.downstream for each in found if each}
 
 
 def test_remote_cluster_utils(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
@@ -71,3 +91,59 @@ def test_it_refuses_beside_mirrormaker(
     publish = ("mm2", "publish", "-f", copied.file, "--source-alias", alias)
     done = k2ktui(*publish, "--target-alias", "west", "--once", code=5)
     assert "contradict" in done.stderr
+
+
+def test_a_running_pipeline_publishes(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
+    """With ``mm2.publish: enabled`` nothing else has to run; the command takes the same aliases."""
+    topic, group, alias = create_topic(source), unique_name("g"), unique_name("east")
+    # What was aborted is not copied, so the offsets differ.
+    produce_transaction(source, topic, [b"aborted"] * 5, commit=False)
+    offsets = produce(source, topic, [b"%d" % n for n in range(20)])
+    commit_offsets(source, group, {(topic, 0): offsets[7]})
+    settings = {
+        "mm2.publish": "enabled",
+        "mm2.sourceAlias": alias,
+        "mm2.targetAlias": "west",
+        "mm2.interval": "500 milliseconds",
+        "groups.consumerGroups": [group],
+    }
+    pipeline = Pipeline(tmp_path, source, target, [topic], settings)
+    with pipeline.start() as run:
+        eventually(lambda: 7 in checkpoints(target, alias), "a checkpoint", 200)
+        assert f"{topic} 0 7" in translated(target, alias, group)
+        commit_offsets(source, group, {(topic, 0): offsets[9]})
+        eventually(lambda: 9 in checkpoints(target, alias), "a checkpoint that follows", 200)
+        assert f"{topic} 0 9" in translated(target, alias, group)
+        assert run.events("note") == [], "nothing went wrong"
+    commit_offsets(source, group, {(topic, 0): offsets[11]})
+    k2ktui("mm2", "publish", "-f", pipeline.write(), "--once")
+    assert f"{topic} 0 11" in translated(target, alias, group)
+
+
+def test_a_run_that_ends_publishes_what_it_copied_last(
+    source: KafkaNode, target: KafkaNode, tmp_path: Path
+) -> None:
+    """And one beside a MirrorMaker 2 says so, and copies all the same."""
+    topic, group, alias = create_topic(source), unique_name("g"), unique_name("east")
+    produce_transaction(source, topic, [b"aborted"] * 5, commit=False)
+    offsets = produce(source, topic, [b"%d" % n for n in range(20)])
+    commit_offsets(source, group, {(topic, 0): offsets[7]})
+    settings = {
+        "mm2.publish": "enabled",
+        "mm2.sourceAlias": alias,
+        "mm2.targetAlias": "west",
+        "mm2.interval": "1 hour",
+        "groups.consumerGroups": [group],
+    }
+    Pipeline(tmp_path, source, target, [topic], settings).catch_up()
+    assert f"{topic} 0 7" in translated(target, alias, group)
+    other = unique_name("east")
+    create_topic(target, f"mm2-offsets.{other}.internal")
+    beside = Pipeline(tmp_path, source, target, [topic], {**settings, "mm2.sourceAlias": other})
+    run = beside.catch_up()
+    assert any(
+        "are not written in MirrorMaker 2's format" in note["text"] for note in run.events("note")
+    )
+    assert not {
+        name for name in admin(target).list_topics(timeout=30).topics if name.startswith(other)
+    }

@@ -12,7 +12,11 @@ from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceTyp
 
 from tests.support.secure import SecureNode
 
-_KINDS = {"--topic": ResourceType.TOPIC, "--transactional-id": ResourceType.TRANSACTIONAL_ID}
+_KINDS = {
+    "--topic": ResourceType.TOPIC,
+    "--group": ResourceType.GROUP,
+    "--transactional-id": ResourceType.TRANSACTIONAL_ID,
+}
 
 
 @dataclass(frozen=True, slots=True)
