@@ -101,6 +101,11 @@ class Pipeline:
         eventually(lambda: not file.exists(), f"hit at {step}", timeout)
 
     @property
+    def steps_on_executors(self) -> dict[str, str]:
+        """What ``spark.config`` needs for :meth:`arm` to reach executors on this machine."""
+        return {f"spark.executorEnv.{_CRASH_DIR}": str(self._steps)}
+
+    @property
     def _steps(self) -> Path:
         return self.directory / "crash"
 

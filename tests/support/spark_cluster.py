@@ -5,6 +5,7 @@ Authentication and encryption are on, as ``docs/spark-cluster.md`` tells to have
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import re
@@ -29,7 +30,7 @@ _HOME = Path(pyspark.__file__).parent
 _DEPLOY = "org.apache.spark.deploy"
 _EXECUTOR = "CoarseGrainedExecutorBackend"
 _MEMORY = "512m"
-_START_S = 60.0
+_START_S = 180.0  # on a loaded machine
 
 
 class SparkCluster:
@@ -67,6 +68,15 @@ class SparkCluster:
         workers = [psutil.Process(process.pid) for process in self._processes[1:]]
         below = [child for worker in workers for child in worker.children(recursive=True)]
         return [process for process in below if _EXECUTOR in _command(process)]
+
+    def suspended(self) -> tuple[psutil.Process, psutil.Process] | None:
+        """Return an executor of which a Python worker is suspended, and that worker."""
+        for executor in self.executors():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                for process in executor.children(recursive=True):
+                    if process.status() == psutil.STATUS_STOPPED:
+                        return executor, process
+        return None
 
     def start(self) -> Self:
         """Start the master, then the workers, and wait until they know each other."""
