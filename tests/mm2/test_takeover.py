@@ -20,13 +20,14 @@ from tests.support.kafka import (
     end_offsets,
     eventually,
     produce,
+    produce_transaction,
     read_all,
     unique_name,
 )
-from tests.support.mirrormaker import MirrorMaker
+from tests.support.mirrormaker import EXACTLY_ONCE, MirrorMaker
 from tests.support.pipeline import Run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 PARTITIONS = 2
 FIRST = 3000
@@ -49,6 +50,12 @@ class Traffic:
             produce(self._node, self._topic, values)
         self._number += count
 
+    def aborted(self, count: int) -> None:
+        """Records that nobody gets to see, in the middle of the others."""
+        for partition in range(PARTITIONS):
+            values = [Out(b"aborted", b"key", partition) for _ in range(count)]
+            produce_transaction(self._node, self._topic, values, commit=False)
+
     def _work(self) -> None:
         while not self._done.wait(0.1):
             self.produce(20)
@@ -65,10 +72,13 @@ class Traffic:
 class Taking:
     """A topic that MirrorMaker 2 copies, and a pipeline of ours made from its file."""
 
-    def __init__(self, source: KafkaNode, target: KafkaNode, directory: Path) -> None:
+    def __init__(
+        self, source: KafkaNode, target: KafkaNode, directory: Path, **properties: str
+    ) -> None:
         self.source, self.target, self.directory = source, target, directory
+        self.exactly_once = bool(properties)
         self.topic = create_topic(source, unique_name("taken"), PARTITIONS)
-        self.maker = MirrorMaker(source, target, directory, self.topic)
+        self.maker = MirrorMaker(source, target, directory, self.topic, properties=properties)
         self.copy = f"{self.maker.source}.{self.topic}"
         self.file = directory / "pipeline.yaml"
         k2ktui("mm2", "import", self.maker.file, "-o", self.file)
@@ -94,16 +104,34 @@ def _by_partition(records: list[Got]) -> dict[int, list[Got]]:
     return found
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param({}, id="plain"),
+        pytest.param(
+            {**EXACTLY_ONCE, "{target}.producer.transaction.timeout.ms": "25000"},
+            id="exactly-once",
+            marks=pytest.mark.skip(reason="not run to its end yet since it was written"),
+        ),
+    ],
+)
 def taking(
-    clusters: tuple[KafkaNode, KafkaNode], tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    clusters: tuple[KafkaNode, KafkaNode],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Taking]:
-    yield Taking(*clusters, tmp_path_factory.mktemp("taking"))
+    made = Taking(*clusters, tmp_path_factory.mktemp("taking"), **request.param)
+    try:
+        yield made
+    finally:
+        made.maker.stop()
 
 
 def test_nothing_is_copied_twice_nothing_is_left_out(taking: Taking) -> None:
     traffic = Traffic(taking.source, taking.topic)
-    traffic.produce(FIRST)
+    traffic.produce(FIRST // 2)
+    traffic.aborted(20)
+    traffic.produce(FIRST // 2)
     with traffic:
         taking.maker.start()
 
@@ -112,17 +140,29 @@ def test_nothing_is_copied_twice_nothing_is_left_out(taking: Taking) -> None:
                 return False
             return min(end_offsets(taking.target, taking.copy).values()) > FIRST
 
-        eventually(copies, "MirrorMaker 2 copies what comes", 120)
+        eventually(copies, "MirrorMaker 2 copies what comes", 300)
         refused = k2ktui("mm2", "takeover", *taking.args, "--yes", code=5)
         assert "MirrorMaker 2 still copies" in refused.stderr
-        taking.maker.kill()
-        dry = eventually(lambda: _planned(taking), "its session has ended", 60)
-        copied = taking.copied()
+        if taking.exactly_once:
+            kill_in_a_transaction(taking)
+        else:
+            taking.maker.kill()
+        dry = eventually(lambda: _planned(taking), "its session has ended", 120)
+        if taking.exactly_once:
+            assert any("transaction is open" in row["doubt"] for row in dry["partitions"])
+            still = k2ktui("mm2", "takeover", *taking.args, "--yes", code=5)
+            assert "is not proven" in still.stderr
+            eventually(lambda: not in_transaction(taking), "the broker aborts it", 120)
+            dry = _planned(taking)
+        original, copied = taking.original(), taking.copied()
         for row in dry["partitions"]:
+            where = {got.value: got.offset for got in original[row["partition"]]}
             own = copied[row["partition"]]
-            assert row["position"] == len(own)  # the source has no gaps
+            spanned = [got for got in own if got.offset >= row["target_end"] - SPAN]
+            assert row["position"] == where[own[-1].value] + 1
             assert row["stored"] <= row["position"]
-            assert row["mapped"] == SPAN and row["exact_from"] == len(own) - SPAN
+            assert row["mapped"] == len(spanned)
+            assert row["exact_from"] == where[spanned[0].value]
             assert (row["missing"], row["twice"], row["strange"], row["doubt"]) == (0, 0, 0, "")
         done = k2ktui_json("mm2", "takeover", *taking.args, "--yes")
         assert done["applied"] and done["partitions"] == dry["partitions"]
@@ -132,11 +172,34 @@ def test_nothing_is_copied_twice_nothing_is_left_out(taking: Taking) -> None:
     taking.start()
     original, copied = taking.original(), taking.copied()
     for number in range(PARTITIONS):
-        assert [got.value for got in copied[number]] == [got.value for got in original[number]]
+        # One that does not copy exactly once copies what was aborted, too.
+        values = [got.value for got in copied[number]]
+        known = [value for value in values if value != b"aborted" or taking.exactly_once]
+        assert known == [got.value for got in original[number]]
         assert len(original[number]) > FIRST
 
 
-def _planned(taking: Taking) -> object:
+def in_transaction(taking: Taking) -> bool:
+    """Whether a transaction is open on the copies."""
+    ends = end_offsets(taking.target, taking.copy)
+    return end_offsets(taking.target, taking.copy, "read_committed") != ends
+
+
+def kill_in_a_transaction(taking: Taking) -> None:
+    """Kill it with records of a transaction on the target that it has not committed."""
+
+    def inside() -> bool:
+        taking.maker.pause()
+        if in_transaction(taking):
+            return True
+        taking.maker.pause(resume=True)
+        return False
+
+    eventually(inside, "it has a transaction open", 120)
+    taking.maker.kill()
+
+
+def _planned(taking: Taking) -> Any:
     try:
         return k2ktui_json("mm2", "takeover", *taking.args, "--dry-run")
     except AssertionError:
@@ -145,10 +208,10 @@ def _planned(taking: Taking) -> object:
 
 def test_groups_translate_exactly_in_the_span_and_are_bounded_before_it(taking: Taking) -> None:
     copied = {got.value: got for got in taking.copied()[0]}
-    original = taking.original()[0]
+    original = {got.offset: got.value for got in taking.original()[0]}
     journal = k2ktui_json("journal", "-f", taking.file)
     assert any(entry["what"] == "mm2 takeover" for entry in journal["journal"])
-    end = len(original)
+    end = max(original) + 1
     exact_from = next(
         row["start"]
         for row in k2ktui_json("offsets", "show", "-f", taking.file)["partitions"]
@@ -158,7 +221,8 @@ def test_groups_translate_exactly_in_the_span_and_are_bounded_before_it(taking: 
     words = [f"{taking.topic}:0:{offset}" for offset in wanted]
     for offset, word in zip(wanted, words, strict=True):
         row = _translated(taking, word)
-        right = copied[original[offset].value].offset if offset < end else None
+        unread = [value for at, value in original.items() if at >= offset]
+        right = copied[unread[0]].offset if unread else None
         if offset >= exact_from:
             assert row["basis"] == ("exact" if right is not None else "end")
             assert right is None or row["translated_offset"] == right
