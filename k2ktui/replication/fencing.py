@@ -238,13 +238,22 @@ class Warden:
         try:
             self._loop.run(transaction)
         except (Fenced, CoordinatorError) as error:
-            raise self._refused(error) from None
+            refused = self._refused(error)
+            if isinstance(refused, Superseded):
+                # The coordinator fences a transaction that took too long, too; then nobody else
+                # has our id, and this does not raise.
+                self.renew_own()
+                refused = self._unknown("the transaction took too long")
+            raise refused from None
         except (OutcomeUnknown, SlotFailed, BatchRefused) as error:
-            raise TimedOut(
-                f"writing to {self.topic.name} on the target: {error}",
-                unchanged="Whether it was written is unknown.",
-                mend="Start again: the state is read from the target.",
-            ) from None
+            raise self._unknown(str(error)) from None
+
+    def _unknown(self, reason: str) -> TimedOut:
+        return TimedOut(
+            f"writing to {self.topic.name} on the target: {reason}",
+            unchanged="Whether it was written is unknown.",
+            mend="Start again: the state is read from the target.",
+        )
 
     def close(self, *, fence: bool = True) -> None:
         """Raise every slot's epoch, so that no task can write any more, and disconnect."""
