@@ -67,6 +67,11 @@ class Confirm(ModalScreen[bool]):
     def on_mount(self) -> None:
         """Show the texts."""
         self.query_one("#confirm-title", Lines).show([(Cell(self._title, Tone.HEADING),)])
+        self._show()
+        self.query_one("#confirm-cancel").focus()
+
+    def _show(self) -> None:
+        """Show the details, and how to go on."""
         width = max(30, min(86, self.app.size.width - 10))
         lines: list[Line] = []
         for each in self._lines:
@@ -78,7 +83,6 @@ class Confirm(ModalScreen[bool]):
         ask = f"To go on: Tab, type {name(self._typed)}, Tab, space. Escape changes nothing."
         asked: list[Line] = [(Cell(part, Tone.WARN),) for part in textwrap.wrap(ask, width)]
         self.query_one("#confirm-ask", Lines).show(asked)
-        self.query_one("#confirm-cancel").focus()
 
     @property
     def _agreed(self) -> bool:

@@ -51,10 +51,8 @@ class StartDialog(Confirm):
         self._over = False
 
     def on_mount(self) -> None:
-        """Begin to check; nothing can be typed until it is over."""
-        super().on_mount()
+        """Begin to check; nothing can be typed until it is over. The base's comes by itself."""
         self.query_one(Input).disabled = True
-        self._show()
         self.run_worker(self._check, group="checks", thread=True, exit_on_error=False)
 
     def on_resize(self) -> None:
