@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from k2ktui.config.model import MetricPrefixes
+from k2ktui.config.outlets import MetricPrefixes
 from k2ktui.engine.state import Gap
 from k2ktui.replication.reports import FirstRecord, Resumed, SlotLap
 from k2ktui.replication.telemetry.metrics import CATALOGUE, Figures

@@ -36,7 +36,8 @@ from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
 from prometheus_client import CollectorRegistry, start_http_server
 
 from k2ktui import __version__
-from k2ktui.config.model import MetricPrefixes, PipelineConfig
+from k2ktui.config.model import PipelineConfig
+from k2ktui.config.outlets import MetricPrefixes
 from k2ktui.errors import ConfigError
 from k2ktui.kafka.metrics_exporter import ExportFailed, KafkaMetrics, values
 from k2ktui.replication.telemetry.metrics import Catalogued, Metric, full_name

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from k2ktui.config.model import MetricPrefixes
+from k2ktui.config.outlets import MetricPrefixes
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.replication.reports import (
     Event,

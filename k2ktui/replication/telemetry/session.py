@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from k2ktui.config.model import MetricPrefixes, PipelineConfig
+from k2ktui.config.model import PipelineConfig
+from k2ktui.config.outlets import MetricPrefixes
 from k2ktui.errors import ConfigError
 from k2ktui.replication.reports import Event, Note, Report, SlotLap, Started, Surveyed
 from k2ktui.replication.telemetry.metrics import Catalogued, Figures, Metric, full_name
