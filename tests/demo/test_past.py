@@ -39,7 +39,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         source, target = nodes
         topics.create(source.bootstrap, target.bootstrap)
         seed.write_past(source.bootstrap, target.bootstrap)
-        groups.commit_past(source.bootstrap)
+        groups.commit_past(source.bootstrap, target.bootstrap)
         yield source, target
     finally:
         for node in nodes:
