@@ -71,6 +71,8 @@ def test_a_commit_that_arrives_late(
             assert late.version == 3  # whose answer is one tag byte, the throttle time, the code
             _, code = struct.unpack_from(">xih", shaky.proxy.deliver(late))
             assert code in FENCED
+            for _ in range(2):  # every slot is well again, so that its next trouble is news
+                run.expect("progress", since=run.told)
         proxied.await_copying()
     assert run.stop() == 0
     proxied.catch_up()
