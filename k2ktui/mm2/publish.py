@@ -7,7 +7,6 @@ offset-syncs lie where ``offset-syncs.topic.location=target`` puts them.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.groups import Snapshot, translated
 from k2ktui.engine.replica import Replica
 from k2ktui.engine.state import SourcePartition
-from k2ktui.errors import ConfigError, K2kError, Refused
+from k2ktui.errors import ConfigError, Refused
 from k2ktui.kafka.clients import Cluster, TopicDescription, target_cluster
 from k2ktui.kafka.keyed import KeyedWriter
 from k2ktui.kafka.topics import TopicSpec, create_topics
@@ -34,6 +33,7 @@ from k2ktui.mm2.formats import (
 )
 from k2ktui.mm2.pipeline import MirrorPipeline
 from k2ktui.mm2.policy import HEARTBEATS, ReplicationPolicy
+from k2ktui.sync.beside import BesideThread
 from k2ktui.sync.snapshot import Snapshots
 from k2ktui.text import safe_text
 
@@ -154,60 +154,39 @@ class Publisher:
         return KeyedWriter(self._target, topic, partition_of=lambda key: 0)
 
 
-class PublisherThread:
-    """Publishes beside a running pipeline, as its ``mm2`` section says; never disturbs it.
+class PublisherThread(BesideThread):
+    """Publishes beside a running pipeline, as its ``mm2`` section says, and once more at its end.
 
     Args:
         config: the pipeline.
         note: told once when it fails, and once when it works again.
     """
 
+    BACK = "MirrorMaker 2's checkpoints and heartbeats are written again"
+
     def __init__(self, config: PipelineConfig, note: Callable[[str], None]) -> None:
-        self._config, self._note = config, note
-        self._over = threading.Event()
-        self._failing = False
-        self._thread = threading.Thread(target=self._run, name="mm2-publisher", daemon=True)
+        super().__init__("mm2-publisher", config.mm2.interval_s, note, last_turn=True)
+        self._config = config
+        self._publisher: Publisher | None = None
 
-    def start(self) -> None:
-        """Begin to publish."""
-        self._thread.start()
+    def turn(self) -> None:
+        """Write what is new; errors as for ``Publisher``."""
+        self._publisher = self._publisher or self._made()
+        self._publisher.turn()
 
-    def stop(self, wait_s: float = 0.0) -> None:
-        """End after one more turn; wait for it up to ``wait_s`` seconds."""
-        self._over.set()
-        if wait_s and self._thread.is_alive():
-            self._thread.join(wait_s)
+    def failure(self, why: str) -> str:
+        """Return what is told when nothing can be written."""
+        return f"checkpoints and heartbeats are not written in MirrorMaker 2's format: {why}"
 
-    def _run(self) -> None:
-        publisher: Publisher | None = None
-        last = False
-        while not last:
-            last = self._over.wait(self._config.mm2.interval_s)
-            try:
-                publisher = publisher or self._made()
-                publisher.turn()
-            except K2kError as error:
-                self._failed(error.what)
-            except Exception as error:  # a fault of ours, and no reason to stop replication
-                self._failed(type(error).__name__)
-            else:
-                if self._failing:
-                    self._note("MirrorMaker 2's checkpoints and heartbeats are written again")
-                self._failing = False
-        if publisher is not None:
-            publisher.close()
+    def close(self) -> None:
+        """Disconnect."""
+        if self._publisher is not None:
+            self._publisher.close()
 
     def _made(self) -> Publisher:
         chosen = self._config.mm2
         names = Names(chosen.source_alias, chosen.target_alias, chosen.separator)
         return Publisher(self._config, names, even_so=chosen.even_so)
-
-    def _failed(self, why: str) -> None:
-        if not self._failing:
-            self._note(
-                f"checkpoints and heartbeats are not written in MirrorMaker 2's format: {why}"
-            )
-        self._failing = True
 
 
 def checkpoints_of(snapshot: Snapshot) -> tuple[dict[GroupPartition, Checkpoint], int]:

@@ -7,7 +7,6 @@ offsets of that record are log start offsets of the source, see :func:`_expired`
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -15,8 +14,8 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.groups import CommittedOffset, GroupView, Partition
 from k2ktui.engine.journal import CommitSnapshot, SnapshotKey
 from k2ktui.engine.state import SourcePartition
-from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import target_cluster
+from k2ktui.sync.beside import BesideThread
 from k2ktui.sync.sides import SourceSide, SourceView
 from k2ktui.sync.store import StateStore
 
@@ -115,50 +114,40 @@ def _differs(now: CommitSnapshot, before: CommitSnapshot | None) -> bool:
     )
 
 
-class KeeperThread:
-    """Keeps the source's commits beside a running pipeline; never disturbs it.
+class KeeperThread(BesideThread):
+    """Keeps the source's commits beside a running pipeline; nothing is lost by ending it.
 
     Args:
         config: the pipeline.
         note: told once when it fails, and once when it works again.
     """
 
+    BACK = "consumer groups of the source are kept on the target again"
+
     def __init__(self, config: PipelineConfig, note: Callable[[str], None]) -> None:
-        self._config, self._note = config, note
-        self._over = threading.Event()
-        self._failing = False
-        self._thread = threading.Thread(target=self._run, name="commit-keeper", daemon=True)
+        super().__init__("commit-keeper", config.groups.poll_interval_s, note)
+        self._config = config
+        self._open: tuple[SourceSide, StateStore, Keeper] | None = None
 
-    def start(self) -> None:
-        """Begin to poll."""
-        self._thread.start()
+    def turn(self) -> None:
+        """Read the source's commits and keep what is new."""
+        if self._open is None:
+            store = StateStore(self._config, target_cluster(self._config))
+            self._open = SourceSide(self._config), store, Keeper(store)
+        source, _, keeper = self._open
+        chosen = self._config.topics.matches
+        keeper.keep(source.read_committed(chosen), chosen)
 
-    def stop(self) -> None:
-        """End; returns at once, nothing is lost by it."""
-        self._over.set()
+    def failure(self, why: str) -> str:
+        """Return what is told when nothing can be kept."""
+        return (
+            f"consumer groups of the source are not kept on the target: {why}. If the source "
+            "is lost, their offsets are translated from the last ones kept"
+        )
 
-    def _run(self) -> None:
-        source, target = SourceSide(self._config), target_cluster(self._config)
-        store = StateStore(self._config, target)
-        keeper, chosen = Keeper(store), self._config.topics.matches
-        while not self._over.wait(self._config.groups.poll_interval_s):
-            try:
-                keeper.keep(source.read_committed(chosen), chosen)
-            except K2kError as error:
-                self._failed(error.what)
-            except Exception as error:  # a fault of ours, and no reason to stop replication
-                self._failed(type(error).__name__)
-            else:
-                if self._failing:
-                    self._note("consumer groups of the source are kept on the target again")
-                self._failing = False
-        source.close()
-        store.close()
-
-    def _failed(self, why: str) -> None:
-        if not self._failing and not self._over.is_set():
-            self._note(
-                f"consumer groups of the source are not kept on the target: {why}. If the source "
-                "is lost, their offsets are translated from the last ones kept"
-            )
-        self._failing = True
+    def close(self) -> None:
+        """Disconnect."""
+        if self._open is not None:
+            source, store, _ = self._open
+            source.close()
+            store.close()

@@ -142,7 +142,7 @@ class ConsoleScreen(Screen[None]):
         yield Keybar()
 
     def on_mount(self) -> None:
-        """Show what is known."""
+        """Show what is known; Textual calls it by itself behind the handler of a subclass."""
         self.refresh_view()
 
     def on_screen_resume(self) -> None:
@@ -227,7 +227,6 @@ class ListScreen(ConsoleScreen):
         """Give the table the focus."""
         self.query_one("#filter").display = False
         self.grid().focus()
-        super().on_mount()
 
     def table(self) -> Table | None:
         """Return the rows that pass the filter."""

@@ -79,7 +79,6 @@ class JobsScreen(ListScreen):
 
     def on_mount(self) -> None:
         """Begin to look at this host's jobs."""
-        super().on_mount()
         self._look()
         self.set_interval(_LOOK_S, self._look)
 

@@ -75,7 +75,6 @@ class LogScreen(ListScreen):
 
     def on_mount(self) -> None:
         """Begin to follow."""
-        super().on_mount()
         self._look()
         self.set_interval(_LOOK_S, self._look)
 

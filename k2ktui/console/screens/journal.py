@@ -153,7 +153,6 @@ class EntryScreen(ActingScreen):
 
     def on_mount(self) -> None:
         """Read it."""
-        super().on_mount()
         self._read()
 
     def _read(self) -> None:

@@ -68,7 +68,6 @@ class OverviewScreen(ConsoleScreen):
     def on_mount(self) -> None:
         """Give the problems the focus."""
         self.query_one(Grid).focus()
-        super().on_mount()
 
     def show_view(self, view: View) -> None:
         """Show the sums and the problems."""

@@ -52,7 +52,6 @@ class PartitionScreen(ConsoleScreen):
     def on_mount(self) -> None:
         """Give the focus to what scrolls."""
         self.query_one(_Detail).focus()
-        super().on_mount()
 
     def on_resize(self) -> None:
         """Draw for the new width."""

@@ -78,7 +78,6 @@ class MovesScreen(ActingScreen):
 
     def on_mount(self) -> None:
         """Plan."""
-        super().on_mount()
         self.action_plan_again()
 
     def action_plan_again(self) -> None:

@@ -118,7 +118,6 @@ class PlanScreen(ActingScreen):
 
     def on_mount(self) -> None:
         """Plan."""
-        super().on_mount()
         if self.shown is None:
             self.action_plan_again()
         else:
