@@ -1,0 +1,40 @@
+"""The documentation's own promises: links resolve, pages are indexed, the README stays short."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def _anchors(page: Path) -> set[str]:
+    """Return the anchors that a Markdown page's headings have on a code host."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    kept = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {heading.replace(" ", "-") for heading in kept}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_resolve(page: Path) -> None:
+    for link in _LINK.findall(page.read_text()):
+        if link.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in _anchors(target), link
+
+
+def test_index_lists_every_page() -> None:
+    index = (ROOT / "docs" / "README.md").read_text()
+    pages = [page.name for page in (ROOT / "docs").glob("*.md") if page.name != "README.md"]
+    assert [page for page in pages if f"({page})" not in index] == []
+
+
+def test_readme_can_be_read_in_five_minutes() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
