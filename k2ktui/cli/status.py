@@ -31,6 +31,9 @@ def command(files: tuple[str, ...], as_json: bool, with_groups: bool) -> None:
         return
     title = f"{safe_text(status.pipeline)} at {moment(status.taken_at)}"
     print_table(title, _COLUMNS, status.partitions)
+    for row in status.partitions:
+        if row.held is not None:
+            click.echo(f"{safe_text(row.topic)}-{row.partition}: {row.held.text()}")
     if with_groups:
         print_table("Consumer groups", GROUP_COLUMNS, found)
 
@@ -73,6 +76,7 @@ _COLUMNS: tuple[Column[PartitionStatus], ...] = (
     Column(
         "behind", lambda row: UNKNOWN if row.lag_seconds is None else f"{row.lag_seconds:.1f} s"
     ),
+    Column("held back", lambda row: number(row.held_back), wide=True),
     Column("target", _target, left=True, wide=True),
     Column("target end", lambda row: number(row.target_end), wide=True),
     Column("mapped", lambda row: number(row.mapped_records), wide=True),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from k2ktui.engine.state import Position
+from k2ktui.text import counted
+
+HELD_BACK_S = 60.0
 
 
 class PartitionState(StrEnum):
@@ -19,6 +22,42 @@ class PartitionState(StrEnum):
     GONE = "gone"
     REFUSED = "refused"
     UNKNOWN = "unknown"
+    HELD_BACK = "held-back"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """Records between the last stable offset and the high watermark of a source partition.
+
+    Attributes:
+        records: how many offsets.
+        stable: the last stable offset: where the transaction begins.
+        producer_id: of the transaction that holds them back, None if unknown.
+        age_s: seconds since that transaction's last record, by the timestamp that its producer
+            gave, or since the last stable offset was first seen where it is: the longer of both.
+        observed_s: seconds that this process has seen the last stable offset stand still.
+    """
+
+    records: int
+    stable: int
+    producer_id: int | None
+    age_s: float
+    observed_s: float = 0.0
+
+    @property
+    def too_long(self) -> bool:
+        """Whether an operator should look at it."""
+        return self.age_s >= HELD_BACK_S
+
+    def text(self) -> str:
+        """Say what is held back, and by which transaction."""
+        who = "a producer whose id is unknown (the brokers tell it from Kafka 2.8 on)"
+        if self.producer_id is not None:
+            who = f"producer id {self.producer_id}"
+        return (
+            f"{counted(self.records, 'record')} held back by an open transaction of {who}, "
+            f"{self.age_s:,.0f} s old"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +73,10 @@ class PartitionStatus:
         target_end: last stable offset of the target partition.
         mapped_records: records with a mapping in the mapping topic.
         coverage: share of the retained source offsets whose translation is exact, 0 to 1.
+        held_back: source offsets from ``source_end`` to the high watermark, which an open
+            transaction holds back.
+        held_back_by: producer id of that transaction, None if there is none or it is unknown.
+        held_back_s: its age in seconds, see :class:`HeldBack`.
     """
 
     topic: str
@@ -50,6 +93,18 @@ class PartitionStatus:
     target_end: int | None
     mapped_records: int
     coverage: float | None
+    held_back: int | None = None
+    held_back_by: int | None = None
+    held_back_s: float | None = None
+
+    @property
+    def held(self) -> HeldBack | None:
+        """What an open transaction holds back, None if nothing."""
+        if not self.held_back:
+            return None
+        return HeldBack(
+            self.held_back, self.source_end or 0, self.held_back_by, self.held_back_s or 0.0
+        )
 
 
 def state_of(
@@ -65,6 +120,30 @@ def state_of(
     if position.offset < start or position.offset > end:
         return PartitionState.LOST
     return PartitionState.CAUGHT_UP if position.offset == end else PartitionState.BEHIND
+
+
+def with_held_back(
+    status: PartitionStatus, high: int | None, held: HeldBack | None
+) -> PartitionStatus:
+    """Return the status with what an open transaction holds back.
+
+    A partition without lag is not caught up while it has been held back for too long.
+
+    Args:
+        status: without it.
+        high: high watermark, None if unknown.
+        held: what is held back, None if nothing is, or it is unknown.
+    """
+    if held is None:
+        return status if high is None else replace(status, held_back=0)
+    waits = status.state is PartitionState.CAUGHT_UP and held.too_long
+    return replace(
+        status,
+        state=PartitionState.HELD_BACK if waits else status.state,
+        held_back=held.records,
+        held_back_by=held.producer_id,
+        held_back_s=round(held.age_s, 1),
+    )
 
 
 def coverage(

@@ -17,6 +17,7 @@ from k2ktui.engine.state import Gap, Position, SourcePartition
 from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
 from k2ktui.replication.copying.crashpoints import crash_point
 from k2ktui.replication.fencing import Superseded, Warden
+from k2ktui.replication.held_back import HeldBackWatch
 from k2ktui.replication.placing import place
 from k2ktui.replication.reports import (
     Event,
@@ -95,6 +96,7 @@ class Driver:
         self._slots: list[Slot] = []
         self._teller = Teller(report, self._began_at)
         self._troubles = Troubles(report)
+        self._held_back = HeldBackWatch(report)
 
     def stop(self) -> None:
         """Ask the driver to end; safe from a signal handler or another thread."""
@@ -185,7 +187,11 @@ class Driver:
             loads = [len(slot.sources) for slot in self._slots]
             at = place(loads, survey.routes[source].path, spread=bool(self._config.spark.slots))
             self._slots[at].sources.append(source)
-        self._report(Surveyed(survey.routes.keys(), dict(self._positions), survey.ends))
+        for fault in self._held_back.look(survey.held_back, self._positions, self._until):
+            self._stop_partition(fault)
+        self._report(
+            Surveyed(survey.routes.keys(), dict(self._positions), survey.ends, survey.held_back)
+        )
 
     def _begin(self, begun: Mapping[SourcePartition, Position]) -> None:
         """Write the positions of partitions that begin before anything of them is copied."""

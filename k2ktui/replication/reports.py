@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.status import HeldBack
 from k2ktui.replication.tokens import Fault, Outcome, Seen, SlotResult, Tally
 
 
@@ -131,12 +132,14 @@ class SlotLap:
 class Surveyed:
     """Both clusters were looked at: what can be copied, where it stands, where the logs end.
 
-    ``ends`` are last stable offsets; a partition without a leader has none.
+    ``ends`` are last stable offsets; a partition without a leader has none. ``held_back`` is what
+    open transactions keep behind them, where they keep anything.
     """
 
     partitions: Collection[SourcePartition]
     positions: Mapping[SourcePartition, Position]
     ends: Mapping[SourcePartition, int]
+    held_back: Mapping[SourcePartition, HeldBack] = field(default_factory=dict)
 
 
 Report = Started | Progress | FirstRecord | Stopped | Resumed | Note | Finished

@@ -12,7 +12,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import MalformedRecord, Position, SourcePartition, read_mapping_record
-from k2ktui.engine.status import PartitionStatus, coverage, state_of
+from k2ktui.engine.status import PartitionStatus, coverage, state_of, with_held_back
 from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import (
     Cluster,
@@ -23,6 +23,7 @@ from k2ktui.kafka.clients import (
 )
 from k2ktui.kafka.logread import every_offset, stable_ends
 from k2ktui.replication.fencing import read_books
+from k2ktui.replication.held_back import HeldBackReader
 from k2ktui.replication.naming import target_name
 from k2ktui.replication.peek import Peek
 from k2ktui.replication.pipeline import commit_topic
@@ -63,6 +64,7 @@ class StatusReader:
         self._source = source_cluster(config)
         self._target = target_cluster(config)
         self._peek = Peek(self._source)
+        self._held_back = HeldBackReader(self._source)
         self._mappings = _MappingCounter(config, self._target)
 
     def snapshot(self) -> Status:
@@ -80,12 +82,18 @@ class StatusReader:
         ]
         where = [(s.topic, s.partition) for s in sources]
         starts = self._source.offsets(where, OffsetSpec.earliest())
+        high = self._source.offsets(where, OffsetSpec.latest())
         ends = self._source.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        held = self._held_back.read(high, ends)
         ages = _ages(self._peek, positions, starts, ends)
         mapped = self._mappings.read()
         target_ends = self._target_ends(topics, positions)
         rows = [
-            self._row(s, topics, positions.get(s), starts, ends, ages, mapped, target_ends)
+            with_held_back(
+                self._row(s, topics, positions.get(s), starts, ends, ages, mapped, target_ends),
+                high.get((s.topic, s.partition)),
+                held.get((s.topic, s.partition)),
+            )
             for s in sources
         ]
         return Status(self._config.name, time.time(), tuple(rows))

@@ -10,10 +10,12 @@ from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.status import HeldBack
 from k2ktui.errors import K2kError, TimedOut
 from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
 from k2ktui.replication.copying.feed import now_ms
 from k2ktui.replication.copying.source_faults import recreated_fault
+from k2ktui.replication.held_back import HeldBackReader
 from k2ktui.replication.routing import routes_for
 from k2ktui.replication.targets import TargetTopic, ensure_targets
 from k2ktui.replication.tokens import Fault, FaultKind, Route
@@ -31,6 +33,8 @@ class Survey:
         begin: positions of partitions that have none yet (the term is the driver's to set).
         reborn: beginnings of partitions whose topic was created again on the source.
         ends: last stable offset of each source partition.
+        high: high watermark of each; behind the last stable offset are open transactions.
+        held_back: what those hold back.
         faults: partitions that must not be copied, and why.
         limits: max.message.bytes of target topics.
         notes: what an operator should know of how target topics were created.
@@ -40,12 +44,16 @@ class Survey:
     begin: Mapping[SourcePartition, Position] = field(default_factory=dict)
     reborn: Mapping[SourcePartition, Position] = field(default_factory=dict)
     ends: Mapping[SourcePartition, int] = field(default_factory=dict)
+    high: Mapping[SourcePartition, int] = field(default_factory=dict)
+    held_back: Mapping[SourcePartition, HeldBack] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
     limits: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     def every_end(self) -> dict[SourcePartition, int]:
-        """Return the end of every partition that can be copied.
+        """Return the end of every partition that can be copied: its high watermark.
+
+        It is not the last stable offset, before which a transaction that never ends keeps the rest.
 
         Raises:
             TimedOut: nobody tells one of them; without it, it would be taken for caught up.
@@ -57,7 +65,7 @@ class Survey:
                 unchanged="Nothing was copied.",
                 mend="Check the source cluster's health, then start again.",
             )
-        return dict(self.ends)
+        return {source: max(end, self.high.get(source, end)) for source, end in self.ends.items()}
 
     def lag(self, positions: Mapping[SourcePartition, Position]) -> int | None:
         """Return how many source offsets are not copied yet, None if no end is known."""
@@ -80,6 +88,7 @@ class Surveyor:
         self._source = source
         self._target = target
         self._looked = False
+        self._held_back = HeldBackReader(source)
 
     def survey(self, positions: Mapping[SourcePartition, Position]) -> Survey:
         """Look once. ``positions`` are the known ones: partitions that have one do not begin.
@@ -106,7 +115,7 @@ class Surveyor:
                 routes[source], ids[source] = route, (topic.topic_id, found)
             if found.short is not None:
                 faults += [_refused(s, found.short) for s in _partitions(topic) if s not in routes]
-        ends = self._ends(routes)
+        high, ends, held_back = self._ends(routes)
         new = [source for source in routes if source not in positions]
         begin = self._begin(new, routes, ids, first_start=not (positions or self._looked))
         self._looked = True
@@ -119,7 +128,9 @@ class Surveyor:
         reborn = self._begin(again, routes, ids, first_start=False)
         limits = {t.name: t.max_message_bytes for t in targets.values()}
         notes = tuple(f"{t.name}: {note}" for t in targets.values() for note in t.notes)
-        return Survey(routes, begin, reborn, ends, (*faults, *changed), limits, notes)
+        return Survey(
+            routes, begin, reborn, ends, high, held_back, (*faults, *changed), limits, notes
+        )
 
     def _topics(self, replicated: set[str]) -> tuple[list[TopicDescription], list[Fault]]:
         chosen = {n for n in self._source.topic_names() if self._config.topics.matches(n)}
@@ -141,13 +152,21 @@ class Surveyor:
                 )
         return topics, faults
 
-    def _ends(self, routes: Mapping[SourcePartition, Route]) -> dict[SourcePartition, int]:
-        found = self._source.offsets(
-            [(s.topic, s.partition) for s in routes],
-            OffsetSpec.latest(),
-            IsolationLevel.READ_COMMITTED,
+    def _ends(
+        self, routes: Mapping[SourcePartition, Route]
+    ) -> tuple[
+        dict[SourcePartition, int], dict[SourcePartition, int], dict[SourcePartition, HeldBack]
+    ]:
+        """Return high watermarks, last stable offsets, and what lies between them."""
+        where = [(s.topic, s.partition) for s in routes]
+        high = self._source.offsets(where, OffsetSpec.latest())
+        ends = self._source.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        held = self._held_back.read(high, ends)
+        return (
+            {SourcePartition(*at): offset for at, offset in high.items()},
+            {SourcePartition(*at): offset for at, offset in ends.items()},
+            {SourcePartition(*at): found for at, found in held.items()},
         )
-        return {SourcePartition(*where): offset for where, offset in found.items()}
 
     def _begin(
         self,

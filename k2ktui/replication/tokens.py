@@ -113,6 +113,7 @@ class FaultKind(StrEnum):
     REFUSED = "refused"
     TARGET_GONE = "target-gone"
     CORRUPT = "corrupt"
+    HELD_BACK = "held-back"
 
 
 @dataclass(frozen=True, slots=True)

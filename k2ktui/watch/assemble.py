@@ -10,7 +10,13 @@ from typing import TypeVar
 from k2ktui.engine.audit import Audit, AuditRow, by_checkpoints, by_translation
 from k2ktui.engine.groups import GroupRow, GroupView
 from k2ktui.engine.state import Position, SourcePartition
-from k2ktui.engine.status import PartitionState, PartitionStatus, coverage, state_of
+from k2ktui.engine.status import (
+    PartitionState,
+    PartitionStatus,
+    coverage,
+    state_of,
+    with_held_back,
+)
 from k2ktui.engine.translate import Basis
 from k2ktui.watch.history import History
 from k2ktui.watch.model import (
@@ -34,6 +40,7 @@ from k2ktui.watch.reading import (
     StateFacts,
     TargetFacts,
 )
+from k2ktui.watch.reason import reason_for
 
 F = TypeVar("F")
 
@@ -148,10 +155,12 @@ class Assembler:
             mapped_records=mapped.records if mapped else 0,
             coverage=_covered(position, start, end, mapped, mapping_read and target is not None),
         )
+        if source is not None:
+            status = with_held_back(status, source.high.get(at), source.held_back.get(at))
         gaps = tuple((gap.first, gap.end) for gap in position.gaps) if position else ()
         return PartitionRow(
             status=status,
-            why=_why(status, position),
+            why=reason_for(status, position),
             spans=_spans(position, mapped),
             gaps=gaps,
             ranges=mapped.ranges if mapped else (),
@@ -163,7 +172,8 @@ def _bounds(at: SourcePartition, source: SourceFacts | None) -> tuple[object, ..
     if source is None:
         return (None,)
     ends = (source.starts.get(at), source.ends.get(at), at in source.cut)
-    return (*ends, source.ages.get(at), source.topic_ids.get(at.topic))
+    held = (at in source.high, source.held_back.get(at))
+    return (*ends, *held, source.ages.get(at), source.topic_ids.get(at.topic))
 
 
 def _landing(target: TargetFacts | None, position: Position | None) -> tuple[object, ...]:
@@ -209,34 +219,6 @@ def _state(
     if position is not None and position.offset < (start or 0):
         return PartitionState.LOST
     return state_of(position, start, end, topic_id)
-
-
-def _why(status: PartitionStatus, position: Position | None) -> str:
-    """Say in an operator's words why a partition is in the state that it is in."""
-    match status.state:
-        case PartitionState.LOST:
-            return _lost(status)
-        case PartitionState.RECREATED:
-            return "the source topic was created anew; its offsets count anew"
-        case PartitionState.GONE:
-            return "the topic does not exist on the source, or may not be described"
-        case PartitionState.NEW:
-            return "nothing has been copied yet"
-        case PartitionState.UNKNOWN if position is None:
-            return "the cluster has not answered yet"
-        case PartitionState.UNKNOWN:
-            return "the bounds of its log on the source are not known"
-        case _:
-            return ""
-
-
-def _lost(status: PartitionStatus) -> str:
-    position, start, end = status.position, status.source_start, status.source_end
-    if position is not None and start is not None and position < start:
-        return f"{start - position:,} offsets were deleted on the source before they were copied"
-    if position is not None and end is not None and position > end:
-        return f"the source log ends at {end:,}, {position - end:,} before the position: it was cut"
-    return "records were lost on the source"
 
 
 def _target_end(target: TargetFacts | None, topic: str, partition: int | None) -> int | None:

@@ -148,7 +148,9 @@ def _with(row: Mapping[str, Any], **kinds: Callable[[Any], Any]) -> dict[str, An
 
 
 def _partition_row(row: dict[str, Any]) -> PartitionRow:
-    status = PartitionStatus(**{**{n: row[n] for n in _STATUS}, "state": _state(row["state"])})
+    # A recording of an earlier release lacks the newest fields.
+    known = {name: row[name] for name in _STATUS if name in row}
+    status = PartitionStatus(**{**known, "state": _state(row["state"])})
     return PartitionRow(
         status=status,
         why=row["why"],

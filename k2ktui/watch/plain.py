@@ -20,6 +20,11 @@ def lines(view: View, now: float) -> Iterator[str]:
     at = datetime.fromtimestamp(view.taken_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     yield f"{at} pipeline {safe_text(view.pair.pipeline)}"
     yield f"  lag {_lag(view)}"
+    if held := [row.status.held_back for row in view.partitions if row.status.held_back]:
+        yield (
+            f"  held back {counted(sum(held), 'record')} by open transactions on "
+            f"{counted(len(held), 'partition')} of the source"
+        )
     yield f"  throughput {_number(view.totals.rate, 'records/s')}"
     yield (
         f"  coverage {_share(view.totals.coverage)} of retained offsets, "

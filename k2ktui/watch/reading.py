@@ -21,6 +21,7 @@ from k2ktui.engine.groups import GroupRow, GroupView, rows
 from k2ktui.engine.journal import JournalHeader, Runner
 from k2ktui.engine.replica import Replica
 from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.status import HeldBack
 from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import (
     Cluster,
@@ -32,6 +33,7 @@ from k2ktui.kafka.clients import (
 from k2ktui.kafka.probe import Probe
 from k2ktui.kafka.properties import wire
 from k2ktui.replication.books import BooksReader
+from k2ktui.replication.held_back import HeldBackReader
 from k2ktui.replication.peek import Peek
 from k2ktui.replication.pipeline import commit_topic
 from k2ktui.sync.store import StateStore
@@ -53,6 +55,8 @@ class SourceFacts:
     """The source: bounds of its logs, and when the record at each position was written.
 
     ``cut`` are partitions whose log ends before a position that was known when the end was read.
+    ``ends`` are last stable offsets, ``high`` high watermarks, ``held_back`` what open transactions
+    keep between them.
     """
 
     taken_at: float
@@ -63,6 +67,8 @@ class SourceFacts:
     partitions: tuple[SourcePartition, ...] = ()
     ages: Mapping[SourcePartition, float] = field(default_factory=dict)
     cut: frozenset[SourcePartition] = frozenset()
+    high: Mapping[SourcePartition, int] = field(default_factory=dict)
+    held_back: Mapping[SourcePartition, HeldBack] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +196,7 @@ class SourceReader:
         self._cluster = source_cluster(config)
         self._about = About(config, "source")
         self._peek = Peek(self._cluster)
+        self._held_back = HeldBackReader(self._cluster)
 
     def read(self, known: Known) -> SourceFacts:
         """Read the bounds of every chosen or replicated partition, and the ages of what waits."""
@@ -201,7 +208,9 @@ class SourceReader:
         topics = {n: t for n, t in found.items() if isinstance(t, TopicDescription)}
         where = [(n, p) for n in sorted(topics) for p in range(topics[n].partitions)]
         starts = self._cluster.offsets(where, OffsetSpec.earliest())
+        high = self._cluster.offsets(where, OffsetSpec.latest())
         ends = self._cluster.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        held = self._held_back.read(high, ends)
         return SourceFacts(
             taken_at=time.time(),
             cluster=about,
@@ -215,6 +224,8 @@ class SourceReader:
                 for at, p in positions.items()
                 if ends.get((at.topic, at.partition), p.offset) < p.offset
             ),
+            high={SourcePartition(*at): offset for at, offset in high.items()},
+            held_back={SourcePartition(*at): found for at, found in held.items()},
         )
 
     def _ages(

@@ -59,12 +59,17 @@ _PARTITION = {
     PartitionState.RECREATED: Severity.BAD,
     PartitionState.GONE: Severity.BAD,
     PartitionState.REFUSED: Severity.BAD,
+    PartitionState.HELD_BACK: Severity.WARN,
 }
 
 
 def of_partition(row: PartitionRow) -> Verdict:
-    """Judge a partition by its state."""
-    return Verdict(_PARTITION[row.status.state], str(row.status.state))
+    """Judge a partition by its state, and by what an open transaction holds back."""
+    verdict = Verdict(_PARTITION[row.status.state], str(row.status.state))
+    held = row.status.held
+    if held is not None and held.too_long and verdict.severity < Severity.WARN:
+        return Verdict(Severity.WARN, verdict.word)
+    return verdict
 
 
 def of_group_row(row: GroupRow) -> Verdict:

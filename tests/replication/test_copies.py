@@ -310,7 +310,10 @@ def test_a_transaction_left_open(
         opened.append(open_transaction(source, topic, mixture(2, 50, 1)))
         produce(source, topic, mixture(3, 50, 1))
     pipeline = make_pipeline([committed, aborted])
-    pipeline.catch_up()
+    with pipeline.start() as run:
+        for topic in (committed, aborted):
+            eventually(lambda topic=topic: caught_up(pipeline, topic), "copied what it can")
+        assert run.stop() == 0
     assert prove(source, target, pipeline.name, committed, aborted).records == 100
     opened[0].commit_transaction(TIMEOUT)
     opened[1].abort_transaction(TIMEOUT)

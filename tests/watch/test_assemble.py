@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from k2ktui.engine.state import Gap, SourcePartition
-from k2ktui.engine.status import PartitionState
+from k2ktui.engine.status import HeldBack, PartitionState
 from k2ktui.engine.trend import Direction
 from k2ktui.watch.assemble import Assembler
-from k2ktui.watch.model import Pair, PartitionRow, PartName, View
+from k2ktui.watch.codec import dumps, loads
+from k2ktui.watch.model import Pair, Part, PartitionRow, PartName, View
 from k2ktui.watch.plain import lines
 from k2ktui.watch.reading import Mapped, SourceFacts, TargetFacts
 from k2ktui.watch.severity import Severity, problems
@@ -33,6 +34,29 @@ def test_lag_and_state_of_a_partition() -> None:
     behind = row(one(lag=50).view()).status
     assert (behind.state, behind.lag_records, behind.lag_seconds) == ("behind", 50, 3.0)
     assert (behind.position, behind.source_end, behind.target_end) == (950, 1000, 957)
+
+
+def test_an_open_transaction_is_not_caught_up() -> None:
+    made = one()
+    known = dict(made._facts())
+    facts = known[PartName.SOURCE]
+    assert isinstance(facts, SourceFacts)
+
+    def seen(age_s: float) -> View:
+        held = {AT: HeldBack(12, 1000, 4711, age_s)}
+        source = replace(facts, high={AT: 1012}, held_back=held)
+        parts = {name: Part(NOON) for name in known}
+        return Assembler(Pair("p")).view(NOON, {**known, PartName.SOURCE: source}, parts)
+
+    young, old = seen(59.0), seen(75.0)
+    assert (row(young).status.state, row(young).status.held_back) == ("caught-up", 12)
+    assert not [p for p in problems(young, NOON) if p.kind == "partition"]
+    assert row(old).status.state is PartitionState.HELD_BACK
+    [problem] = [p for p in problems(old, NOON) if p.kind == "partition"]
+    assert problem.severity is Severity.WARN
+    assert "12 records held back" in problem.what and "producer id 4711, 75 s old" in problem.what
+    assert any("held back 12 records" in line for line in lines(old, NOON))
+    assert loads(dumps(old)).partitions == old.partitions
 
 
 def test_what_was_not_read_is_unknown() -> None:

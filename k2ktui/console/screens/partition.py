@@ -118,6 +118,7 @@ def figures(row: PartitionRow, glyphs: Glyphs) -> list[Line]:
             "Source log",
             f"{marks.number(status.source_start)} … {marks.number(status.source_end)}",
         ),
+        _fact("Held back", status.held.text() if status.held else "", Tone.WARN),
         _fact("Position", marks.number(status.position)),
         _fact(
             "Lag",

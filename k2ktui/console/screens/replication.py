@@ -155,6 +155,14 @@ def columns(glyphs: Glyphs) -> tuple[Column[PartitionRow], ...]:
             right=True,
             rank=4,
         ),
+        Column(
+            "held-back",
+            "held back",
+            lambda row: Cell(marks.number(row.status.held_back)),
+            lambda row: _desc(row.status.held_back),
+            right=True,
+            rank=10,
+        ),
         Column("target", "target", _target, rank=7, width=10, widest=48),
         Column(
             "target-end",

@@ -42,6 +42,7 @@ class _Row:
     lost: int = 0
     seen: Seen | None = None
     surveyed_end: int | None = None
+    held_back: int | None = None
     at: float | None = None
     fault: FaultKind | None = None
 
@@ -128,6 +129,9 @@ class Figures:
         for source in survey.partitions:
             row = self._row(source)
             row.surveyed_end = survey.ends.get(source, row.surveyed_end)
+            if source in survey.ends:
+                held = survey.held_back.get(source)
+                row.held_back = held.records if held else 0
             position = survey.positions.get(source)
             if position is not None:
                 row.move(position)
@@ -294,6 +298,12 @@ CATALOGUE: tuple[Metric, ...] = (
     _partition("end", "{offset}", "Last stable offset of the source partition", _end),
     _partition("lag", "{record}", "Source offsets between position and end", _lag),
     _partition("lag.time", "s", "Age of the record at the position; 0 with no lag", _lag_time),
+    _partition(
+        "held.back",
+        "{record}",
+        "Source offsets between the last stable offset and the high watermark",
+        lambda row, now, current: row.held_back,
+    ),
     _partition("age", "s", "Time since the position was last confirmed by a lap", _age),
     _partition(
         "lost",

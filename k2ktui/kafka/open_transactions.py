@@ -1,0 +1,117 @@
+"""Which producer has a transaction open on a partition: DescribeProducers (KIP-664, Kafka 2.8).
+
+Read on the topic is the only right that it needs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.protocol.admin.transactions import DescribeProducersRequest
+
+from k2ktui.errors import ConnectionFailed
+from k2ktui.kafka.clients import Cluster, Partition
+from k2ktui.kafka.properties import wire
+from k2ktui.kafka.wire import Loop, NotSent, OutcomeUnknown, Wire
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction that has not ended.
+
+    Attributes:
+        producer_id: of its producer.
+        last_ms: timestamp of its last record, as the producer stamped it; -1 if unknown.
+    """
+
+    producer_id: int
+    last_ms: int = -1
+
+
+def oldest_transactions(
+    cluster: Cluster, stable: Mapping[Partition, int], timeout: float
+) -> dict[Partition, OpenTransaction]:
+    """Return the transaction that holds back each partition's last stable offset.
+
+    Args:
+        cluster: asked with its consumer properties.
+        stable: last stable offset of each partition: where its oldest open transaction begins.
+        timeout: seconds.
+
+    Returns:
+        Only what is known: brokers before Kafka 2.8 do not tell, and a transaction may have ended
+        in the meantime.
+    """
+    # The library logs each failed attempt; the caller can do without an answer.
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    loop = Loop()
+    connection = Wire(loop, wire(cluster.config, "consumer"), cluster.label)
+    found: dict[Partition, OpenTransaction] = {}
+    try:
+        loop.run(lambda: connection.open(timeout))
+        if connection.version_of(DescribeProducersRequest) >= 0:
+            loop.run(lambda: _describe(connection, stable, timeout, found))
+    except (ConnectionFailed, NotSent, OutcomeUnknown):
+        pass
+    finally:
+        connection.close()
+        loop.close()
+    return found
+
+
+async def _describe(
+    connection: Wire,
+    stable: Mapping[Partition, int],
+    timeout: float,
+    found: dict[Partition, OpenTransaction],
+) -> None:
+    known = await connection.metadata({topic for topic, _ in stable})
+    led: dict[int, list[Partition]] = defaultdict(list)
+    for topic, number in stable:
+        info = known.get(topic)
+        leader = info.partitions.get(number) if info else None
+        if leader is not None and leader.node >= 0:
+            led[leader.node].append((topic, number))
+    # A connection to a broker is opened by the first request to it, which fails.
+    for node, partitions in led.items():
+        response = await _send(connection, _request(partitions), node, timeout)
+        for topic in response.topics if response is not None else ():
+            for part in topic.partitions:
+                at = (topic.name, part.partition_index)
+                if part.error_code == 0 and at in stable:
+                    _take(found, at, stable[at], part.active_producers)
+
+
+async def _send(connection: Wire, request: Any, node: int, timeout: float) -> Any:
+    left = timeout
+    while left > 0:
+        try:
+            return await connection.send(request, node, left)
+        except NotSent:
+            await connection.loop.sleep(0.05)
+            left -= 0.05
+    return None
+
+
+def _request(partitions: Iterable[Partition]) -> Any:
+    topics: dict[str, list[int]] = defaultdict(list)
+    for topic, number in partitions:
+        topics[topic].append(number)
+    return DescribeProducersRequest(
+        topics=[
+            DescribeProducersRequest.TopicRequest(name=name, partition_indexes=numbers)
+            for name, numbers in topics.items()
+        ]
+    )
+
+
+def _take(
+    found: dict[Partition, OpenTransaction], at: Partition, stable: int, producers: Iterable[Any]
+) -> None:
+    for each in producers:
+        if each.current_txn_start_offset == stable:
+            found[at] = OpenTransaction(int(each.producer_id), int(each.last_timestamp))

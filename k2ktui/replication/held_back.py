@@ -1,0 +1,167 @@
+"""Records behind the last stable offset: an open transaction on the source holds them back.
+
+A read_committed reader ends at the last stable offset, so a transaction that never ends looks like
+a partition without lag. How long the offset has not moved is observed by this process's own
+monotonic clock; the timestamps of records are the producers'.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.status import HELD_BACK_S, HeldBack
+from k2ktui.kafka.clients import Cluster, Partition
+from k2ktui.kafka.open_transactions import OpenTransaction, oldest_transactions
+from k2ktui.replication.reports import Event, Note
+from k2ktui.replication.tokens import Fault, FaultKind
+
+# Before that it is a transaction like any other.
+_WORTH_ASKING_S = 5.0
+_ASK_AGAIN_S = 60.0
+_ASK_AT_ONCE = 500
+_ASK_S = 5.0
+
+
+@dataclass(slots=True)
+class _Standing:
+    """A last stable offset that has not moved since ``since``, monotonic seconds."""
+
+    stable: int
+    since: float
+    asked_at: float | None = None
+    transaction: OpenTransaction | None = None
+
+
+class HeldBackReader:
+    """Finds what open transactions hold back, reading after reading.
+
+    Args:
+        cluster: the source.
+        ask: who holds back a last stable offset; given the cluster, the offsets and a time-out.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        ask: Callable[
+            [Cluster, Mapping[Partition, int], float], Mapping[Partition, OpenTransaction]
+        ] = oldest_transactions,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cluster = cluster
+        self._ask = ask
+        self._clock = clock
+        self._standing: dict[Partition, _Standing] = {}
+        self._read_before = False
+
+    def read(
+        self, high: Mapping[Partition, int], stable: Mapping[Partition, int]
+    ) -> dict[Partition, HeldBack]:
+        """Return what is held back on each partition where anything is.
+
+        Args:
+            high: high watermarks, read before ``stable``: otherwise records written in between
+                would count.
+            stable: last stable offsets.
+        """
+        now = self._clock()
+        held = {at: end for at, end in high.items() if end > stable.get(at, end)}
+        standing = {at: self._standing.get(at) for at in held}
+        self._standing = {
+            at: known
+            if known is not None and known.stable == stable[at]
+            else _Standing(stable[at], now)
+            for at, known in standing.items()
+        }
+        self._ask_about(now)
+        self._read_before = True
+        return {at: _held_back(known, held[at], now) for at, known in self._standing.items()}
+
+    def _ask_about(self, now: float) -> None:
+        """Ask who holds back what has stood for a while; at the first reading, for all."""
+        wanted = {
+            at: known
+            for at, known in self._standing.items()
+            if known.transaction is None
+            and (now - known.since >= _WORTH_ASKING_S or not self._read_before)
+            and (known.asked_at is None or now - known.asked_at >= _ASK_AGAIN_S)
+        }
+        chosen = dict(list(wanted.items())[:_ASK_AT_ONCE])
+        if not chosen:
+            return
+        found = self._ask(self._cluster, {at: k.stable for at, k in chosen.items()}, _ASK_S)
+        for at, known in chosen.items():
+            known.asked_at, known.transaction = now, found.get(at)
+
+
+def _held_back(known: _Standing, high: int, now: float) -> HeldBack:
+    observed_s, by = now - known.since, known.transaction
+    age_s = observed_s
+    if by is not None and by.last_ms >= 0:
+        age_s = max(observed_s, time.time() - by.last_ms / 1000)
+    return HeldBack(
+        records=high - known.stable,
+        stable=known.stable,
+        producer_id=by.producer_id if by else None,
+        age_s=age_s,
+        observed_s=observed_s,
+    )
+
+
+class HeldBackWatch:
+    """Warns of transactions on the source that do not end, and stops a run that waits for one.
+
+    Args:
+        report: called with every note.
+    """
+
+    def __init__(self, report: Callable[[Event], None]) -> None:
+        self._report = report
+        self._told_until: dict[SourcePartition, float] = {}
+
+    def look(
+        self,
+        held_back: Mapping[SourcePartition, HeldBack],
+        positions: Mapping[SourcePartition, Position],
+        until: Mapping[SourcePartition, int],
+    ) -> list[Fault]:
+        """Return the partitions to stop.
+
+        Args:
+            held_back: what is held back now.
+            positions: replicated positions.
+            until: where each partition of a run that ends shall arrive, empty for one that does
+                not.
+        """
+        late = {source: held for source, held in held_back.items() if held.too_long}
+        for source in self._told_until.keys() - late.keys():
+            del self._told_until[source]
+            self._report(Note(f"{source}: the transaction that held records back has ended"))
+        stopped = []
+        for source, held in late.items():
+            position = positions.get(source)
+            waits = position is not None and held.stable <= position.offset < until.get(source, 0)
+            # Timestamps of records stop nothing: a producer may write old ones.
+            if waits and held.observed_s >= HELD_BACK_S:
+                stopped.append(_fault(source, held))
+            elif held.age_s >= self._told_until.get(source, 0.0):
+                self._told_until[source] = 2 * held.age_s
+                self._report(Note(f"{source}: {held.text()}"))
+        return stopped
+
+
+def _fault(source: SourcePartition, held: HeldBack) -> Fault:
+    return Fault(
+        source,
+        FaultKind.HELD_BACK,
+        f"{source} is not caught up: {held.text()}. Its records are copied once that transaction "
+        "is committed or aborted",
+        "Stop or restart its producer; abort a transaction that nothing will end with "
+        "kafka-transactions.sh --bootstrap-server SOURCE abort "
+        f"--topic {source.topic} --partition {source.partition} --start-offset {held.stable}.",
+        held.stable,
+    )

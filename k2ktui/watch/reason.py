@@ -1,0 +1,36 @@
+"""Why a partition is in the state that it is in, for an operator."""
+
+from __future__ import annotations
+
+from k2ktui.engine.state import Position
+from k2ktui.engine.status import PartitionState, PartitionStatus
+
+
+def reason_for(status: PartitionStatus, position: Position | None) -> str:
+    """Say in an operator's words why a partition is in the state that it is in."""
+    match status.state:
+        case PartitionState.LOST:
+            return _lost(status)
+        case PartitionState.RECREATED:
+            return "the source topic was created anew; its offsets count anew"
+        case PartitionState.GONE:
+            return "the topic does not exist on the source, or may not be described"
+        case PartitionState.NEW:
+            return "nothing has been copied yet"
+        case PartitionState.UNKNOWN if position is None:
+            return "the cluster has not answered yet"
+        case PartitionState.UNKNOWN:
+            return "the bounds of its log on the source are not known"
+        case _ if status.held is not None and status.held.too_long:
+            return status.held.text()
+        case _:
+            return ""
+
+
+def _lost(status: PartitionStatus) -> str:
+    position, start, end = status.position, status.source_start, status.source_end
+    if position is not None and start is not None and position < start:
+        return f"{start - position:,} offsets were deleted on the source before they were copied"
+    if position is not None and end is not None and position > end:
+        return f"the source log ends at {end:,}, {position - end:,} before the position: it was cut"
+    return "records were lost on the source"
