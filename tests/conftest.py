@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from k2ktui.runtime.node import EAGER_CLEANING, KafkaNode
+from tests.support.brokers import Brokers
 from tests.support.kafka import START_S
 from tests.support.secure import SecureNode, start_secure_node
 
@@ -72,6 +73,14 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureNode]:
     started = start_secure_node(tmp_path_factory.mktemp("secure"), passwords)
     yield started
     started.node.close()
+
+
+@pytest.fixture(scope="session")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    """Brokers of other versions: ``old, new = brokers("2.8", "3.9")`` starts what does not run."""
+    started = Brokers(tmp_path_factory.mktemp, _TEST_PROPERTIES)
+    yield started
+    started.close()
 
 
 @pytest.fixture

@@ -22,12 +22,12 @@ from typing import Self
 
 from k2ktui.errors import Refused, TimedOut
 from k2ktui.runtime import artifacts, probe, reaper, storage
-from k2ktui.runtime.java import find_java
+from k2ktui.runtime.java import Java, find_java
 from k2ktui.runtime.paths import write_atomically
 from k2ktui.runtime.ports import HeldPort
 
 CLIENT_LISTENER = "PLAINTEXT"
-_CONTROLLER_LISTENER = "CONTROLLER"
+CONTROLLER_LISTENER = "CONTROLLER"
 _NODE_ID = 1
 _POLL_SECONDS = 0.05
 _ATTEMPTS = 3
@@ -105,7 +105,7 @@ class KafkaNode:
         self.data_dir = data_dir.resolve()
         self.log_path = self.data_dir / "node.log"
         self._properties = dict(properties or {})
-        self._protocols = {CLIENT_LISTENER: "PLAINTEXT", _CONTROLLER_LISTENER: "PLAINTEXT"}
+        self._protocols = {CLIENT_LISTENER: "PLAINTEXT", CONTROLLER_LISTENER: "PLAINTEXT"}
         self._protocols.update(listeners or {})
         self._heap = heap
         self._jvm = jvm
@@ -163,7 +163,7 @@ class KafkaNode:
         with self._life:
             if self.running:
                 return self
-            jars = artifacts.classpath(artifacts.SERVER, artifacts.LOGGING, progress=progress)
+            jars = self._jars(progress)
             for attempt in range(_ATTEMPTS):
                 self._launch(jars)
                 try:
@@ -247,7 +247,7 @@ class KafkaNode:
         java = find_java()
         if not self._ports:
             self._take_ports()
-        self._cluster_id = storage.format_storage(self.data_dir / "logs", _NODE_ID, java, jars)
+        self._cluster_id = self._format(java, jars)
         config = self.data_dir / "server.properties"
         write_atomically(config, storage.properties_text(self._settings()).encode(), mode=0o600)
         numbers = {name: port.number for name, port in self._ports.items()}
@@ -261,17 +261,20 @@ class KafkaNode:
             cwd=self.data_dir,
         )
 
+    def _jars(self, progress: artifacts.Progress | None) -> artifacts.Classpath:
+        return artifacts.classpath(artifacts.SERVER, artifacts.LOGGING, progress=progress)
+
+    def _format(self, java: Java, jars: artifacts.Classpath) -> str:
+        """Format the storage if need be, and return the cluster's id."""
+        return storage.format_storage(self.data_dir / "logs", _NODE_ID, java, jars)
+
     def _settings(self) -> dict[str, str]:
         urls = [f"{name}://{port.address}" for name, port in self._ports.items()]
-        clients = [url for url in urls if not url.startswith(f"{_CONTROLLER_LISTENER}:")]
+        clients = [url for url in urls if not url.startswith(f"{CONTROLLER_LISTENER}:")]
         return {
             **DEFAULTS,
             "super.users": "User:ANONYMOUS",
             **self._properties,
-            "process.roles": "broker,controller",
-            "node.id": str(_NODE_ID),
-            "controller.quorum.voters": f"{_NODE_ID}@{self._ports[_CONTROLLER_LISTENER].address}",
-            "controller.listener.names": _CONTROLLER_LISTENER,
             "inter.broker.listener.name": CLIENT_LISTENER,
             "listeners": ",".join(urls),
             "advertised.listeners": ",".join(clients),
@@ -279,6 +282,16 @@ class KafkaNode:
                 f"{name}:{protocol}" for name, protocol in self._protocols.items()
             ),
             "log.dirs": str(self.data_dir / "logs"),
+            **self._membership(),
+        }
+
+    def _membership(self) -> dict[str, str]:
+        """The properties that say who this node is, and who leads the cluster."""
+        return {
+            "process.roles": "broker,controller",
+            "node.id": str(_NODE_ID),
+            "controller.quorum.voters": f"{_NODE_ID}@{self._ports[CONTROLLER_LISTENER].address}",
+            "controller.listener.names": CONTROLLER_LISTENER,
         }
 
     def _await_service(self, timeout: float) -> None:

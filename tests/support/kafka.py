@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -78,10 +78,25 @@ def create_topic(
     name: str | None = None,
     partitions: int = 1,
     config: Mapping[str, str] | None = None,
+    *,
+    replicas: Sequence[Sequence[int]] | None = None,
 ) -> str:
-    """Create a topic, wait until it has leaders, and return its name."""
+    """Create a topic, wait until it has leaders, and return its name.
+
+    Args:
+        node: where.
+        name: None for one that no other test uses.
+        partitions: how many, with one replica each.
+        config: of the topic.
+        replicas: the brokers of each partition, the preferred leader first, instead of the number.
+    """
     name = name or unique_name()
-    topic = NewTopic(name, partitions, 1, config=dict(config or {}))
+    if replicas is None:
+        topic = NewTopic(name, partitions, 1, config=dict(config or {}))
+    else:
+        partitions = len(replicas)
+        placed = [list(each) for each in replicas]
+        topic = NewTopic(name, partitions, replica_assignment=placed, config=dict(config or {}))
     with_admin = admin(node)
     with_admin.create_topics([topic])[name].result(TIMEOUT)
 
@@ -210,7 +225,12 @@ def _bounds(node: KafkaNode, topic: str, isolation: str) -> tuple[dict[int, int]
         "read_uncommitted": IsolationLevel.READ_UNCOMMITTED,
     }[isolation]
     with_admin = admin(node)
-    partitions = with_admin.list_topics(topic, timeout=TIMEOUT).topics[topic].partitions
+
+    def known() -> Any:
+        return with_admin.list_topics(topic, timeout=TIMEOUT).topics[topic].partitions
+
+    # A broker of ZooKeeper's time serves before its controller has told it what there is.
+    partitions = eventually(known, f"{topic} is known")
     found = []
     for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):
         asked = {TopicPartition(topic, number): spec for number in partitions}

@@ -1,0 +1,361 @@
+"""Brokers of other versions than the session's two clusters, and a cluster of two brokers.
+
+All of them run from Maven artifacts, on loopback ports of their own, and end with this process (see
+:mod:`k2ktui.runtime.reaper`).
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from confluent_kafka.admin import AdminClient
+
+from k2ktui.runtime import artifacts, reaper, storage
+from k2ktui.runtime.artifacts import KAFKA_VERSION, LOGGING, Classpath, Progress
+from k2ktui.runtime.java import Java, find_java
+from k2ktui.runtime.node import CONTROLLER_LISTENER, KafkaNode
+from k2ktui.runtime.ports import LOOPBACK, HeldPort
+from tests.support.kafka import START_S, TIMEOUT, client, eventually
+
+_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A broker version that tests run against.
+
+    Attributes:
+        version: of Apache Kafka.
+        zookeeper: whether it needs ZooKeeper; otherwise it runs in KRaft mode.
+        features: feature levels that its storage is formatted with, for example
+            ``{"transaction.version": 0}``; those not named have the version's default.
+        properties: broker properties that this version needs.
+        consumer_protocol: whether it has groups of KIP-848's protocol ``consumer``.
+    """
+
+    version: str
+    zookeeper: bool = False
+    features: Mapping[str, int] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    consumer_protocol: bool = False
+
+
+KINDS: Mapping[str, Kind] = {
+    "2.5": Kind("2.5.1", zookeeper=True),
+    "2.8": Kind("2.8.2", zookeeper=True),
+    "3.9": Kind("3.9.1"),
+    "4-tv0": Kind(KAFKA_VERSION, features={"transaction.version": 0}, consumer_protocol=True),
+    "4-tv2": Kind(KAFKA_VERSION, features={"transaction.version": 2}, consumer_protocol=True),
+}
+
+
+def make_node(
+    kind: str, name: str, data_dir: Path, properties: Mapping[str, str] | None = None
+) -> KafkaNode:
+    """Return a node of one of :data:`KINDS`; it is not started yet."""
+    chosen = KINDS[kind]
+    make = _ZooKeeperNode if chosen.zookeeper else KRaftNode
+    return make(name, data_dir, {**chosen.properties, **(properties or {})}, kind=chosen)
+
+
+class KRaftNode(KafkaNode):
+    """A node in KRaft mode of any version and feature level, alone or in a cluster.
+
+    Args:
+        name: as for :class:`KafkaNode`.
+        data_dir: as for :class:`KafkaNode`.
+        properties: as for :class:`KafkaNode`.
+        kind: its version and features.
+        number: its node id.
+        controller: the node that is the cluster's controller; None when this one is.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        data_dir: Path,
+        properties: Mapping[str, str] | None = None,
+        *,
+        kind: Kind,
+        number: int = 1,
+        controller: KRaftNode | None = None,
+    ) -> None:
+        super().__init__(name, data_dir, properties)
+        self.number = number
+        self._kind = kind
+        self._controller = controller
+        self._new_cluster_id = storage.new_id()
+        if controller is not None:
+            del self._protocols[CONTROLLER_LISTENER]
+
+    def _jars(self, progress: Progress | None) -> Classpath:
+        return _jars(self._kind, progress)
+
+    def _format(self, java: Java, jars: Classpath) -> str:
+        log_dir = self.data_dir / "logs"
+        known = storage.cluster_id(log_dir)
+        if known:
+            return known
+        identity = self._cluster_id_to_format()
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        config = self.data_dir / "format.properties"
+        config.write_text(storage.properties_text(self._settings()))
+        features = [] if self._controller else self._kind.features.items()
+        tool = ["kafka.tools.StorageTool", "format", "-t", identity, "-c", str(config)]
+        options = [word for name, level in features for word in ("--feature", f"{name}={level}")]
+        done = subprocess.run(
+            [str(java.executable), *_JVM, "-cp", jars.argument, *tool, *options],
+            capture_output=True,
+            text=True,
+            timeout=START_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr or done.stdout
+        return identity
+
+    def _cluster_id_to_format(self) -> str:
+        return self._controller._new_cluster_id if self._controller else self._new_cluster_id
+
+    def _membership(self) -> dict[str, str]:
+        lead = self._controller or self
+        protocols = {**self._protocols, CONTROLLER_LISTENER: "PLAINTEXT"}
+        return {
+            "process.roles": "broker" if self._controller else "broker,controller",
+            "node.id": str(self.number),
+            "controller.quorum.voters": f"{lead.number}@{lead.address(CONTROLLER_LISTENER)}",
+            "controller.listener.names": CONTROLLER_LISTENER,
+            "listener.security.protocol.map": ",".join(
+                f"{name}:{protocol}" for name, protocol in protocols.items()
+            ),
+        }
+
+
+class _ZooKeeperNode(KafkaNode):
+    """A node of the time before KRaft, with a ZooKeeper of its own."""
+
+    def __init__(
+        self,
+        name: str,
+        data_dir: Path,
+        properties: Mapping[str, str] | None = None,
+        *,
+        kind: Kind,
+    ) -> None:
+        super().__init__(name, data_dir, properties)
+        del self._protocols[CONTROLLER_LISTENER]
+        self._kind = kind
+        self._zookeeper = _ZooKeeper(self.data_dir / "zookeeper", kind)
+
+    def start(self, timeout: float = START_S, *, progress: Progress | None = None) -> Self:
+        with self._life:
+            if not self.running:
+                self._zookeeper.start()
+                # After kill -9 the broker's earlier registration is still there for a while.
+                eventually(self._zookeeper.knows_no_broker, "ZooKeeper has forgotten the broker")
+        super().start(timeout, progress=progress)
+        self._cluster_id = storage.cluster_id(self.data_dir / "logs")
+        return self
+
+    def close(self) -> None:
+        super().close()
+        self._zookeeper.close()
+
+    def _jars(self, progress: Progress | None) -> Classpath:
+        return _jars(self._kind, progress)
+
+    def _format(self, java: Java, jars: Classpath) -> str:
+        return ""  # the broker does it by itself, and chooses its cluster's id
+
+    def _membership(self) -> dict[str, str]:
+        return {
+            "broker.id": "1",
+            "zookeeper.connect": self._zookeeper.address,
+            "zookeeper.session.timeout.ms": "4000",
+            # A broker that stops must not wait for a controller that stops with it.
+            "controlled.shutdown.enable": "false",
+        }
+
+
+class _ZooKeeper:
+    """One ZooKeeper server."""
+
+    def __init__(self, data_dir: Path, kind: Kind) -> None:
+        self._data_dir = data_dir
+        self._kind = kind
+        self._port = HeldPort()
+        self._process: reaper.Supervised | None = None
+
+    @property
+    def address(self) -> str:
+        return self._port.address
+
+    def start(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            return
+        self._data_dir.mkdir(parents=True, exist_ok=True)
+        config = self._data_dir / "zookeeper.properties"
+        settings = {
+            "dataDir": str(self._data_dir),
+            "clientPort": str(self._port.number),
+            "clientPortAddress": LOOPBACK,
+            "tickTime": "500",
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "ruok,dump",
+        }
+        config.write_text(storage.properties_text(settings))
+        self._port.lend()
+        main = "org.apache.zookeeper.server.ZooKeeperServerMain"
+        jars = _jars(self._kind, None).argument
+        log = self._data_dir / "zookeeper.log"
+        self._process = reaper.spawn(
+            [str(find_java().executable), *_JVM, "-Xmx128m", "-cp", jars, main, str(config)],
+            log_path=log,
+        )
+        eventually(lambda: self._ask("ruok") == "imok", f"ZooKeeper serves, see {log}", START_S)
+
+    def knows_no_broker(self) -> bool:
+        said = self._ask("dump")
+        return bool(said) and "/brokers/ids/" not in said and "/controller" not in said
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.stop(5.0)
+        self._port.close()
+
+    def _ask(self, word: str) -> str:
+        host, port = self.address.split(":")
+        said = b""
+        try:
+            with socket.create_connection((host, int(port)), 2.0) as connection:
+                connection.sendall(word.encode())
+                while part := connection.recv(4096):
+                    said += part
+        except OSError:
+            return ""
+        return said.decode(errors="replace")
+
+
+def _jars(kind: Kind, progress: Progress | None) -> Classpath:
+    return artifacts.classpath(
+        f"org.apache.kafka:kafka_2.13:{kind.version}", LOGGING, progress=progress
+    )
+
+
+class TwoBrokers:
+    """A cluster of two brokers; the first is also its controller, so stop only the second.
+
+    Where a test helper takes a node, it takes this too. Topics get two replicas unless
+    ``create_topic(…, replicas=[[1], [2], …])`` places them; transactions and groups have two, and
+    go on with one broker.
+
+    Args:
+        name: of the cluster.
+        data_dir: for the data of both.
+        properties: of both brokers, for example ``{"min.insync.replicas": "2"}``.
+        kind: a KRaft one of :data:`KINDS`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        data_dir: Path,
+        properties: Mapping[str, str] | None = None,
+        *,
+        kind: str = "4-tv2",
+    ) -> None:
+        replicated = {
+            "default.replication.factor": "2",
+            "offsets.topic.replication.factor": "2",
+            "transaction.state.log.replication.factor": "2",
+            "replica.lag.time.max.ms": "2000",
+            "replica.fetch.wait.max.ms": "50",
+            "controlled.shutdown.enable": "false",
+            **(properties or {}),
+        }
+        chosen = KINDS[kind]
+        self._admin: AdminClient | None = None
+        self.name = name
+        self.first = KRaftNode(f"{name}-1", data_dir / "1", replicated, kind=chosen)
+        self.second = KRaftNode(
+            f"{name}-2", data_dir / "2", replicated, kind=chosen, number=2, controller=self.first
+        )
+
+    @property
+    def nodes(self) -> Sequence[KRaftNode]:
+        """Both brokers, whether they run or not."""
+        return self.first, self.second
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of both."""
+        return ",".join(node.bootstrap for node in self.nodes)
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id."""
+        return self.first.cluster_id
+
+    def start(self, timeout: float = START_S) -> Self:
+        """Start what does not run, and return when both brokers are in the metadata."""
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda node: node.start(timeout), self.nodes))
+        eventually(lambda: len(self.alive()) == 2, f"{self.name} has two brokers", timeout)
+        return self
+
+    def alive(self) -> set[int]:
+        """Return the ids of the brokers that the controller holds for alive."""
+        if self._admin is None:
+            # One that has not gone away with the other broker, and does not print that it has.
+            self._admin = AdminClient(client(self.first) | {"log_level": 0})
+        return set(self._admin.list_topics(timeout=TIMEOUT).brokers)
+
+    def stop_second(self) -> None:
+        """Stop the second broker, and wait until the controller knows."""
+        self.second.kill()
+        eventually(lambda: self.alive() == {1}, f"{self.name}-2 is gone")
+
+    def close(self) -> None:
+        """Stop both, and give their ports back."""
+        for node in reversed(self.nodes):
+            node.kill()
+            node.close()
+
+
+class Brokers:
+    """The session's brokers of other kinds, each started when a test first asks for it."""
+
+    def __init__(self, directory: Callable[[str], Path], properties: Mapping[str, str]) -> None:
+        self._directory = directory
+        self._properties = properties
+        self._nodes: dict[str, KafkaNode | TwoBrokers] = {}
+
+    def __call__(self, *kinds: str) -> list[KafkaNode]:
+        """Return one node of each of the :data:`KINDS`, running."""
+        for kind in kinds:
+            if kind not in self._nodes:
+                path = self._directory(kind.replace(".", "-"))
+                self._nodes[kind] = make_node(kind, kind, path, self._properties)
+        wanted = [self._nodes[kind] for kind in kinds]
+        with ThreadPoolExecutor(len(kinds)) as pool:
+            return list(pool.map(lambda node: node.start(START_S), wanted))
+
+    @property
+    def two(self) -> TwoBrokers:
+        """A cluster of two brokers, both running."""
+        if "two" not in self._nodes:
+            path = self._directory("two")
+            self._nodes["two"] = TwoBrokers("two", path, self._properties)
+        return self._nodes["two"].start()
+
+    def close(self) -> None:
+        """Stop all."""
+        for node in self._nodes.values():
+            if isinstance(node, KafkaNode):
+                node.kill()  # there is nothing that an orderly end would be good for
+            node.close()
