@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 from confluent_kafka import (
-    OFFSET_BEGINNING,
     TIMESTAMP_LOG_APPEND_TIME,
     Consumer,
     KafkaError,
@@ -264,19 +263,24 @@ def read_all(
         Records ordered by partition, then offset. With ``read_committed`` the end is the last
         stable offset, so an open transaction does not make this wait.
     """
-    ends = {number: end for number, end in end_offsets(node, topic, isolation).items() if end}
+    starts, ends = _bounds(node, topic, isolation)
+    ends = {number: end for number, end in ends.items() if end > starts[number]}
+    if not ends:
+        return []
     settings = client(
         node,
         group_id=unique_name("reader"),
         isolation_level=isolation,
         enable_auto_commit=False,
         enable_partition_eof=True,
-        auto_offset_reset="error",
+        # Retention may delete more in between.
+        auto_offset_reset="earliest",
         fetch_wait_max_ms=50,
     )
     consumer = Consumer(settings)
     try:
-        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in ends])
+        # OFFSET_BEGINNING would be looked up half a second later, when the leader is known.
+        consumer.assign([TopicPartition(topic, number, starts[number]) for number in ends])
         return sorted(
             _read_to(consumer, ends, timeout), key=lambda got: (got.partition, got.offset)
         )
