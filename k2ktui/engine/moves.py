@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from k2ktui.engine.gaps import with_gap
 from k2ktui.engine.state import Gap, Position, SourcePartition
 
 SKIPPED = "skipped by operator"
@@ -219,15 +220,8 @@ def _passed_over(before: Position, offset: int, log: SourceLog) -> tuple[Gap, ..
     """Return the gaps of a position that goes forward; what the source has lost is told apart."""
     gaps, first = before.gaps, before.offset
     if first < log.start:
-        gaps, first = _with(gaps, Gap(first, log.start, LOST)), log.start
-    return _with(gaps, Gap(first, offset, SKIPPED)) if first < offset else gaps
-
-
-def _with(gaps: tuple[Gap, ...], new: Gap) -> tuple[Gap, ...]:
-    last = gaps[-1] if gaps else None
-    if last is not None and last.end == new.first and last.reason == new.reason:
-        return (*gaps[:-1], replace(last, end=new.end))
-    return (*gaps, new)
+        gaps, first = with_gap(gaps, Gap(first, log.start, LOST)), log.start
+    return with_gap(gaps, Gap(first, offset, SKIPPED)) if first < offset else gaps
 
 
 def _other_incarnation(before: Position, log: SourceLog, landing: Landing) -> str:

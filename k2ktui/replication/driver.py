@@ -13,6 +13,7 @@ from dataclasses import replace
 from time import monotonic, time
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.gaps import with_gap
 from k2ktui.engine.state import Gap, Position, SourcePartition
 from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
 from k2ktui.replication.copying.crashpoints import crash_point
@@ -348,16 +349,15 @@ class Driver:
         self._stop_partition(fault)
 
     def _pass_over(self, fault: Fault) -> None:
-        """Go on behind lost records, or back where the log was cut; the gap is recorded."""
+        """Go on behind lost records, recording the gap, or back where the log was cut."""
         position = self._positions[fault.source]
-        first, end = sorted((position.offset, fault.offset))
         self._warden.begin_term(len(self._slots))
         moved = replace(
             position,
             offset=fault.offset,
             leader_epoch=-1,
             term=self._warden.run.term,
-            gaps=(*position.gaps, Gap(first, end, fault.kind.value)),
+            gaps=with_gap(position.gaps, Gap(position.offset, fault.offset, fault.kind.value)),
         )
         self._warden.write_positions({fault.source: moved})
         self._positions[fault.source] = moved

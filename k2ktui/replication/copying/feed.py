@@ -4,13 +4,29 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from k2ktui.engine.gaps import with_gap
 from k2ktui.engine.state import Covers, Gap, Mapping, Position, SourcePartition
 from k2ktui.replication.copying.batch import APPEND_TIME, AbortedTransactions, Batch, split
 from k2ktui.replication.copying.landing import Landing
 from k2ktui.replication.copying.outgoing import Outgoing, TargetPartition
 from k2ktui.replication.tokens import Assignment, Fault, FaultKind
+
+
+@dataclass(frozen=True, slots=True)
+class FetchPosition:
+    """What a fetch request asks of a partition; a response counts only while it is what is asked.
+
+    Attributes:
+        offset: next offset to fetch.
+        epoch: leader epoch of the last batch before it, -1 if the broker is not to compare.
+        jumps: how often the feed went on elsewhere: after going back, an offset is fetched twice.
+    """
+
+    offset: int
+    epoch: int
+    jumps: int
 
 
 class Feed:
@@ -31,7 +47,18 @@ class Feed:
         self.ready_bytes = 0
         self.fault: Fault | None = None
         self.gaps: tuple[Gap, ...] = position.gaps
+        self._jumps = 0
         self._landed: dict[TargetPartition, Landing] = {}
+
+    @property
+    def wanted(self) -> FetchPosition:
+        """What to fetch next."""
+        epoch = self.leader_epoch if self.check_epoch else -1
+        return FetchPosition(self.fetched, epoch, self._jumps)
+
+    def awaits(self, asked: FetchPosition | None) -> bool:
+        """Whether the response to such a request is still of use."""
+        return asked is not None and (asked.offset, asked.jumps) == (self.fetched, self._jumps)
 
     def receive(self, records: bytes | memoryview, aborted: list[tuple[int, int]]) -> int:
         """Take in the records of a fetch response.
@@ -119,7 +146,7 @@ class Feed:
             term=term,
             slot=slot,
             at_ms=at_ms,
-            gaps=self.gaps,
+            gaps=tuple(gap for gap in self.gaps if gap.first < self.handed),
         )
 
     def mappings(self, pipeline: str, term: int) -> list[Mapping]:
@@ -151,14 +178,58 @@ class Feed:
         if self.fault is None:
             self.fault = Fault(self.source, kind, what, mend, offset)
 
-    def jump(self, offset: int, reason: str) -> None:
-        """Pass over lost offsets (``onSourceDataLoss: continue``) and record the gap."""
-        self.gaps = (*self.gaps, Gap(min(self.fetched, offset), max(self.fetched, offset), reason))
-        self.fetched = offset
-        self.check_epoch = False
-        self.leader_epoch = -1
+    def jump(self, offset: int, reason: str) -> int:
+        """Go on at another offset (``onSourceDataLoss: continue``), not before ``handed``.
+
+        Going forward leaves a gap. Going back drops what was fetched from there on; what the
+        source has there now is fetched and copied, so nothing is passed over.
+
+        Returns:
+            The number of bytes that were waiting and are dropped.
+        """
+        before = self.fetched
+        dropped = self.drop_from(offset)
+        if offset > before:
+            self.gaps = with_gap(self.gaps, Gap(before, offset, reason))
+            self.fetched = offset
+        went_back = self.fetched < before
+        self.leader_epoch = self._last_epoch if went_back else -1
+        self.check_epoch = self.leader_epoch >= 0
+        self._jumps += 1
         if not self.ready:
-            self.handed, self._handed_epoch = offset, -1
+            self.handed, self._handed_epoch = self.fetched, self.leader_epoch
+        return dropped
+
+    @property
+    def _last_epoch(self) -> int:
+        return self.ready[-1].leader_epoch if self.ready else self._handed_epoch
+
+    def drop_from(self, offset: int) -> int:
+        """Drop what was fetched at this offset or behind it and not handed on.
+
+        A batch that reaches over the offset goes as a whole, and is to be fetched again.
+
+        Returns:
+            The number of bytes dropped.
+        """
+        before = self.ready_bytes
+        end = min(offset, self.fetched)
+        while self.ready and self.ready[-1].last_offset >= offset:
+            batch = self.ready.pop()
+            self.ready_bytes -= len(batch.view)
+            end = min(end, batch.base_offset)
+        self.fetched = max(end, self.handed)
+        return before - self.ready_bytes
+
+    def agrees_until(self, epoch: int, end: int) -> int:
+        """Return the offset up to which what was fetched is in the broker's log.
+
+        Args:
+            epoch: highest leader epoch of that log that is not above ours.
+            end: where it ends there.
+        """
+        newer = (batch.base_offset for batch in self.ready if batch.leader_epoch > epoch)
+        return min(end, self.fetched, next(newer, self.fetched))
 
 
 def now_ms() -> int:

@@ -19,7 +19,7 @@ from k2ktui.engine.state import SourcePartition
 from k2ktui.kafka.codes import LEADER_MOVED, SESSION_LOST, TOPIC_GONE, Code
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown, Signal, TopicInfo, Wire
 from k2ktui.replication.copying import source_faults
-from k2ktui.replication.copying.feed import Feed
+from k2ktui.replication.copying.feed import Feed, FetchPosition
 from k2ktui.replication.tokens import Seen
 
 _RESPONSE_BYTES = 16 << 20
@@ -44,7 +44,7 @@ class _Session:
     node: int
     session_id: int = 0
     epoch: int = 0
-    known: dict[_Key, tuple[int, int]] = field(default_factory=dict)
+    known: dict[_Key, FetchPosition] = field(default_factory=dict)
     waiting: bool = False
     not_before: float = 0.0
 
@@ -148,18 +148,17 @@ class Reader:
 
     def _fetch(self, session: _Session, keys: list[_Key], remaining: float) -> None:
         topics: dict[str, list[Any]] = defaultdict(list)
-        sent: dict[_Key, tuple[int, int]] = {}
+        sent: dict[_Key, FetchPosition] = {}
         for key in keys:
-            feed = self._feeds[key]
-            want = (feed.fetched, feed.leader_epoch if feed.check_epoch else -1)
+            want = self._feeds[key].wanted
             if session.known.get(key) != want:
                 sent[key] = want
                 topics[key[0]].append(
                     FetchRequest.FetchTopic.FetchPartition(
                         partition=key[1],
                         current_leader_epoch=-1,
-                        fetch_offset=want[0],
-                        last_fetched_epoch=want[1],
+                        fetch_offset=want.offset,
+                        last_fetched_epoch=want.epoch,
                         log_start_offset=-1,
                         partition_max_bytes=_PARTITION_BYTES,
                     )
@@ -232,8 +231,6 @@ class Reader:
             return
         session.session_id = response.session_id
         session.epoch = session.epoch % 0x7FFFFFFF + 1 if response.session_id else 0
-        if not response.session_id:
-            session.known.clear()
         before = self.buffered
         for topic in response.responses:
             name = topic.topic or self._names.get(topic.topic_id.hex, "")
@@ -241,25 +238,29 @@ class Reader:
                 feed = self._feeds.get((name, part.partition_index))
                 if feed is not None and feed.fault is None:
                     self._partition(session, feed, part)
+        if not response.session_id:
+            session.known.clear()
         if 0 < self.buffered - before < _SMALL_BYTES:
             # A trickle: what arrives in the next moment goes with it in one request.
             session.not_before = monotonic() + _TRICKLE_S
 
     def _partition(self, session: _Session, feed: Feed, part: Any) -> None:
         code, key = part.error_code, (feed.source.topic, feed.source.partition)
+        if not feed.awaits(session.known.get(key)):
+            return  # the feed went on elsewhere after this was asked
         if code == Code.NONE:
             if part.last_stable_offset >= 0:
                 self._bounds[feed] = (part.log_start_offset, part.last_stable_offset)
             diverging = getattr(part, "diverging_epoch", None)
             if diverging is not None and diverging.epoch >= 0 and diverging.end_offset >= 0:
-                self._measure(session, feed, diverging.end_offset)
+                agreed = feed.agrees_until(diverging.epoch, diverging.end_offset)
+                self._measure(session, feed, agreed)
             elif part.records:
                 aborted = [(a.producer_id, a.first_offset) for a in part.aborted_transactions or ()]
                 self.buffered += feed.receive(part.records, aborted)
                 self._touched.add(feed)
                 feed.check_epoch = feed.leader_epoch >= 0
         elif code == Code.OFFSET_OUT_OF_RANGE:
-            session.known.pop(key, None)
             if feed.check_epoch:
                 # The broker answers so too when retention removed the last epoch we saw.
                 feed.check_epoch = False
@@ -281,19 +282,20 @@ class Reader:
         """Ask where the log begins and ends now, before deciding about lost records."""
         if feed not in self._measuring:
             self._measuring.add(feed)
-            self._wire.loop.spawn(self._measure_log(session, feed, diverged_at))
+            self._wire.loop.spawn(self._measure_log(session.node, feed, feed.wanted, diverged_at))
 
-    async def _measure_log(self, session: _Session, feed: Feed, diverged_at: int) -> None:
+    async def _measure_log(
+        self, node: int, feed: Feed, asked: FetchPosition, diverged_at: int
+    ) -> None:
         try:
-            start = await self._list_offset(session.node, feed, _EARLIEST)
-            end = await self._list_offset(session.node, feed, _LATEST)
+            start = await self._list_offset(node, feed, _EARLIEST)
+            end = await self._list_offset(node, feed, _LATEST)
         except (NotSent, OutcomeUnknown):
             return  # the next fetch finds the same and asks again
         finally:
             self._measuring.discard(feed)
-            session.known.pop((feed.source.topic, feed.source.partition), None)
             self._signal.set()
-        if start >= 0 and end >= 0:
+        if start >= 0 and end >= 0 and feed.awaits(asked):
             self._lost(feed, start, end, diverged_at)
 
     async def _list_offset(self, node: int, feed: Feed, which: int) -> int:
@@ -324,11 +326,12 @@ class Reader:
         if loss is None:
             return  # it was out of range for a moment only, as while a leader moves
         if self._continue and loss.go_on_at >= feed.handed:
-            feed.jump(loss.go_on_at, loss.kind.value)
+            self.buffered -= feed.jump(loss.go_on_at, loss.kind.value)
             self._touched.add(feed)
             return
         # Going back needs a new term, which only the driver can begin: it gets the place to go to.
         source_faults.stop_for_loss(feed, loss, at=loss.go_on_at if self._continue else None)
+        self.buffered -= feed.drop_from(loss.go_on_at)
 
     def _look_up_later(self) -> None:
         if not self._stale:

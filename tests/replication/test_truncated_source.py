@@ -1,0 +1,65 @@
+"""A source log is cut inside of what was fetched and not handed on, on a real broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.kafka.wire import Loop, Signal, Wire
+from k2ktui.replication.copying.batch import split
+from k2ktui.replication.copying.feed import Feed
+from k2ktui.replication.copying.reader import Reader
+from k2ktui.replication.copying.records import records
+from k2ktui.replication.tokens import Assignment, Route
+from k2ktui.replication.tokens import Path as Way
+from k2ktui.runtime.node import KafkaNode
+from tests.support.kafka import START_S, TIMEOUT, create_topic, produce, read_all
+
+pytestmark = pytest.mark.slow
+
+
+def cut_log(node: KafkaNode, topic: str, batches: int) -> None:
+    """Take batches away from the end of a log, as an unclean election would."""
+    (segment,) = Path(node.data_dir, "logs", f"{topic}-0").glob("*.log")
+    data = segment.read_bytes()
+    sizes = [len(batch.view) for batch in split(data)]
+    segment.write_bytes(data[: sum(sizes[:-batches])])
+
+
+def test_only_what_the_source_has_now_is_copied(source: KafkaNode) -> None:
+    topic = create_topic(source)
+    for index in range(6):
+        produce(source, topic, [b"old %d.%d" % (index, n) for n in range(10)], linger_ms=50)
+    position = Position(0, 0, -1, "", 1, 0, topic, 0)
+    feed = Feed(Assignment(SourcePartition(topic, 0), position, Route(Way.VERBATIM, topic, 0, 1)))
+    loop = Loop()
+    wire = Wire(loop, {"bootstrap_servers": [source.bootstrap]}, "source")
+    signal = Signal(loop)
+    reader = Reader(wire, [feed], signal, continue_on_loss=True)
+    until = monotonic() + TIMEOUT + START_S
+
+    async def fetch_to(offset: int) -> None:
+        while feed.fetched != offset:
+            assert monotonic() < until, f"{feed.fetched} {feed.fault}"
+            await signal.wait(min(1.0, reader.pump(until)))
+            reader.touched()
+
+    loop.run(lambda: wire.open(TIMEOUT))
+    loop.run(lambda: fetch_to(60))
+    reader.handed_on(len(feed.take().view))
+    source.kill()
+    cut_log(source, topic, 3)
+    source.start(START_S)
+    produce(source, topic, [b"new %d" % n for n in range(5)], linger_ms=50)
+    loop.run(lambda: fetch_to(35))
+    wire.close()
+    loop.close()
+
+    there = [got.value for got in read_all(source, topic)]
+    assert len(there) == 35
+    left = [tail for batch in feed.ready for tail in records(batch).tails]
+    assert [value for value in there[10:] if value] == [tail[2:-1] for tail in left]
+    assert (feed.gaps, reader.buffered) == ((), feed.ready_bytes)
