@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from k2ktui.engine.guard import MappingVersion
 from k2ktui.engine.replica import Lookup, Replica, TargetLog, TargetPartition
+from k2ktui.engine.standing import UNKNOWN, Standing, in_both, standing
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Basis, Translation, translate
 from k2ktui.text import safe_text
@@ -64,7 +66,8 @@ class Snapshot:
             cannot be asked and what was kept of it on the target is used.
         source_down: why the source cannot be asked; empty if it can.
         source: chosen groups of the source.
-        target: the same groups on the target.
+        target: the same groups on the target, read after those of the source.
+        source_later: what of ``source`` had moved when it was read once more, after ``target``.
         replicas: copies of source partitions.
         logs: bounds of target partitions.
         rivals: source partitions that other pipelines map too, with all their names.
@@ -79,6 +82,7 @@ class Snapshot:
     source_down: str = ""
     source: Mapping[str, GroupView] = field(default_factory=dict)
     target: Mapping[str, GroupView] = field(default_factory=dict)
+    source_later: Mapping[str, GroupView] = field(default_factory=dict)
     replicas: Mapping[SourcePartition, Replica] = field(default_factory=dict)
     logs: Mapping[TargetPartition, TargetLog] = field(default_factory=dict)
     rivals: Mapping[SourcePartition, tuple[str, ...]] = field(default_factory=dict)
@@ -98,6 +102,18 @@ def notes_of(snapshot: Snapshot) -> list[str]:
     return notes
 
 
+class Finding(StrEnum):
+    """Whether a difference is one.
+
+    ``settled``: there is none, or readings some seconds apart agree on it. ``checking``: it was
+    read once. ``moving``: the group goes on, and readings taken apart differ by that.
+    """
+
+    SETTLED = "settled"
+    CHECKING = "checking"
+    MOVING = "moving"
+
+
 @dataclass(frozen=True, slots=True)
 class GroupRow:
     """One group on one source partition and the target partition it maps to; None is unknown.
@@ -112,11 +128,16 @@ class GroupRow:
         target_offset: committed offset on the target.
         translated_offset: where the group would go on, on the target.
         basis: why that can be trusted.
-        reread: records it would read again, at most.
-        skipped: records it would never read, at most.
+        reread: records it would read again after a move there, at most.
+        skipped: records it would never read after a move there, at most.
         divergence: ``target_offset`` minus ``translated_offset``, counted in source records.
-            Negative: the group would read records again there; positive: it would miss some.
+            Negative: the group would read records again there; positive: it would miss some that
+            a move would not. Of a group that moves meanwhile only what holds against the readings
+            of the source before and after that of the target.
         reason: what an operator should know.
+        reread_now: records it would read again as it is committed there now, at most.
+        skipped_now: records it would never read as it is committed there now, at most.
+        finding: whether the difference is one; decided by who reads more than once.
     """
 
     group: str
@@ -134,10 +155,15 @@ class GroupRow:
     skipped: int | None
     divergence: int | None
     reason: str = ""
+    reread_now: int | None = None
+    skipped_now: int | None = None
+    finding: Finding = Finding.SETTLED
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that commands print."""
-        return asdict(self)
+        found = asdict(self)
+        del found["finding"]  # it takes more than one reading
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +184,11 @@ class TranslatedGroup:
 
 def translated(snapshot: Snapshot) -> list[TranslatedGroup]:
     """Translate every group of a snapshot, sorted by name."""
-    commits = {name: _commits(view) for name, view in snapshot.source.items()}
+    return _translated(snapshot, snapshot.source)
+
+
+def _translated(snapshot: Snapshot, views: Mapping[str, GroupView]) -> list[TranslatedGroup]:
+    commits = {name: _commits(view) for name, view in views.items()}
     wanted: dict[SourcePartition, set[int]] = {}
     for offsets in commits.values():
         for source, offset in offsets.items():
@@ -173,7 +203,7 @@ def translated(snapshot: Snapshot) -> list[TranslatedGroup]:
         found.append(
             TranslatedGroup(
                 name,
-                snapshot.source[name],
+                views[name],
                 snapshot.target.get(name, ABSENT),
                 tuple(rows),
                 tuple(sorted(offsets.keys() - placed)),
@@ -192,21 +222,51 @@ def _commits(view: GroupView) -> dict[SourcePartition, int]:
 
 def rows(snapshot: Snapshot) -> list[GroupRow]:
     """Return every group-partition of a snapshot, sorted by group, topic and partition."""
+    later = {
+        (group.group, translation.target): _standing(snapshot, group, translation)
+        for group in _translated(snapshot, snapshot.source_later)
+        for translation in group.translations
+    }
     found: list[GroupRow] = []
     for group in translated(snapshot):
         for translation in group.translations:
-            found += _rows_of(snapshot, group, translation)
+            read_again = group.group in snapshot.source_later
+            after = later.get((group.group, translation.target), UNKNOWN) if read_again else None
+            found += _rows_of(snapshot, group, translation, after)
         for source in group.unplaced:
             found.append(_unplaced(group, source))
     return sorted(found, key=lambda row: (row.group, row.topic, row.partition))
 
 
+def _standing(snapshot: Snapshot, group: TranslatedGroup, translation: Translation) -> Standing:
+    current = group.target_offset(translation.target)
+    return standing(
+        snapshot.replicas,
+        translation,
+        _commits(group.source),
+        current.offset if current else None,
+        snapshot.logs.get(translation.target),
+    )
+
+
 def _rows_of(
-    snapshot: Snapshot, group: TranslatedGroup, translation: Translation
+    snapshot: Snapshot, group: TranslatedGroup, translation: Translation, later: Standing | None
 ) -> Iterable[GroupRow]:
     current = group.target_offset(translation.target)
     topic, partition = translation.target
-    reason = with_rivals(snapshot, translation)
+    before = _standing(snapshot, group, translation)
+    now = before if later is None else in_both(before, later)
+    # What is committed on the target after the last reading of the source is no difference.
+    outdated = snapshot.source_down and now.divergence is not None and now.divergence > 0
+    reasons = [with_rivals(snapshot, translation)]
+    if now.divergence != before.divergence:
+        reasons.append("it was committed further on the source while both clusters were read")
+    log = snapshot.logs.get(translation.target)
+    if current is not None and log is not None and current.offset < log.start:
+        reasons.append(
+            f"the target's log starts at {log.start}, after its committed offset: "
+            "auto.offset.reset decides where it goes on"
+        )
     for source in translation.sources:
         yield GroupRow(
             group=group.group,
@@ -222,12 +282,11 @@ def _rows_of(
             basis=translation.basis,
             reread=translation.reread,
             skipped=translation.skipped,
-            divergence=divergence(
-                snapshot.replicas,
-                translation,
-                current.offset if current else None,
-            ),
-            reason=reason,
+            divergence=now.divergence,
+            reason="; ".join(filter(None, reasons)),
+            reread_now=now.reread,
+            skipped_now=now.skipped,
+            finding=Finding.MOVING if outdated else Finding.SETTLED,
         )
 
 
@@ -249,31 +308,6 @@ def _unplaced(group: TranslatedGroup, source: SourcePartition) -> GroupRow:
         divergence=None,
         reason="this partition was never replicated",
     )
-
-
-def divergence(
-    replicas: Mapping[SourcePartition, Replica], translation: Translation, current: int | None
-) -> int | None:
-    """Return how far the target's committed offset is from the translation, in source records.
-
-    Args:
-        replicas: copies of the source partitions.
-        translation: where the group belongs.
-        current: committed offset on the target, None if there is none.
-
-    Returns:
-        Positive: that many records would be missed; negative: read again; None if unknown.
-    """
-    if current is None or translation.offset is None:
-        return None
-    low, high = sorted((current, translation.offset))
-    records = 0
-    if any(replicas[s].cuts is not None for s in translation.sources):
-        records = high - low  # which offsets between hold records is not known
-    elif low < high:
-        lanes = (replicas[s].lanes.get(translation.target) for s in translation.sources)
-        records = sum(lane.target_records_between(low, high) for lane in lanes if lane is not None)
-    return records if current > translation.offset else -records
 
 
 def with_rivals(snapshot: Snapshot, translation: Translation) -> str:

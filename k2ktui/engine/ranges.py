@@ -224,6 +224,23 @@ class Ranges:
         found[known] = source[rows] + np.maximum(0, offsets[known] - target[rows])
         return found
 
+    def begins_before(self, target: int) -> int | None:
+        """Return the source offset of the last range that begins before a target offset.
+
+        None if there is none. Later records land at higher offsets, so all ranges with records at
+        or after the target offset follow it.
+        """
+        row = int(np.searchsorted(self._target[: self._size], target, side="left")) - 1
+        return int(self._source[row]) if row >= 0 else None
+
+    def begins_at_or_before(self, source: int) -> int | None:
+        """Return the source offset of the last range that begins at or before a source offset.
+
+        None if there is none.
+        """
+        row = int(np.searchsorted(self._source[: self._size], source, side="right")) - 1
+        return int(self._source[row]) if row >= 0 else None
+
     def mapped(self, offsets: I64) -> Flags:
         """Whether each source offset itself is a mapped record."""
         size = self._size

@@ -27,6 +27,7 @@ class Replica:
         holes: source offsets ``[first, end)`` whose mapping is lost or damaged.
         behind: whether mappings below the position could not be read yet.
         mapped: number of records that were mapped; ``lanes`` may hold only the newest.
+        held_from: source offset from which on ``lanes`` hold all ranges; each holds its last, too.
         foreign: why committed offsets are not of the log that was copied (a topic was created
             anew); empty if they are.
         cuts: what is known instead of a whole mapping, where another program copies; the lanes
@@ -40,6 +41,7 @@ class Replica:
     holes: tuple[tuple[int, int], ...] = ()
     behind: bool = False
     mapped: int = 0
+    held_from: int = 0
     foreign: str = ""
     cuts: Cuts | None = None
 

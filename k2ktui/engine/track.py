@@ -198,6 +198,10 @@ class Track:
     def _older_than(self, at_ms: int) -> int:
         return min((index.older_than(at_ms) for index in self.index.values()), default=0)
 
+    def keep_from(self, offset: int) -> None:
+        """Keep the ranges from a source offset on at the next trimming."""
+        self.asked = offset if self.asked is None else min(self.asked, offset)
+
     def back(self, steps: int) -> int:
         """Return a source offset some index entries before what is in memory."""
         return min(index.back(self.hot_from, steps) for index in self.index.values())

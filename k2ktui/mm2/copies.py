@@ -57,7 +57,11 @@ class MirrorCopies:
         return {at: self._position(at, end) for at, end in sorted(chosen.items())}
 
     def refresh(
-        self, timeout: float, positions: Mapping[SourcePartition, Position], commits: Commits
+        self,
+        timeout: float,
+        positions: Mapping[SourcePartition, Position],
+        commits: Commits,
+        landed: Mapping[TargetPartition, int],
     ) -> MappingReport:
         """Compare records where that makes the translation of a committed offset exact."""
         wanted = {at: offsets for at, offsets in commits.items() if at in positions}
@@ -77,6 +81,10 @@ class MirrorCopies:
 
     def mapped(self, source: SourcePartition) -> int:
         """Return nothing, as :meth:`lanes`."""
+        return 0
+
+    def held_from(self, source: SourcePartition) -> int:
+        """Return 0: nothing is left out."""
         return 0
 
     def cuts(self, source: SourcePartition) -> Cuts:

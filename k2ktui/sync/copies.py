@@ -40,9 +40,20 @@ class Copies(Protocol):
         ...
 
     def refresh(
-        self, timeout: float, positions: Mapping[SourcePartition, Position], commits: Commits
+        self,
+        timeout: float,
+        positions: Mapping[SourcePartition, Position],
+        commits: Commits,
+        landed: Mapping[TargetPartition, int],
     ) -> MappingReport:
-        """Read what is new of the record, with what is needed for these committed offsets."""
+        """Read what is new of the record, with what is needed for these offsets.
+
+        Args:
+            timeout: seconds.
+            positions: replicated positions.
+            commits: committed offsets on the source, to be translated.
+            landed: the lowest committed offset on each target partition, to be compared.
+        """
         ...
 
     def lanes(self, source: SourcePartition) -> Mapping[TargetPartition, Ranges]:
@@ -55,6 +66,10 @@ class Copies(Protocol):
 
     def mapped(self, source: SourcePartition) -> int:
         """Return the number of records that the ranges map, also those not at hand."""
+        ...
+
+    def held_from(self, source: SourcePartition) -> int:
+        """Return the source offset from which on all ranges are at hand."""
         ...
 
     def cuts(self, source: SourcePartition) -> Cuts | None:
@@ -94,6 +109,7 @@ class _Own:
         self.lanes = self._store.lanes
         self.doubts = self._store.doubts
         self.mapped = self._store.mapped
+        self.held_from = self._store.held_from
         self._needed: dict[SourcePartition, int] = {}
         self._next_repeat = 0.0
         self.close = self._store.close
@@ -111,11 +127,15 @@ class _Own:
         return self._books.read(topic, found, _READ_S).positions
 
     def refresh(
-        self, timeout: float, positions: Mapping[SourcePartition, Position], commits: Commits
+        self,
+        timeout: float,
+        positions: Mapping[SourcePartition, Position],
+        commits: Commits,
+        landed: Mapping[TargetPartition, int],
     ) -> MappingReport:
         report = self._store.refresh(timeout, positions)
         self._needed = {at: min(offsets) for at, offsets in commits.items()}
-        self._store.reach(self._needed)
+        self._store.reach(self._needed, landed)
         return report
 
     def cuts(self, source: SourcePartition) -> Cuts | None:

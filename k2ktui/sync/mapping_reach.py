@@ -1,9 +1,15 @@
-"""Read a stretch of the mapping topic again, for ranges that are not in memory any more."""
+"""Read a stretch of the mapping topic again, for ranges that are not in memory any more.
+
+A source offset says by itself where to begin. Where a target offset lies is not indexed: the walk
+goes back until a range begins before it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
+from k2ktui.engine.replica import TargetPartition
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.track import Track
 from k2ktui.kafka.clients import Cluster
@@ -11,6 +17,63 @@ from k2ktui.sync.mapping_reader import TopicReader
 from k2ktui.sync.mapping_sort import Sorter
 
 Tracks = Mapping[SourcePartition, Track]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A lane that must be in memory back to a range that begins before an offset.
+
+    Attributes:
+        source: the source partition.
+        target: the target partition; None stands for all of its lanes.
+        offset: a target offset; without a ``target`` a source offset, at which the range may begin.
+    """
+
+    source: SourcePartition
+    target: TargetPartition | None
+    offset: int
+
+    def held_from(self, track: Track) -> int | None:
+        """Return the source offset from which on it needs what is in memory; None: more is needed.
+
+        0 if there is nothing before what is in memory.
+        """
+        if self.target is None:
+            begins = [lane.begins_at_or_before(self.offset) for lane in track.lanes.values()]
+        else:
+            lane = track.lanes.get(self.target)
+            begins = [lane.begins_before(self.offset)] if lane else []
+        known = [begin for begin in begins if begin is not None]
+        if len(known) == len(begins):
+            return min(known, default=track.hot_from)
+        return None if track.hot_from > 0 else 0
+
+
+def walk_back(
+    tracks: Tracks, wanted: Iterable[Wanted], hold: Callable[[Mapping[SourcePartition, int]], bool]
+) -> None:
+    """Hold all that is wanted, in few passes over the topic: each goes twice as far as the last.
+
+    Args:
+        tracks: what is known of each source partition.
+        wanted: lanes, of any of them.
+        hold: holds the ranges from source offsets on; False if they cannot be read.
+    """
+    left, steps = list(wanted), 1
+    while left:
+        low: dict[SourcePartition, int] = {}
+        missing = []
+        for each in left:
+            track = tracks[each.source]
+            begin = each.held_from(track)
+            if begin is None:
+                missing.append(each)
+                low[each.source] = track.back(steps)
+            else:
+                track.keep_from(begin)
+        if missing and not hold(low):
+            return
+        left, steps = missing, 2 * steps
 
 
 def reread(

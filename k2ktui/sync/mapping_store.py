@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
 from zlib import crc32
 
@@ -28,7 +29,7 @@ from k2ktui.errors import Refused, TimedOut
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.logread import every_offset
 from k2ktui.sync import mapping_repeat
-from k2ktui.sync.mapping_reach import reread
+from k2ktui.sync.mapping_reach import Wanted, reread, walk_back
 from k2ktui.sync.mapping_reader import TopicReader
 from k2ktui.sync.mapping_sort import Malformed, Sorter
 from k2ktui.text import safe_text
@@ -143,6 +144,11 @@ class MappingStore:
         track = self._tracks.get(source)
         return track.mapped if track else 0
 
+    def held_from(self, source: SourcePartition) -> int:
+        """Return the source offset from which on all ranges are in memory."""
+        track = self._tracks.get(source)
+        return track.hot_from if track else 0
+
     def doubts(self, source: SourcePartition) -> Doubts:
         """Return what is not known below the replicated position."""
         position = self._positions.get(source)
@@ -151,27 +157,63 @@ class MappingStore:
         track = self._tracks.get(source)
         return doubts_of(track.known.all() if track else (), position, self._unread(source))
 
-    def reach(self, needed: Mapping[SourcePartition, int], timeout: float = _REREAD_S) -> None:
-        """Hold all ranges that translate these source offsets or higher ones.
+    def reach(
+        self,
+        needed: Mapping[SourcePartition, int],
+        landed: Mapping[TargetPartition, int] | None = None,
+        timeout: float = _REREAD_S,
+    ) -> None:
+        """Hold all ranges that questions about these offsets, or higher ones, depend on.
 
-        Ranges that are not in memory any more are read again from the topic, in one pass for all;
-        those of other source partitions too that landed behind them on the same target partition.
+        Ranges that are not in memory any more are read again from the topic, in few passes for all.
+
+        Args:
+            needed: source offsets to translate.
+            landed: target offsets from which on records are counted. Those of every source
+                partition that has records there are held, and one before: whether there is any
+                before can be asked, too. Where several meet, they are held from the translations
+                on as well.
+            timeout: seconds.
 
         Raises:
             TimedOut: reading took more than ``timeout`` seconds.
         """
         until = monotonic() + timeout
         self._hold(needed, until)
+        walk_back(
+            self._tracks, self._wanted(needed, landed or {}), partial(self._hold, until=until)
+        )
+
+    def _wanted(
+        self, needed: Mapping[SourcePartition, int], landed: Mapping[TargetPartition, int]
+    ) -> list[Wanted]:
         feeds: dict[TargetPartition, set[SourcePartition]] = {}
         for source, track in self._tracks.items():
             for target in track.lanes:
                 feeds.setdefault(target, set()).add(source)
+        low = {at: offset for at, offset in landed.items() if at in feeds}
+        found = []
         for source, offset in needed.items():
-            for target, ranges in list(self.lanes(source).items()):
-                found = int(ranges.translate(np.array([offset], dtype=np.int64))[0])
-                landed = ranges.target_end or 0 if found == NOT_FOUND else found
-                for other in feeds[target] - {source}:
-                    self._hold_behind(other, target, landed, until)
+            if self._before_start(source, offset):
+                # Another program copied there: the record before it tells where.
+                found.append(Wanted(source, None, offset))
+            for target, ranges in self.lanes(source).items():
+                if len(feeds[target]) > 1:
+                    first = self._first_landed(source, offset, ranges)
+                    low[target] = min(first, low.get(target, first))
+        return found + [Wanted(s, target, at) for target, at in low.items() for s in feeds[target]]
+
+    def _before_start(self, source: SourcePartition, offset: int) -> bool:
+        position = self._positions.get(source)
+        return position is not None and source in self._tracks and offset < position.start
+
+    def _first_landed(self, source: SourcePartition, offset: int, ranges: Ranges) -> int:
+        """Return the lowest target offset that a group can be given for a source offset."""
+        position = self._positions.get(source)
+        if position is not None and offset < (self.doubts(source).complete_from or position.start):
+            return 0  # where the target's log starts
+        found = int(ranges.translate(np.array([offset], dtype=np.int64))[0])
+        return ranges.target_end or 0 if found == NOT_FOUND else found
 
     def republish(
         self, needed: Mapping[SourcePartition, int], timeout: float = _REREAD_S
@@ -309,19 +351,20 @@ class MappingStore:
                 track.trim(retention.count, before)
                 track.asked = None
 
-    def _hold(self, needed: Mapping[SourcePartition, int], until: float) -> None:
-        """Hold the ranges from these source offsets on."""
+    def _hold(self, needed: Mapping[SourcePartition, int], until: float) -> bool:
+        """Hold the ranges from these source offsets on; whether all could be read."""
         low: dict[SourcePartition, int] = {}
         for source, offset in needed.items():
             track = self._tracks.get(source)
             if track is None:
                 continue
-            track.asked = offset if track.asked is None else min(track.asked, offset)
+            track.keep_from(offset)
             if offset < track.hot_from:
                 low[source] = max(0, offset)
         read = (self._target, self._topic, self._pipeline, self._tracks, low, self._next, until)
         if low and not reread(*read):
             self._not_read(low, until)
+        return not self._stale
 
     def _not_read(self, low: Mapping[SourcePartition, int], until: float) -> None:
         if monotonic() >= until:
@@ -335,15 +378,3 @@ class MappingStore:
         for source, offset in low.items():
             track = self._tracks[source]
             track.known.forget(offset, track.hot_from)
-
-    def _hold_behind(
-        self, source: SourcePartition, target: TargetPartition, landed: int, until: float
-    ) -> None:
-        """Hold what landed at a target offset or behind it, and one record before it."""
-        track, steps = self._tracks[source], 1
-        while track.hot_from > 0 and not self._stale:
-            first = track.lanes[target].target_first
-            if first is not None and first < landed:
-                return
-            self._hold({source: track.back(steps)}, until)
-            steps *= 2

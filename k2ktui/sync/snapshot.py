@@ -86,7 +86,8 @@ class Snapshots:
             source = self._kept(down)
         # At once: what is committed there later, of what was read since, would look too far.
         there = self.target.views(sorted(source.groups))
-        copies = self._copies(source, _committed(source.groups), replicated)
+        landed = _landed(source.groups, there, replicated)
+        copies = self._copies(source, _committed(source.groups), replicated, landed)
         return Snapshot(
             pipeline=self._config.name,
             source_cluster=source.cluster,
@@ -117,7 +118,7 @@ class Snapshots:
         with suppress(ConnectionFailed, TimedOut):
             source = self._source.read_logs(list(commits))
         asked = {at: {offset} for at, offset in commits.items()}
-        copies = self._copies(source, asked, self._record.positions())
+        copies = self._copies(source, asked, self._record.positions(), {})
         known = {at: offset for at, offset in commits.items() if at in copies.replicas}
         return translate(copies.replicas, known, copies.logs)
 
@@ -134,6 +135,7 @@ class Snapshots:
         source: SourceView,
         commits: Mapping[SourcePartition, Collection[int]],
         replicated: Mapping[SourcePartition, Position],
+        landed: Mapping[TargetPartition, int],
     ) -> _Copies:
         """Read logs, then positions, then mappings: what was copied later lies behind those ends.
 
@@ -141,11 +143,12 @@ class Snapshots:
             source: the source.
             commits: the offsets that are to be translated.
             replicated: positions as they were a moment ago.
+            landed: the lowest offset on each target partition that is to be compared.
         """
         fixed = {t for at in replicated.values() for t in targets_of(Replica(at))}
         logs = self.target.logs(fixed)
         positions = self._record.positions()
-        report = self._record.refresh(_READ_S, positions, commits)
+        report = self._record.refresh(_READ_S, positions, commits, landed)
         replicas = self._checked(
             {at: self._replica(at, position, source) for at, position in positions.items()}
         )
@@ -186,6 +189,7 @@ class Snapshots:
             cuts=self._record.cuts(at),
             behind=doubts.behind,
             mapped=self._record.mapped(at),
+            held_from=self._record.held_from(at),
             foreign=foreign,
         )
 
@@ -206,6 +210,21 @@ def _committed(groups: Mapping[str, GroupView]) -> dict[SourcePartition, set[int
         for where, each in view.offsets.items():
             if each.offset >= 0:
                 found.setdefault(SourcePartition(*where), set()).add(each.offset)
+    return found
+
+
+def _landed(
+    groups: Mapping[str, GroupView],
+    there: Mapping[str, GroupView],
+    replicated: Mapping[SourcePartition, Position],
+) -> dict[TargetPartition, int]:
+    """Return the lowest offset on each target partition that any of these groups has committed."""
+    found: dict[TargetPartition, int] = {}
+    for name, view in groups.items():
+        if name in there and any(SourcePartition(*where) in replicated for where in view.offsets):
+            for at, each in there[name].offsets.items():
+                if each.offset >= 0:
+                    found[at] = min(each.offset, found.get(at, each.offset))
     return found
 
 

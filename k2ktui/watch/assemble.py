@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
-from operator import attrgetter
 from typing import TypeVar
 
-from k2ktui.engine.audit import Audit, AuditRow, by_checkpoints, by_translation
-from k2ktui.engine.groups import GroupRow, GroupView
+from k2ktui.engine.audit import Audit
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.engine.status import (
     PartitionState,
@@ -18,11 +15,10 @@ from k2ktui.engine.status import (
     with_held_back,
 )
 from k2ktui.engine.translate import Basis
+from k2ktui.watch.group_sums import counts, summaries
 from k2ktui.watch.history import History
 from k2ktui.watch.model import (
     ClusterView,
-    GroupSide,
-    GroupSummary,
     Pair,
     Part,
     PartitionRow,
@@ -277,21 +273,14 @@ def totals_of(rows: Sequence[PartitionRow], groups: GroupFacts | None) -> Totals
         coverage=_coverage(rows),
         commit_coverage=exact / len(found) if found else None,
         mapped_records=sum(row.status.mapped_records for row in rows) if groups else None,
-        states=_counts([str(row.status.state) for row in rows]),
+        states=counts([str(row.status.state) for row in rows]),
         groups=len(groups.source) if groups else None,
-        bases=_counts([str(row.basis) for row in found]),
+        bases=counts([str(row.basis) for row in found]),
         diverging=len({row.group for row in off}),
         skips=sum(max(0, row.divergence or 0) for row in off),
         rereads=sum(max(0, -(row.divergence or 0)) for row in off),
         unknown=len(rows) - len(lags),
     )
-
-
-def _counts(words: Sequence[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for word in words:
-        found[word] = found.get(word, 0) + 1
-    return dict(sorted(found.items()))
 
 
 def _coverage(rows: Sequence[PartitionRow]) -> float | None:
@@ -303,66 +292,6 @@ def _coverage(rows: Sequence[PartitionRow]) -> float | None:
     if not sum(sizes):
         return min(s.coverage or 0.0 for s in known)
     return sum((s.coverage or 0.0) * n for s, n in zip(known, sizes, strict=True)) / sum(sizes)
-
-
-def summaries(
-    groups: GroupFacts, rows: Sequence[PartitionRow], audit: Audit | None = None
-) -> tuple[GroupSummary, ...]:
-    """Return every group with the sums of its rows, sorted by name."""
-    by_group = {name: list(found) for name, found in groupby(groups.rows, attrgetter("group"))}
-    others = {name: list(found) for name, found in groupby(_of(audit), attrgetter("group"))}
-    ends = {row.key: row.status.source_end for row in rows}
-    names = sorted(set(groups.source) | by_group.keys())
-    return tuple(
-        _summary(
-            name,
-            by_group.get(name, []),
-            groups,
-            ends,
-            others.get(name, []) if audit else None,
-        )
-        for name in names
-    )
-
-
-def _of(audit: Audit | None) -> tuple[AuditRow, ...]:
-    return audit.rows if audit else ()
-
-
-def _summary(
-    name: str,
-    found: Sequence[GroupRow],
-    groups: GroupFacts,
-    ends: Mapping[tuple[str, int], int | None],
-    audited: Sequence[AuditRow] | None,
-) -> GroupSummary:
-    return GroupSummary(
-        group=name,
-        source=_side(groups.source.get(name)),
-        target=_side(groups.target.get(name)),
-        partitions=len(found),
-        bases=_counts([str(row.basis) for row in found]),
-        missing=sum(row.target_offset is None for row in found),
-        skips=sum(max(0, row.divergence or 0) for row in found),
-        rereads=sum(max(0, -(row.divergence or 0)) for row in found),
-        lag=_lag(found, ends),
-        ours=by_translation(found),
-        theirs=None if audited is None else by_checkpoints(audited, len(found)),
-    )
-
-
-def _lag(found: Sequence[GroupRow], ends: Mapping[tuple[str, int], int | None]) -> int | None:
-    total = 0
-    for row in found:
-        end = ends.get((row.topic, row.partition))
-        if end is None or row.source_offset is None:
-            return None
-        total += max(0, end - row.source_offset)
-    return total
-
-
-def _side(view: GroupView | None) -> GroupSide:
-    return GroupSide() if view is None else GroupSide(view.state, view.members, view.error)
 
 
 def _notes(

@@ -112,6 +112,8 @@ class GroupSummary:
         lag: source records that it has not read yet, None if unknown for any partition.
         ours: what it would read again on the target where the translation puts it.
         theirs: the same where MirrorMaker 2's checkpoints put it; None if that is not compared.
+        unknown: rows with a commit on the target of which it is unknown what it would skip or
+            read again; they are in no sum.
     """
 
     group: str
@@ -125,6 +127,7 @@ class GroupSummary:
     lag: int | None = None
     ours: Again = NOTHING
     theirs: Again | None = None
+    unknown: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,8 @@ def of_group_row(row: GroupRow) -> Verdict:
         return Verdict(Severity.WARN, "bounded")
     if row.target_offset is None:
         return Verdict(Severity.INFO, "not moved")
+    if row.divergence is None:
+        return Verdict(Severity.UNKNOWN, "unknown")
     return Verdict(Severity.OK, "in step")
 
 
@@ -95,6 +97,8 @@ def of_summary(group: GroupSummary) -> Verdict:
         return Verdict(Severity.BAD, "unmapped")
     if group.skips:
         return Verdict(Severity.BAD, "skips")
+    if group.unknown:
+        return Verdict(Severity.UNKNOWN, "unknown")
     if group.rereads:
         return Verdict(Severity.WARN, "re-reads")
     if group.bases.get(Basis.BOUNDED):
@@ -225,4 +229,7 @@ def _group_text(group: GroupSummary, verdict: Verdict) -> str:
         parts.append(f"on the target it would skip {counted(group.skips, 'record')}")
     if group.rereads:
         parts.append(f"on the target it would re-read {counted(group.rereads, 'record')}")
+    if group.unknown:
+        where = counted(group.unknown, "partition")
+        parts.append(f"what lies between its commit and its translation is unknown for {where}")
     return "; ".join(parts) or verdict.word

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,6 +69,24 @@ def test_divergence_counts_source_records(source: int, target: int) -> None:
     (row,) = rows(snapshot(source, at(target)))
     assert row.translated_offset == 500 + source
     assert row.divergence == target - (500 + source)
+
+
+@pytest.mark.parametrize(
+    "lacking",
+    [
+        {"held_from": 20},  # not in memory
+        {"complete_from": 30},  # deleted from the mapping topic
+        {"holes": ((10, 20),)},
+    ],
+)
+def test_what_cannot_be_counted_is_unknown_and_never_zero(lacking: dict[str, Any]) -> None:
+    position = Position(100, 0, 0, "id", 3, 0, *T)
+    newest = a_range(30, 530, 70)
+    replica = Replica(position, {T: newest}, **lacking)
+    (row,) = rows(snapshot(40, at(505), replicas={S: replica}))
+    assert (row.translated_offset, row.divergence, row.reread_now) == (540, None, None)
+    (row,) = rows(snapshot(40, at(532), replicas={S: replica}))
+    assert (row.divergence, row.reread_now, row.skipped_now) == (-8, 8, 0)
 
 
 def test_a_partition_that_was_never_replicated() -> None:

@@ -115,8 +115,17 @@ class Copied:
         """Return the name of a group that this pipeline looks after."""
         return f"{self.name}-{stem}"
 
-    def copy(self, topic: str, records: Iterable[Got] | None = None) -> dict[Where, dict[int, int]]:
-        """Copy a source topic; return target offset by source offset, per source partition."""
+    def copy(
+        self, topic: str, records: Iterable[Got] | None = None, *, step: int = 0
+    ) -> dict[Where, dict[int, int]]:
+        """Copy a source topic; return target offset by source offset, per source partition.
+
+        Args:
+            topic: its name, on both clusters.
+            records: which records; all by default.
+            step: how many records one mapping record maps; 0 is all. A native record follows each,
+                where a transaction has its marker.
+        """
         found = list(read_all(self.source, topic) if records is None else records)
         ends = end_offsets(self.source, topic, "read_committed")
         starts = start_offsets(self.source, topic)
@@ -126,11 +135,50 @@ class Copied:
             own = [got for got in found if got.partition == partition]
             produce(self.target, topic, [Out(b"native", partition=partition)] * self.prior)
             outs = [Out(g.value, g.key, partition, g.headers, g.timestamp) for g in own]
-            offsets = produce(self.target, topic, outs)
+            size = step or max(1, len(own))
+            marked = [
+                out
+                for at in range(0, len(outs), size)
+                for out in [
+                    *outs[at : at + size],
+                    *([Out(b"native", partition=partition)] * (step > 0)),
+                ]
+            ]
+            offsets = produce(self.target, topic, marked)
+            if step:
+                offsets = [at for n, at in enumerate(offsets) if n % (step + 1) != step]
             pairs = {got.offset: offset for got, offset in zip(own, offsets, strict=True)}
             landed[topic, partition] = pairs
-            self.record(topic, partition, pairs, end, starts[partition])
+            if step:
+                self.map_steps(topic, partition, pairs, end, starts[partition], step)
+                self.put_position(topic, partition, end, starts[partition])
+            else:
+                self.record(topic, partition, pairs, end, starts[partition])
         return landed
+
+    def map_steps(
+        self,
+        topic: str,
+        partition: int,
+        pairs: Mapping[int, int],
+        position: int,
+        start: int,
+        step: int,
+    ) -> None:
+        """Write a mapping record for every ``step`` records, all at once."""
+        source = SourcePartition(topic, partition)
+        found = sorted(pairs.items())
+        outs, first = [], start
+        for at in range(0, len(found), step):
+            some = found[at : at + step]
+            end = found[at + step][0] if at + step < len(found) else position
+            one = MappingRange(some[0][0], some[0][1], len(some))
+            mapping = OffsetMapping(
+                self.name, source, topic, partition, self.term, (one,), covers=Covers(first, end)
+            )
+            outs.append(Out(mapping_value(mapping), mapping_key(mapping)))
+            first = end
+        produce(self.target, self.mappings, outs)
 
     def record(
         self,
@@ -156,6 +204,11 @@ class Copied:
                 self.name, source, topic, partition, self.term, tuple(ranges), covers=covers
             )
             self.put_mapping(mapping_key(mapping), mapping_value(mapping))
+        self.put_position(topic, partition, position, start)
+
+    def put_position(self, topic: str, partition: int, position: int, start: int) -> None:
+        """Write the position record of a partition."""
+        source = SourcePartition(topic, partition)
         state = Position(
             position,
             start,

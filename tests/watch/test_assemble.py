@@ -12,7 +12,7 @@ from k2ktui.watch.codec import dumps, loads
 from k2ktui.watch.model import Pair, Part, PartitionRow, PartName, View
 from k2ktui.watch.plain import lines
 from k2ktui.watch.reading import Mapped, SourceFacts, TargetFacts
-from k2ktui.watch.severity import Severity, problems
+from k2ktui.watch.severity import Severity, of_group_row, problems
 from tests.support.views import NOON, Made, beside_mirrormaker, usual
 
 AT = SourcePartition("orders", 0)
@@ -164,6 +164,16 @@ def test_groups_are_summed_up() -> None:
     assert by_name["fulfilment"].missing == 1
     assert (view.totals.diverging, view.totals.skips, view.totals.rereads) == (2, 107, 40)
     assert by_name["billing"].lag == 10
+
+
+def test_a_divergence_that_is_unknown_is_no_all_clear() -> None:
+    made = one()
+    made.group("g", AT, divergence=0)
+    made.rows = [replace(each, divergence=None) for each in made.rows]
+    view = made.view()
+    assert of_group_row(view.groups[0]).severity is Severity.UNKNOWN
+    [problem] = [p for p in problems(view, NOON) if p.kind == "group"]
+    assert (problem.severity, "unknown" in problem.what) == (Severity.UNKNOWN, True)
 
 
 def test_problems_come_worst_first() -> None:

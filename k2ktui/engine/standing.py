@@ -1,0 +1,173 @@
+"""What going on at the committed offset on the target does, beside what a move would do.
+
+A group reads on at the higher of its commit and the log's start. What it consumed on the source and
+lies at or behind that is read again; what it has not consumed and lies before is never read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from k2ktui.engine.ranges import NOT_FOUND, Ranges
+from k2ktui.engine.replica import Replica, TargetLog, TargetPartition
+from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.translate import Basis, Translation
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a group stands on one target partition as it is committed there; None is unknown.
+
+    Attributes:
+        divergence: the committed offset minus the translated one, in source records. Positive: it
+            would miss those that a move would not; negative: it would read them again.
+        reread: records it would read again, at most.
+        skipped: records it would never read, at most, those included that no move brings back.
+    """
+
+    divergence: int | None = None
+    reread: int | None = None
+    skipped: int | None = None
+
+
+UNKNOWN = Standing()
+
+
+def standing(
+    replicas: Mapping[SourcePartition, Replica],
+    translation: Translation,
+    commits: Mapping[SourcePartition, int],
+    current: int | None,
+    log: TargetLog | None,
+) -> Standing:
+    """Compare the committed offset on the target with the translation.
+
+    Args:
+        replicas: copies of the source partitions.
+        translation: where the group belongs, and what a move there does.
+        commits: what it was translated from.
+        current: committed offset on the target, None if there is none.
+        log: bounds of the target partition, None if they are not known.
+    """
+    offset = translation.offset
+    if current is None or offset is None:
+        return UNKNOWN
+    if current == offset:
+        return Standing(0, translation.reread, translation.skipped)
+    copies = [(replicas[at], commits.get(at, -1)) for at in translation.sources]
+    between = _records(copies, translation, *sorted((current, offset)))
+    if between is None:
+        return UNKNOWN
+    if current > offset:
+        again = _less(translation.reread, between.consumed)
+        return Standing(between.unread, again, _more(translation.skipped, between.unread))
+    start = log.start if log else 0
+    behind = _records(copies, translation, max(current, start), offset)
+    again = None if behind is None else _more(translation.reread, behind.consumed)
+    return Standing(-(between.consumed + between.unread), again, translation.skipped)
+
+
+def in_both(earlier: Standing, later: Standing) -> Standing:
+    """Return what holds against two readings of the source, one before and one after the target's.
+
+    A group that moves on both clusters is committed further wherever it is read later: only what
+    holds both times is a difference.
+    """
+    one, other = earlier.divergence, later.divergence
+    divergence = None
+    if one is not None and other is not None:
+        divergence = min(one, other, key=abs) if one * other > 0 else 0
+    return Standing(
+        divergence, _least(earlier.reread, later.reread), _least(earlier.skipped, later.skipped)
+    )
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else min(one, other)
+
+
+def _more(count: int | None, more: int) -> int | None:
+    return None if count is None else count + more
+
+
+def _less(count: int | None, less: int) -> int | None:
+    return None if count is None else max(0, count - less)
+
+
+@dataclass(frozen=True, slots=True)
+class _Between:
+    """Records between two target offsets: consumed on the source, and not."""
+
+    consumed: int = 0
+    unread: int = 0
+
+
+def _records(
+    copies: Iterable[tuple[Replica, int]], translation: Translation, low: int, high: int
+) -> _Between | None:
+    """Count what landed at the target offsets ``[low, high)``; None if it is not known."""
+    consumed = unread = 0
+    if low >= high:
+        return _Between()
+    for replica, commit in copies:
+        if replica.cuts is not None:
+            return _by_cuts(replica, translation, commit, low, high)
+        if not _known(replica, translation.target, low, high):
+            return None
+        lane = replica.lanes.get(translation.target)
+        if lane is not None:
+            total = lane.target_records_between(low, high)
+            old = _consumed_between(lane, commit, low, high)
+            consumed, unread = consumed + old, unread + total - old
+    return _Between(consumed, unread)
+
+
+def _by_cuts(
+    replica: Replica, translation: Translation, commit: int, low: int, high: int
+) -> _Between | None:
+    """Which offsets between hold records is not known there: each counts."""
+    if high == translation.offset:
+        return _Between(consumed=high - low)
+    if translation.basis is not Basis.BOUNDED:
+        return _Between(unread=high - low)
+    # The first unread record lies anywhere up to the next record whose landing is known.
+    assert replica.cuts is not None
+    behind = replica.cuts.behind(commit)
+    if behind is None or high <= behind.target:
+        return None
+    return _Between(behind.target - low, high - behind.target)
+
+
+def _known(replica: Replica, target: TargetPartition, low: int, high: int) -> bool:
+    """Whether all is known of what landed at the target offsets ``[low, high)``."""
+    position = replica.position
+    assert position is not None
+    lane = replica.lanes.get(target, Ranges())
+    begin = lane.begins_before(low + 1)
+    if begin is None and replica.held_from > 0:
+        return False  # older ranges are not in memory
+    first = int(lane.back(np.array([high], dtype=np.int64))[0])
+    if first != NOT_FOUND:
+        before = first
+    elif high <= (lane.target_end or 0):
+        before = lane.end or 0
+    elif replica.behind:
+        return False
+    else:
+        before = max(position.offset, lane.end or 0)
+    after = position.start if begin is None else begin
+    lost = [*replica.holes]
+    if replica.complete_from is not None:
+        lost.append((position.start, replica.complete_from))
+    return not any(a < before and after < b for a, b in lost)
+
+
+def _consumed_between(ranges: Ranges, commit: int, low: int, high: int) -> int:
+    """Number of records at the target offsets ``[low, high)`` below a source offset."""
+    columns = ranges.columns()
+    first = np.maximum(0, low - columns.target)
+    last = np.minimum(np.minimum(columns.count, high - columns.target), commit - columns.source)
+    return int(np.maximum(0, last - first).sum())

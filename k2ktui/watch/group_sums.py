@@ -1,0 +1,88 @@
+"""The sums of a group over its partitions; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+
+from k2ktui.engine.audit import Audit, AuditRow, by_checkpoints, by_translation
+from k2ktui.engine.groups import GroupRow, GroupView
+from k2ktui.engine.translate import Basis
+from k2ktui.watch.model import GroupSide, GroupSummary, PartitionRow
+from k2ktui.watch.reading import GroupFacts
+
+
+def counts(words: Sequence[str]) -> dict[str, int]:
+    """Return how often each word occurs, sorted."""
+    found: dict[str, int] = {}
+    for word in words:
+        found[word] = found.get(word, 0) + 1
+    return dict(sorted(found.items()))
+
+
+def summaries(
+    groups: GroupFacts, rows: Sequence[PartitionRow], audit: Audit | None = None
+) -> tuple[GroupSummary, ...]:
+    """Return every group with the sums of its rows, sorted by name."""
+    by_group = {name: list(found) for name, found in groupby(groups.rows, attrgetter("group"))}
+    others = {name: list(found) for name, found in groupby(_of(audit), attrgetter("group"))}
+    ends = {row.key: row.status.source_end for row in rows}
+    names = sorted(set(groups.source) | by_group.keys())
+    return tuple(
+        _summary(
+            name,
+            by_group.get(name, []),
+            groups,
+            ends,
+            others.get(name, []) if audit else None,
+        )
+        for name in names
+    )
+
+
+def _of(audit: Audit | None) -> tuple[AuditRow, ...]:
+    return audit.rows if audit else ()
+
+
+def _summary(
+    name: str,
+    found: Sequence[GroupRow],
+    groups: GroupFacts,
+    ends: Mapping[tuple[str, int], int | None],
+    audited: Sequence[AuditRow] | None,
+) -> GroupSummary:
+    return GroupSummary(
+        group=name,
+        source=_side(groups.source.get(name)),
+        target=_side(groups.target.get(name)),
+        partitions=len(found),
+        bases=counts([str(row.basis) for row in found]),
+        missing=sum(row.target_offset is None for row in found),
+        skips=sum(max(0, row.divergence or 0) for row in found),
+        rereads=sum(max(0, -(row.divergence or 0)) for row in found),
+        lag=_lag(found, ends),
+        ours=by_translation(found),
+        theirs=None if audited is None else by_checkpoints(audited, len(found)),
+        unknown=sum(_unknown(row) for row in found),
+    )
+
+
+def _unknown(row: GroupRow) -> bool:
+    """Whether it is unknown what lies between the commit on the target and the translation."""
+    certain = row.basis is not Basis.UNMAPPED and row.basis is not Basis.BOUNDED
+    return certain and row.target_offset is not None and row.divergence is None
+
+
+def _lag(found: Sequence[GroupRow], ends: Mapping[tuple[str, int], int | None]) -> int | None:
+    total = 0
+    for row in found:
+        end = ends.get((row.topic, row.partition))
+        if end is None or row.source_offset is None:
+            return None
+        total += max(0, end - row.source_offset)
+    return total
+
+
+def _side(view: GroupView | None) -> GroupSide:
+    return GroupSide() if view is None else GroupSide(view.state, view.members, view.error)
