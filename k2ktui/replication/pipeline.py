@@ -17,7 +17,8 @@ from k2ktui.replication.driver import Driver
 from k2ktui.replication.fencing import CommitTopic, Warden
 from k2ktui.replication.heartbeat import Heartbeat
 from k2ktui.replication.reports import Event, Finished
-from k2ktui.replication.spark import SparkRuntime, local_cores
+from k2ktui.replication.spark import SparkRuntime
+from k2ktui.replication.spark_settings import local_cores
 from k2ktui.replication.survey import Surveyor
 
 _TRANSACTION_TIMEOUT_MS = 60_000

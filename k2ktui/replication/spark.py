@@ -10,10 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import re
-import shutil
 import sys
-import tempfile
 import threading
 import time
 import warnings
@@ -22,58 +19,28 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from k2ktui.config.model import Spark
 from k2ktui.errors import K2kError
 from k2ktui.replication.copying.worker import run_slot, warm
 from k2ktui.replication.executors import await_executors, ship, spark_reason
+from k2ktui.replication.spark_settings import (
+    is_local,
+    properties_text,
+    set_environment,
+    spark_properties,
+)
 from k2ktui.replication.tokens import SlotResult, Token
 from k2ktui.runtime.java import spark_java_home
+from k2ktui.runtime.scratch import Scratch, sweep
 from k2ktui.text import safe_text
 
-_LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 _JOB_GROUP = "k2ktui-lap"
 _MAX_JOBS = 512
 _SHELL = "pyspark-shell"
-_DIRECTORY = "k2ktui-spark-"
+_DIRECTORY = "k2ktui-lap-"
 _LOG = "spark.log"
 _WARM_S = 0.3
 _STARTS = 3
-
-# What the protocol stands on; a pipeline file may not change these.
-_FIXED = {
-    "spark.task.maxFailures": "1",
-    "spark.speculation": "false",
-    "spark.stage.maxConsecutiveAttempts": "1",
-    # PySpark writes a larger task to a file, unencrypted and anew each lap; tasks hold secrets.
-    "spark.broadcast.UDFCompressionThreshold": "1g",
-}
-_DEFAULTS = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.driver.memory": "512m",
-    "spark.python.worker.reuse": "true",
-    "spark.eventLog.enabled": "false",
-    "spark.log.level": "ERROR",
-    # A pipeline runs for months: what Spark remembers of jobs must stay small.
-    "spark.ui.retainedJobs": "20",
-    "spark.ui.retainedStages": "20",
-    "spark.ui.retainedTasks": "1000",
-}
-# Workers move megabytes: glibc would map and unmap each buffer, and the kernel clear its pages.
-_ALLOCATOR = {
-    "MALLOC_MMAP_THRESHOLD_": str(256 << 20),
-    "MALLOC_TRIM_THRESHOLD_": str(512 << 20),
-    "MALLOC_TOP_PAD_": str(16 << 20),
-}
-# A local driver only schedules: it should start quickly and stay small.
-_LOCAL_DEFAULTS = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-}
-_LOCAL_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
-_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LOG4J = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
 appender.console.type = Console
@@ -82,17 +49,6 @@ appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
 """
-
-
-def local_cores(master: str) -> int | None:
-    """Return how many tasks a local master runs at once, None for a cluster's master."""
-    found = _LOCAL.fullmatch(master.strip())
-    if found is None:
-        return None
-    wanted = found[1]
-    if wanted == "*":
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return int(wanted or 1)
 
 
 class LapLost(Exception):
@@ -126,7 +82,7 @@ class SparkRuntime:
         self._jobs: ThreadPoolExecutor | None = None
         self._context: Any = None
         self._gateway: Any = None
-        self._private: Path | None = None
+        self._private: Scratch | None = None
         self._changing = threading.Lock()
         self._over = False
 
@@ -136,22 +92,15 @@ class SparkRuntime:
         Raises:
             K2kError: Spark did not start; the message has Spark's reason.
         """
-        # PySpark reads the variable only; the property is for programs that spark-submit starts.
-        chosen = self._settings.config.get("spark.pyspark.python")
-        os.environ["PYSPARK_PYTHON"] = (
-            chosen or os.environ.get("PYSPARK_PYTHON", "") or sys.executable
-        )
-        os.environ["JAVA_HOME"] = str(spark_java_home())
-        for name, value in _ALLOCATOR.items():
-            os.environ.setdefault(name, value)
-        _sweep()
+        set_environment(self._settings, sys.executable, spark_java_home())
+        sweep(_DIRECTORY)
         try:
             self._launch()
         except Exception as error:
             raise self._did_not_start(error) from None
-        if local_cores(self._settings.master) is None:
+        if not is_local(self._settings.master):
             assert self._private is not None
-            ship(self._context, self._private)
+            ship(self._context, self._private.path)
             await_executors(self._context, self._settings.master, self._pool().submit)
 
     def _launch(self) -> None:
@@ -161,12 +110,12 @@ class SparkRuntime:
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
         # py4j also writes to the root logger, which without a handler means to the terminal.
         logging.getLogger().addHandler(logging.NullHandler())
-        self._private = Path(tempfile.mkdtemp(prefix=f"{_DIRECTORY}{os.getpid()}-"))
+        self._private = Scratch(_DIRECTORY)
         # Settings may hold secrets, so they go by file and not by command line; and Java's own
         # words go to a file, because a terminal is no place for them.
-        settings = self._write_settings()
+        settings = self._write_settings(self._private.path)
         os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {settings} {_SHELL}"
-        with (self._private / _LOG).open("wb") as out:
+        with (self._private.path / _LOG).open("wb") as out:
             self._gateway = launch_gateway(
                 None, {"stdout": out, "stderr": out, "start_new_session": True}
             )
@@ -175,31 +124,20 @@ class SparkRuntime:
         self._context._accumulatorServer.handle_error = lambda *_: None  # noqa: SLF001
         settings.unlink()
 
-    def _write_settings(self) -> Path:
-        assert self._private is not None
-        logging_file = self._private / "log4j2.properties"
+    def _write_settings(self, directory: Path) -> Path:
+        logging_file = directory / "log4j2.properties"
         logging_file.write_text(_LOG4J)
-        allocator = {f"spark.executorEnv.{name}": value for name, value in _ALLOCATOR.items()}
-        settings = {**_DEFAULTS, **allocator, **self._settings.config, **_FIXED}
-        java = f"-Dlog4j2.configurationFile=file:{logging_file}"
-        if local_cores(self._settings.master) is not None:
-            # What a killed Java leaves behind goes with everything else of this session.
-            scratch = {"spark.local.dir": str(self._private)}
-            settings = {**_LOCAL_DEFAULTS, **scratch, **settings}
-            java = f"{java} {_LOCAL_JAVA}"
-        settings[_JAVA_OPTIONS] = f"{java} {settings.get(_JAVA_OPTIONS, '')}".strip()
-        settings["spark.master"] = self._settings.master
-        settings["spark.app.name"] = self._name
-        path = self._private / "spark.properties"
+        properties = spark_properties(self._settings, self._name, directory, logging_file)
+        path = directory / "spark.properties"
         path.touch(mode=0o600)
-        path.write_text("".join(f"{_escaped(k)}={_escaped(v)}\n" for k, v in settings.items()))
+        path.write_text(properties_text(properties))
         return path
 
     def _did_not_start(self, error: Exception) -> K2kError:
         said: list[str] = []
         if self._private is not None:
             with contextlib.suppress(OSError):
-                text = (self._private / _LOG).read_text(errors="replace")
+                text = (self._private.path / _LOG).read_text(errors="replace")
                 said = [line for line in text.splitlines() if line.strip()]
         # Without a gateway only Java knows why.
         words = said[-3:] if self._gateway is None and said else [spark_reason(error)]
@@ -331,9 +269,9 @@ class SparkRuntime:
 
     def forget_files(self) -> None:
         """Remove what was written for Spark to read."""
-        if self._private is not None:
-            shutil.rmtree(self._private, ignore_errors=True)
-            self._private = None
+        private, self._private = self._private, None
+        if private is not None:
+            private.remove()
 
 
 def _ended(reason: str) -> SparkEnded:
@@ -342,17 +280,3 @@ def _ended(reason: str) -> SparkEnded:
         unchanged="What was committed is whole; what was not is aborted at the next start.",
         mend="Start again: it goes on from the positions on the target.",
     )
-
-
-def _sweep() -> None:
-    """Remove what drivers that were killed have left behind."""
-    for path in Path(tempfile.gettempdir()).glob(f"{_DIRECTORY}*-*"):
-        owner = path.name.removeprefix(_DIRECTORY).partition("-")[0]
-        if owner.isdigit() and not psutil.pid_exists(int(owner)):
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _escaped(text: str) -> str:
-    """Escape a key or value for a Java properties file."""
-    special = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "=": "\\=", ":": "\\:", "#": "\\#"}
-    return "".join(special.get(char, char) for char in text)

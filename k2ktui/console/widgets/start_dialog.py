@@ -23,9 +23,10 @@ from k2ktui.watch.severity import Verdict as Mark
 _MARKS = {
     Verdict.PASS: Mark(Severity.OK, "pass"),
     Verdict.FAIL: Mark(Severity.BAD, "FAIL"),
+    Verdict.WARN: Mark(Severity.WARN, "warning"),
     Verdict.UNKNOWN: Mark(Severity.UNKNOWN, "could not check"),
 }
-_ORDER = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.PASS)
+_ORDER = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN, Verdict.PASS)
 _INDENT = 4
 
 

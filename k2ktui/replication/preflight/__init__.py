@@ -1,1 +1,1 @@
-"""What is checked before a pipeline runs: each line pass, fail or could-not-check."""
+"""What is checked before a pipeline runs: each line pass, fail, warning or could-not-check."""

@@ -18,6 +18,7 @@ class Verdict(StrEnum):
 
     PASS = "pass"  # noqa: S105 - no password
     FAIL = "fail"
+    WARN = "warning"
     UNKNOWN = "could-not-check"
 
 
@@ -50,6 +51,11 @@ def passed(name: str, detail: str) -> Check:
 def failed(name: str, detail: str, mend: str, *, fatal: bool = False) -> Check:
     """Return a failure."""
     return Check(name, Verdict.FAIL, detail, mend, fatal=fatal)
+
+
+def warned(name: str, detail: str, mend: str) -> Check:
+    """Return a line for what works, and is not as it should be."""
+    return Check(name, Verdict.WARN, detail, mend)
 
 
 def unknown(name: str, detail: str, mend: str = "") -> Check:

@@ -1,7 +1,7 @@
 """The preflight: everything that can be known before a start, without changing anything.
 
-Each check is pass, fail or could-not-check, with the reason and the mend. A source principal with
-Describe and Read on topics passes; what would take more rights there could not be checked.
+Each check is pass, fail, warning or could-not-check, with the reason and the mend. A source
+principal with Describe and Read on topics passes; what would take more could not be checked.
 """
 
 from __future__ import annotations
@@ -22,16 +22,23 @@ from k2ktui.replication.preflight.checks import (
     failed_by,
     passed,
     unknown,
+    warned,
 )
 from k2ktui.replication.preflight.rights import check_rights
 from k2ktui.replication.preflight.sides import Side, check_clocks, check_ids, open_sides
 from k2ktui.replication.preflight.topics import check_topics
+from k2ktui.replication.spark_settings import (
+    is_local,
+    unauthenticated_reason,
+    unencrypted_properties,
+)
 from k2ktui.runtime.java import find_java, java_notes
 from k2ktui.text import safe_text
 
 __all__ = ["Check", "Verdict", "each_check", "exit_code", "run_checks"]
 
 _OLDEST_SPARK = (4, 1)
+_SPARK_GUIDE = "docs/spark-cluster.md says how."
 _INSTALL = "Run: pip install 'pyspark>=4.1,<5'"
 
 
@@ -49,6 +56,7 @@ def each_check(config: PipelineConfig) -> Iterator[Check]:
         yield _supported(config)
         yield _java()
         yield _spark(config)
+        yield _spark_security(config)
         sides = open_sides(config, stack)
         for side in sides.values():
             yield from side.checks
@@ -97,6 +105,29 @@ def _spark(config: PipelineConfig) -> Check:
     if numbers < _OLDEST_SPARK:
         return failed("Spark", f"PySpark {version} is too old", _INSTALL, fatal=True)
     master = safe_text(config.spark.master)
-    if config.spark.master.startswith("local"):
+    if is_local(config.spark.master):
         return passed("Spark", f"{version}, in this process ({master})")
     return unknown("Spark", f"{version} can be imported; {master} was not contacted")
+
+
+def _spark_security(config: PipelineConfig) -> Check:
+    name = "Spark security"
+    reason = unauthenticated_reason(config.spark)
+    if reason:
+        return failed(
+            name,
+            f"{reason}, with the Kafka passwords in them",
+            'Set spark.config.spark.authenticate: "true" and spark.authenticate.secret: '
+            f"${{env:string:SPARK_SECRET}}, and the same on the cluster. {_SPARK_GUIDE}",
+        )
+    plain = unencrypted_properties(config.spark)
+    if plain:
+        return warned(
+            name,
+            f"tasks, with the Kafka passwords in them, are not encrypted: {', '.join(plain)} "
+            f"{'is' if len(plain) == 1 else 'are'} off",
+            f'Set {" and ".join(plain)} to "true" in spark.config. {_SPARK_GUIDE}',
+        )
+    if is_local(config.spark.master):
+        return passed(name, "tasks are protected from this machine's other users by a secret")
+    return passed(name, "tasks are authenticated and encrypted")
