@@ -6,7 +6,10 @@ confluent-kafka has this built in (``sasl.oauthbearer.method=oidc``); kafka-pyth
 from __future__ import annotations
 
 import base64
+import http.client
 import json
+import math
+import re
 import ssl
 import threading
 import time
@@ -19,11 +22,16 @@ from dataclasses import dataclass, field
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from k2ktui.errors import ConnectionFailed
+from k2ktui.kafka.bounded_http import fetch
 from k2ktui.text import safe_text
 
 _TIMEOUT_S = 10.0
 _REFRESH_AT = 0.8  # of a token's life, as the Java client does
 _LIFE_S = 300.0  # of a token that does not say how long it lives
+_LONGEST_LIFE_S = 24 * 3600.0  # an endpoint that says more is asked again all the same
+_LARGEST_BYTES = 1 << 20
+# RFC 6750, b64token. Anything else could end the SASL message early and add fields to it.
+_TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 
 
 @dataclass(frozen=True)
@@ -81,14 +89,13 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
         )
         context = ssl.create_default_context(cadata=client.trust or None)
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=context) as reply:  # noqa: S310
-                answer = json.load(reply)
-            return str(answer["access_token"]), float(answer.get("expires_in", _LIFE_S))
+            return _token_of(fetch(request, context, _TIMEOUT_S, _LARGEST_BYTES))
         except urllib.error.HTTPError as error:
-            raise self._failed(f"it answered {error.code}") from None
-        except (OSError, ssl.SSLError) as error:
+            error.close()
+            raise self._failed(_refusal(error)) from None
+        except (OSError, http.client.HTTPException) as error:
             raise self._failed(str(getattr(error, "reason", "") or error)) from None
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, RecursionError):
             raise self._failed("its answer holds no access_token") from None
 
     def _failed(self, reason: str) -> ConnectionFailed:
@@ -96,3 +103,28 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
             f"no token from {safe_text(self._client.endpoint)}: {safe_text(reason)}",
             mend="check sasl.oauthbearer.token.endpoint.url, the client id, its secret and scope",
         )
+
+
+def _token_of(answer: bytes) -> tuple[str, float]:
+    """Return the token in an endpoint's answer (RFC 6749, 5.1) and its life in seconds.
+
+    Raises:
+        ValueError, RecursionError: there is none.
+    """
+    found = json.loads(answer)
+    token = found.get("access_token") if isinstance(found, dict) else None
+    if not isinstance(token, str) or not _TOKEN.fullmatch(token):
+        raise ValueError
+    life = found.get("expires_in", _LIFE_S)
+    if isinstance(life, str):
+        life = float(life)  # some endpoints quote it
+    if isinstance(life, bool) or not isinstance(life, int | float) or math.isnan(life):
+        raise ValueError
+    return token, float(min(max(life, 0.0), _LONGEST_LIFE_S))
+
+
+def _refusal(error: urllib.error.HTTPError) -> str:
+    if 300 <= error.code < 400:
+        where = urllib.parse.urlsplit(error.headers.get("Location", ""))
+        return f"it answered {error.code}, a redirect to {where.hostname or 'nowhere'}"
+    return f"it answered {error.code}"

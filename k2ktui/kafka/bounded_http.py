@@ -1,0 +1,131 @@
+"""One HTTP request whose answer is bounded in size and in time, and that follows no redirect.
+
+``urllib`` alone follows redirects with the ``Authorization`` header still in the request, reads an
+answer of any length, and its time-out starts over with every byte that arrives.
+"""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from time import monotonic
+from typing import Any
+
+
+def fetch(
+    request: urllib.request.Request, context: ssl.SSLContext, timeout_s: float, largest: int
+) -> bytes:
+    """Send a request and return its answer's body. Proxies of the environment are used.
+
+    Args:
+        request: of scheme http or https.
+        context: for https.
+        timeout_s: seconds for the whole exchange, after the name was resolved.
+        largest: bytes that the body may have.
+
+    Raises:
+        urllib.error.HTTPError: the answer is no success; a redirect is none either.
+        OSError: there was no whole answer in time (TimeoutError), or none at all.
+        ValueError: the body is longer than ``largest``.
+        http.client.HTTPException: the answer is not HTTP.
+    """
+    sockets = _Sockets(monotonic() + timeout_s)
+    opener = urllib.request.build_opener(
+        _NoRedirect(), _Http(sockets), _Https(sockets, context), urllib.request.ProxyHandler()
+    )
+    with sockets.shut_at_deadline():
+        try:
+            with opener.open(request, timeout=timeout_s) as reply:
+                body: bytes = reply.read(largest + 1)
+        except (OSError, http.client.HTTPException):
+            sockets.remaining()
+            raise
+        sockets.remaining()  # what was cut off by the deadline looks like a whole answer
+    if len(body) > largest:
+        raise ValueError(f"longer than {largest:,} bytes")
+    return body
+
+
+class _Sockets:
+    def __init__(self, deadline: float) -> None:
+        self._deadline = deadline
+        self._handles: list[socket.socket] = []
+
+    def remaining(self) -> float:
+        """Return the seconds that are left; TimeoutError if there are none."""
+        left = self._deadline - monotonic()
+        if left <= 0:
+            raise TimeoutError("no whole answer in time")
+        return left
+
+    def connect(self, address: tuple[str, int], *_: object) -> socket.socket:
+        """Connect to the first of a host's addresses that answers."""
+        error: OSError = OSError("the name has no address")
+        for *_, where in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
+            try:
+                made = socket.create_connection(where[:2], self.remaining())
+            except OSError as failed:
+                error = failed
+                continue
+            # TLS takes the socket over; this handle reaches the connection all the same.
+            self._handles.append(made.dup())
+            return made
+        raise error
+
+    @contextmanager
+    def shut_at_deadline(self) -> Iterator[None]:
+        """Break the connections off when the time is over; whoever reads then gets no more."""
+        timer = threading.Timer(max(0.0, self._deadline - monotonic()), self._shut)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
+            for handle in self._handles:
+                handle.close()
+
+    def _shut(self) -> None:
+        for handle in list(self._handles):
+            with suppress(OSError):
+                handle.shutdown(socket.SHUT_RDWR)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+class _Http(urllib.request.HTTPHandler):
+    def __init__(self, sockets: _Sockets) -> None:
+        super().__init__()
+        self._sockets = sockets
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_maker(http.client.HTTPConnection, self._sockets), req)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def __init__(self, sockets: _Sockets, context: ssl.SSLContext) -> None:
+        super().__init__(context=context)
+        self._sockets, self._tls = sockets, context
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        made = _maker(http.client.HTTPSConnection, self._sockets)
+        return self.do_open(made, req, context=self._tls)
+
+
+def _maker(kind: Callable[..., Any], sockets: _Sockets) -> Any:
+    def make(host: str, **options: Any) -> Any:
+        connection = kind(host, **options)
+        connection._create_connection = sockets.connect  # noqa: SLF001 - the one place for it
+        return connection
+
+    return make
