@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from k2ktui.config.bounded_yaml import BYTE_LIMIT
 from k2ktui.config.problems import Problem
 from k2ktui.config.scalars import Text, parse_toggle
 from k2ktui.config.tree import Node
@@ -115,7 +116,11 @@ def _split(rest: str) -> tuple[list[str], str]:
 def _file(name: str, node: Node) -> str:
     path = Path(node.mark.file).parent / name
     try:
-        return path.read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
+        with path.open("rb") as opened:
+            content = opened.read(BYTE_LIMIT + 1)
+        if len(content) > BYTE_LIMIT:
+            raise _Unfilled(f"{safe_text(name)} is larger than {BYTE_LIMIT >> 10} KiB")
+        return content.decode().replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
     except OSError as error:
         raise _Unfilled(f"{safe_text(name)} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

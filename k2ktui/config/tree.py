@@ -9,10 +9,10 @@ from typing import Any
 
 import yaml
 
+from k2ktui.config.bounded_yaml import BYTE_LIMIT, BoundedLoader
 from k2ktui.config.problems import Mark, Path, Problem, spoken_path
 from k2ktui.config.scalars import Text
 
-_DEPTH_LIMIT = 40
 _YAML = "tag:yaml.org,2002:"
 _BOOLEANS = yaml.SafeLoader.bool_values
 
@@ -93,8 +93,12 @@ def read_tree(file: str, problems: list[Problem]) -> Node | None:
     None when nothing of it can be used.
     """
     try:
-        content = FilePath(file).read_bytes()
-        composed = yaml.compose(content, Loader=yaml.SafeLoader)
+        with FilePath(file).open("rb") as opened:
+            content = opened.read(BYTE_LIMIT + 1)
+        if len(content) > BYTE_LIMIT:
+            problems.append(Problem(None, file, f"larger than {BYTE_LIMIT >> 10} KiB"))
+            return None
+        composed = yaml.compose(content, Loader=BoundedLoader)
     except OSError as error:
         problems.append(Problem(None, file, f"cannot be read: {error.strerror}"))
         return None
@@ -123,9 +127,6 @@ class _Reader:
         mark = mark or self.mark(raw)
         if not raw.tag.startswith(_YAML):
             self.complain(raw, path, "YAML tags are not supported")
-        if len(path) > _DEPTH_LIMIT:
-            self.complain(raw, path[:4], "nested too deeply")
-            return Node(None, mark, "")
         if isinstance(raw, yaml.MappingNode):
             return Node(self.table(raw, path), mark, spoken_path(path))
         if isinstance(raw, yaml.SequenceNode):
@@ -156,7 +157,7 @@ class _Reader:
         tables = raw.value if isinstance(raw, yaml.SequenceNode) else [raw]
         entries: dict[str, Node] = {}
         for table in reversed(tables):
-            if isinstance(table, yaml.MappingNode) and len(path) <= _DEPTH_LIMIT:
+            if isinstance(table, yaml.MappingNode):
                 entries.update(self.table(table, path))
             else:
                 self.complain(table, path, "<< needs a mapping")

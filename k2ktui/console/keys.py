@@ -12,6 +12,7 @@ from platformdirs import user_config_path
 from textual.binding import Binding
 from textual.keys import Keys, key_to_character
 
+from k2ktui.config.bounded_yaml import load_yaml
 from k2ktui.text import safe_text
 
 # Names of keys that Textual knows; single characters are checked by themselves.
@@ -62,10 +63,10 @@ def load_keys(path: Path, ids: Iterable[str]) -> KeyFile:
     """
     known = list(ids)
     try:
-        value = yaml.safe_load(path.read_text())
+        value = load_yaml(path)
     except FileNotFoundError:
         return KeyFile()
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, yaml.YAMLError) as error:
         reason = getattr(error, "strerror", None) or "it is not YAML"
         return KeyFile(errors=(f"{safe_text(path)}: {reason}",))
     if not isinstance(value, dict):

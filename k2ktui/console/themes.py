@@ -17,6 +17,7 @@ from platformdirs import user_config_path
 from textual.color import Color, ColorParseError
 from textual.theme import BUILTIN_THEMES, Theme
 
+from k2ktui.config.bounded_yaml import load_yaml
 from k2ktui.text import safe_text
 
 DEFAULT, MONO = "k2k-dark", "k2k-mono"
@@ -95,8 +96,10 @@ def read_theme(path: Path) -> Theme:
     try:
         if path.stat().st_size > _LARGEST:
             raise BadTheme(f"larger than {_LARGEST >> 10} KiB")
-        value = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError) as error:
+        value = load_yaml(path)
+    except BadTheme:
+        raise
+    except (OSError, ValueError) as error:
         raise BadTheme(f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
