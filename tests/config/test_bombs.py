@@ -63,7 +63,7 @@ def test_too_many_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(bounded_yaml, "VALUE_LIMIT", 100)
     path = tmp_path / "p.yaml"
     path.write_text("a:\n" + "- x\n" * 101)
-    with pytest.raises(ConfigError, match="p.yaml:102: not valid YAML: more than 100 values"):
+    with pytest.raises(ConfigError, match=r"p\.yaml:102: not valid YAML: more than 100 values"):
         load([path], env={})
 
 
