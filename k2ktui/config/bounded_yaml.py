@@ -46,12 +46,12 @@ class BoundedLoader(yaml.SafeLoader):
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         """Compose a node and what is below it, within the bounds."""
-        event = self.peek_event()
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent):
             if event.anchor in self.anchors and event.anchor not in self._sizes:
                 raise _refused("the alias stands inside what it names", event)
             node = super().compose_node(parent, index)
-            self._count(self._sizes[event.anchor], event)
+            self._count(self._sizes[str(event.anchor)], event)
             return node
         if len(self._counts) > DEPTH_LIMIT + 1:
             raise _refused(f"nested deeper than {DEPTH_LIMIT} levels", event)

@@ -67,9 +67,9 @@ class _Sockets:
     def connect(self, address: tuple[str, int], *_: object) -> socket.socket:
         """Connect to the first of a host's addresses that answers."""
         error: OSError = OSError("the name has no address")
-        for *_, where in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
+        for found in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
             try:
-                made = socket.create_connection(where[:2], self.remaining())
+                made = socket.create_connection((str(found[4][0]), address[1]), self.remaining())
             except OSError as failed:
                 error = failed
                 continue
