@@ -40,6 +40,7 @@ from k2ktui.config.topics import (
     TopicSelection,
     compile_pattern,
 )
+from k2ktui.engine.state import LARGEST_SLOTS
 
 ControlTopic = Literal["assignment", "commit", "metrics", "offset_mapping", "state"]
 
@@ -279,7 +280,7 @@ class Spark(Section):
     master: Name = "local[*]"
     config: Mapping[Name, JavaText] = Field(default={}, repr=False)
     lap_s: Duration = Field(default=20.0, gt=0)
-    slots: Annotated[int, Field(ge=1)] | None = None
+    slots: Annotated[int, Field(ge=1, le=LARGEST_SLOTS)] | None = None
 
 
 class PipelineConfig(Section):

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from k2ktui.console import terminal
+from k2ktui.engine.strict_json import parse_object
 from k2ktui.errors import TimedOut
 from k2ktui.jobs.process import Identity, this_process
 from k2ktui.runtime.paths import write_atomically
@@ -55,7 +56,7 @@ def announced(home: Path, config: Path, compare: Path | None = None) -> Iterator
 def host(home: Path) -> Host | None:
     """Return the demo that runs in a directory, None if none does."""
     try:
-        value = json.loads((home / _FILE).read_bytes())
+        value = parse_object((home / _FILE).read_bytes())
         identity = Identity(int(value["pid"]), str(value["birth"]))
         compare = Path(value["compare"]) if value.get("compare") else None
         found = Host(identity, Path(value["config"]), bool(value["waiting"]), compare)

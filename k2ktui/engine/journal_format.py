@@ -23,7 +23,18 @@ from k2ktui.engine.journal import (
     StateKey,
     StateRecord,
 )
-from k2ktui.engine.state import MalformedRecord
+from k2ktui.engine.strict_json import (
+    LARGEST_INT,
+    LARGEST_MS,
+    MalformedRecord,
+    field,
+    integer,
+    mapping,
+    number,
+    parse_object,
+    rows,
+    text,
+)
 
 VERSION = 1
 
@@ -112,25 +123,28 @@ def _row_body(row: JournalRow) -> list[Any]:
     ]
 
 
-def read_state_key(raw: bytes | None) -> tuple[str, StateKey]:
+def read_state_key(raw: bytes | None, only: str | None = None) -> tuple[str, StateKey | None]:
     """Return the group and the key of a record of the state topic.
+
+    Args:
+        raw: the record's key.
+        only: the one group whose keys are decoded, all by default; the key of another is None.
 
     Raises:
         MalformedRecord: it is not one of ours, or of a kind that this program does not know.
     """
-    head = _load(raw, "the key")
-    try:
-        group, kind = _text(head["group"]), head["kind"]
-        match kind:
-            case "runner":
-                return group, RunnerKey(_text(head["runner"]))
-            case "commits":
-                return group, SnapshotKey(_text(head["consumerGroup"]))
-            case "journal":
-                return group, JournalKey(_text(head["id"]), _text(head["consumerGroup"]))
-    except (KeyError, TypeError) as error:
-        raise MalformedRecord(f"missing or wrong field: {error}") from error
-    raise MalformedRecord(f"a record of an unknown kind: {kind!r}")
+    head = parse_object(raw, "the key")
+    group = text(field(head, "group"))
+    if only not in (None, group):
+        return group, None
+    match field(head, "kind"):
+        case "runner":
+            return group, RunnerKey(text(field(head, "runner")))
+        case "commits":
+            return group, SnapshotKey(text(field(head, "consumerGroup")))
+        case "journal":
+            return group, JournalKey(text(field(head, "id")), text(field(head, "consumerGroup")))
+    raise MalformedRecord("a record of an unknown kind")
 
 
 def read_state_value(key: StateKey, raw: bytes | None) -> StateRecord:
@@ -139,72 +153,75 @@ def read_state_value(key: StateKey, raw: bytes | None) -> StateRecord:
     Raises:
         MalformedRecord: it is damaged, not one of ours, or of a newer version.
     """
-    body = _load(raw, "the value")
-    try:
-        if _int(body["v"]) != VERSION:
-            raise MalformedRecord(f"version {body['v']!r}, this program reads version {VERSION}")
-        match key:
-            case RunnerKey():
-                return _runner(key, body)
-            case SnapshotKey():
-                return _snapshot(key, body)
-            case JournalKey(consumer_group=""):
-                return _header(key, body)
-            case JournalKey():
-                rows = tuple(_row(*row) for row in _list(body["rows"]))
-                return JournalRows(key.id, key.consumer_group, rows)
-    except (KeyError, TypeError, ValueError) as error:
-        if isinstance(error, MalformedRecord):
-            raise
-        raise MalformedRecord(f"missing or wrong field: {error}") from error
+    body = parse_object(raw, "the value")
+    version = integer(field(body, "v"))
+    if version != VERSION:
+        raise MalformedRecord(f"version {version}, this program reads version {VERSION}")
+    match key:
+        case RunnerKey():
+            return _runner(key, body)
+        case SnapshotKey():
+            return _snapshot(key, body)
+        case JournalKey(consumer_group=""):
+            return _header(key, body)
+        case JournalKey():
+            found = tuple(_row(*row) for row in rows(field(body, "rows"), 7))
+            return JournalRows(key.id, key.consumer_group, found)
 
 
 def _runner(key: RunnerKey, body: dict[str, Any]) -> Runner:
     return Runner(
         runner=key.runner,
-        host=_text(body["host"]),
-        user=_text(body["user"]),
-        pid=_int(body["pid"]),
-        started_ms=_int(body["startedAt"]),
-        at_ms=_int(body["at"]),
-        state=RunnerState(body["state"]),
-        lap=_int(body["lap"]),
-        slots=_int(body["slots"]),
-        lag_records=_int_or_none(body["lag"]),
-        last_error=_text(body["lastError"]),
-        version=_text(body["version"]),
-        term=_int(body.get("term", 0)),
-        commit_ms=_number_or_none(body.get("commitMs")),
+        host=text(field(body, "host")),
+        user=text(field(body, "user")),
+        pid=integer(field(body, "pid")),
+        started_ms=integer(field(body, "startedAt"), high=LARGEST_MS),
+        at_ms=integer(field(body, "at"), high=LARGEST_MS),
+        state=_runner_state(field(body, "state")),
+        lap=integer(field(body, "lap")),
+        slots=integer(field(body, "slots"), high=LARGEST_INT),
+        lag_records=_or_none(field(body, "lag")),
+        last_error=text(field(body, "lastError")),
+        version=text(field(body, "version")),
+        term=integer(body.get("term", 0)),
+        commit_ms=None if body.get("commitMs") is None else number(body["commitMs"]),
     )
+
+
+def _runner_state(value: object) -> RunnerState:
+    word = text(value)
+    if word == RunnerState.SILENT or word not in list(RunnerState):
+        raise MalformedRecord("an unknown state")
+    return RunnerState(word)
 
 
 def _snapshot(key: SnapshotKey, body: dict[str, Any]) -> CommitSnapshot:
     offsets = {
-        (_text(topic), _int(partition)): CommittedOffset(_int(offset), _text(metadata))
-        for topic, partition, offset, metadata in _list(body["offsets"])
+        (text(topic), integer(partition, high=LARGEST_INT)): CommittedOffset(
+            integer(offset, -1), text(metadata)
+        )
+        for topic, partition, offset, metadata in rows(field(body, "offsets"), 4)
     }
     return CommitSnapshot(
         consumer_group=key.consumer_group,
-        cluster=_text(body["cluster"]),
-        at_ms=_int(body["at"]),
-        state=_text(body["state"]),
+        cluster=text(field(body, "cluster")),
+        at_ms=integer(field(body, "at"), high=LARGEST_MS),
+        state=text(field(body, "state")),
         offsets=offsets,
     )
 
 
 def _header(key: JournalKey, body: dict[str, Any]) -> JournalHeader:
-    counts = body["counts"]
-    if not isinstance(counts, dict):
-        raise TypeError("counts is no object")
+    counts = mapping(field(body, "counts"))
     return JournalHeader(
         id=key.id,
-        at_ms=_int(body["at"]),
-        who=_text(body["who"]),
-        what=_text(body["what"]),
-        plan=_text(body["plan"]),
-        pipeline=_text(body["pipeline"]),
-        counts={name: _int(count) for name, count in counts.items()},
-        undoes=_text(body["undoes"]),
+        at_ms=integer(field(body, "at"), high=LARGEST_MS),
+        who=text(field(body, "who")),
+        what=text(field(body, "what")),
+        plan=text(field(body, "plan")),
+        pipeline=text(field(body, "pipeline")),
+        counts={text(name): integer(count) for name, count in counts.items()},
+        undoes=text(field(body, "undoes")),
     )
 
 
@@ -218,53 +235,19 @@ def _row(
     result: object,
 ) -> JournalRow:
     return JournalRow(
-        _text(topic),
-        _int(partition),
-        _int_or_none(before),
-        _text(before_metadata),
-        _int_or_none(after),
-        _text(after_metadata),
-        _text(result),
+        text(topic),
+        integer(partition, high=LARGEST_INT),
+        _or_none(before),
+        text(before_metadata),
+        _or_none(after),
+        text(after_metadata),
+        text(result),
     )
+
+
+def _or_none(value: object) -> int | None:
+    return None if value is None else integer(value)
 
 
 def _dump(value: dict[str, Any]) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def _load(raw: bytes | None, what: str) -> dict[str, Any]:
-    try:
-        value = json.loads(raw or b"")
-    except (ValueError, RecursionError) as error:
-        raise MalformedRecord(f"{what} is not JSON") from error
-    if not isinstance(value, dict):
-        raise MalformedRecord(f"{what} is not a JSON object")
-    return value
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r:.40} is no text")
-    return value
-
-
-def _int(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{value!r:.40} is no whole number")
-    return value
-
-
-def _int_or_none(value: object) -> int | None:
-    return None if value is None else _int(value)
-
-
-def _number_or_none(value: object) -> float | None:
-    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
-        return value
-    raise TypeError(f"{value!r:.40} is no number")
-
-
-def _list(value: object) -> list[Any]:
-    if not isinstance(value, list):
-        raise TypeError(f"{value!r:.40} is no list")
-    return value

@@ -16,11 +16,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from k2ktui.engine.strict_json import (
+    LARGEST_INT,
+    LARGEST_MS,
+    field,
+    flag,
+    integer,
+    parse_object,
+    rows,
+    text,
+)
+from k2ktui.engine.strict_json import (
+    MalformedRecord as MalformedRecord,
+)
+
 VERSION = 1
-
-
-class MalformedRecord(ValueError):
-    """A record of a control topic that is not ours, damaged, or of a newer version."""
+# Each slot is fenced one by one when a driver takes over.
+LARGEST_SLOTS = 10_000
+LARGEST_TERM = (1 << 53) - 1
+_LARGEST_KEY = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -176,16 +190,6 @@ def _dump(value: dict[str, Any]) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, sort_keys=True).encode()
 
 
-def _load(raw: bytes | None, what: str) -> dict[str, Any]:
-    try:
-        value = json.loads(raw or b"")
-    except (ValueError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedRecord(f"{what} is not JSON") from error
-    if not isinstance(value, dict):
-        raise MalformedRecord(f"{what} is not a JSON object")
-    return value
-
-
 def position_key(group: str, source: SourcePartition) -> bytes:
     """Compaction key of a position record; ``group`` is ``coordination.commit.group``."""
     return _dump({"group": group, "topic": source.topic, "partition": source.partition})
@@ -266,101 +270,130 @@ def _deltas(sources: tuple[int, ...]) -> list[int]:
 
 
 def _scattered(row: list[Any]) -> ScatteredRun:
-    target, first, *deltas = (int(number) for number in row)
-    if target < 0 or first < 0 or any(delta < 1 for delta in deltas):
+    if len(row) < 2:
+        raise MalformedRecord("a run without a record")
+    target, first, *deltas = (integer(number) for number in row)
+    if any(delta < 1 for delta in deltas):
         raise MalformedRecord("a run that does not increase")
-    return ScatteredRun(target, tuple(itertools.accumulate(deltas, initial=first)))
+    run = ScatteredRun(target, tuple(itertools.accumulate(deltas, initial=first)))
+    integer(max(run.sources[-1], target + len(run.sources)))
+    return run
 
 
-def _covers(row: list[Any]) -> Covers:
-    first, end, part, parts = (int(number) for number in row)
-    if not (0 <= first < end and 0 <= part < parts):
+def _range(row: list[Any]) -> MappingRange:
+    source, target, count = integer(row[0]), integer(row[1]), integer(row[2], 1)
+    integer(max(source, target) + count)
+    return MappingRange(source, target, count)
+
+
+def _covers(value: object) -> Covers:
+    (row,) = rows([value], 4)
+    first, end, part, parts = (integer(number) for number in row)
+    if not (first < end and part < parts):
         raise MalformedRecord("covers no offsets, or is a part outside of the whole")
     return Covers(first, end, part, parts)
 
 
 def read_commit_record(
-    key: bytes | None, value: bytes | None
+    key: bytes | None, value: bytes | None, only: str | None = None
 ) -> tuple[str, SourcePartition | None, Position | Run | None]:
     """Decode a record of the commit topic.
 
+    Args:
+        key: its key.
+        value: its value.
+        only: the one group whose values are decoded; all by default. A value of another pipeline,
+            which may be of another version or damaged, is not looked at.
+
     Returns:
         ``(group, source partition, position)`` for a position, ``(group, None, run)`` for a run;
-        a tombstone has None as its last element.
+        a tombstone, and what was not decoded, has None as its last element.
 
     Raises:
         MalformedRecord: the record is not one of ours, or of a newer version.
     """
-    head = _load(key, "the key")
-    try:
-        group = str(head["group"])
-        if head.get("run"):
-            return group, None, None if value is None else _run(_load(value, "the value"))
-        source = SourcePartition(str(head["topic"]), int(head["partition"]))
-        return group, source, None if value is None else _position(_load(value, "the value"))
-    except (KeyError, TypeError, ValueError) as error:
-        raise MalformedRecord(f"missing or wrong field: {error}") from error
+    head = parse_object(key, "the key", largest=_LARGEST_KEY)
+    group = text(field(head, "group"))
+    source = None if head.get("run") is True else _source(head)
+    if value is None or only not in (None, group):
+        return group, source, None
+    body = parse_object(value, "the value")
+    _check_version(body)
+    return group, source, _run(body) if source is None else _position(body)
+
+
+def _source(head: dict[str, Any]) -> SourcePartition:
+    return SourcePartition(
+        text(field(head, "topic")), integer(field(head, "partition"), high=LARGEST_INT)
+    )
 
 
 def _check_version(value: dict[str, Any]) -> None:
-    if value["v"] != VERSION:
-        raise MalformedRecord(f"version {value['v']!r}, this program reads version {VERSION}")
+    version = integer(field(value, "v"))
+    if version != VERSION:
+        raise MalformedRecord(f"version {version}, this program reads version {VERSION}")
 
 
 def _run(value: dict[str, Any]) -> Run:
-    _check_version(value)
     return Run(
-        term=int(value["term"]),
-        slots=int(value["slots"]),
-        name=str(value.get("name", "")),
-        host=str(value.get("host", "")),
-        started_ms=int(value.get("startedAt", 0)),
+        term=integer(field(value, "term"), high=LARGEST_TERM),
+        slots=integer(field(value, "slots"), high=LARGEST_SLOTS),
+        name=text(value.get("name", "")),
+        host=text(value.get("host", "")),
+        started_ms=integer(value.get("startedAt", 0), high=LARGEST_MS),
     )
 
 
 def _position(value: dict[str, Any]) -> Position:
-    _check_version(value)
-    target_partition = value["targetPartition"]
+    target_partition = field(value, "targetPartition")
     return Position(
-        offset=int(value["offset"]),
-        start=int(value["start"]),
-        leader_epoch=int(value["leaderEpoch"]),
-        topic_id=str(value["topicId"]),
-        term=int(value["term"]),
-        slot=int(value["slot"]),
-        target_topic=str(value["targetTopic"]),
-        target_partition=None if target_partition is None else int(target_partition),
-        target_topic_id=str(value.get("targetTopicId", "")),
-        since=int(value.get("since", 0)),
-        at_ms=int(value.get("at", 0)),
-        gaps=tuple(Gap(int(g[0]), int(g[1]), str(g[2])) for g in value.get("gaps", ())),
+        offset=integer(field(value, "offset")),
+        start=integer(field(value, "start")),
+        leader_epoch=integer(field(value, "leaderEpoch"), -1, LARGEST_INT),
+        topic_id=text(field(value, "topicId")),
+        term=integer(field(value, "term"), high=LARGEST_TERM),
+        slot=integer(field(value, "slot"), -1, LARGEST_INT),
+        target_topic=text(field(value, "targetTopic")),
+        target_partition=None
+        if target_partition is None
+        else integer(target_partition, high=LARGEST_INT),
+        target_topic_id=text(value.get("targetTopicId", "")),
+        since=integer(value.get("since", 0), high=LARGEST_TERM),
+        at_ms=integer(value.get("at", 0)),
+        gaps=tuple(
+            Gap(integer(first), integer(end), text(reason))
+            for first, end, reason in rows(value.get("gaps", []), 3)
+        ),
     )
 
 
+def read_mapping_key(key: bytes | None) -> tuple[str, SourcePartition]:
+    """Return the pipeline and the source partition of a record of the mapping topic.
+
+    Raises:
+        MalformedRecord: the key is not one of ours.
+    """
+    head = parse_object(key, "the key", largest=_LARGEST_KEY)
+    return text(field(head, "pipeline")), _source(head)
+
+
 def read_mapping_record(key: bytes | None, value: bytes | None) -> Mapping:
-    """Decode a record of the mapping topic.
+    """Decode a record of the mapping topic; whether it is of interest, its key alone tells.
 
     Raises:
         MalformedRecord: the record is not one of ours, damaged, or of a newer version.
     """
-    head, body = _load(key, "the key"), _load(value, "the value")
-    try:
-        _check_version(body)
-        ranges = tuple(MappingRange(int(s), int(t), int(n)) for s, t, n in body["ranges"])
-        if any(r.source < 0 or r.target < 0 or r.count < 1 for r in ranges):
-            raise MalformedRecord("a range with a negative offset or no records")
-        return Mapping(
-            pipeline=str(head["pipeline"]),
-            source=SourcePartition(str(head["topic"]), int(head["partition"])),
-            target_topic=str(body["targetTopic"]),
-            target_partition=int(body["targetPartition"]),
-            term=int(body["term"]),
-            ranges=ranges,
-            runs=tuple(_scattered(row) for row in body.get("runs", ())),
-            covers=_covers(body["covers"]),
-            again=bool(body.get("again", False)),
-        )
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        if isinstance(error, MalformedRecord):
-            raise
-        raise MalformedRecord(f"missing or wrong field: {error}") from error
+    pipeline, source = read_mapping_key(key)
+    body = parse_object(value, "the value")
+    _check_version(body)
+    return Mapping(
+        pipeline=pipeline,
+        source=source,
+        target_topic=text(field(body, "targetTopic")),
+        target_partition=integer(field(body, "targetPartition"), high=LARGEST_INT),
+        term=integer(field(body, "term"), high=LARGEST_TERM),
+        ranges=tuple(_range(row) for row in rows(field(body, "ranges"), 3)),
+        runs=tuple(_scattered(row) for row in rows(body.get("runs", []))),
+        covers=_covers(field(body, "covers")),
+        again=flag(body.get("again", False)),
+    )

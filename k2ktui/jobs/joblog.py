@@ -13,6 +13,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from k2ktui.engine.strict_json import (
+    LARGEST_MS,
+    MalformedRecord,
+    is_deeper,
+    parse_object,
+)
+from k2ktui.engine.strict_json import number as strict_number
 from k2ktui.jobs.place import Place
 from k2ktui.replication.report_text import read_report, report_text
 from k2ktui.text import safe_text
@@ -21,6 +28,8 @@ LIMIT_BYTES = 5 << 20
 KEPT = 3
 _CHECK_S = 1.0
 _LONGEST_LINE = 64 << 10
+# What is written is three levels deep; Python cannot write what is very deep as text.
+_DEEPEST = 16
 _BLOCK = 64 << 10
 
 
@@ -116,7 +125,9 @@ class Entry:
         """The line for people, without its time; safe to print."""
         report = read_report(self.event)
         if report is not None:
-            return report_text(report)
+            # The types of its fields are whatever the file holds.
+            with contextlib.suppress(ValueError, TypeError, AttributeError, OverflowError):
+                return report_text(report)
         event = self.event
         match self.kind:
             case "job":
@@ -135,7 +146,10 @@ class Entry:
     def at(self) -> float | None:
         """When it was written, epoch seconds, None if that is unknown."""
         at = self.event.get("at")
-        return float(at) if isinstance(at, int | float) else None
+        try:
+            return None if at is None else strict_number(at, high=LARGEST_MS / 1000)
+        except MalformedRecord:
+            return None
 
     @property
     def lines(self) -> list[str]:
@@ -163,10 +177,10 @@ def entry(raw: bytes) -> Entry:
     """Read one line, whatever it holds."""
     text = raw.decode(errors="replace").rstrip("\r\n")
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        value = None
-    return Entry(text, value if isinstance(value, dict) else {})
+        event = parse_object(text)
+    except MalformedRecord:
+        event = {}
+    return Entry(text, {} if is_deeper(event, _DEEPEST) else event)
 
 
 def tail(place: Place, count: int, end: int | None = None) -> list[Entry]:

@@ -16,6 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.strict_json import (
+    LARGEST_INT,
+    LARGEST_MS,
+    MalformedRecord,
+    field,
+    flag,
+    integer,
+    items,
+    number,
+    parse_object,
+    text,
+)
 from k2ktui.errors import Refused
 from k2ktui.jobs.process import Identity
 from k2ktui.runtime.paths import state_dir, write_atomically
@@ -24,6 +36,8 @@ from k2ktui.text import safe_text
 _VERSION = 1
 _RECORD, _LOCK, LOG = "job.json", "lock", "log.jsonl"
 _LONGEST_SLUG = 40
+_LARGEST_RECORD = 1 << 20
+_LATEST_S = LARGEST_MS / 1000
 _TEXTS = ("start", "pipeline", "group", "cwd", "environment", "birth", "host", "user", "version")
 
 
@@ -116,9 +130,11 @@ class Place:
     def read(self) -> Record | None:
         """Return the record; None if there is none, or one that cannot be read."""
         try:
-            value = json.loads((self.directory / _RECORD).read_bytes())
-            return _record(value)
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            with (self.directory / _RECORD).open("rb") as file:
+                return _record(
+                    parse_object(file.read(_LARGEST_RECORD + 1), largest=_LARGEST_RECORD)
+                )
+        except (OSError, MalformedRecord):
             return None
 
     def write(self, record: Record) -> None:
@@ -186,21 +202,24 @@ def _slug(name: str) -> str:
 
 
 def _record(value: dict[str, Any]) -> Record:
-    if value["v"] != _VERSION:
-        raise ValueError("of another version")
-    found = {field.name: value[field.name] for field in fields(Record)}
+    if integer(field(value, "v")) != _VERSION:
+        raise MalformedRecord("of another version")
+    found = {each.name: field(value, each.name) for each in fields(Record)}
     for name in ("pid", "term", "slots", "starts"):
-        found[name] = int(found[name])
+        found[name] = integer(found[name])
     for name in (*_TEXTS, "error"):
-        found[name] = str(found[name])
+        found[name] = text(found[name])
     for name in ("telemetry", "read_only"):
-        found[name] = bool(found[name])
-    for name in ("ended_at", "code"):
-        found[name] = None if found[name] is None else float(found[name])
-    found["code"] = None if found["code"] is None else int(found["code"])
-    found["files"] = tuple(str(file) for file in found["files"])
-    found["phase"], found["started_at"] = Phase(found["phase"]), float(found["started_at"])
-    return Record(**found)
+        found[name] = flag(found[name])
+    if found["ended_at"] is not None:
+        found["ended_at"] = number(found["ended_at"], high=_LATEST_S)
+    if found["code"] is not None:
+        found["code"] = integer(found["code"], -LARGEST_INT)
+    found["files"] = tuple(text(file) for file in items(found["files"]))
+    found["started_at"] = number(found["started_at"], high=_LATEST_S)
+    if found["phase"] not in list(Phase):
+        raise MalformedRecord("of an unknown phase")
+    return Record(**{**found, "phase": Phase(found["phase"])})
 
 
 def _unwritable(path: Path, error: OSError) -> Refused:

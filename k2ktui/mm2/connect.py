@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 from k2ktui import __version__
+from k2ktui.engine.strict_json import MalformedRecord, field, parse, parse_object, text
 from k2ktui.errors import ConfigError, ConnectionFailed, K2kError, Refused, TimedOut
 from k2ktui.mm2.connect_settings import ConnectSettings
 from k2ktui.text import safe_text
@@ -237,7 +238,7 @@ class Connect:
         if not 200 <= answer.status < 300:
             raise self._failure(answer, method, connector, unchanged)
         try:
-            return read(json.loads(answer.body) if answer.body.strip() else None)
+            return read(parse(answer.body) if answer.body.strip() else None)
         except (ValueError, TypeError, KeyError, RecursionError):
             changed = unchanged if method == "GET" else _UNKNOWN_STATE
             start = safe_text(answer.body[:_SHOWN].decode(errors="replace"), 80)
@@ -346,10 +347,10 @@ class Connect:
 def _message(answer: _Answer) -> str:
     """Return what Connect says in an error, or the start of what somebody else says."""
     try:
-        said = json.loads(answer.body)["message"]
-    except (ValueError, TypeError, KeyError, RecursionError):
+        said = text(field(parse_object(answer.body), "message"))
+    except MalformedRecord:
         said = answer.body[:_SHOWN].decode(errors="replace") or "no reason given"
-    return safe_text(str(said).strip(), _SHOWN)
+    return safe_text(said.strip(), _SHOWN)
 
 
 def _why(error: BaseException) -> str:

@@ -16,6 +16,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.strict_json import (
+    LARGEST_INT,
+    MalformedRecord,
+    integer,
+    mapping,
+    parse,
+)
+from k2ktui.engine.strict_json import text as strict_text
 
 VERSION = 0
 # MirrorMaker 2 writes to and reads from this partition only.
@@ -227,6 +235,8 @@ def read_heartbeat(
     body.version()
     heartbeat = Heartbeat(source, target, body.number(8))
     body.end()
+    if heartbeat.at_ms < 0:
+        raise ForeignRecord("the value has a negative time")
     return (source, target), heartbeat
 
 
@@ -265,10 +275,10 @@ def read_connect_offset(
     if value is None:
         return at, None
     body = _parsed(value, "the value")
-    last = body.get("offset") if isinstance(body, dict) else None
-    if last is None or not _whole(last) or last < 0:
-        raise ForeignRecord("the value has no offset")
-    return at, last
+    try:
+        return at, integer(mapping(body).get("offset"))
+    except MalformedRecord:
+        raise ForeignRecord("the value has no offset") from None
 
 
 def _connector_partition(head: Any) -> ConnectorPartition | None:
@@ -278,13 +288,11 @@ def _connector_partition(head: Any) -> ConnectorPartition | None:
     if not isinstance(partition, dict) or partition.keys() != {"cluster", "partition", "topic"}:
         return None
     cluster, number, topic = partition["cluster"], partition["partition"], partition["topic"]
-    if not isinstance(cluster, str) or not isinstance(topic, str) or not _whole(number):
-        raise ForeignRecord("the key has a partition of another kind")
-    return ConnectorPartition(connector, cluster, SourcePartition(topic, number))
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    try:
+        source = SourcePartition(strict_text(topic), integer(number, high=LARGEST_INT))
+        return ConnectorPartition(strict_text(connector), strict_text(cluster), source)
+    except MalformedRecord:
+        raise ForeignRecord("the key has a partition of another kind") from None
 
 
 def _json(value: Any) -> bytes:
@@ -292,9 +300,7 @@ def _json(value: Any) -> bytes:
 
 
 def _parsed(raw: bytes | None, what: str) -> Any:
-    if raw is None:
-        raise ForeignRecord(f"{what} is missing")
     try:
-        return json.loads(raw)
-    except (ValueError, RecursionError):
-        raise ForeignRecord(f"{what} is not JSON") from None
+        return parse(raw, what)
+    except MalformedRecord as error:
+        raise ForeignRecord(str(error)) from None

@@ -14,6 +14,15 @@ from dataclasses import dataclass
 
 from k2ktui.engine.cuts import Cut
 from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.strict_json import (
+    LARGEST_INT,
+    MalformedRecord,
+    field,
+    integer,
+    parse_object,
+    rows,
+    text,
+)
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.keyed import KeyedWriter
 from k2ktui.kafka.topics import TopicSpec, create_topics
@@ -136,22 +145,38 @@ class SyncHistory:
 
     def _read(self, record: Record) -> list[Known]:
         try:
-            key = json.loads(record.key or b"")
-            if key["flow"] != self._config.name:
-                return []
-            at = SourcePartition(str(key["topic"]), int(key["partition"]))
-            body = json.loads(record.value or b"")
-            if body["v"] != _VERSION:
-                raise ValueError("another version")
-            syncs = [(int(a), int(b), int(when)) for a, b, when in body.get(_SYNCS, ())]
-            cuts = [(int(a), int(b), int(when)) for a, b, when in body.get(_CUTS, ())]
-        except (ValueError, KeyError, TypeError, RecursionError):
+            return read_history(record.key, record.value, self._config.name)
+        except MalformedRecord:
             self._malformed += 1
             return []
-        return [
-            *(Timed(OffsetSync(at, up, down), when) for up, down, when in syncs),
-            *(Proven(at, Cut(source, target), when) for source, target, when in cuts),
+
+
+def read_history(key: bytes | None, value: bytes | None, flow: str) -> list[Known]:
+    """Decode a record of the history; nothing if it is of another flow.
+
+    Raises:
+        MalformedRecord: it is damaged, or of another version.
+    """
+    head = parse_object(key, "the key")
+    if text(field(head, "flow")) != flow:
+        return []
+    at = SourcePartition(
+        text(field(head, "topic")), integer(field(head, "partition"), high=LARGEST_INT)
+    )
+    body = parse_object(value, "the value")
+    if integer(field(body, "v")) != _VERSION:
+        raise MalformedRecord("another version")
+    syncs, cuts = (
+        [
+            (integer(a), integer(b), integer(at_ms, -1))
+            for a, b, at_ms in rows(body.get(kind, []), 3)
         ]
+        for kind in (_SYNCS, _CUTS)
+    )
+    return [
+        *(Timed(OffsetSync(at, up, down), at_ms) for up, down, at_ms in syncs),
+        *(Proven(at, Cut(source, target), at_ms) for source, target, at_ms in cuts),
+    ]
 
 
 def _json(value: object) -> bytes:

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any, TypeGuard
 
 from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.strict_json import parse_object
 from k2ktui.errors import ConfigError, K2kError, Refused
 from k2ktui.mm2.connect import NOTHING, SourceOffset
 from k2ktui.text import safe_text
@@ -307,7 +308,7 @@ def read_payload(text: str) -> dict[tuple[str, SourcePartition], int | None]:
         ConfigError: it is none.
     """
     try:
-        listed = json.loads(text)["offsets"]
+        listed = parse_object(text)["offsets"]
         offsets = [SourceOffset(each["partition"], each["offset"]) for each in listed]
         places = {(str(o.partition["cluster"]), _place(o.partition)) for o in offsets}
         positions = read_positions(offsets)

@@ -41,7 +41,7 @@ class Ledger:
     def take(self, entry: ControlRecord) -> None:
         """Take in a record; those of one partition of the topic come in order."""
         try:
-            group, source, state = read_commit_record(entry.key, entry.value)
+            group, source, state = read_commit_record(entry.key, entry.value, self._group)
         except MalformedRecord:
             self._malformed += 1
             return

@@ -154,7 +154,7 @@ class Warden:
         slots = 0
         for entry in read_written(self._target, topic.name, topic.partitions, self._sync_timeout):
             with contextlib.suppress(MalformedRecord):
-                group, _, state = read_commit_record(entry.key, entry.value)
+                group, _, state = read_commit_record(entry.key, entry.value, topic.group)
                 if group == topic.group and isinstance(state, Run):
                     slots = max(slots, state.slots)
         return slots

@@ -177,8 +177,8 @@ class Heartbeat:
         if value is None:
             return False
         try:
-            group, key = read_state_key(raw)
-            if group != self._group or not isinstance(key, RunnerKey):
+            _, key = read_state_key(raw, self._group)
+            if not isinstance(key, RunnerKey):
                 return False
             runner = read_state_value(key, value)
         except MalformedRecord:

@@ -11,7 +11,13 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, TopicPar
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.state import MalformedRecord, Position, SourcePartition, read_mapping_record
+from k2ktui.engine.state import (
+    MalformedRecord,
+    Position,
+    SourcePartition,
+    read_mapping_key,
+    read_mapping_record,
+)
 from k2ktui.engine.status import PartitionStatus, coverage, state_of, with_held_back
 from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import (
@@ -228,10 +234,12 @@ class _MappingCounter:
 
     def _count(self, partition: int, key: bytes | None, value: bytes | None) -> None:
         try:
+            if read_mapping_key(key)[0] != self._group:
+                return
             mapping = read_mapping_record(key, value)
         except MalformedRecord:
             return
-        if mapping.pipeline != self._group or mapping.again:
+        if mapping.again:
             return
         counted = self._counts.setdefault(mapping.source, _Mapped())
         counted.records += mapping.records

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from k2ktui.engine.strict_json import parse_object
 from k2ktui.errors import ConnectionFailed
 from k2ktui.runtime import lock
 from k2ktui.runtime.paths import cache_dir, locked, write_atomically
@@ -94,7 +95,7 @@ def _digest(coordinates: Sequence[str]) -> str:
 
 def _recall(memory: Path, coordinates: tuple[str, ...]) -> Classpath | None:
     try:
-        noted = json.loads(memory.read_bytes())
+        noted = parse_object(memory.read_bytes())
         files = {Path(name): int(size) for name, size in noted["jars"]}
         if tuple(noted["coordinates"]) != coordinates:
             return None

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from k2ktui.engine.strict_json import integer, parse_object
 from k2ktui.errors import Refused, TimedOut
 from k2ktui.runtime import artifacts, probe, reaper, storage
 from k2ktui.runtime.java import Java, find_java
@@ -233,9 +234,9 @@ class KafkaNode:
 
     def _noted_ports(self) -> dict[str, int]:
         try:
-            noted = json.loads((self.data_dir / "ports.json").read_bytes())
-            return {str(name): int(number) for name, number in noted.items()}
-        except (OSError, ValueError, AttributeError):
+            noted = parse_object((self.data_dir / "ports.json").read_bytes())
+            return {str(name): integer(number) for name, number in noted.items()}
+        except (OSError, ValueError):
             return {}
 
     def _give_ports_back(self) -> None:

@@ -22,6 +22,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.strict_json import MalformedRecord
+from k2ktui.engine.strict_json import parse as parse_json
 from k2ktui.errors import ConfigError
 from k2ktui.sync.positions_text import LARGEST_OFFSET, LARGEST_PARTITION, is_topic_name
 from k2ktui.text import safe_text
@@ -221,8 +223,8 @@ def _version(line: str, path: Path) -> int:
     found = _VERSION.fullmatch(line)
     if found is None:
         raise _damaged(path, 1, "an offset log begins with its version, such as v1")
-    if int(found[1]) not in _KNOWN_VERSIONS:
-        raise _damaged(path, 1, f"version {found[1]}; this program reads versions 1 and 2")
+    if found[1] not in map(str, _KNOWN_VERSIONS):
+        raise _damaged(path, 1, f"version {found[1][:20]}; this program reads versions 1 and 2")
     return int(found[1])
 
 
@@ -256,28 +258,25 @@ def _positions(value: dict[str, Any], path: Path, number: int) -> dict[SourcePar
                 raise _damaged(path, number, what)
             # bool is an int to Python; true is no offset.
             if type(offset) is not int or not 0 <= offset <= LARGEST_OFFSET:
-                what = f"{safe_text(json.dumps(offset), 40)} is no offset of {topic}-{partition}"
+                # A list or an object may be nested deeper than Python writes.
+                plain = not isinstance(offset, list | dict)
+                shown = safe_text(json.dumps(offset), 40) if plain else type(offset).__name__
+                what = f"{shown} is no offset of {topic}-{partition}"
                 raise _damaged(path, number, what)
             found[SourcePartition(topic, int(partition))] = offset
     return found
 
 
 def _json(text: str, path: Path, number: int) -> Any:
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        value = dict(pairs)
-        if len(value) < len(pairs):
-            raise ValueError("a key appears twice")
-        return value
-
-    def refuse(_: str) -> None:
-        raise ValueError("a number that is not one")
-
     try:
-        return json.loads(text, object_pairs_hook=once, parse_constant=refuse)
-    except json.JSONDecodeError as error:
-        raise _damaged(path, number, f"not JSON: {error.msg} at column {error.colno}") from None
-    except (ValueError, RecursionError) as error:
-        raise _damaged(path, number, f"not JSON: {str(error)[:80]}") from None
+        return parse_json(text, largest=_LARGEST_FILE)
+    except MalformedRecord as error:
+        cause = error.__cause__
+        if isinstance(cause, json.JSONDecodeError):
+            what = f"not JSON: {cause.msg} at column {cause.colno}"
+        else:
+            what = str(error).removeprefix("it is ")
+        raise _damaged(path, number, what) from None
 
 
 def _damaged(path: Path, line: int, what: str) -> ConfigError:

@@ -9,9 +9,11 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from platformdirs import user_state_path
 
+from k2ktui.engine.strict_json import MalformedRecord, field, items, parse_object, text
 from k2ktui.errors import ConfigError
 from k2ktui.text import safe_text
 
@@ -37,9 +39,13 @@ def remember(entry: str, pipeline: str, files: Sequence[str]) -> None:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text().splitlines()
+        return path.read_text(errors="replace").splitlines()
     except OSError:
         return []
+
+
+def _files(found: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(text(path) for path in items(field(found, "files")))
 
 
 def files_of(entry: str) -> tuple[str, ...]:
@@ -50,10 +56,10 @@ def files_of(entry: str) -> tuple[str, ...]:
     """
     for line in reversed(_lines(_path())):
         try:
-            found = json.loads(line)
-            if found["id"] == entry:
-                return tuple(str(path) for path in found["files"])
-        except (ValueError, KeyError, TypeError):
+            found = parse_object(line)
+            if field(found, "id") == entry:
+                return _files(found)
+        except MalformedRecord:
             continue
     raise ConfigError(
         f"entry {safe_text(entry)} was not applied from this machine",
@@ -70,8 +76,8 @@ def last_files() -> tuple[str, ...]:
     """
     for line in reversed(_lines(_path())):
         try:
-            return tuple(str(path) for path in json.loads(line)["files"])
-        except (ValueError, KeyError, TypeError):
+            return _files(parse_object(line))
+        except MalformedRecord:
             continue
     raise ConfigError(
         "nothing was applied from this machine yet", mend="Name the pipeline: -f FILE."

@@ -8,7 +8,6 @@ looks different all of them go to ``engine.state.read_mapping_record``, one by o
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,15 @@ from confluent_kafka import Message
 
 from k2ktui.engine.ranges import I64, LARGEST_COUNT, Columns, Flags, columns_of, overlapping
 from k2ktui.engine.replica import TargetPartition
-from k2ktui.engine.state import VERSION, Covers, MalformedRecord, read_mapping_record
+from k2ktui.engine.state import (
+    LARGEST_TERM,
+    VERSION,
+    Covers,
+    MalformedRecord,
+    read_mapping_record,
+)
+from k2ktui.engine.strict_json import LARGEST_INT, integer, parse_object
+from k2ktui.engine.strict_json import text as strict_text
 from k2ktui.engine.track import Piece
 
 _HEAD, _MIDDLE, _TAIL = b'{"covers":[', b'],"ranges":[', b'],"targetPartition":'
@@ -209,12 +216,11 @@ def _numbers(text: bytes, pattern: bytes, between: bytes, rows: int) -> I64 | No
 def _read_tail(text: bytes, number: int) -> _Tail | None:
     """Read what follows the numbers; None unless it is exactly what ``mapping_value`` writes."""
     try:
-        fields = json.loads(b"{" + text.removeprefix(b"],"))
-    except (ValueError, RecursionError):
+        fields = parse_object(b"{" + text.removeprefix(b"],"))
+        if set(fields) != _FIELDS or integer(fields["v"]) != VERSION:
+            return None
+        topic = strict_text(fields["targetTopic"])
+        partition = integer(fields["targetPartition"], high=LARGEST_INT)
+        return _Tail(number, integer(fields["term"], high=LARGEST_TERM), (topic, partition))
+    except MalformedRecord:
         return None
-    if not isinstance(fields, dict) or set(fields) != _FIELDS or fields["v"] != VERSION:
-        return None
-    topic, partition, term = fields["targetTopic"], fields["targetPartition"], fields["term"]
-    if not isinstance(topic, str) or type(partition) is not int or type(term) is not int:
-        return None
-    return _Tail(number, term, (topic, partition))

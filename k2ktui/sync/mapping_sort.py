@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from confluent_kafka import Message
 
-from k2ktui.engine.state import MalformedRecord, SourcePartition
+from k2ktui.engine.state import MalformedRecord, SourcePartition, read_mapping_key
 from k2ktui.engine.track import Piece
 from k2ktui.sync.mapping_parse import Parser, read_one
 
@@ -105,10 +104,6 @@ class Sorter:
 
 def _read_owner(key: bytes | None) -> _Owner | None:
     try:
-        head = json.loads(key or b"")
-        pipeline, topic, partition = head["pipeline"], head["topic"], head["partition"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        return _Owner(*read_mapping_key(key))
+    except MalformedRecord:
         return None
-    if not (isinstance(pipeline, str) and isinstance(topic, str) and type(partition) is int):
-        return None
-    return _Owner(pipeline, SourcePartition(topic, partition))

@@ -209,10 +209,10 @@ class StateStore:
     def _key(self, raw: bytes) -> tuple[StateKey | None, bool]:
         """Return a key if it is ours, and whether it could be read."""
         try:
-            group, key = read_state_key(raw)
+            _, key = read_state_key(raw, self._group)
         except MalformedRecord:
             return None, False
-        return key if group == self._group else None, True
+        return key, True
 
     def _unread(self, error: KafkaError) -> Refused:
         return Refused(

@@ -6,17 +6,28 @@ Rows of many fields are tables (``columns`` once, then ``rows``), because there 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
+from enum import StrEnum
+from functools import cache
 from operator import attrgetter
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from k2ktui.engine.audit import Again, Audit, AuditRow
 from k2ktui.engine.groups import GroupRow
-from k2ktui.engine.journal import JournalHeader, Runner, RunnerState
-from k2ktui.engine.status import PartitionState, PartitionStatus
-from k2ktui.engine.translate import Basis
-from k2ktui.engine.trend import Direction
+from k2ktui.engine.journal import JournalHeader, Runner
+from k2ktui.engine.status import PartitionStatus
+from k2ktui.engine.strict_json import (
+    LARGEST,
+    MalformedRecord,
+    integer,
+    items,
+    number,
+    parse_object,
+    rows,
+)
+from k2ktui.engine.strict_json import text as strict_text
 from k2ktui.watch.model import (
     ClusterView,
     GroupSide,
@@ -31,6 +42,7 @@ from k2ktui.watch.model import (
 )
 
 VERSION = 1
+LARGEST_VIEW = 256 << 20
 T = TypeVar("T")
 Table = dict[str, Any]
 
@@ -62,9 +74,11 @@ def loads(text: str | bytes) -> View:
         MalformedView: it is not one.
     """
     try:
-        return from_object(json.loads(text))
+        return from_object(parse_object(text, "the view", largest=LARGEST_VIEW))
     except MalformedView:
         raise
+    except MalformedRecord as error:
+        raise MalformedView(f"not a view: {error}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise MalformedView(f"not a view: {type(error).__name__}") from error
 
@@ -101,28 +115,79 @@ def from_object(value: Mapping[str, Any]) -> View:
 
     Raises:
         MalformedView: it is of another version.
+        MalformedRecord, ValueError, KeyError, TypeError, AttributeError: it is damaged.
     """
     if value["v"] != VERSION:
-        raise MalformedView(f"version {value['v']!r}, this program reads version {VERSION}")
+        raise MalformedView(f"version {value['v']!r:.40}, this program reads version {VERSION}")
     return View(
-        pair=Pair(**value["pair"]),
-        taken_at=value["taken_at"],
-        parts={PartName(name): Part(**part) for name, part in value["parts"].items()},
-        source=ClusterView(**value["source"]),
-        target=ClusterView(**value["target"]),
+        pair=_make(Pair, value["pair"]),
+        taken_at=number(value["taken_at"]),
+        parts={PartName(name): _make(Part, part) for name, part in value["parts"].items()},
+        source=_make(ClusterView, value["source"]),
+        target=_make(ClusterView, value["target"]),
         partitions=tuple(map(_partition_row, _rows(value["partitions"]))),
-        groups=tuple(GroupRow(**_with(row, basis=Basis)) for row in _rows(value["groups"])),
+        groups=tuple(_make(GroupRow, row) for row in _rows(value["groups"])),
         summaries=tuple(map(_summary, value["summaries"])),
-        heartbeat_at=value.get("heartbeat_at"),
-        commits_at=value["commits_at"],
-        source_down=value["source_down"],
-        runners=tuple(Runner(**_with(each, state=RunnerState)) for each in value["runners"]),
-        journal=tuple(JournalHeader(**each) for each in value["journal"]),
-        totals=Totals(**_with(value["totals"], direction=Direction)),
-        points=tuple(Point(**row) for row in _rows(value["points"])),
+        heartbeat_at=_time(value.get("heartbeat_at")),
+        commits_at=_time(value["commits_at"]),
+        source_down=strict_text(value["source_down"]),
+        runners=tuple(_make(Runner, each) for each in value["runners"]),
+        journal=tuple(_make(JournalHeader, each) for each in value["journal"]),
+        totals=_make(Totals, value["totals"]),
+        points=tuple(_make(Point, row) for row in _rows(value["points"])),
         audit=_audited(value["audit"]) if "audit" in value else None,
-        notes=tuple(value["notes"]),
+        notes=tuple(strict_text(note) for note in items(value["notes"])),
     )
+
+
+def _time(value: object) -> float | None:
+    return None if value is None else number(value)
+
+
+def _make(kind: type[T], values: Mapping[str, Any]) -> T:
+    """Return an object whose fields have the types that its class declares.
+
+    Raises:
+        MalformedRecord: a field has another.
+        TypeError: one is missing, or there is one too many.
+    """
+    kinds = _kinds_of(kind)  # type: ignore[arg-type]
+    checked = dict(values)
+    for name, value in values.items():
+        found, allowed = type(value), kinds.get(name)
+        if allowed is not None and found not in allowed:
+            checked[name] = _member(allowed, value, name)
+        if found is int:
+            integer(value, -LARGEST)
+        elif found is dict:
+            for key, count in value.items():
+                strict_text(key)
+                integer(count)
+    return kind(**checked)
+
+
+def _member(allowed: frozenset[type], value: object, name: str) -> StrEnum:
+    """Return the member of a field's enumeration that a text names."""
+    for each in allowed:
+        if issubclass(each, StrEnum) and isinstance(value, str):
+            return each(value)
+    raise MalformedRecord(f"{type(value).__name__} as {name[:40]}")
+
+
+@cache
+def _kinds_of(kind: type) -> dict[str, frozenset[type]]:
+    """Return the types that each field's value may have, where it is a single value."""
+    found = {}
+    for name, hint in get_type_hints(kind).items():
+        parts = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+        kinds = {get_origin(part) or part for part in parts}
+        if float in kinds:
+            kinds.add(int)
+        if Mapping in kinds:
+            kinds.add(dict)
+        if not any(issubclass(each, tuple) for each in kinds):
+            found[name] = frozenset(kinds)
+    return found
 
 
 def _table(columns: list[str], rows: Iterable[object]) -> Table:
@@ -139,39 +204,38 @@ def _partition(row: PartitionRow) -> list[Any]:
 
 
 def _rows(table: Table) -> list[dict[str, Any]]:
-    columns = table["columns"]
-    return [dict(zip(columns, row, strict=True)) for row in table["rows"]]
-
-
-def _with(row: Mapping[str, Any], **kinds: Callable[[Any], Any]) -> dict[str, Any]:
-    return {**row, **{name: kind(row[name]) for name, kind in kinds.items()}}
+    columns = [strict_text(name) for name in items(table["columns"])]
+    return [dict(zip(columns, row, strict=True)) for row in rows(table["rows"])]
 
 
 def _partition_row(row: dict[str, Any]) -> PartitionRow:
     # A recording of an earlier release lacks the newest fields.
     known = {name: row[name] for name in _STATUS if name in row}
-    status = PartitionStatus(**{**known, "state": _state(row["state"])})
-    return PartitionRow(
-        status=status,
-        why=row["why"],
-        rate=row["rate"],
-        direction=Direction(row["direction"]),
-        eta_s=row["eta_s"],
-        spans=tuple((low, high) for low, high in row["spans"]),
-        gaps=tuple((low, high) for low, high in row["gaps"]),
-        ranges=tuple((source, target, count) for source, target, count in row["ranges"]),
+    status = _make(PartitionStatus, known)
+    return _make(
+        PartitionRow,
+        {
+            "status": status,
+            "why": row["why"],
+            "rate": row["rate"],
+            "direction": row["direction"],
+            "eta_s": row["eta_s"],
+            "spans": _tuples(row["spans"], 2),
+            "gaps": _tuples(row["gaps"], 2),
+            "ranges": _tuples(row["ranges"], 3),
+        },
     )
 
 
-def _state(word: str) -> PartitionState:
-    return PartitionState(word)
+def _tuples(value: object, width: int) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(map(integer, row)) for row in rows(value, width))
 
 
 def _summary(value: dict[str, Any]) -> GroupSummary:
-    sides = {side: GroupSide(**value[side]) for side in ("source", "target")}
+    sides = {side: _make(GroupSide, value[side]) for side in ("source", "target")}
     # A recording of an earlier release has neither of them.
-    again = {name: Again(**value[name]) for name in ("ours", "theirs") if value.get(name)}
-    return GroupSummary(**{**value, **sides, **again})
+    again = {name: _make(Again, value[name]) for name in ("ours", "theirs") if value.get(name)}
+    return _make(GroupSummary, {**value, **sides, **again})
 
 
 def _audit(audit: Audit) -> dict[str, Any]:
@@ -184,5 +248,12 @@ def _audit(audit: Audit) -> dict[str, Any]:
 
 
 def _audited(value: Mapping[str, Any]) -> Audit:
-    rows = tuple(AuditRow(**row) for row in _rows(value["rows"]))
-    return Audit(value["flow"], value["taken_at"], rows, tuple(value["notes"]))
+    return _make(
+        Audit,
+        {
+            "flow": value["flow"],
+            "taken_at": value["taken_at"],
+            "rows": tuple(_make(AuditRow, row) for row in _rows(value["rows"])),
+            "notes": tuple(strict_text(note) for note in items(value["notes"])),
+        },
+    )

@@ -14,9 +14,10 @@ import zlib
 from contextlib import suppress
 from pathlib import Path
 
+from k2ktui.engine.strict_json import MalformedRecord, integer, number
 from k2ktui.errors import ConfigError
 from k2ktui.text import safe_text
-from k2ktui.watch.codec import MalformedView, dumps, loads
+from k2ktui.watch.codec import LARGEST_VIEW, MalformedView, dumps, loads
 from k2ktui.watch.model import View
 
 SCHEMA = "1"
@@ -113,8 +114,11 @@ class Recording:
                 f"{safe_text(path)} is not a recording: {_reason(error)}",
                 mend="Recordings are made with k2ktui -f FILE --record FILE.",
             ) from None
-        self._rows = [int(row) for row, _ in found]
-        self.times = tuple(float(at) for _, at in found)
+        try:
+            self._rows = [integer(row) for row, _ in found]
+            self.times = tuple(number(at) for _, at in found)
+        except MalformedRecord as error:
+            raise ConfigError(f"{safe_text(path)} is not a recording: {error}") from None
         if not self._rows:
             raise ConfigError(f"recording {safe_text(path)} is empty")
 
@@ -130,7 +134,11 @@ class Recording:
         try:
             query = "select body from views where rowid = ?"
             (body,) = self._db.execute(query, (self._rows[number],)).fetchone()
-            return loads(zlib.decompress(body))
+            inflate = zlib.decompressobj()
+            text = inflate.decompress(body, LARGEST_VIEW)
+            if not inflate.eof:
+                raise MalformedView("it ends early, or is larger than any view")
+            return loads(text)
         except (sqlite3.Error, zlib.error, MalformedView, TypeError) as error:
             raise ConfigError(
                 f"view {number + 1} of {safe_text(self.path)} is damaged: {_reason(error)}"

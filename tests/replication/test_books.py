@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from k2ktui.engine.state import SourcePartition, position_key
+from k2ktui.engine.state import Run, SourcePartition, position_key, run_key
 from k2ktui.kafka.clients import TopicDescription
-from k2ktui.replication.books import Books, BooksReader
+from k2ktui.kafka.logread import ControlRecord
+from k2ktui.replication.books import Books, BooksReader, Ledger
 from k2ktui.replication.fencing import read_books
 from k2ktui.replication.pipeline import commit_topic
 from k2ktui.runtime.node import KafkaNode
@@ -19,6 +21,42 @@ from tests.support.kafka import Out, create_topic, eventually, produce
 @pytest.fixture
 def copied(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Copied:
     return Copied(tmp_path, source, target)
+
+
+BODY = {
+    "v": 1,
+    "offset": 1,
+    "start": 0,
+    "leaderEpoch": 0,
+    "topicId": "",
+    "term": 1,
+    "slot": 0,
+    "targetTopic": "t",
+    "targetPartition": 0,
+}
+TOO_MANY_SLOTS = b'{"v":1,"term":1,"slots":1000000000}'
+
+
+@pytest.mark.parametrize(
+    ("run", "value"),
+    [
+        (False, json.dumps(BODY).replace('"offset": 1', '"offset": 1e999').encode()),
+        (False, json.dumps(BODY | {"gaps": [[1]]}).encode()),
+        (False, json.dumps(BODY | {"targetPartition": True}).encode()),
+        (False, json.dumps(BODY | {"offset": -1}).encode()),
+        (False, json.dumps(BODY | {"term": 1 << 62}).encode()),
+        (False, json.dumps(BODY).replace('"start": 0', '"start": 0, "start": 0').encode()),
+        (True, TOO_MANY_SLOTS),
+        (True, b'{"v":1,"term":1e999,"slots":1}'),
+    ],
+)
+def test_a_hostile_record_stops_no_pipeline(run: bool, value: bytes) -> None:
+    """Each stopped every pipeline that shares the commit topic, or hung it in fencing slots."""
+    for group, malformed in (("ours", 1), ("others", 0)):
+        key = run_key(group) if run else position_key(group, SourcePartition("t", 0))
+        ledger = Ledger("ours")
+        ledger.take(ControlRecord(0, 0, key, value))
+        assert ledger.books() == Books(Run(0, 0), {}, malformed), "of others not even a value"
 
 
 def test_later_readings_add_what_is_new(copied: Copied, source: KafkaNode) -> None:

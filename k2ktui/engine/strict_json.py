@@ -1,0 +1,161 @@
+"""JSON that others wrote, read strictly: exact types, bounded numbers, no surprises.
+
+What control topics and state files hold is hostile input: whoever may write there must not be able
+to stop or hang those who read. :func:`parse` refuses what JSON does not have (NaN, infinity, also
+as ``1e999``), keys that appear twice, bytes that are not UTF-8 and texts that cannot be written as
+UTF-8; the other functions check one value each. All raise :class:`MalformedRecord`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+LARGEST = (1 << 63) - 1
+LARGEST_INT = (1 << 31) - 1
+# 9999-12-31: what Python's datetime can show.
+LARGEST_MS = 253_402_300_799_999
+_LARGEST_BYTES = 64 << 20
+_LONGEST = 1 << 20
+
+
+class MalformedRecord(ValueError):
+    """Not strict JSON, a value of another type or outside of its bounds, or of a newer version."""
+
+
+def parse(raw: bytes | str | None, what: str = "it", *, largest: int = _LARGEST_BYTES) -> Any:
+    """Return what a JSON text holds.
+
+    Args:
+        raw: the text; None is refused like an empty one.
+        what: what it is, for messages.
+        largest: how many bytes or characters it may have.
+    """
+    if raw is None or len(raw) > largest:
+        raise MalformedRecord(f"{what} is missing" if raw is None else f"{what} is too large")
+    try:
+        # json.loads decodes bytes itself, but UTF-16 and lone surrogates too.
+        text = raw.decode() if isinstance(raw, bytes) else raw
+        return _DECODER.decode(text)
+    except MalformedRecord as error:
+        raise MalformedRecord(f"{what} is not JSON: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise MalformedRecord(f"{what} is not JSON") from error
+
+
+def parse_object(
+    raw: bytes | str | None, what: str = "it", *, largest: int = _LARGEST_BYTES
+) -> dict[str, Any]:
+    """Return the object that a JSON text holds; arguments as for :func:`parse`."""
+    value = parse(raw, what, largest=largest)
+    if not isinstance(value, dict):
+        raise MalformedRecord(f"{what} is not a JSON object")
+    return value
+
+
+def text(value: object, longest: int = _LONGEST) -> str:
+    """Return a text that can be written as UTF-8."""
+    if not isinstance(value, str):
+        raise _wrong(value, "a text")
+    if len(value) > longest:
+        raise MalformedRecord(f"a text of more than {longest} characters")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise MalformedRecord("a text with a lone surrogate") from None
+    return value
+
+
+def integer(value: object, low: int = 0, high: int = LARGEST) -> int:
+    """Return a whole number within bounds; true and false are none, nor is 1.0."""
+    if type(value) is not int:
+        raise _wrong(value, "a whole number")
+    if not low <= value <= high:
+        raise MalformedRecord(f"a number outside of {low} to {high}")
+    return value
+
+
+def number(value: object, low: float = 0.0, high: float = float(LARGEST)) -> float:
+    """Return a number within bounds."""
+    if type(value) is not int and type(value) is not float:
+        raise _wrong(value, "a number")
+    if not low <= value <= high:  # never true of NaN
+        raise MalformedRecord(f"a number outside of {low:g} to {high:g}")
+    return float(value)
+
+
+def flag(value: object) -> bool:
+    """Return true or false."""
+    if not isinstance(value, bool):
+        raise _wrong(value, "true or false")
+    return value
+
+
+def rows(value: object, width: int | None = None, *, most: int = 10_000_000) -> list[list[Any]]:
+    """Return a list of lists, each of ``width`` elements."""
+    found = items(value, most)
+    if any(type(row) is not list or (width is not None and len(row) != width) for row in found):
+        raise MalformedRecord("a row of another length, or something that is no row")
+    return found
+
+
+def items(value: object, most: int = 10_000_000) -> list[Any]:
+    """Return a list of at most so many elements."""
+    if not isinstance(value, list):
+        raise _wrong(value, "a list")
+    if len(value) > most:
+        raise MalformedRecord(f"a list of more than {most} elements")
+    return value
+
+
+def mapping(value: object) -> dict[str, Any]:
+    """Return an object."""
+    if not isinstance(value, dict):
+        raise _wrong(value, "an object")
+    return value
+
+
+def is_deeper(value: object, levels: int) -> bool:
+    """Whether lists and objects are nested deeper than that."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if not isinstance(value, list):
+        return False
+    return levels == 0 or any(is_deeper(each, levels - 1) for each in value)
+
+
+def field(value: Mapping[str, Any], name: str) -> Any:
+    """Return a field that must be there."""
+    try:
+        return value[name]
+    except KeyError:
+        raise MalformedRecord(f"no field {name}") from None
+
+
+def _wrong(value: object, wanted: str) -> MalformedRecord:
+    # The value itself is not shown: it may be of any size and depth.
+    return MalformedRecord(f"{type(value).__name__} where {wanted} should be")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise MalformedRecord("a key appears twice")
+    return value
+
+
+def _float(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise MalformedRecord("a number beyond all bounds")
+    return value
+
+
+def _constant(name: str) -> float:
+    raise MalformedRecord(f"{name} is no number")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=_float, parse_constant=_constant)

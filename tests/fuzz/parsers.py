@@ -1,0 +1,245 @@
+"""Every parser of what others may write, with records as they really are, for the fuzz tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import TIMESTAMP_CREATE_TIME, Message
+
+from k2ktui.engine.groups import CommittedOffset
+from k2ktui.engine.journal import (
+    CommitSnapshot,
+    JournalHeader,
+    JournalRow,
+    JournalRows,
+    Runner,
+    RunnerState,
+    StateRecord,
+)
+from k2ktui.engine.journal_format import read_state_key, read_state_value, state_key, state_value
+from k2ktui.engine.ranges import columns_of
+from k2ktui.engine.state import (
+    Covers,
+    Gap,
+    MalformedRecord,
+    Mapping,
+    MappingRange,
+    Position,
+    Run,
+    ScatteredRun,
+    SourcePartition,
+    mapping_key,
+    mapping_value,
+    position_key,
+    position_value,
+    read_commit_record,
+    read_mapping_record,
+    run_key,
+    run_value,
+)
+from k2ktui.errors import ConfigError
+from k2ktui.jobs.joblog import entry
+from k2ktui.jobs.place import Place
+from k2ktui.mm2.formats import (
+    Checkpoint,
+    ConnectorPartition,
+    ForeignRecord,
+    GroupPartition,
+    Heartbeat,
+    OffsetSync,
+    checkpoint_key,
+    checkpoint_value,
+    connect_offset_key,
+    connect_offset_value,
+    heartbeat_key,
+    heartbeat_value,
+    offset_sync_key,
+    offset_sync_value,
+    read_checkpoint,
+    read_connect_offset,
+    read_heartbeat,
+    read_offset_sync,
+)
+from k2ktui.mm2.history import read_history
+from k2ktui.mm2.positions import read_payload
+from k2ktui.sync.checkpoints import parse as parse_checkpoint
+from k2ktui.sync.mapping_sort import Sorter
+from k2ktui.watch.codec import MalformedView, dumps, loads
+from k2ktui.watch.plain import lines
+from tests.support.views import NOON, beside_mirrormaker, usual
+
+Pair = tuple[bytes | None, bytes | None]
+
+
+@dataclass(frozen=True)
+class Parser:
+    """One parser.
+
+    Attributes:
+        read: takes a key and a value, and uses what it found.
+        malformed: the one error that it documents; None if it raises none.
+        real: records as they really are.
+    """
+
+    read: Callable[[bytes | None, bytes | None], object]
+    malformed: type[Exception] | None
+    real: Sequence[Pair]
+
+
+AT = SourcePartition("orders-ü", 3)
+POSITION = Position(
+    42, 7, 3, "0" * 32, 5, 1, "orders", 3, "1" * 32, 2, 1_795_252_312_786, (Gap(1, 7, "truncated"),)
+)
+RUN = Run(5, 4, "p", "bastion", 1_795_252_312_786)
+RANGES = Mapping(
+    "g", AT, "orders", 3, 5, (MappingRange(0, 10, 4), MappingRange(6, 14, 2)), covers=Covers(0, 9)
+)
+RUNS = Mapping("g", AT, "orders", 3, 5, (), (ScatteredRun(7, (1, 2, 5)),), Covers(0, 9), True)
+STATE: tuple[StateRecord, ...] = (
+    Runner("h-1-a", "h", "ops", 1, 1000, 2000, RunnerState.RUNNING, 3, 4, 5, "x", "1", 2, 4.2),
+    CommitSnapshot("billing", "c", 1000, "Empty", {("orders", 0): CommittedOffset(5, "m")}),
+    JournalHeader("20260101-000000-ab", 1000, "ops@h", "apply", "p1", "p", {"written": 2}, ""),
+    JournalRows("20260101-000000-ab", "billing", (JournalRow("t", 0, None, "", 5, "m", "ok"),)),
+)
+JOB = (
+    b'{"v": 1, "start": "a", "pipeline": "p", "group": "p", "files": ["/p.yaml"], "cwd": "/", '
+    b'"telemetry": false, "environment": "", "read_only": false, "pid": 1, "birth": "b", '
+    b'"host": "h", "user": "u", "version": "1", "started_at": 1.5, "phase": "running", "term": 1, '
+    b'"slots": 2, "ended_at": null, "code": null, "error": "", "starts": 1}'
+)
+LOG = (
+    b'{"event":"started","at":1.5,"pipeline":"p","term":1,"slots":2,"partitions":3,"seconds":1.5}',
+    b'{"event":"stopped","at":1.5,"fault":{"source":{"topic":"t","partition":0},"kind":"gone",'
+    b'"what":"w","mend":"m","offset":-1}}',
+    b'{"event":"check","at":1.5,"outcome":"fail","name":"n","detail":"d","mend":["a"]}',
+)
+HISTORY = (
+    b'{"flow":"p","partition":0,"topic":"t"}',
+    b'{"syncs":[[1,2,3]],"cuts":[[4,5,6]],"v":1}',
+)
+OFFSETS = b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n{"orders":{"0":120,"1":7}}\n'
+PAYLOAD = (
+    b'{"offsets": [{"partition": {"cluster": "a", "partition": 0, "topic": "t"}, '
+    b'"offset": {"offset": 5}}]}'
+)
+GP = GroupPartition("billing", "orders", 0)
+CP = ConnectorPartition("MirrorSourceConnector", "a", AT)
+
+
+def _commit(key: bytes | None, value: bytes | None) -> None:
+    group, source, found = read_commit_record(key, value)
+    group.encode()
+    if isinstance(found, Position):
+        assert source is not None
+        position_key(group, source), position_value(found)
+        assert found.newer_than(found)
+    elif isinstance(found, Run):
+        assert 0 <= found.slots <= 10_000
+        run_value(found)
+
+
+def _mapping(key: bytes | None, value: bytes | None) -> None:
+    found = read_mapping_record(key, value)
+    mapping_key(found), mapping_value(found), columns_of(found)
+
+
+def _sorted(key: bytes | None, value: bytes | None) -> None:
+    at = (TIMESTAMP_CREATE_TIME, 1)
+    good = mapping_key(RANGES), mapping_value(RANGES)
+    sorter = Sorter("g")
+    sorter.sort(
+        [
+            Message(topic="m", partition=0, offset=offset, key=k, value=v, timestamp=at)
+            for offset, (k, v) in enumerate([good, (key, value), good])
+        ]
+    )
+
+
+def _state(key: bytes | None, value: bytes | None) -> None:
+    group, kind = read_state_key(key)
+    assert kind is not None
+    state_key(group, kind)
+    found = read_state_value(kind, value)
+    state_value(found)
+    if isinstance(found, Runner):
+        found.standing(10**12)
+
+
+def _view(key: bytes | None, value: bytes | None) -> None:
+    view = loads(value or b"")
+    list(lines(view, NOON))
+
+
+def _job(directory: Path) -> Callable[[bytes | None, bytes | None], object]:
+    def read(key: bytes | None, value: bytes | None) -> None:
+        (directory / "job.json").write_bytes(value or b"")
+        record = Place(directory).read()
+        if record is not None:
+            assert record.pid >= 0 and record.started_at < 1e12
+
+    return read
+
+
+def _log(key: bytes | None, value: bytes | None) -> None:
+    found = entry((value or b"").split(b"\n")[0])
+    for part in (found.text, found.error, found.kind, *found.lines):
+        part.encode("utf-8", "surrogatepass")
+    assert found.at is None or found.at < 1e12
+
+
+def _offsets(key: bytes | None, value: bytes | None) -> None:
+    text = (value or b"").decode(errors="replace")
+    _ = parse_checkpoint(text, Path("7"), 7).positions
+
+
+def parsers(directory: Path) -> dict[str, Parser]:
+    """Return all parsers by name; ``directory`` is for those that read files."""
+    views: list[Any] = [
+        (None, dumps(made.view()).encode()) for made in (usual(), beside_mirrormaker())
+    ]
+    state = [(state_key("g", each.key), state_value(each)) for each in STATE]
+    commit = [
+        (position_key("g", AT), position_value(POSITION)),
+        (run_key("g"), run_value(RUN)),
+        (run_key("g"), None),
+    ]
+    mappings = [(mapping_key(each), mapping_value(each)) for each in (RANGES, RUNS)]
+    return {
+        "commit": Parser(_commit, MalformedRecord, commit),
+        "mapping": Parser(_mapping, MalformedRecord, mappings),
+        "mappings at once": Parser(_sorted, None, mappings),
+        "state": Parser(_state, MalformedRecord, state),
+        "view": Parser(_view, MalformedView, views),
+        "job": Parser(_job(directory), None, [(None, JOB)]),
+        "job log": Parser(_log, None, [(None, line) for line in LOG]),
+        "history": Parser(lambda k, v: read_history(k, v, "p"), MalformedRecord, [HISTORY]),
+        "spark checkpoint": Parser(_offsets, ConfigError, [(None, OFFSETS)]),
+        "connect payload": Parser(
+            lambda k, v: read_payload(
+                (v or b"").decode(errors="surrogatepass", encoding="latin-1")
+            ),
+            ConfigError,
+            [(None, PAYLOAD)],
+        ),
+        "offset-sync": Parser(
+            read_offset_sync,
+            ForeignRecord,
+            [(offset_sync_key(AT), offset_sync_value(OffsetSync(AT, 1, 2)))],
+        ),
+        "checkpoint": Parser(
+            read_checkpoint,
+            ForeignRecord,
+            [(checkpoint_key(GP), checkpoint_value(Checkpoint(GP, 1, 2, "m")))],
+        ),
+        "heartbeat": Parser(
+            read_heartbeat,
+            ForeignRecord,
+            [(heartbeat_key(Heartbeat("a", "b", 1)), heartbeat_value(Heartbeat("a", "b", 1)))],
+        ),
+        "connect offset": Parser(
+            read_connect_offset, ForeignRecord, [(connect_offset_key(CP), connect_offset_value(7))]
+        ),
+    }
