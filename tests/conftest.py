@@ -18,6 +18,8 @@ from tests.support.secure import SecureNode, start_secure_node
 settings.register_profile("k2ktui", deadline=None)
 settings.load_profile("k2ktui")
 
+pytest_plugins = ["tests.parallel"]
+
 SECURE_USERS = ("guest", "nobody", "reader", "stranger", "writer", "ann", "copier")
 
 # Tests wait for these; the broker's own intervals are minutes.

@@ -8,6 +8,7 @@ from types import FrameType
 
 import click
 
+from k2ktui.cli.ending import ending_signals
 from k2ktui.cli.options import access_to, file_option, load_pipeline, unlock_option
 from k2ktui.engine.access import require
 from k2ktui.errors import ConnectionFailed, ExitCode, TimedOut
@@ -55,7 +56,7 @@ def command(
         separator or chosen.separator,
     )
     publisher = Publisher(config, names, even_so=even_so or chosen.even_so)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in ending_signals():
         signal.signal(number, handle)
     try:
         while not over.is_set():

@@ -15,6 +15,7 @@ from typing import NoReturn
 import click
 
 from k2ktui.cli.check import check_text
+from k2ktui.cli.ending import ending_signals
 from k2ktui.cli.options import access_to, file_option, load_pipeline, unlock_option
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import require
@@ -75,7 +76,7 @@ def run(
     say: Callable[[Check], None] = _say,
     until_caught_up: bool = False,
     telemetry: bool = False,
-    ending: Collection[signal.Signals] = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP),
+    ending: Collection[signal.Signals] | None = None,
     last_words: Callable[[int], None] = lambda code: None,
 ) -> int:
     """Run a pipeline and return the exit code.
@@ -86,7 +87,7 @@ def run(
         say: called with every check that did not pass.
         until_caught_up: end when every partition has reached its end.
         telemetry: export metrics.
-        ending: signals that end it.
+        ending: signals that end it; by default :func:`ending_signals`.
         last_words: called with the exit code when there is no time for an orderly end.
 
     Raises:
@@ -103,7 +104,7 @@ def run(
 
     with observed(config, tell, wanted=telemetry) as report:
         pipeline = Pipeline(config, report, until_caught_up=until_caught_up, preflight=ready)
-        stopped = _on_signals(pipeline, ending, last_words)
+        stopped = _on_signals(pipeline, ending or ending_signals(), last_words)
         try:
             finished = pipeline.run()
         except K2kError as error:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from k2ktui.cli.ending import ending_signals
 from k2ktui.cli.options import access_to, file_option, load_pipeline, unlock_option
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import require
@@ -62,7 +63,7 @@ def command(
         seen[0] = number
         over.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in ending_signals():
         signal.signal(number, handle)
     try:
         with measured(config, _note, wanted=telemetry) as report:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from k2ktui.cli.ending import ending_signals
 from k2ktui.cli.options import compare_option, json_option, load_compared, load_pipeline
 from k2ktui.errors import ConfigError, ExitCode
 
@@ -107,7 +108,7 @@ def _on_signals() -> list[int]:
             sys.exit(ExitCode.INTERRUPTED)
         seen.append(number)
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in ending_signals():
         signal.signal(number, handle)
     return seen
 

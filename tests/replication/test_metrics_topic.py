@@ -76,13 +76,18 @@ def test_kafka_splits_what_no_record_could_hold(start: Start, target: KafkaNode)
     topic = create_topic(
         target, unique_name("__k2k_metrics"), config={"max.message.bytes": "65536"}
     )
-    run = start("kafka", pipeline(target.bootstrap, metrics={"kafka": {"topic": topic}}))
+    config = pipeline(target.bootstrap, metrics={"kafka": {"topic": topic}})
+    run = start("kafka", config, METRIC_EXPORT_INTERVAL=200)
     many = [SourcePartition("t" * 60, number) for number in range(1201)]
     run.feed(STARTED, surveyed(dict.fromkeys(many, 9)))
-    run.telemetry.close()
 
-    values = [json.loads(record.value or b"") for record in read_all(target, topic)]
-    ends = [value["points"] for value in values if value["name"] == "k2k.consumer.source.end"]
+    def first_export() -> list[list[dict[str, int]]]:
+        values = [json.loads(record.value or b"") for record in read_all(target, topic)]
+        ends = [value["points"] for value in values if value["name"] == "k2k.consumer.source.end"]
+        return ends[:3] if len(ends) >= 3 else []
+
+    ends = eventually(first_export, "all partitions are exported")
+    run.telemetry.close()
     assert [len(points) for points in ends] == [500, 500, 201]
     assert {p["partition"] for points in ends for p in points} == set(range(1201))
     assert run.notes == []

@@ -33,6 +33,8 @@ time.sleep(600)
 _PARENT = """
 import os, pathlib, signal, sys, threading, time
 from k2ktui.runtime import reaper
+# Whatever the tests were started with: `nohup` has its children ignore this one.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 out = pathlib.Path(sys.argv[1])
 def start():
     command = [sys.executable, "-c", sys.argv[2], str(out)]

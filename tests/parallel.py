@@ -1,0 +1,56 @@
+"""How tests are spread over processes (pytest-xdist), without anything to type.
+
+The whole suite runs in a few processes side by side: most of it waits for brokers and screens. Who
+names a file or a test, selects with ``-k`` or debugs gets one process, at once. ``-n`` overrides
+both.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+# Of the fast suite: one process with the clusters, two for the rest.
+_WORKERS = 3
+_CLUSTERS = frozenset({"clusters", "secure"})
+_LONG = ("slow", "proof", "matrix")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Choose the number of processes where the command line does not."""
+    # This runs in xdist's own workers too, and a worker that starts workers would never end.
+    if "PYTEST_XDIST_WORKER" in os.environ or not config.pluginmanager.hasplugin("xdist"):
+        return
+    if config.option.numprocesses is not None:
+        return
+    if _is_whole_suite(config) and (os.cpu_count() or 1) > 1:
+        config.option.numprocesses = _WORKERS
+        config.option.dist = "loadgroup"
+
+
+def _is_whole_suite(config: pytest.Config) -> bool:
+    option = config.option
+    if option.keyword or option.usepdb or option.collectonly or option.lf or option.stepwise:
+        return False
+    root = config.rootpath
+    return all((root / argument).resolve() in (root, root / "tests") for argument in config.args)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Keep together what shares something that is dear to start.
+
+    Tests of a module that share a fixture stay in one process. So do all fast tests that need
+    clusters; slow tests and proofs are too long for one, each of their processes has clusters.
+    """
+    fixtures = item._fixtureinfo.name2fixturedefs
+    scopes = {definitions[-1].scope for definitions in fixtures.values()}
+    if scopes & {"module", "class", "package"}:
+        item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+    elif _CLUSTERS.intersection(getattr(item, "fixturenames", ())) and not _is_long(item):
+        item.add_marker(pytest.mark.xdist_group("clusters"))
+
+
+def _is_long(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(name) for name in _LONG)
