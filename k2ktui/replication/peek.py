@@ -20,8 +20,8 @@ from k2ktui.kafka.clients import Cluster, Partition
 from k2ktui.kafka.codes import Code
 from k2ktui.kafka.properties import wire
 from k2ktui.kafka.wire import Loop, NotSent, OutcomeUnknown, Wire
-from k2ktui.replication.copying.batch import AbortedTransactions, split
-from k2ktui.replication.copying.records import CorruptBatch, records
+from k2ktui.replication.copying.batch import AbortedTransactions, CorruptBatch, split
+from k2ktui.replication.copying.records import records
 
 _READ_COMMITTED = 1
 _NO_SESSION = -1
@@ -158,16 +158,16 @@ class _Search:
             return
         aborted = [(a.producer_id, a.first_offset) for a in part.aborted_transactions or ()]
         filter_ = AbortedTransactions(aborted)
-        for batch in split(part.records):
-            if filter_.drops(batch) or batch.last_offset < offset or batch.count == 0:
-                self._offsets[at] = max(self._offsets[at], batch.last_offset + 1)
-                continue
-            try:
+        try:
+            for batch in split(part.records):
+                if filter_.drops(batch) or batch.last_offset < offset or batch.count == 0:
+                    self._offsets[at] = max(self._offsets[at], batch.last_offset + 1)
+                    continue
                 stamps = records(batch, offset).timestamps
-            except CorruptBatch:
-                return
-            if len(stamps):
-                self.found[at] = int(stamps[0]) / 1000
-                del self._offsets[at]
-                return
-            self._offsets[at] = batch.last_offset + 1
+                if len(stamps):
+                    self.found[at] = int(stamps[0]) / 1000
+                    del self._offsets[at]
+                    return
+                self._offsets[at] = batch.last_offset + 1
+        except CorruptBatch:
+            return

@@ -20,8 +20,7 @@ from k2ktui.kafka.clients import Cluster, Partition
 from k2ktui.kafka.codes import LEADER_MOVED, TOPIC_GONE, Code, code_name
 from k2ktui.kafka.properties import wire
 from k2ktui.kafka.wire import Loop, NotSent, OutcomeUnknown, TopicInfo, Wire
-from k2ktui.replication.copying.batch import AbortedTransactions, Batch, split
-from k2ktui.replication.copying.records import CorruptBatch
+from k2ktui.replication.copying.batch import AbortedTransactions, Batch, CorruptBatch, split
 from k2ktui.text import counted
 
 NEAR_BYTES = 64 << 10
@@ -256,21 +255,19 @@ class _Reading:
         """Hand on the batches of an answer; return the offset after the last one."""
         aborted = [(a.producer_id, a.first_offset) for a in part.aborted_transactions or ()]
         filter_, want, seen = AbortedTransactions(aborted), self._left[at], offset
-        for batch in split(part.records or b""):
-            dropped = filter_.drops(batch)
-            # A batch before the offset comes along where compaction removed what was behind it.
-            if batch.last_offset < offset:
-                continue
-            seen = batch.last_offset + 1
-            if dropped or batch.count == 0 or want.at() is None:
-                continue
-            try:
-                if batch.magic >= 2 and not batch.crc_ok():
-                    raise CorruptBatch("wrong checksum")
-                want.data(batch)
-            except CorruptBatch as error:
-                self._refuse(at, f"the batch at offset {batch.base_offset} is corrupt: {error}")
-                break
+        try:
+            for batch in split(part.records or b""):
+                dropped = filter_.drops(batch)
+                # A batch before the offset comes along where compaction removed what was behind it.
+                if batch.last_offset < offset:
+                    continue
+                if not dropped and batch.count and want.at() is not None:
+                    if not batch.crc_ok():
+                        raise CorruptBatch("wrong checksum")
+                    want.data(batch)
+                seen = batch.last_offset + 1
+        except CorruptBatch as error:
+            self._refuse(at, f"the batch at offset {seen} is corrupt: {error}")
         return seen
 
     def _fetch(self, asked: Mapping[Partition, int]) -> Any:

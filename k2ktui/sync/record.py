@@ -8,8 +8,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
-from k2ktui.replication.copying.batch import APPEND_TIME, Batch
-from k2ktui.replication.copying.records import CorruptBatch, Records, read_varint
+from k2ktui.replication.copying.batch import APPEND_TIME, Batch, CorruptBatch
+from k2ktui.replication.copying.records import Records, read_varint
 
 Header = tuple[str, bytes | None]
 

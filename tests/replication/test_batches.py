@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as reference_murmur2
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
-from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from k2ktui.engine.partitioner import murmur2, partitions_for_keys
 from k2ktui.engine.state import (
@@ -26,6 +25,7 @@ from k2ktui.replication.copying.batch import (
     DELETE_HORIZON,
     AbortedTransactions,
     Batch,
+    CorruptBatch,
     Defect,
     defect,
     next_sequence,
@@ -35,8 +35,6 @@ from k2ktui.replication.copying.batch import (
 from k2ktui.replication.copying.landing import Landing
 from k2ktui.replication.copying.rebuild import build
 from k2ktui.replication.copying.records import (
-    CorruptBatch,
-    concatenate,
     read_varint,
     read_varints,
     records,
@@ -140,20 +138,6 @@ def test_what_cannot_go_as_it_is() -> None:
     stamped[22] |= APPEND_TIME
     assert defect(one(stamped), 10) is Defect.APPEND_TIME
     assert set(records(one(stamped)).timestamps.tolist()) == {1011}
-
-
-@pytest.mark.parametrize("codec", [0, 1, 3])
-def test_an_old_message_format_is_read(codec: int) -> None:
-    if codec == 3:
-        codec = 0
-    builder = LegacyRecordBatchBuilder(magic=1, compression_type=codec, batch_size=1 << 20)
-    for offset in range(3):
-        builder.append(offset, 1_000 + offset, b"k", None if offset == 1 else b"v%d" % offset)
-    found = concatenate([records(batch) for batch in split(builder.build())])
-    assert found.offsets.tolist() == [0, 1, 2]
-    assert found.timestamps.tolist() == [1000, 1001, 1002]
-    (built,) = build(found, 0, 1 << 20)
-    assert [r[3] for r in seen(built.data)] == [b"v0", None, b"v2"]
 
 
 def test_damage_is_an_error_and_not_other_records() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka.future import Future
 
+from k2ktui.kafka import produced
 from k2ktui.kafka.transactions import Producer
 from k2ktui.kafka.wire import Loop, OutcomeUnknown, PartitionLeader, Signal, TopicInfo
 from k2ktui.replication.copying import writer as module
@@ -40,6 +42,40 @@ def pump_until(answer: TopicInfo | None, rounds: int) -> None:
 
     try:
         loop.run(run)
+    finally:
+        loop.close()
+
+
+class _Acknowledging(_Metadata):
+    """A cluster that acknowledges every batch with one base offset."""
+
+    def __init__(self, loop: Loop, base_offset: int) -> None:
+        super().__init__(loop, TopicInfo(0, "", {0: PartitionLeader(1, 0)}))
+        part = produced.Partition(0, 0, base_offset, "")
+        self._response = produced.Response([produced.Topic("t", [part])], 0)
+
+    def version_of(self, _: Any) -> int:
+        return 11
+
+    def post(self, *_: Any) -> Any:
+        return Future().success(self._response)
+
+
+@pytest.mark.parametrize("base_offset", [7, -1])
+def test_an_acknowledgement_without_an_offset_is_no_mapping(base_offset: int) -> None:
+    loop = Loop()
+    wire: Any = _Acknowledging(loop, base_offset)
+    landed: list[int] = []
+    writer = Writer(wire, Producer(None, 1, 0), Signal(loop), lambda _, base: landed.append(base))
+    writer.offer(TARGET, Outgoing(memoryview(bytearray(61)), 1))
+    try:
+        if base_offset < 0:
+            with pytest.raises(SlotFailed, match="without an offset"):
+                loop.run(writer.drain)
+            assert landed == []
+        else:
+            loop.run(writer.drain)
+            assert landed == [7]
     finally:
         loop.close()
 

@@ -7,6 +7,7 @@ that cannot go as they are go through ``k2ktui.replication.copying.rebuild``.
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,7 +20,10 @@ HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER.size
 _PREFIX = struct.Struct(">qi")
 PREFIX_BYTES = _PREFIX.size
+_LEGACY_CRC_AT = 12
 _MAGIC_AT = 16
+# A magic 0 message without key and value: CRC, magic, attributes and two lengths.
+_LEAST_LENGTH = 14
 _CRC_AT = 17
 _ATTRIBUTES_AT = 21
 _PRODUCER_AT = 43
@@ -31,6 +35,10 @@ CONTROL = 0x20
 DELETE_HORIZON = 0x40
 
 MAX_SEQUENCE = 0x7FFFFFFF
+
+
+class CorruptBatch(ValueError):
+    """The bytes of a batch do not follow the format."""
 
 
 class Defect(StrEnum):
@@ -68,7 +76,10 @@ class Batch:
         return bool(self.attributes & TRANSACTIONAL)
 
     def crc_ok(self) -> bool:
-        """Whether its checksum is right (magic 2 only)."""
+        """Whether its checksum is right: CRC-32C, or CRC-32 for magic 0 and 1."""
+        if self.magic < 2:
+            (expected,) = struct.unpack_from(">I", self.view, _LEGACY_CRC_AT)
+            return bool(zlib.crc32(self.view[_MAGIC_AT:]) == expected)
         (expected,) = struct.unpack_from(">I", self.view, _CRC_AT)
         return bool(crc32c(self.view[_ATTRIBUTES_AT:]) == expected)
 
@@ -77,6 +88,9 @@ def split(records: bytes | bytearray | memoryview) -> Iterator[Batch]:
     """Yield the whole batches of a fetch response; a truncated last one is left out.
 
     Batches are stamped in place: bytes that cannot be written are copied once.
+
+    Raises:
+        CorruptBatch: what follows the batches yielded so far is none.
     """
     view = memoryview(records)
     if view.readonly:
@@ -85,6 +99,8 @@ def split(records: bytes | bytearray | memoryview) -> Iterator[Batch]:
     while at + _MAGIC_AT < end:
         base, length = _PREFIX.unpack_from(view, at)
         after = at + PREFIX_BYTES + length
+        if base < 0 or length < _LEAST_LENGTH:
+            raise CorruptBatch(f"a batch at offset {base} with a length of {length} bytes")
         if after > end:
             return
         yield _batch(view[at:after], base)
@@ -96,9 +112,15 @@ def _batch(view: memoryview, base: int) -> Batch:
     if magic < 2:
         # A legacy wrapper message carries the offset of its LAST inner record; a plain one its own.
         return Batch(view, base, base, -1, magic, 0, -1, -1, -1, -1)
+    if magic > 2:
+        raise CorruptBatch(f"the batch at offset {base} has the unknown format {magic}")
+    if len(view) < HEADER_BYTES:
+        raise CorruptBatch(f"the batch at offset {base} has only {len(view)} bytes")
     (_, _, epoch, _, _, attributes, delta, first, last, producer, _, _, count) = HEADER.unpack_from(
         view
     )
+    if delta < 0 or count < 0:
+        raise CorruptBatch(f"the batch at offset {base} has {count} records up to {base + delta}")
     return Batch(view, base, base + delta, epoch, magic, attributes, first, last, producer, count)
 
 
@@ -165,8 +187,14 @@ class AbortedTransactions:
 
 
 def is_abort_marker(batch: Batch) -> bool:
-    """Whether a control batch is an abort marker (control type 0; commit is 1)."""
+    """Whether a control batch is an abort marker (control type 0; commit is 1).
+
+    Raises:
+        CorruptBatch: it has no control record.
+    """
     # A control record: length, attributes, timestamp delta, offset delta (a byte each, the deltas
     # of a single-record batch being 0), key length, then key: version int16, type int16.
     at = HEADER_BYTES + 5
+    if len(batch.view) < at + 4:
+        raise CorruptBatch(f"the control batch at offset {batch.base_offset} is cut short")
     return batch.count == 1 and struct.unpack_from(">hh", batch.view, at)[1] == 0

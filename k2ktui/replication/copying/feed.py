@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 
 from k2ktui.engine.gaps import with_gap
 from k2ktui.engine.state import Covers, Gap, Mapping, Position, SourcePartition
-from k2ktui.replication.copying.batch import APPEND_TIME, AbortedTransactions, Batch, split
+from k2ktui.replication.copying.batch import (
+    APPEND_TIME,
+    AbortedTransactions,
+    Batch,
+    CorruptBatch,
+    split,
+)
 from k2ktui.replication.copying.landing import Landing
 from k2ktui.replication.copying.outgoing import Outgoing, TargetPartition
 from k2ktui.replication.tokens import Assignment, Fault, FaultKind
@@ -68,30 +74,41 @@ class Feed:
         """
         filter_ = AbortedTransactions(aborted)
         before = self.ready_bytes
-        for batch in split(records):
-            after = batch.last_offset + 1
-            if after <= self.fetched:
-                # The batch that holds the position's predecessor comes along when compaction has
-                # removed the rest of it; its markers still count for the filter.
-                filter_.drops(batch)
-                continue
-            if batch.magic >= 2 and not batch.crc_ok():
-                self.stop(
-                    FaultKind.CORRUPT,
-                    f"the batch at offset {batch.base_offset} has a wrong checksum",
-                    "Check the source broker's disk and network; it must be repaired there.",
-                    batch.base_offset,
-                )
-                break
-            self.fetched = after
-            if batch.leader_epoch >= 0:
-                self.leader_epoch = batch.leader_epoch
-            if not filter_.drops(batch) and batch.count != 0:
-                self.ready.append(batch)
-                self.ready_bytes += len(batch.view)
-            elif not self.ready:
-                self.handed, self._handed_epoch = after, self.leader_epoch
+        try:
+            for batch in split(records):
+                self._receive(batch, filter_)
+        except CorruptBatch as error:
+            self.corrupt(error, self.fetched)
         return self.ready_bytes - before
+
+    def _receive(self, batch: Batch, filter_: AbortedTransactions) -> None:
+        after = batch.last_offset + 1
+        if after <= self.fetched:
+            # The batch that holds the position's predecessor comes along when compaction has
+            # removed the rest of it; its markers still count for the filter.
+            filter_.drops(batch)
+            return
+        if not batch.crc_ok():
+            raise CorruptBatch(f"the batch at offset {batch.base_offset} has a wrong checksum")
+        dropped = filter_.drops(batch) or batch.count == 0
+        self.fetched = after
+        if batch.leader_epoch >= 0:
+            self.leader_epoch = batch.leader_epoch
+        if not dropped:
+            self.ready.append(batch)
+            self.ready_bytes += len(batch.view)
+        elif not self.ready:
+            self.handed, self._handed_epoch = after, self.leader_epoch
+
+    def corrupt(self, error: CorruptBatch, offset: int) -> None:
+        """Stop before a batch that cannot be read."""
+        self.stop(
+            FaultKind.CORRUPT,
+            f"{self.source} on the source: {error}; nothing from offset {offset} on is copied",
+            "Check the source broker's disk and log. Once the batch is repaired or deleted there, "
+            "start again; `k2ktui offsets set` passes over it.",
+            offset,
+        )
 
     def take(self) -> Batch:
         """Remove the next batch to copy; the caller hands all of it to the writer."""

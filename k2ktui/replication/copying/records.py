@@ -7,31 +7,27 @@ because a loop that decodes record by record in Python is several times slower.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from kafka.codec import gzip_decode, lz4_decode, snappy_decode, zstd_decode
-from kafka.record.memory_records import MemoryRecords
 from numpy.typing import NDArray
 
-from k2ktui.replication.copying.batch import APPEND_TIME, COMPRESSION_MASK, HEADER_BYTES, Batch
+from k2ktui.replication.copying.batch import (
+    APPEND_TIME,
+    COMPRESSION_MASK,
+    HEADER_BYTES,
+    Batch,
+    CorruptBatch,
+)
+from k2ktui.replication.copying.decompress import decompress
+from k2ktui.replication.copying.legacy import messages
 
 I64 = NDArray[np.int64]
 U8 = NDArray[np.uint8]
 
-_DECODERS: dict[int, Callable[[bytes], bytes]] = {
-    1: gzip_decode,
-    2: snappy_decode,
-    3: lz4_decode,
-    4: zstd_decode,
-}
 _NO_HEADERS = b"\x00"
 _VARINT_BYTES = 10
-
-
-class CorruptBatch(ValueError):
-    """The bytes of a batch do not follow the format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,26 +108,25 @@ def payload(batch: Batch) -> bytes:
     """Return the encoded records of a v2 batch, decompressed.
 
     Raises:
-        CorruptBatch: they cannot be decompressed.
+        CorruptBatch: they cannot be decompressed, or are too large.
     """
     body = bytes(batch.view[HEADER_BYTES:])
     codec = batch.attributes & COMPRESSION_MASK
-    if not codec:
-        return body
-    try:
-        return bytes(_DECODERS[codec](body))
-    except Exception as error:  # the codecs raise many kinds of errors for damaged data
-        raise CorruptBatch(f"cannot decompress codec {codec}: {type(error).__name__}") from error
+    return decompress(codec, body) if codec else body
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A batch's records, and where their keys lie in ``data`` (length -1: no key)."""
+    """A batch's records, and where their keys lie in ``data`` (length -1: no key).
+
+    ``size`` is in bytes, decompressed.
+    """
 
     records: Records
     data: U8
     key_starts: I64
     key_lengths: I64
+    size: int
 
 
 def records(batch: Batch, position: int = 0) -> Records:
@@ -149,8 +144,10 @@ def decode(batch: Batch, position: int = 0) -> Decoded:
     """Decode a data batch, keeping where the keys are; otherwise as :func:`records`."""
     try:
         return _legacy(batch, position) if batch.magic < 2 else _columns(batch, position)
+    except CorruptBatch as error:
+        raise CorruptBatch(f"the batch at offset {batch.base_offset}: {error}") from error
     except (IndexError, OverflowError) as error:
-        raise CorruptBatch(f"the records at {batch.base_offset} are cut short") from error
+        raise CorruptBatch(f"the batch at offset {batch.base_offset} is cut short") from error
 
 
 def _columns(batch: Batch, position: int) -> Decoded:
@@ -161,6 +158,9 @@ def _columns(batch: Batch, position: int) -> Decoded:
     time_deltas, at = read_varints(data, begin + 1)  # one byte of attributes, unused
     offset_deltas, tails_at = read_varints(data, at)
     key_lengths, keys_at = read_varints(data, tails_at)
+    if (key_lengths >= np.array(ends, dtype=np.int64) - keys_at).any():
+        raise CorruptBatch("a record is shorter than what is in it")
+    _check_deltas(offset_deltas, batch.last_offset - batch.base_offset)
     offsets = batch.base_offset + offset_deltas
     timestamps = batch.base_timestamp + time_deltas
     if batch.attributes & APPEND_TIME:
@@ -168,7 +168,12 @@ def _columns(batch: Batch, position: int) -> Decoded:
     keep = slice(int(np.searchsorted(offsets, position)), None)
     tails = [body[s:e] for s, e in zip(tails_at[keep].tolist(), ends[keep], strict=True)]
     kept = Records(offsets[keep], timestamps[keep], tails)
-    return Decoded(kept, data, keys_at[keep], key_lengths[keep])
+    return Decoded(kept, data, keys_at[keep], key_lengths[keep], len(body))
+
+
+def _check_deltas(deltas: I64, last: int) -> None:
+    if len(deltas) and (deltas[0] < 0 or deltas[-1] > last or (deltas[1:] <= deltas[:-1]).any()):
+        raise CorruptBatch("the offsets of its records do not increase up to its last")
 
 
 def _bounds(body: bytes, batch: Batch) -> tuple[list[int], list[int]]:
@@ -188,33 +193,26 @@ def _bounds(body: bytes, batch: Batch) -> tuple[list[int], list[int]]:
         starts.append(at)
         at += length
         if length < 0 or at > size:
-            raise CorruptBatch(f"a record of length {length} in the batch at {batch.base_offset}")
+            raise CorruptBatch(f"a record of length {length}")
         ends.append(at)
     if at != size:
-        raise CorruptBatch(f"{size - at} bytes after the last record of {batch.base_offset}")
+        raise CorruptBatch(f"{size - at} bytes after the last record")
     return starts, ends
 
 
 def _legacy(batch: Batch, position: int) -> Decoded:
-    found = [r for r in _legacy_records(batch) if r[0] >= position]
+    found = [r for r in messages(bytes(batch.view)) if r[0] >= position]
     keys = [r[2] for r in found]
     joined = b"".join(key or b"" for key in keys)
     lengths = np.array([-1 if key is None else len(key) for key in keys], dtype=np.int64)
     ends = np.cumsum(np.maximum(lengths, 0))
     return Decoded(
-        of([(offset, at, key, value) for offset, at, key, value in found]),
+        of(found),
         np.frombuffer(joined, dtype=np.uint8),
         ends - np.maximum(lengths, 0),
         lengths,
+        sum(len(r[3] or b"") for r in found) + len(joined),
     )
-
-
-def _legacy_records(batch: Batch) -> Iterator[tuple[int, int, bytes | None, bytes | None]]:
-    found = MemoryRecords(bytes(batch.view))
-    while found.has_next():
-        for record in found.next_batch():
-            timestamp = -1 if record.timestamp is None else record.timestamp
-            yield record.offset, timestamp, record.key, record.value
 
 
 def of(found: Sequence[tuple[int, int, bytes | None, bytes | None]]) -> Records:

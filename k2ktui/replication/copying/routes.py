@@ -8,7 +8,7 @@ import numpy as np
 
 from k2ktui.engine.partitioner import partitions_for_keys
 from k2ktui.engine.state import SourcePartition
-from k2ktui.replication.copying.batch import COMPRESSION_MASK, Batch, Defect, defect
+from k2ktui.replication.copying.batch import COMPRESSION_MASK, CorruptBatch, defect
 from k2ktui.replication.copying.feed import Feed, now_ms
 from k2ktui.replication.copying.outgoing import Outgoing, TargetPartition
 from k2ktui.replication.copying.rebuild import Built, build
@@ -19,7 +19,6 @@ from k2ktui.replication.copying.records import (
     concatenate,
     decode,
     read_varint,
-    records,
     varint,
 )
 from k2ktui.replication.tokens import HeaderRules, Path, Route
@@ -42,7 +41,7 @@ def route(feed: Feed, pipeline: str) -> Iterator[tuple[TargetPartition, Outgoing
         transaction.
 
     Raises:
-        CorruptBatch: the records cannot be decoded where that is needed.
+        CorruptBatch: the first records cannot be decoded where that is needed; nothing was taken.
     """
     rules = feed.assignment.route
     if rules.path is Path.RECORD:
@@ -55,37 +54,41 @@ def route(feed: Feed, pipeline: str) -> Iterator[tuple[TargetPartition, Outgoing
 
 
 def _whole(feed: Feed, rules: Route) -> Iterator[tuple[Outgoing, bool]]:
-    position = feed.handed
-    batch = feed.take()
-    why = defect(batch, position)
-    small = _small_successors(feed, batch, why)
-    limit = rules.batch_limit
-    if why is None and not small and not (limit and len(batch.view) > limit):
-        yield Outgoing(batch.view, batch.count, batch.base_offset, feed=feed), False
-        return
-    found = concatenate([records(batch, position), *(records(other) for other in small)])
+    batch, limit = feed.ready[0], rules.batch_limit
+    if defect(batch, feed.handed) is None and not (limit and len(batch.view) > limit):
+        found = _mergeable(feed)
+        if len(found) < 2:
+            feed.take()
+            yield Outgoing(batch.view, batch.count, batch.base_offset, feed=feed), False
+            return
+    else:
+        found = [decode(batch, feed.handed)]
+    for _ in found:
+        feed.take()
     codec = batch.attributes & COMPRESSION_MASK if batch.magic == 2 else 0
-    for built in build(found, codec, limit or _REBUILT_BYTES):
+    for built in build(
+        concatenate([part.records for part in found]), codec, limit or _REBUILT_BYTES
+    ):
         yield _outgoing(built, feed), True
 
 
-def _small_successors(feed: Feed, first: Batch, why: Defect | None) -> list[Batch]:
-    """Take the small batches behind a small one, to be merged with it."""
-    if why is not None or len(first.view) > SMALL_BATCH_BYTES or len(feed.ready) < _MERGE_FROM:
-        return []
-    taken: list[Batch] = []
-    size = len(first.view)
-    while feed.ready and size < _MERGED_BYTES:
-        following = feed.ready[0]
-        if (
-            len(following.view) > SMALL_BATCH_BYTES
-            or following.magic < 2
-            or (following.attributes ^ first.attributes) & COMPRESSION_MASK
-        ):
+def _mergeable(feed: Feed) -> list[Decoded]:
+    """Decode the small batches that wait and are alike, as many as make a larger one."""
+    first = feed.ready[0]
+    found: list[Decoded] = []
+    size = 0
+    if len(feed.ready) < _MERGE_FROM:
+        return found
+    for batch in feed.ready:
+        alike = batch.magic == 2 and not (batch.attributes ^ first.attributes) & COMPRESSION_MASK
+        if not alike or len(batch.view) > SMALL_BATCH_BYTES or size >= _MERGED_BYTES:
             break
-        taken.append(feed.take())
-        size += len(following.view)
-    return taken
+        try:
+            found.append(decode(batch))
+        except CorruptBatch:
+            break  # it goes as it is, or its records are the next to be looked at
+        size += max(len(batch.view), found[-1].size)
+    return found
 
 
 def _by_record(
@@ -97,16 +100,20 @@ def _by_record(
     chosen: list[I64] = []
     size = 0
     while feed.ready and size < _DECODED_TOGETHER_BYTES:
-        position = feed.handed
-        batch = feed.take()
-        size += len(batch.view)
-        decoded = decode(batch, position)
-        taken.append(decoded.records)
+        batch = feed.ready[0]
+        try:
+            decoded = decode(batch, feed.handed)
+            taken.append(_with_headers(decoded.records, rules.headers, feed.source, pipeline))
+        except CorruptBatch:
+            if not taken:
+                raise
+            break
+        feed.take()
         chosen.append(_partitions(decoded, rules, feed.source))
+        size += max(len(batch.view), decoded.size)
     found = concatenate(taken)
     if rules.now_timestamps:
         found = Records(found.offsets, np.full_like(found.timestamps, now_ms()), found.tails)
-    found = _with_headers(found, rules.headers, feed.source, pipeline)
     partitions = np.concatenate(chosen)
     for partition in np.unique(partitions).tolist():
         share = found.take(np.nonzero(partitions == partition)[0])
@@ -147,7 +154,10 @@ def _with_headers(
         )
         return tail[:at] + varint(count) + kept + added
 
-    tails = [change(o, t) for o, t in zip(found.offsets.tolist(), found.tails, strict=True)]
+    try:
+        tails = [change(o, t) for o, t in zip(found.offsets.tolist(), found.tails, strict=True)]
+    except IndexError as error:
+        raise CorruptBatch("a record has no headers where they should be") from error
     return Records(found.offsets, found.timestamps, tails)
 
 

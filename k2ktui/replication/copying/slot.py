@@ -25,12 +25,13 @@ from k2ktui.engine.state import (
 from k2ktui.kafka.codes import FENCED, Code, code_name
 from k2ktui.kafka.transactions import add_partitions, end_transaction
 from k2ktui.kafka.wire import CoordinatorError, OutcomeUnknown, Signal, Wire
+from k2ktui.replication.copying.batch import CorruptBatch
 from k2ktui.replication.copying.crashpoints import crash_point
 from k2ktui.replication.copying.feed import Feed, now_ms
 from k2ktui.replication.copying.outgoing import Outgoing, Owner, TargetPartition
 from k2ktui.replication.copying.reader import Reader
 from k2ktui.replication.copying.rebuild import build
-from k2ktui.replication.copying.records import CorruptBatch, of
+from k2ktui.replication.copying.records import of
 from k2ktui.replication.copying.routes import route
 from k2ktui.replication.copying.writer import BatchRefused, Fenced, SlotFailed, Writer
 from k2ktui.replication.tokens import Fault, FaultKind, Outcome, SlotResult, Tally, Token
@@ -170,7 +171,9 @@ class Slot:
                 try:
                     routed = list(route(feed, self._token.ledger.pipeline))
                 except CorruptBatch as error:
-                    raise self._corrupt(feed, error) from error
+                    feed.corrupt(error, feed.handed)
+                    self._reader.handed_on(feed.drop_from(feed.handed))
+                    break
                 self._reader.handed_on(held - feed.ready_bytes)
                 self._batches += 1
                 new |= self._state_targets(feed) - self._in_transaction
@@ -183,15 +186,6 @@ class Slot:
         self._count(handed)
         if new:
             await self._join(new)
-
-    def _corrupt(self, feed: Feed, error: CorruptBatch) -> SlotFailed:
-        feed.stop(
-            FaultKind.CORRUPT,
-            f"{feed.source}: {error}",
-            "The source log is damaged there, or its format is unknown to this program.",
-            feed.handed,
-        )
-        return SlotFailed(str(error))
 
     def _count(self, handed: list[tuple[int, bool]]) -> None:
         tally = self._tally

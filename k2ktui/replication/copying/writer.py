@@ -244,6 +244,11 @@ class Writer:
     def _answered(self, lane: Lane, outgoing: Outgoing, answer: Any) -> None:
         code = answer.error_code
         if code == 0:
+            if answer.base_offset < 0:
+                raise SlotFailed(
+                    f"the target acknowledged a batch of {lane.target[0]}-{lane.target[1]} without "
+                    "an offset; its transaction is not committed"
+                )
             if lane.flying[0] is not outgoing:
                 raise SlotFailed(f"{lane.target} acknowledged out of order")
             lane.flying.popleft()

@@ -1,4 +1,4 @@
-"""A source log is cut inside of what was fetched and not handed on, on a real broker."""
+"""A source log is cut inside of what was fetched, or damaged, on a real broker."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
+from crc32c import crc32c
 
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.kafka.wire import Loop, Signal, Wire
-from k2ktui.replication.copying.batch import split
+from k2ktui.replication.copying.batch import APPEND_TIME, split
 from k2ktui.replication.copying.feed import Feed
 from k2ktui.replication.copying.reader import Reader
 from k2ktui.replication.copying.records import records
 from k2ktui.replication.tokens import Assignment, Route
 from k2ktui.replication.tokens import Path as Way
 from k2ktui.runtime.node import KafkaNode
+from tests.replication.conftest import MakePipeline
 from tests.support.kafka import START_S, TIMEOUT, create_topic, produce, read_all
+from tests.support.oracle import prove
 
 pytestmark = pytest.mark.slow
 
@@ -27,6 +30,43 @@ def cut_log(node: KafkaNode, topic: str, batches: int) -> None:
     data = segment.read_bytes()
     sizes = [len(batch.view) for batch in split(data)]
     segment.write_bytes(data[: sum(sizes[:-batches])])
+
+
+def damage_log(node: KafkaNode, topic: str, *, right_checksum: bool) -> None:
+    """Damage the second batch of a log: its records, or its codec where the checksum is renewed."""
+    (segment,) = Path(node.data_dir, "logs", f"{topic}-0").glob("*.log")
+    batches = [bytearray(batch.view) for batch in split(segment.read_bytes())]
+    if right_checksum:
+        batches[1][22] |= 5 | APPEND_TIME  # one that is not decoded would go as it is
+        batches[1][17:21] = crc32c(memoryview(batches[1])[21:]).to_bytes(4, "big")
+    else:
+        batches[1][-3] ^= 1
+    segment.write_bytes(b"".join(batches))
+
+
+def test_a_damaged_batch_stops_its_partition_alone(
+    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
+) -> None:
+    checksum, codec, whole = (create_topic(source) for _ in range(3))
+    for topic in (checksum, codec, whole):
+        for index in range(3):
+            produce(source, topic, [b"%d.%d" % (index, n) for n in range(10)], linger_ms=50)
+    source.stop()
+    damage_log(source, checksum, right_checksum=False)
+    damage_log(source, codec, right_checksum=True)
+    source.start(START_S)
+    pipeline = make_pipeline([checksum, codec, whole], {"spark.slots": 1})
+    run = pipeline.catch_up(1)
+    for topic, words in ((checksum, "wrong checksum"), (codec, "unknown compression codec 5")):
+        (what,) = [
+            event["fault"]["what"]
+            for event in run.events("stopped")
+            if event["fault"]["source"]["topic"] == topic
+        ]
+        assert words in what and "offset 10" in what
+        assert [got.value for got in read_all(target, topic)] == [b"0.%d" % n for n in range(10)]
+    assert "read again" not in run.tail(100)
+    prove(source, target, pipeline.name, whole)
 
 
 def test_only_what_the_source_has_now_is_copied(source: KafkaNode) -> None:
