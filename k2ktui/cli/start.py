@@ -20,6 +20,7 @@ from k2ktui.cli.options import access_to, file_option, load_pipeline, unlock_opt
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import require
 from k2ktui.errors import ConnectionFailed, ExitCode, K2kError, Refused
+from k2ktui.kafka.unreachable import await_open
 from k2ktui.mm2.publish import PublisherThread
 from k2ktui.replication.pipeline import Pipeline
 from k2ktui.replication.preflight.checks import Check, Verdict
@@ -93,6 +94,9 @@ def run(
     Raises:
         K2kError: it could not begin, or it had to end.
     """
+    # Before Spark starts, which takes seconds.
+    for label, side in (("source", config.source), ("target", config.target)):
+        await_open(label, side.bootstrap_servers)
     keeper = KeeperThread(config, lambda text: tell(Note(text)))
     publisher = PublisherThread(config, lambda text: tell(Note(text)))
 

@@ -12,6 +12,7 @@ from k2ktui.cli.tables import UNKNOWN, Column, moment, number, print_table
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.groups import GroupRow, rows
 from k2ktui.engine.status import PartitionStatus
+from k2ktui.errors import ConnectionFailed, TimedOut
 from k2ktui.replication.status import Status, StatusReader
 from k2ktui.text import safe_text
 
@@ -21,21 +22,29 @@ from k2ktui.text import safe_text
 @json_option
 @click.option("--groups", "with_groups", is_flag=True, help="Consumer groups too.")
 def command(files: tuple[str, ...], as_json: bool, with_groups: bool) -> None:
-    """Read both clusters once and print."""
+    """Read both clusters once and print; without the source, what the target knows."""
     config = load_pipeline(files, mirror=True)
     status = _status(config)
-    found = _groups(config) if with_groups else []
+    error = status.source_error
+    found: list[GroupRow] = []
+    if with_groups:
+        try:
+            found = _groups(config)
+        except (ConnectionFailed, TimedOut) as failed:
+            error = failed
     if as_json:
         groups = {"groups": [row.as_json() for row in found]} if with_groups else {}
         click.echo(json.dumps({**status.as_json(), **groups}))
-        return
-    title = f"{safe_text(status.pipeline)} at {moment(status.taken_at)}"
-    print_table(title, _COLUMNS, status.partitions)
-    for row in status.partitions:
-        if row.held is not None:
-            click.echo(f"{safe_text(row.topic)}-{row.partition}: {row.held.text()}")
-    if with_groups:
-        print_table("Consumer groups", GROUP_COLUMNS, found)
+    else:
+        title = f"{safe_text(status.pipeline)} at {moment(status.taken_at)}"
+        print_table(title, _columns(status), status.partitions)
+        for row in status.partitions:
+            if row.held is not None:
+                click.echo(f"{safe_text(row.topic)}-{row.partition}: {row.held.text()}")
+        if with_groups and found:
+            print_table("Consumer groups", GROUP_COLUMNS, found)
+    if error is not None:
+        raise error
 
 
 def _status(config: PipelineConfig) -> Status:
@@ -64,6 +73,17 @@ def _groups(config: PipelineConfig) -> list[GroupRow]:
 def _target(row: PartitionStatus) -> str:
     partition = "*" if row.target_partition is None else str(row.target_partition)
     return safe_text(f"{row.target_topic}-{partition}")
+
+
+def _age(row: PartitionStatus, now: float) -> str:
+    return UNKNOWN if row.copied_at is None else f"{max(0.0, now - row.copied_at):,.0f} s ago"
+
+
+def _columns(status: Status) -> tuple[Column[PartitionStatus], ...]:
+    if status.source_error is None:
+        return _COLUMNS
+    copied: Column[PartitionStatus] = Column("copied", lambda row: _age(row, status.taken_at))
+    return (*_COLUMNS, copied)
 
 
 _COLUMNS: tuple[Column[PartitionStatus], ...] = (

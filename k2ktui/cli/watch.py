@@ -126,7 +126,7 @@ def _code(view: View, now: float) -> int:
     from k2ktui.watch.severity import Severity, problems
 
     clusters = (PartName.SOURCE, PartName.TARGET)
-    if all(view.part(name).taken_at is None for name in clusters):
+    if any(view.part(name).taken_at is None for name in clusters):
         return ExitCode.CONNECTION
     bad = any(problem.severity is Severity.BAD for problem in problems(view, now))
     return ExitCode.FINDINGS if bad else ExitCode.OK

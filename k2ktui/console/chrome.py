@@ -92,7 +92,9 @@ def banner(session: Session, view: View | None, notes: list[str], glyphs: Glyphs
             if part is PartName.COMPARISON:
                 text, tone = f"{glyphs.status[2]} MirrorMaker 2 cannot be compared", Tone.WARN
             lines.append((Cell(text + kept, tone), Cell(f"  {name(state.error)}", Tone.MUTED)))
-        elif state.pending_s > 3 * session.feed.interval:
+        elif state.pending_s > 3 * session.feed.interval or (
+            state.stale and part is not PartName.COMPARISON
+        ):
             text = f"{glyphs.status[2]} {part}: waiting for an answer for {state.pending_s:.0f} s"
             lines.append((Cell(text, Tone.WARN),))
     if view.source_down and not view.part(PartName.GROUPS).error:

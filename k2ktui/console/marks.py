@@ -70,6 +70,23 @@ class Glyphs:
         """Return a status as glyph and word."""
         return Cell(f"{self.status[verdict.severity]} {verdict.word}", tone_of(verdict.severity))
 
+    def aged(self, cell: Cell) -> Cell:
+        """Return a value that rests on an old reading, so that it looks old in any theme.
+
+        A status that is no problem loses its sign; one that is a problem keeps it.
+        """
+        text = cell.text
+        if not text.strip() or text.startswith((NOT_AVAILABLE, NOT_YET, STALE)):
+            return cell
+        worse = self.status[Severity.WARN :]
+        sign, _, word = text.partition(" ")
+        if word and sign in worse:
+            return Cell(f"{sign} {STALE}{word}", cell.tone)
+        if word and sign in self.status:
+            return Cell(f"{STALE} {word}", Tone.MUTED)
+        tone = cell.tone if cell.tone in (Tone.WARN, Tone.BAD, Tone.UNKNOWN) else Tone.MUTED
+        return Cell(f"{STALE}{text}", tone)
+
     def direction(self, direction: Direction) -> str:
         """Return where a value is heading as a sign; nothing while it is unknown."""
         order = (Direction.RISING, Direction.FALLING, Direction.STEADY, Direction.UNKNOWN)

@@ -77,6 +77,7 @@ class PartitionStatus:
             transaction holds back.
         held_back_by: producer id of that transaction, None if there is none or it is unknown.
         held_back_s: its age in seconds, see :class:`HeldBack`.
+        copied_at: when the position was committed on the target, epoch seconds.
     """
 
     topic: str
@@ -96,6 +97,7 @@ class PartitionStatus:
     held_back: int | None = None
     held_back_by: int | None = None
     held_back_s: float | None = None
+    copied_at: float | None = None
 
     @property
     def held(self) -> HeldBack | None:

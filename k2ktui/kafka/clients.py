@@ -5,9 +5,9 @@ Every method turns the library's errors into ``k2ktui.errors``: who did not answ
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from time import monotonic, sleep
@@ -26,9 +26,24 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, Resou
 from k2ktui.config.clusters import ClusterConfig
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
+from k2ktui.kafka.client_errors import (
+    LOCAL_TIMED_OUT,
+    LOGIN,
+    UNREACHABLE,
+    Heard,
+    keeps_out,
+    words,
+)
 from k2ktui.kafka.codes import LEADER_MOVED
 from k2ktui.kafka.properties import librdkafka
-from k2ktui.kafka.unreachable import login_refused, not_trusted
+from k2ktui.kafka.unreachable import (
+    Address,
+    addresses,
+    login_refused,
+    no_connection,
+    not_trusted,
+    refusal,
+)
 from k2ktui.text import safe_text
 
 T = TypeVar("T")
@@ -36,18 +51,13 @@ Partition = tuple[str, int]
 
 REQUEST_TIMEOUT_S = 30.0
 LEADER_WAIT_S, _LEADER_POLL_S = 1.0, 0.1
-_FIRST_TRY_S, _METADATA_S = 3.0, 10.0
+# The short tries are for what can be known before a time-out: refused logins and closed ports.
+_METADATA_S = (0.7, 2.0, 10.0)
+_LOOK_AFTER_S = 1.0
 # Several brokers may answer differently: one that lets us in is enough, and has this long.
 _REFUSED_AFTER_S = 2.0
 _LISTEN_EVERY_S = 0.25
-_HEARD_FOR_S = 15.0
 
-# librdkafka's own codes, negative by its convention (rdkafka.h).
-_LOCAL_TIMED_OUT = -185
-_ALL_DOWN, _TLS, _LOGIN = -187, -181, -169
-_UNREACHABLE = frozenset({-195, -193, _ALL_DOWN, _TLS, _LOGIN})  # transport, resolve, …
-# "sasl_ssl://", "/bootstrap", "(after 356ms in state AUTH_REQ)"
-_NOISE = re.compile(r"^\w+://|/(bootstrap|\d+)(?=: )| \(after \d+ms in state \w+[^)]*\)")
 _REFUSED = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -90,7 +100,8 @@ class Cluster:
     def __init__(self, config: ClusterConfig, label: str) -> None:
         self.config = config
         self.label = label
-        self._heard = _Heard()
+        self._heard = Heard()
+        self._brokers: frozenset[Address] = frozenset()
 
     @cached_property
     def admin(self) -> AdminClient:
@@ -142,15 +153,15 @@ class Cluster:
         text = f"{what} on the {self.label} cluster: {reason(error)}"
         if code in _REFUSED:
             return Refused(text, mend="Grant the principal what it needs (k2ktui check lists it).")
-        if code not in _UNREACHABLE | {_LOCAL_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT}:
+        if code not in UNREACHABLE | {LOCAL_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT}:
             return K2kError(text)
-        heard = self._listen() or (error.args[0] if _keeps_out(error.args[0]) else None)
+        heard = self._listen() or (error.args[0] if keeps_out(error.args[0]) else None)
         if heard is not None:
-            explain = login_refused if heard.code() == _LOGIN else not_trusted
-            return explain(self.label, _words(heard))
+            explain = login_refused if heard.code() == LOGIN else not_trusted
+            return explain(self.label, words(heard))
         last = self._heard.last()
-        text += f" ({_words(last)})" if last else ""
-        if code in _UNREACHABLE:
+        text += f" ({words(last)})" if last else ""
+        if code in UNREACHABLE:
             where = f"bootstrap.servers and security.protocol of {self.label}.kafka"
             return ConnectionFailed(text, mend=f"Check that it is up, and {where}.")
         return TimedOut(text, mend="Check that it is up and reachable from here.")
@@ -162,23 +173,44 @@ class Cluster:
         return self._heard.refusal()
 
     def wait(self, future: Future[T]) -> T:
-        """Wait for an admin call's result, but not for a cluster that keeps us out.
+        """Wait for an admin call's result, but not for a cluster that keeps us out or is down.
 
         Raises:
             KafkaException: the call failed, nobody answered, or brokers keep us out.
+            ConnectionFailed: no broker accepts connections.
         """
         began = monotonic()
+        look_at = began + _LOOK_AFTER_S
         while True:
             try:
                 return future.result(_LISTEN_EVERY_S)
             except TimeoutError:
                 waited = monotonic() - began
-            refusal = self._listen()
-            if refusal is not None and waited > _REFUSED_AFTER_S:
-                raise KafkaException(refusal)
+            known = self._listen()
+            if known is not None and waited > _REFUSED_AFTER_S:
+                raise KafkaException(known)
+            if monotonic() >= look_at:
+                self._look(list_first=not self._brokers)
+                look_at = monotonic() + _LOOK_AFTER_S
             # The library's own time-out comes first, so that its error is the one that is seen.
             if waited > REQUEST_TIMEOUT_S + 5:
-                raise KafkaException(KafkaError(_LOCAL_TIMED_OUT))
+                raise KafkaException(KafkaError(LOCAL_TIMED_OUT))
+
+    def _look(self, *, list_first: bool = False) -> None:
+        """Look whether any known broker accepts connections: the library only tells time-outs.
+
+        Raises:
+            ConnectionFailed: none does.
+        """
+        why = refusal(self._brokers | addresses(self.config.bootstrap_servers))
+        if not why:
+            return
+        if list_first:
+            # The library may know others than the bootstrap servers.
+            with suppress(KafkaException):
+                self._listed(_METADATA_S[0])
+                return
+        raise no_connection(self.label, why)
 
     def results(self, what: str, futures: Mapping[Any, Future[T]]) -> dict[Any, T]:
         """Wait for an admin call's futures; the first failure is raised."""
@@ -207,7 +239,7 @@ class Cluster:
             try:
                 found[name] = _description(self.wait(future))
             except KafkaException as error:
-                if error.args[0].code() in _UNREACHABLE | {_LOCAL_TIMED_OUT}:
+                if error.args[0].code() in UNREACHABLE | {LOCAL_TIMED_OUT}:
                     raise self._translate("describing topics", error) from None
                 found[name] = error.args[0]
         return found
@@ -284,7 +316,7 @@ class Cluster:
                 found[(where.topic, where.partition)] = self.wait(future).offset
             except KafkaException as error:
                 code = error.args[0].code()
-                if code in _UNREACHABLE | {_LOCAL_TIMED_OUT}:
+                if code in UNREACHABLE | {LOCAL_TIMED_OUT}:
                     raise self._translate("listing offsets", error) from None
                 if code in LEADER_MOVED:
                     moving.add((where.topic, where.partition))
@@ -295,43 +327,20 @@ class Cluster:
         return str(self._metadata("reaching a broker").cluster_id)
 
     def _metadata(self, what: str) -> Any:
-        try:
-            return self.admin.list_topics(timeout=_FIRST_TRY_S)
-        except KafkaException as error:
-            if self._listen() is not None:
-                raise self._translate(what, error) from None
-        return self.ask(what, lambda: self.admin.list_topics(timeout=_METADATA_S))
+        *short, last = _METADATA_S
+        for seconds in short:
+            try:
+                return self._listed(seconds)
+            except KafkaException as error:
+                if self._listen() is not None:
+                    raise self._translate(what, error) from None
+                self._look()
+        return self.ask(what, lambda: self._listed(last))
 
-
-class _Heard:
-    """The errors that librdkafka tells beside its answers: why it has no connection."""
-
-    def __init__(self) -> None:
-        self._told: dict[bool, tuple[float, KafkaError]] = {}
-
-    def __call__(self, error: KafkaError) -> None:
-        """Take in an error; the library calls this while it is polled."""
-        # That all brokers are down says nothing of the reason, which came before.
-        if error.code() != _ALL_DOWN:
-            self._told[_keeps_out(error)] = monotonic(), error
-
-    def refusal(self) -> KafkaError | None:
-        """Return the last refusal to let us in, unless it is long ago."""
-        return self._latest(True)
-
-    def last(self) -> KafkaError | None:
-        """Return the last error of another kind, unless it is long ago."""
-        return self._latest(False)
-
-    def _latest(self, kind: bool) -> KafkaError | None:
-        at, error = self._told.get(kind, (0.0, None))
-        return error if error and monotonic() - at < _HEARD_FOR_S else None
-
-
-def _keeps_out(error: KafkaError) -> bool:
-    """Whether waiting mends nothing: the login, or the certificate."""
-    code = error.code()
-    return code == _LOGIN or (code == _TLS and "certificate" in error.str())
+    def _listed(self, seconds: float) -> Any:
+        found = self.admin.list_topics(timeout=seconds)
+        self._brokers = frozenset((each.host, each.port) for each in found.brokers.values())
+        return found
 
 
 class _Quiet:
@@ -361,11 +370,6 @@ def reason(error: KafkaException) -> str:
     inner = error.args[0] if error.args else error
     text = inner.str() if hasattr(inner, "str") else str(inner)
     return safe_text((text or "no reason given").splitlines()[0])
-
-
-def _words(error: KafkaError) -> str:
-    text = (error.str() or "no reason given").splitlines()[0]
-    return safe_text(_NOISE.sub("", text))
 
 
 def _description(found: Any) -> TopicDescription:

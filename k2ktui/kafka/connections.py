@@ -8,6 +8,7 @@ reason was. Here every failed connection leaves its reason, and a reason that wa
 from __future__ import annotations
 
 import re
+from time import monotonic
 from typing import Any
 
 from kafka.errors import (
@@ -22,6 +23,7 @@ from k2ktui.kafka.transports import Connection, PlainTransport, TlsTransport
 from k2ktui.text import safe_text
 
 _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
+_CLOSED = re.compile(r"ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|DNS Resolution failure")
 # "[Error 58] ", "SaslAuthenticationFailedError: ", "[SSL: …] ", " (_ssl.c:1006)"
 _NOISE = re.compile(r"^(\[[^]]*\] *|\w+Error: +)+|\[SSL: \w+\] | \(_ssl\.c:\d+\)$")
 
@@ -35,12 +37,16 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
 
     Attributes:
         failure: why the last connection that failed did so.
+        closed_until: monotonic time until which closed ports are tried again; None for as long as
+            the caller waits, for who must live through a restart of the cluster.
     """
 
     def __init__(self, net: Any, **options: Any) -> None:
         super().__init__(net, **options)
         self.failure: Exception | None = None
+        self.closed_until: float | None = None
         self._refused: set[Any] = set()
+        self._closed_ports: set[Any] = set()
 
     def get_connection(self, node_id: Any, *args: Any, **options: Any) -> Any:
         """Return the connection to a node, as the library does, and watch it being made.
@@ -48,7 +54,7 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
         Raises:
             Unrecoverable: every bootstrap server has refused us.
         """
-        if self._refused and not self.bootstrapped:
+        if not self.bootstrapped:
             self._give_up()
         connection = super().get_connection(node_id, *args, **options)
         if connection.initializing:
@@ -58,16 +64,23 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
             connection.close_future.add_errback(lambda error: self._failed(node_id, error))
         return connection
 
+    @property
+    def ports_are_closed(self) -> bool:
+        """Whether no bootstrap server accepted a connection when it was last tried."""
+        return self._closed_ports.issuperset(self._bootstrap_ids())
+
+    def _bootstrap_ids(self) -> set[Any]:
+        return {broker.node_id for broker in self.cluster.bootstrap_brokers()}
+
     def _give_up(self) -> None:
-        if self._refused.issuperset(broker.node_id for broker in self.cluster.bootstrap_brokers()):
+        over = self.closed_until is not None and monotonic() >= self.closed_until
+        if self._refused >= self._bootstrap_ids() or (over and self.ports_are_closed):
             raise Unrecoverable(why(self.failure)) from self.failure
 
     def _failed(self, node_id: Any, error: Exception) -> None:
         self.failure = error
-        if is_login(error) or is_untrusted(error):
-            self._refused.add(node_id)
-        else:
-            self._refused.discard(node_id)
+        for nodes, kind in ((self._refused, _keeps_out), (self._closed_ports, is_closed)):
+            (nodes.add if kind(error) else nodes.discard)(node_id)
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         config = self.config
@@ -89,6 +102,15 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
         except Exception as error:
             raise KafkaConnectionError(f"TLS handshake failed: {error}") from error
         return transport
+
+
+def _keeps_out(error: BaseException | None) -> bool:
+    return is_login(error) or is_untrusted(error)
+
+
+def is_closed(error: BaseException | None) -> bool:
+    """Whether nobody listens there, or there is no such host: silence is something else."""
+    return isinstance(error, KafkaConnectionError) and bool(_CLOSED.search(str(error)))
 
 
 def is_login(error: BaseException | None) -> bool:

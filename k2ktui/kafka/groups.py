@@ -40,6 +40,7 @@ from k2ktui.kafka.groups_messages import (
     list_request,
     read_listing,
 )
+from k2ktui.kafka.unreachable import no_connection
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown
 from k2ktui.text import safe_text
 
@@ -55,6 +56,8 @@ __all__ = [
 
 _SOURCE = "source"
 _NAMED_AT_MOST = 3
+# After so many attempts without any answer, about half a second, closed ports end the asking.
+_CLOSED_AFTER = 4
 # Kinds that only the listing tells about; share groups commit no offsets.
 _LISTED_ONLY = frozenset({"share", "streams"})
 
@@ -117,6 +120,7 @@ class Groups:
         """Return the groups that the principal may see; ``unheard`` tells if brokers kept silent.
 
         Raises:
+            ConnectionFailed: no broker accepts connections.
             TimedOut: no broker answered.
         """
         return self._courier.run(self._list)
@@ -128,7 +132,7 @@ class Groups:
         count as not existing.
 
         Raises:
-            TimedOut: no broker answered.
+            ConnectionFailed, TimedOut: as for :meth:`list`.
         """
         return self._courier.run(lambda: self._describe(list(names)))
 
@@ -207,6 +211,8 @@ class Groups:
                 return listed or {}
             if monotonic() > until:
                 break
+            if listed is None and attempt == _CLOSED_AFTER and (why := self._courier.refusal()):
+                raise no_connection(self._label, why)
             # Groups of a broker that failed are another one's now: all are asked again.
             await self._courier.sleep(back_off(attempt))
             attempt += 1

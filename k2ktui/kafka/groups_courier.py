@@ -109,6 +109,10 @@ class Courier:
         """Drive the connections until a coroutine ends."""
         return cast(T, self._loop.run(coroutine))
 
+    def refusal(self) -> str:
+        """Return why no broker accepts connections now, empty if one does or may."""
+        return self._lanes[0].refusal()
+
     async def sleep(self, seconds: float) -> None:
         """Wait without blocking the connections."""
         await self._loop.sleep(seconds)

@@ -2,7 +2,85 @@
 
 from __future__ import annotations
 
+import os
+import socket
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor, wait
+from time import monotonic, sleep
+
 from k2ktui.errors import ConnectionFailed
+from k2ktui.text import safe_text
+
+Address = tuple[str, int]
+
+_NO_WORDS = "no route"
+_CLOSED_S, _PAUSE_S = 0.5, 0.1
+
+
+def await_open(label: str, bootstrap: str) -> None:
+    """Return once a bootstrap server accepts connections, or none has for half a second.
+
+    For what takes long to begin, such as Spark: whatever else is wrong is found later.
+
+    Raises:
+        ConnectionFailed: every one of them refuses.
+    """
+    until = monotonic() + _CLOSED_S
+    while why := refusal(addresses(bootstrap)):
+        if monotonic() > until:
+            raise no_connection(label, why)
+        sleep(_PAUSE_S)
+
+
+def refusal(where: Collection[Address], timeout: float = 0.5) -> str:
+    """Return why none of these addresses accepts a TCP connection.
+
+    Empty if one accepts, or may do so yet: an address that is silent for ``timeout`` seconds has
+    not refused.
+    """
+    if not where:
+        return ""
+    # Not left by "with": a name server that is silent holds its thread for longer than the rest.
+    pool = ThreadPoolExecutor(len(where), thread_name_prefix="reach")
+    try:
+        asked = [pool.submit(_refusal, each, timeout) for each in sorted(where)]
+        done, silent = wait(asked, timeout + 0.1)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+    found = [each.result() for each in asked if each in done]
+    return "" if silent or not all(found) else "; ".join(found)
+
+
+def _refusal(address: Address, timeout: float) -> str:
+    host, port = address
+    try:
+        socket.create_connection(address, timeout).close()
+    except TimeoutError:
+        return ""
+    except socket.gaierror as error:
+        return f"{safe_text(host)}: {(error.strerror or 'name not known').lower()}"
+    except OSError as error:
+        words = os.strerror(error.errno) if error.errno else _NO_WORDS
+        return f"{safe_text(host)}:{port}: {words.lower()}"
+    return ""
+
+
+def addresses(bootstrap: str) -> set[Address]:
+    """Return the hosts and ports of ``bootstrap.servers``; what cannot be read is left out."""
+    found = set()
+    for each in bootstrap.split(","):
+        host, _, port = each.strip().rpartition("://")[2].rpartition(":")
+        if host and port.isdecimal():
+            found.add((host.strip("[]"), int(port)))
+    return found
+
+
+def no_connection(label: str, reason: str) -> ConnectionFailed:
+    """Return the error for a cluster none of whose brokers accepts a connection."""
+    return ConnectionFailed(
+        f"no broker of the {label} cluster accepts connections: {reason}",
+        mend=f"Check that the {label} cluster is up, and bootstrap.servers of {label}.kafka.",
+    )
 
 
 def login_refused(label: str, reason: str) -> ConnectionFailed:

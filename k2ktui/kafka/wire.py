@@ -23,13 +23,22 @@ from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from k2ktui.errors import ConnectionFailed
 from k2ktui.kafka.codes import COORDINATOR_RETRIABLE, Code, code_name
-from k2ktui.kafka.connections import ConnectionManager, Unrecoverable, is_login, is_untrusted, why
-from k2ktui.kafka.unreachable import login_refused, not_trusted
+from k2ktui.kafka.connections import (
+    ConnectionManager,
+    Unrecoverable,
+    is_closed,
+    is_login,
+    is_untrusted,
+    why,
+)
+from k2ktui.kafka.unreachable import login_refused, no_connection, not_trusted, refusal
 
 # A fetch response may hold one batch larger than what was asked for (KIP-74).
 _MAX_RESPONSE_BYTES = 1 << 30
 _SOCKET_BUFFER_BYTES = 4 << 20
 _TRANSACTION_KEY = 1
+# Closed ports are tried again for so long: enough for a listener that is just being opened.
+_CLOSED_S = 0.6
 
 _log = logging.getLogger(__name__)
 
@@ -137,12 +146,18 @@ class Wire:
         settings["socket_options"] = [(6, 1, 1), (1, 9, 1), (1, 8, _SOCKET_BUFFER_BYTES)]
         self._manager = ConnectionManager(loop.net, **settings)
 
-    async def open(self, timeout: float) -> None:
+    async def open(self, timeout: float, *, patient: bool = False) -> None:
         """Connect to a bootstrap broker.
+
+        Args:
+            timeout: in seconds, for brokers that are silent.
+            patient: brokers that accept no connections have as long; otherwise a cluster all of
+                whose ports are closed is reported within a second.
 
         Raises:
             ConnectionFailed: nobody answered within ``timeout`` seconds, or the login was refused.
         """
+        self._manager.closed_until = None if patient else monotonic() + _CLOSED_S
         try:
             await self._manager.bootstrap_async(timeout * 1000)
         except (KafkaError, Unrecoverable):
@@ -154,11 +169,19 @@ class Wire:
             return login_refused(self.label, why(failure))
         if is_untrusted(failure):
             return not_trusted(self.label, why(failure))
+        if is_closed(failure) and self._manager.ports_are_closed:
+            return no_connection(self.label, self.refusal() or why(failure))
         reason = f": {why(failure)}" if failure else ""
         return ConnectionFailed(
             f"the {self.label} cluster did not answer within {timeout:g} s{reason}",
             mend=f"Check bootstrap.servers and security.protocol of {self.label}.kafka.",
         )
+
+    def refusal(self) -> str:
+        """Return why no known broker accepts connections now, empty if one does or may."""
+        cluster = self._manager.cluster
+        known = [*cluster.bootstrap_brokers(), *cluster.brokers()]
+        return refusal({(str(each.host), int(each.port)) for each in known})
 
     def close(self) -> None:
         """Drop all connections."""

@@ -133,7 +133,7 @@ class Warden:
         Raises:
             ConnectionFailed, TimedOut, Refused: nothing was changed but epochs.
         """
-        self._loop.run(lambda: self._wire.open(self._sync_timeout))
+        self._loop.run(lambda: self._wire.open(self._sync_timeout, patient=True))
         self._fence(_DRIVER)
         for slot in range(max(self._slots_ever(), slots)):
             self._fence(slot)

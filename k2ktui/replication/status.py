@@ -1,10 +1,14 @@
-"""The status of a pipeline, read from both clusters; needs no running job and changes nothing."""
+"""The status of a pipeline, read from both clusters; needs no running job and changes nothing.
+
+Without the source it is what the target knows: positions and mappings, and how old they are.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, TopicPartition
@@ -18,8 +22,8 @@ from k2ktui.engine.state import (
     read_mapping_key,
     read_mapping_record,
 )
-from k2ktui.engine.status import PartitionStatus, coverage, state_of, with_held_back
-from k2ktui.errors import K2kError
+from k2ktui.engine.status import HeldBack, PartitionStatus, coverage, state_of, with_held_back
+from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
 from k2ktui.kafka.clients import (
     Cluster,
     Partition,
@@ -41,17 +45,22 @@ _AGE_S = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A pipeline at one moment; ``taken_at`` is epoch seconds."""
+    """A pipeline at one moment; ``taken_at`` is epoch seconds.
+
+    ``source_error`` is why nothing is known of the source; None if it answered.
+    """
 
     pipeline: str
     taken_at: float
     partitions: tuple[PartitionStatus, ...]
+    source_error: K2kError | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that ``k2ktui status --json`` prints."""
         return {
             "pipeline": self.pipeline,
             "taken_at": self.taken_at,
+            "source_down": self.source_error.what if self.source_error else "",
             "partitions": [asdict(partition) for partition in self.partitions],
         }
 
@@ -60,6 +69,18 @@ class Status:
 class _Mapped:
     records: int = 0
     first: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _SourceLogs:
+    """What the source says; nothing if it does not answer."""
+
+    topics: Mapping[str, TopicDescription] = field(default_factory=dict)
+    starts: Mapping[Partition, int] = field(default_factory=dict)
+    ends: Mapping[Partition, int] = field(default_factory=dict)
+    ages: Mapping[SourcePartition, float] = field(default_factory=dict)
+    high: Mapping[Partition, int] = field(default_factory=dict)
+    held: Mapping[Partition, HeldBack] = field(default_factory=dict)
 
 
 class StatusReader:
@@ -77,32 +98,26 @@ class StatusReader:
         """Read the state of every selected partition now.
 
         Raises:
-            ConnectionFailed, TimedOut: a cluster did not answer.
+            ConnectionFailed, TimedOut: the target did not answer.
         """
-        positions = self._positions()
-        topics = self._topics(positions)
-        sources = [
-            SourcePartition(topic.name, number)
-            for topic in topics.values()
-            for number in range(topic.partitions)
-        ]
-        where = [(s.topic, s.partition) for s in sources]
-        starts = self._source.offsets(where, OffsetSpec.earliest())
-        high = self._source.offsets(where, OffsetSpec.latest())
-        ends = self._source.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
-        held = self._held_back.read(high, ends)
-        ages = _ages(self._peek, positions, starts, ends)
-        mapped = self._mappings.read()
-        target_ends = self._target_ends(topics, positions)
+        # At once: a cluster that is down is known to be while the other one is being read.
+        with ThreadPoolExecutor(1) as pool:
+            names = pool.submit(self._source.topic_names)
+            positions = self._positions()
+        source, error = _SourceLogs(), None
+        try:
+            source = self._source_logs(names.result(), positions)
+        except (ConnectionFailed, TimedOut) as failed:
+            error = failed
         rows = [
-            with_held_back(
-                self._row(s, topics, positions.get(s), starts, ends, ages, mapped, target_ends),
-                high.get((s.topic, s.partition)),
-                held.get((s.topic, s.partition)),
-            )
-            for s in sources
+            SourcePartition(n, p) for n, t in source.topics.items() for p in range(t.partitions)
         ]
-        return Status(self._config.name, time.time(), tuple(rows))
+        if error is not None:
+            rows = sorted(positions)
+        mapped = self._mappings.read()
+        target_ends = self._target_ends(positions)
+        found = [self._row(s, source, positions.get(s), mapped, target_ends) for s in rows]
+        return Status(self._config.name, time.time(), tuple(found), error)
 
     def close(self) -> None:
         """Disconnect."""
@@ -117,16 +132,21 @@ class StatusReader:
         topic = commit_topic(self._config, found.partitions)
         return read_books(self._target, topic, _READ_S).positions
 
-    def _topics(self, positions: Mapping[SourcePartition, Position]) -> dict[str, TopicDescription]:
-        chosen = {n for n in self._source.topic_names() if self._config.topics.matches(n)}
+    def _source_logs(
+        self, names: Collection[str], positions: Mapping[SourcePartition, Position]
+    ) -> _SourceLogs:
+        chosen = {n for n in names if self._config.topics.matches(n)}
         found = self._source.describe(sorted(chosen | {s.topic for s in positions}))
-        return {n: t for n, t in sorted(found.items()) if isinstance(t, TopicDescription)}
+        topics = {n: t for n, t in sorted(found.items()) if isinstance(t, TopicDescription)}
+        where = [(n, p) for n, t in topics.items() for p in range(t.partitions)]
+        starts = self._source.offsets(where, OffsetSpec.earliest())
+        high = self._source.offsets(where, OffsetSpec.latest())
+        ends = self._source.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        held = self._held_back.read(high, ends)
+        ages = _ages(self._peek, positions, starts, ends)
+        return _SourceLogs(topics, starts, ends, ages, high, held)
 
-    def _target_ends(
-        self,
-        topics: Mapping[str, TopicDescription],
-        positions: Mapping[SourcePartition, Position],
-    ) -> dict[Partition, int]:
+    def _target_ends(self, positions: Mapping[SourcePartition, Position]) -> dict[Partition, int]:
         wanted = {(p.target_topic, p.target_partition) for p in positions.values()}
         existing = self._target.describe(sorted({name for name, _ in wanted}))
         where = [
@@ -139,29 +159,27 @@ class StatusReader:
     def _row(
         self,
         source: SourcePartition,
-        topics: Mapping[str, TopicDescription],
+        logs: _SourceLogs,
         position: Position | None,
-        starts: Mapping[Partition, int],
-        ends: Mapping[Partition, int],
-        ages: Mapping[SourcePartition, float],
         mapped: Mapping[SourcePartition, _Mapped],
         target_ends: Mapping[Partition, int],
     ) -> PartitionStatus:
         at = (source.topic, source.partition)
-        start, end = starts.get(at), ends.get(at)
+        start, end = logs.starts.get(at), logs.ends.get(at)
+        about = logs.topics.get(source.topic)
         topic, partition = _target(self._config, source, position)
         lag = None if position is None or end is None else max(0, end - position.offset)
         counted = mapped.get(source, _Mapped())
-        return PartitionStatus(
+        status = PartitionStatus(
             topic=source.topic,
             partition=source.partition,
-            state=state_of(position, start, end, topics[source.topic].topic_id),
+            state=state_of(position, start, end, about.topic_id if about else ""),
             path=str(choose_path(self._config).path),
             source_start=start,
             source_end=end,
             position=position.offset if position else None,
             lag_records=lag,
-            lag_seconds=0.0 if lag == 0 else ages.get(source),
+            lag_seconds=0.0 if lag == 0 else logs.ages.get(source),
             target_topic=topic,
             target_partition=partition,
             target_end=target_ends.get((topic, partition)) if partition is not None else None,
@@ -169,7 +187,9 @@ class StatusReader:
             coverage=coverage(position, start, end, counted.first)
             if self._config.features.offset_mapping
             else 0.0,
+            copied_at=position.at_ms / 1000 if position and position.at_ms else None,
         )
+        return with_held_back(status, logs.high.get(at), logs.held.get(at))
 
 
 def _target(

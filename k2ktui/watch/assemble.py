@@ -41,6 +41,7 @@ from k2ktui.watch.reason import reason_for
 F = TypeVar("F")
 
 _SPANS = 32
+_SIDES = (PartName.SOURCE, PartName.TARGET)
 _EXACT = frozenset({Basis.EXACT, Basis.END})
 
 
@@ -79,11 +80,17 @@ class Assembler:
         # Positions without the source's ends of the same moment would show as a lag that is not.
         seen = source.taken_at if source else target.taken_at if target else None
         fresh = seen != self._seen
-        self._seen = seen
-        rows = self.history.add(now, rows) if fresh else self.history.again(rows)
-        totals = totals_of(rows, groups)
-        add = self.history.add_totals
-        totals = add(now, totals) if fresh else self.history.totals_again(totals)
+        if any(parts[each].stale for each in _SIDES if each in parts):
+            # How fast anything is copied now is unknown.
+            rows = self.history.unknown(rows)
+            totals = totals_of(rows, groups)
+        elif fresh:
+            self._seen = seen
+            rows = self.history.add(now, rows)
+            totals = self.history.add_totals(now, totals_of(rows, groups))
+        else:
+            rows = self.history.again(rows)
+            totals = self.history.totals_again(totals_of(rows, groups))
         return View(
             pair=self._pair,
             taken_at=now,
@@ -150,6 +157,7 @@ class Assembler:
             target_end=_target_end(target, topic, partition),
             mapped_records=mapped.records if mapped else 0,
             coverage=_covered(position, start, end, mapped, mapping_read and target is not None),
+            copied_at=position.at_ms / 1000 if position and position.at_ms else None,
         )
         if source is not None:
             status = with_held_back(status, source.high.get(at), source.held_back.get(at))

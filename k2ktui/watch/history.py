@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -73,10 +73,19 @@ class History:
         """Return rows of a moment that was taken in already, with rates and trends."""
         lag, position = self._lines
         slopes, left = _list(np.maximum(0.0, position.slope)), _list(lag.to_zero)
+        trends = {key: (slopes[n], lag.directions[n], left[n]) for key, n in self._index.items()}
+        return self._with(rows, trends)
+
+    def unknown(self, rows: Sequence[PartitionRow]) -> tuple[PartitionRow, ...]:
+        """Return rows without rates and trends: what they rest on was not read now."""
+        return self._with(rows, {})
+
+    def _with(
+        self, rows: Sequence[PartitionRow], trends: Mapping[Key, Trend]
+    ) -> tuple[PartitionRow, ...]:
         found: dict[Key, tuple[PartitionRow, PartitionRow]] = {}
         for row in rows:
-            n = self._index.get(row.key)
-            trend = _NONE if n is None else (slopes[n], lag.directions[n], left[n])
+            trend = trends.get(row.key, _NONE)
             before = self._shown.get(row.key)
             # A row that is as it was stays the same object: who draws it sees that at once.
             if before and before[0] is row and _trend(before[1]) == trend:

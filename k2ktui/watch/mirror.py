@@ -9,7 +9,7 @@ from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.engine.audit import Audit
-from k2ktui.errors import Refused
+from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
 from k2ktui.kafka.clients import TopicDescription, source_cluster, target_cluster
 from k2ktui.mm2.audit import Auditor, audited
 from k2ktui.mm2.copies import MirrorCopies
@@ -142,16 +142,24 @@ def mirror_status(config: MirrorPipeline) -> tuple[Status, tuple[str, ...]]:
     """Read everything once and return the state of every partition, and notes.
 
     Raises:
+        ConnectionFailed, TimedOut: the target does not answer.
         K2kError: a part cannot be read.
     """
     parts = readers(config)
     known: dict[PartName, Facts] = {}
+    error: K2kError | None = None
     try:
         for name in (PartName.TARGET, PartName.SOURCE, PartName.GROUPS):
-            known[name] = parts[name].read(known)
+            try:
+                known[name] = parts[name].read(known)
+            except (ConnectionFailed, TimedOut) as failed:
+                if name is PartName.TARGET:
+                    raise
+                error = error or failed
     finally:
         for reader in parts.values():
             reader.close()
     now = time.time()
     view = Assembler(Pair(config.name), PATH).view(now, known, {name: Part(now) for name in known})
-    return Status(config.name, now, tuple(row.status for row in view.partitions)), view.notes
+    rows = tuple(row.status for row in view.partitions)
+    return Status(config.name, now, rows, error), view.notes

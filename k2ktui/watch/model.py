@@ -15,6 +15,9 @@ from k2ktui.engine.journal import JournalHeader, Runner
 from k2ktui.engine.status import PartitionStatus
 from k2ktui.engine.trend import Direction
 
+# A part that has been waiting for an answer for so long is told as old, whatever its last error.
+LATE_S = 5.0
+
 Span = tuple[int, int]
 RangeRow = tuple[int, int, int]
 
@@ -45,8 +48,8 @@ class Part:
 
     @property
     def stale(self) -> bool:
-        """Whether the values are of an earlier attempt than the last one."""
-        return bool(self.error)
+        """Whether the values are of an earlier attempt: the last one failed, or does not end."""
+        return bool(self.error) or self.pending_s >= LATE_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +232,27 @@ class View:
     def whole(self) -> bool:
         """Whether every part was read, or failed."""
         return all(part.error or part.taken_at is not None for part in self.parts.values())
+
+    def stale(self, *names: PartName) -> bool:
+        """Whether any of these parts is stale: what rests on it is shown as old."""
+        return any(self.part(name).stale for name in names)
+
+    @property
+    def copy_stale(self) -> bool:
+        """Whether lag, states and rates rest on an old reading of either cluster."""
+        return self.stale(PartName.SOURCE, PartName.TARGET)
+
+    @property
+    def groups_stale(self) -> bool:
+        """Whether what is shown of groups is old, or the source's commits are a kept copy."""
+        return self.stale(PartName.GROUPS) or bool(self.source_down)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether everything was read, and no reading is old: only then nothing is a finding."""
+        parts = [part for name, part in self.parts.items() if name is not PartName.COMPARISON]
+        read = all(part.taken_at is not None and not part.stale for part in parts)
+        return read and self.whole and not self.source_down
 
     @property
     def compares(self) -> bool:

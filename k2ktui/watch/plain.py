@@ -9,17 +9,18 @@ from k2ktui.engine.audit import NOTHING, Again
 from k2ktui.engine.trend import Direction
 from k2ktui.text import counted, safe_text
 from k2ktui.watch.model import PartName, View
-from k2ktui.watch.severity import of_mirror, problems
+from k2ktui.watch.severity import of_mirror, of_runner, problems, state_time
 
 UNKNOWN = "unknown"
 _PROBLEMS = 20
+_SIDES = (PartName.SOURCE, PartName.TARGET)
 
 
 def lines(view: View, now: float) -> Iterator[str]:
     """Yield the view as lines; ``now`` is what ages are counted to."""
     at = datetime.fromtimestamp(view.taken_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     yield f"{at} pipeline {safe_text(view.pair.pipeline)}"
-    yield f"  lag {_lag(view)}"
+    yield f"  lag {_lag(view)}{_old(view, now, *_SIDES)}"
     if held := [row.status.held_back for row in view.partitions if row.status.held_back]:
         yield (
             f"  held back {counted(sum(held), 'record')} by open transactions on "
@@ -29,11 +30,13 @@ def lines(view: View, now: float) -> Iterator[str]:
     yield (
         f"  coverage {_share(view.totals.coverage)} of retained offsets, "
         f"{_share(view.totals.commit_coverage)} of group positions"
+        f"{_old(view, now, *_SIDES, PartName.GROUPS)}"
     )
-    yield f"  partitions {view.totals.partitions:,}: {_counts(view.totals.states)}"
-    yield f"  {_groups(view)}"
+    states = _counts(view.totals.states)
+    yield f"  partitions {view.totals.partitions:,}: {states}{_old(view, now, *_SIDES)}"
+    yield f"  {_groups(view)}{_old_groups(view, now)}"
     yield from _compared(view, now)
-    yield f"  {_jobs(view, now)}"
+    yield f"  {_jobs(view, now)}{_old(view, now, PartName.STATE)}"
     for side, cluster in ((PartName.SOURCE, view.source), (PartName.TARGET, view.target)):
         version = f", Kafka {safe_text(cluster.version)}" if cluster.version else ""
         name = safe_text(cluster.cluster_id or UNKNOWN)
@@ -50,6 +53,19 @@ def lines(view: View, now: float) -> Iterator[str]:
         )
     if len(found) > _PROBLEMS:
         yield f"  and {len(found) - _PROBLEMS:,} more problems"
+
+
+def _old(view: View, now: float, *names: PartName) -> str:
+    """Say how old a figure is if it rests on a part that could not be read just now."""
+    ages = [view.age(name, now) for name in names if view.part(name).stale]
+    known = [age for age in ages if age is not None]
+    return f" (old: read {max(known):,.0f} s ago)" if known else ""
+
+
+def _old_groups(view: View, now: float) -> str:
+    if view.source_down and view.commits_at is not None and not view.stale(PartName.GROUPS):
+        return f" (old: the source's commits are {now - view.commits_at:,.0f} s old)"
+    return _old(view, now, PartName.GROUPS)
 
 
 def _lag(view: View) -> str:
@@ -113,7 +129,7 @@ def _jobs(view: View, now: float) -> str:
     if not view.runners:
         return "job none has run yet"
     runner = view.runners[0]
-    standing = runner.standing(int(now * 1000))
+    standing = of_runner(runner, state_time(view, now)).word
     seen = max(0.0, now - runner.at_ms / 1000)
     return (
         f"job {standing} on {safe_text(runner.host)} as {safe_text(runner.user)}, "
@@ -124,7 +140,9 @@ def _jobs(view: View, now: float) -> str:
 def _age(view: View, name: PartName, now: float) -> str:
     part, age = view.part(name), view.age(name, now)
     text = "never read" if age is None else f"read {age:,.0f} s ago"
-    return f"{text}, stale: {safe_text(part.error)}" if part.error else text
+    if part.error:
+        return f"{text}, stale: {safe_text(part.error)}"
+    return f"{text}, stale: no answer for {part.pending_s:,.0f} s" if part.stale else text
 
 
 def _number(value: float | None, unit: str) -> str:

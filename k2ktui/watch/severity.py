@@ -50,6 +50,8 @@ class Problem:
     what: str
 
 
+# What is added to a problem that rests on an old reading.
+OLD = " (by the last reading, which is old)"
 _PARTITION = {
     PartitionState.CAUGHT_UP: Severity.OK,
     PartitionState.BEHIND: Severity.INFO,
@@ -125,6 +127,12 @@ def of_runner(runner: Runner, now: float) -> Verdict:
     return Verdict(_RUNNER[standing], str(standing))
 
 
+def state_time(view: View, now: float) -> float:
+    """Return the time at which heartbeats are judged: one that could not be read is not silence."""
+    state = view.part(PartName.STATE)
+    return state.taken_at if state.stale and state.taken_at is not None else now
+
+
 def problems(view: View, now: float) -> list[Problem]:
     """Return what is wrong, the worst first; at most one problem for each subject."""
     found = [
@@ -144,9 +152,15 @@ def _of_parts(view: View) -> list[Problem]:
             text = f"MirrorMaker 2 cannot be compared: {part.error}"
             found.append(Problem(Severity.WARN, "groups", "MirrorMaker 2", str(name), text))
         elif part.error:
-            subject = f"{name} cluster" if name in (PartName.SOURCE, PartName.TARGET) else str(name)
-            found.append(Problem(Severity.BAD, "cluster", subject, str(name), part.error))
+            found.append(Problem(Severity.BAD, "cluster", _subject(name), str(name), part.error))
+        elif part.stale and name is not PartName.COMPARISON:
+            text = f"no answer for {part.pending_s:,.0f} s; what is shown of it is old"
+            found.append(Problem(Severity.UNKNOWN, "cluster", _subject(name), str(name), text))
     return found
+
+
+def _subject(name: PartName) -> str:
+    return f"{name} cluster" if name in (PartName.SOURCE, PartName.TARGET) else str(name)
 
 
 def of_mirror(view: View, now: float) -> Verdict:
@@ -191,6 +205,7 @@ def _of_jobs(view: View, now: float) -> list[Problem]:
 
 def _of_partitions(view: View) -> list[Problem]:
     found = []
+    old = OLD if view.copy_stale else ""
     for row in view.partitions:
         if row.status.state is PartitionState.UNKNOWN and not _answered(view):
             continue  # the cluster is the problem
@@ -199,7 +214,7 @@ def _of_partitions(view: View) -> list[Problem]:
             topic, partition = row.key
             what = f"{verdict.word}: {row.why}" if row.why else verdict.word
             subject = f"{topic}-{partition}"
-            found.append(Problem(verdict.severity, "partition", subject, row.key, what))
+            found.append(Problem(verdict.severity, "partition", subject, row.key, what + old))
     return found
 
 
@@ -210,10 +225,11 @@ def _answered(view: View) -> bool:
 
 def _of_groups(view: View) -> list[Problem]:
     found = []
+    old = OLD if view.groups_stale else ""
     for group in view.summaries:
         verdict = of_summary(group)
         if verdict.severity >= Severity.WARN:
-            what = _group_text(group, verdict)
+            what = _group_text(group, verdict) + old
             found.append(Problem(verdict.severity, "group", group.group, group.group, what))
     return found
 

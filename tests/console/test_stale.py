@@ -33,15 +33,57 @@ def test_a_source_that_dies_leaves_its_last_values_with_their_age() -> None:
         assert "≈1,200 records" in console.line("Lag")
         assert "✗ down" in console.line("Source  ")
         assert "✗ cluster  source cluster" in console.text
+        assert "— records/s" in console.line("Throughput")
+        assert "≈ caught-up" in console.line("Partitions")
         await console.press("2")
-        assert "1,200" in console.line("clicks-2")
+        assert "≈1,200" in console.line("clicks-2")
+        assert "≈ caught-up" in console.line("clicks-0")
+        assert "●" not in console.text
         assert "source does not answer" in console.text
+        await console.press("enter")
+        assert "≈1,200 records" in console.line("Lag ") or "≈0 records" in console.line("Lag ")
+        await console.press("escape")
 
         del made.errors[PartName.SOURCE]
         await console.show()
         assert "does not answer" not in console.text
 
     sit(flow)
+
+
+def test_groups_of_a_target_that_dies_look_old() -> None:
+    async def flow(console: Sitting) -> None:
+        made = console.feed.made
+        for name in PartName:
+            if name is not PartName.SOURCE:
+                made.errors[name] = "dst:9092 does not answer"
+        made.now += 400
+        await console.show()
+        assert "≈ running" in console.line("Job   ")
+        for key in ("3", "4"):
+            await console.press(key)
+            assert "✗ ≈skips" in console.line("billing")
+            assert "≈ not moved" in console.line("fulfilment")
+            assert "●" not in console.text and "○" not in console.text
+        del made.errors[PartName.GROUPS]
+        await console.show()
+        assert "≈ not moved" not in console.text
+
+    sit(flow)
+
+
+def test_no_problem_is_known_only_when_all_is_read_and_current() -> None:
+    made = Made()
+    made.partition("clicks", 0, end=10)
+
+    async def flow(console: Sitting) -> None:
+        assert "No problem is known." in console.text
+        made.unread = {PartName.GROUPS}
+        made._known.pop(PartName.GROUPS)
+        await console.show()
+        assert "No problem is known." not in console.text
+
+    sit(flow, made)
 
 
 def test_with_everything_down_from_the_start() -> None:

@@ -90,14 +90,6 @@ def test_a_certificate_that_is_not_trusted(secure: SecureNode, ask: Ask, tmp_pat
     assert time.monotonic() - began < PATIENCE - 1, "it is known long before a time-out"
 
 
-@pytest.mark.parametrize(("ask", "words"), [(by_wire, "ECONNREFUSED"), (by_metadata, "refused")])
-def test_nobody_listens(ask: Ask, words: str) -> None:
-    error = failure(ask, {"bootstrap.servers": "127.0.0.1:1"})
-    assert isinstance(error, ConnectionFailed)
-    assert words in error.what and "login" not in error.what
-    assert "bootstrap.servers" in error.mend
-
-
 @pytest.mark.parametrize("ask", [by_wire, by_metadata])
 def test_no_tls_where_tls_is_expected(secure: SecureNode, ask: Ask) -> None:
     error = failure(ask, {"bootstrap.servers": secure.bootstrap})

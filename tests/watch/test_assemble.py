@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+
+import pytest
 
 from k2ktui.engine.state import Gap, SourcePartition
 from k2ktui.engine.status import HeldBack, PartitionState
 from k2ktui.engine.trend import Direction
 from k2ktui.watch.assemble import Assembler
 from k2ktui.watch.codec import dumps, loads
-from k2ktui.watch.model import Pair, Part, PartitionRow, PartName, View
+from k2ktui.watch.model import LATE_S, Pair, Part, PartitionRow, PartName, View
 from k2ktui.watch.plain import lines
 from k2ktui.watch.reading import Mapped, SourceFacts, TargetFacts
 from k2ktui.watch.severity import Severity, of_group_row, problems
@@ -185,6 +188,55 @@ def test_problems_come_worst_first() -> None:
     assert {p.kind for p in found} == {"cluster", "group"}
     late = problems(view, NOON + 120)
     assert any("no heartbeat" in problem.what for problem in late)
+
+
+@pytest.mark.parametrize("side", [PartName.SOURCE, PartName.TARGET])
+def test_rates_of_a_side_that_is_down_are_unknown(side: PartName) -> None:
+    made = usual()
+    for _ in range(5):
+        made.now += 5
+        made.copy(500)
+        view = made.view()
+    assert view.totals.rate and view.is_current
+    made.errors[side] = "no route"
+    made.now += 5
+    made.copy(500)
+    view = made.view()
+    assert view.copy_stale and not view.is_current
+    assert view.totals.rate is None and view.totals.eta_s is None
+    assert {row.rate for row in view.partitions} == {None}
+    assert {row.direction for row in view.partitions} == {Direction.UNKNOWN}
+    text = "\n".join(lines(view, made.now))
+    assert "throughput unknown" in text
+    assert re.search(r"lag .*\(old: read 5 s ago\)", text)
+    assert re.search(r"partitions .*\(old: read 5 s ago\)", text)
+
+
+def test_a_part_that_waits_for_long_is_old_and_a_problem() -> None:
+    view = usual().view()
+    parts = {**view.parts, PartName.SOURCE: Part(NOON, pending_s=LATE_S)}
+    view = replace(view, parts=parts)
+    assert view.copy_stale and not view.is_current
+    assert any("no answer for 5 s" in problem.what for problem in problems(view, NOON))
+
+
+def test_only_what_was_read_whole_and_is_current_has_no_problem() -> None:
+    made = usual()
+    assert made.view().is_current
+    made.errors[PartName.STATE] = "no route"
+    assert not made.view().is_current
+    assert not _unread().view().is_current
+    assert not replace(usual().view(), source_down="no route").is_current
+
+
+def test_a_heartbeat_that_cannot_be_read_is_no_silence() -> None:
+    made = usual()
+    made.view()
+    made.errors[PartName.STATE] = "no route"
+    made.now += 600
+    text = "\n".join(lines(made.view(), made.now))
+    assert re.search(r"job running .*\(old: read 600 s ago\)", text)
+    assert "no heartbeat" not in text
 
 
 def test_lines_say_the_same_and_nothing_hostile() -> None:

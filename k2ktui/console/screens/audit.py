@@ -77,6 +77,8 @@ class AuditScreen(ListScreen):
         grid: Grid[AuditRow] = self.query_one(Grid)
         if view.audit is not None:
             grid.empty = "No group has committed on what MirrorMaker 2 copies."
+        names = {column.id for column in _columns()} - {"group", "partition"}
+        grid.mark_old(names if view.audit_stale else ())
         grid.show(self._rows(view.audit))
         self.query_one("#facts", Lines).show(self._notes(view.audit))
 

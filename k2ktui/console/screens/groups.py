@@ -8,6 +8,7 @@ from textual import on
 from textual.binding import Binding, BindingType
 
 from k2ktui.console import marks
+from k2ktui.console.aging import old_group_columns
 from k2ktui.console.marks import Cell, Glyphs, Line, Tone
 from k2ktui.console.screens.audit import AuditScreen
 from k2ktui.console.screens.base import ListScreen
@@ -75,6 +76,7 @@ class GroupsScreen(ListScreen):
                 grid.show_columns(summary_columns(glyphs_of(self), compared=view.compares))
         read = view.part(PartName.GROUPS).taken_at is not None
         grid.empty = "No group has committed on what is replicated." if read else marks.NOT_YET
+        grid.mark_old(old_group_columns(view))
         grid.show(view.groups if self._by_partition else view.summaries)
 
     def summary(self) -> Line:
@@ -83,8 +85,9 @@ class GroupsScreen(ListScreen):
         if view is None or view.totals.groups is None:
             return (Cell(marks.NOT_YET),)
         totals, groups = view.totals, view.totals.groups
+        old = marks.STALE if view.groups_stale else ""
         bases = "  ".join(f"{count:,} {basis}" for basis, count in totals.bases.items())
-        text = f"{counted(groups, 'group')}  {bases}  "
+        text = f"{old}{counted(groups, 'group')}  {bases}  {old}"
         tone = Tone.BAD if totals.skips else Tone.WARN if totals.rereads else Tone.MUTED
         off = f"{totals.diverging:,} diverge, {totals.skips:,} skipped, {totals.rereads:,} re-read"
         compared = _compared(view, self.session.feed.now())
@@ -162,6 +165,7 @@ class GroupScreen(ListScreen):
         """Show the group's partitions."""
         grid = self.query_one(Grid)
         grid.empty = "The group has no committed offset of what is replicated."
+        grid.mark_old(old_group_columns(view))
         grid.show([row for row in view.groups if row.group == self._group])
 
     def summary(self) -> Line:
@@ -172,7 +176,9 @@ class GroupScreen(ListScreen):
         group = next((each for each in found if each.group == self._group), None)
         if group is None:
             return (name, Cell("  is not there any more", Tone.WARN))
-        mark = glyphs_of(self).mark(of_summary(group))
+        glyphs = glyphs_of(self)
+        mark = glyphs.mark(of_summary(group))
+        mark = glyphs.aged(mark) if view and view.groups_stale else mark
         sides = f"  source {_side(group.source)}  target {_side(group.target)}  "
         error = group.source.error or group.target.error
         return (name, Cell(sides), mark, Cell(f"  {error}", Tone.WARN))

@@ -23,6 +23,10 @@ _SEVERITIES = {
 }
 
 
+# Ids of the columns that are filled from heartbeats.
+HEARD = frozenset({"beat", "lap", "lag", "commit"})
+
+
 def jobs_grid(glyphs: Glyphs, now: Callable[[], float]) -> Grid[Row]:
     """Return a table of runs; ``now`` tells the time that ages are counted to."""
     return Grid(

@@ -21,7 +21,15 @@ from k2ktui.engine.translate import Basis
 from k2ktui.engine.trend import Direction
 from k2ktui.watch.model import ClusterView, PartName, View
 from k2ktui.watch.plain import again
-from k2ktui.watch.severity import Problem, Severity, Verdict, of_mirror, of_runner, problems
+from k2ktui.watch.severity import (
+    Problem,
+    Severity,
+    Verdict,
+    of_mirror,
+    of_runner,
+    problems,
+    state_time,
+)
 
 _LABEL = 12
 _SPARK = 24
@@ -76,7 +84,7 @@ class OverviewScreen(ConsoleScreen):
         self.query_one("#facts", Lines).show(lines)
         self._plot(view)
         grid = self.query_one(Grid)
-        grid.empty = "No problem is known." if view.whole else marks.NOT_YET
+        grid.empty = "No problem is known." if view.is_current else marks.NOT_YET
         grid.show(problems(view, now))
 
     def _plot(self, view: View) -> None:
@@ -141,7 +149,7 @@ def facts(view: View, now: float, glyphs: Glyphs, width: int) -> list[Line]:
     return [
         _line("Lag", *_lag(view, glyphs, spark)),
         _line("Throughput", *_throughput(view, glyphs, spark)),
-        _line("Coverage", *_coverage(view)),
+        _line("Coverage", *_coverage(view, glyphs)),
         _line("Partitions", *_partitions(view, glyphs)),
         _line("Groups", *_groups(view, glyphs)),
         *([_line("Re-reads", *_again(view, now))] if view.compares else []),
@@ -162,22 +170,25 @@ def _line(label: str, *cells: Cell) -> Line:
     return (Cell(f"{label:<{_LABEL}}", Tone.MUTED), *cells)
 
 
+def _aged(cell: Cell, glyphs: Glyphs, stale: bool) -> Cell:
+    return glyphs.aged(cell) if stale else cell
+
+
 def _read(view: View, *names: PartName) -> bool:
     return all(view.part(name).taken_at is not None for name in names)
 
 
 def _lag(view: View, glyphs: Glyphs, spark: int) -> list[Cell]:
     totals, known = view.totals, _read(view, PartName.SOURCE, PartName.TARGET)
-    stale = view.part(PartName.SOURCE).stale or view.part(PartName.TARGET).stale
-    sign = glyphs.stale if stale and totals.lag_records is not None else ""
+    stale = view.copy_stale
     cells = [
-        Cell(f"{sign}{marks.number(totals.lag_records, known=known)}", Tone.HEADING),
+        _aged(Cell(marks.number(totals.lag_records, known=known), Tone.HEADING), glyphs, stale),
         Cell(" records, oldest "),
-        Cell(f"{sign}{marks.seconds(totals.lag_seconds, known=known)}", Tone.HEADING),
+        _aged(Cell(marks.seconds(totals.lag_seconds, known=known), Tone.HEADING), glyphs, stale),
     ]
-    if totals.direction is not Direction.UNKNOWN and not stale:
+    if totals.direction is not Direction.UNKNOWN:
         cells.append(Cell(f"  {glyphs.direction(totals.direction)} {totals.direction}"))
-    if totals.lag_records and totals.eta_s and totals.eta_s >= 1 and not stale:
+    if totals.lag_records and totals.eta_s and totals.eta_s >= 1:
         cells.append(Cell(f", {marks.duration(totals.eta_s)} left", Tone.MUTED))
     if totals.unknown and totals.partitions:
         cells.append(Cell(f"  {totals.unknown:,} unknown", Tone.UNKNOWN))
@@ -186,10 +197,7 @@ def _lag(view: View, glyphs: Glyphs, spark: int) -> list[Cell]:
 
 
 def _throughput(view: View, glyphs: Glyphs, spark: int) -> list[Cell]:
-    known = len(view.points) > 1
-    stale = view.part(PartName.SOURCE).stale or view.part(PartName.TARGET).stale
-    sign = glyphs.stale if stale and view.totals.rate is not None else ""
-    text = f"{sign}{marks.number(view.totals.rate, known=known)}"
+    text = marks.number(view.totals.rate, known=len(view.points) > 1 or view.copy_stale)
     values = [p.rate for p in view.points]
     return [
         Cell(text, Tone.HEADING),
@@ -198,12 +206,14 @@ def _throughput(view: View, glyphs: Glyphs, spark: int) -> list[Cell]:
     ]
 
 
-def _coverage(view: View) -> list[Cell]:
+def _coverage(view: View, glyphs: Glyphs) -> list[Cell]:
     known = _read(view, PartName.TARGET, PartName.GROUPS)
+    offsets = Cell(marks.share(view.totals.coverage, known=known), Tone.HEADING)
+    commits = Cell(marks.share(view.totals.commit_coverage, known=known), Tone.HEADING)
     return [
-        Cell(marks.share(view.totals.coverage, known=known), Tone.HEADING),
+        _aged(offsets, glyphs, view.copy_stale or view.stale(PartName.GROUPS)),
         Cell(" of retained offsets, "),
-        Cell(marks.share(view.totals.commit_coverage, known=known), Tone.HEADING),
+        _aged(commits, glyphs, view.groups_stale),
         Cell(" of group positions"),
     ]
 
@@ -220,7 +230,7 @@ def _partitions(view: View, glyphs: Glyphs) -> list[Cell]:
         _, count = verdicts.get(verdict.word, (verdict, 0))
         verdicts[verdict.word] = (verdict, count + 1)
     for verdict, count in sorted(verdicts.values(), key=lambda each: -each[0].severity):
-        mark = glyphs.mark(verdict)
+        mark = _aged(glyphs.mark(verdict), glyphs, view.copy_stale)
         cells.append(Cell(f"  {count:,} {mark.text}", mark.tone))
     return cells
 
@@ -229,20 +239,22 @@ def _groups(view: View, glyphs: Glyphs) -> list[Cell]:
     totals = view.totals
     if totals.groups is None:
         return [Cell(marks.NOT_YET)]
-    cells = [Cell(f"{totals.groups:,}", Tone.HEADING), Cell(":")]
+    stale = view.groups_stale
+    cells = [_aged(Cell(f"{totals.groups:,}", Tone.HEADING), glyphs, stale), Cell(":")]
     for basis, count in totals.bases.items():
         tone = Tone.PLAIN if basis in _GOOD else Tone.WARN
         cells.append(Cell(f"  {count:,} {basis}", Tone.BAD if basis == Basis.UNMAPPED else tone))
     if totals.diverging:
         severity = Severity.BAD if totals.skips else Severity.WARN
         verb = "diverges" if totals.diverging == 1 else "diverge"
-        text = f"  {glyphs.status[severity]} {totals.diverging:,} {verb}"
+        old = glyphs.stale if stale else ""
+        text = f"  {glyphs.status[severity]} {old}{totals.diverging:,} {verb}"
         what = [f"{n:,} {w}" for n, w in ((totals.skips, "skipped"), (totals.rereads, "re-read"))]
         amounts = [text for text in what if not text.startswith("0 ")]
         text += f" ({', '.join(amounts)})" if amounts else ""
         cells.append(Cell(text, marks.tone_of(severity)))
     elif totals.bases:
-        cells.append(Cell("  none diverges", Tone.MUTED))
+        cells.append(Cell(f"  {glyphs.stale if stale else ''}none diverges", Tone.MUTED))
     return cells
 
 
@@ -269,7 +281,7 @@ def _again(view: View, now: float) -> list[Cell]:
 def _mirror(view: View, now: float, glyphs: Glyphs) -> list[Cell]:
     if not _read(view, PartName.TARGET):
         return [Cell(marks.NOT_YET)]
-    mark = glyphs.mark(of_mirror(view, now))
+    mark = _aged(glyphs.mark(of_mirror(view, now)), glyphs, view.stale(PartName.TARGET))
     return [mark, Cell("  MirrorMaker 2 copies; k2ktui runs no job of this flow", Tone.MUTED)]
 
 
@@ -279,9 +291,10 @@ def _job(view: View, now: float, glyphs: Glyphs) -> list[Cell]:
     if not view.runners:
         return [Cell("none has run yet", Tone.MUTED)]
     runner = view.runners[0]
-    mark = glyphs.mark(of_runner(runner, now))
+    at = state_time(view, now)
+    mark = _aged(glyphs.mark(of_runner(runner, at)), glyphs, view.stale(PartName.STATE))
     lived = marks.age(now - runner.at_ms / 1000)
-    alive = sum(each.alive(int(now * 1000)) for each in view.runners)
+    alive = sum(each.alive(int(at * 1000)) for each in view.runners)
     more = f", {alive} at once" if alive > 1 else ""
     where = f"{marks.name(runner.user, 20)}@{marks.name(runner.host, 40)}"
     return [
@@ -297,6 +310,8 @@ def _cluster(
     if state.error:
         severity = Severity.BAD
         word = "down"
+    elif state.stale:
+        severity, word = Severity.UNKNOWN, "silent"
     elif state.taken_at is None:
         severity, word = Severity.INFO, "connecting"
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -10,6 +10,7 @@ from textual.containers import Container, VerticalScroll
 from textual.widget import Widget
 
 from k2ktui.console import marks, plots
+from k2ktui.console.aging import old_partition_columns
 from k2ktui.console.export import Table
 from k2ktui.console.marks import Cell, Glyphs, Line, Tone
 from k2ktui.console.screens.base import ConsoleScreen
@@ -67,7 +68,8 @@ class PartitionScreen(ConsoleScreen):
             self.query_one("#detail", Lines).show(gone)
             return
         self._ranges = self.session.feed.ranges(*self._key) or row.ranges
-        lines = [*figures(row, glyphs), *coverage(row, width, glyphs)]
+        old = old_partition_columns(view)
+        lines = [*figures(row, glyphs, old), *coverage(row, width, glyphs, old)]
         lines += ranges(self._ranges, max(3, self.size.height - 24))
         self.query_one("#detail", Lines).show(lines)
         self._plots(width, glyphs)
@@ -103,26 +105,36 @@ class _Detail(VerticalScroll):
             yield Lines(id="plot-rate")
 
 
-def figures(row: PartitionRow, glyphs: Glyphs) -> list[Line]:
-    """Return all that is known of a partition."""
+def figures(row: PartitionRow, glyphs: Glyphs, old: Collection[str] = frozenset()) -> list[Line]:
+    """Return all that is known of a partition; ``old`` are ids of columns of old readings."""
+
+    def text(column: str, value: str) -> str:
+        return glyphs.aged(Cell(value)).text if column in old else value
+
+    def number(column: str, value: int | None) -> str:
+        return text(column, marks.number(value))
+
+    mark = glyphs.mark(of_partition(row))
+    mark = glyphs.aged(mark) if "state" in old else mark
     status = row.status
     where = "*" if status.target_partition is None else str(status.target_partition)
     target = safe_text(f"{status.target_topic}-{where}", 400) if status.target_topic else "—"
     title = safe_text(f"{status.topic}-{status.partition}", 400)
     left = f", {marks.duration(row.eta_s)} left" if row.eta_s else ""
     lines: list[Line] = [
-        (Cell(title, Tone.HEADING), Cell("  "), glyphs.mark(of_partition(row)), Cell(left)),
+        (Cell(title, Tone.HEADING), Cell("  "), mark, Cell(left)),
         _fact("Why", row.why, Tone.WARN),
-        _fact("Target", f"{target}  end {marks.number(status.target_end)}  {status.path}"),
+        _fact("Target", f"{target}  end {number('target-end', status.target_end)}  {status.path}"),
         _fact(
             "Source log",
-            f"{marks.number(status.source_start)} … {marks.number(status.source_end)}",
+            f"{number('start', status.source_start)} … {number('end', status.source_end)}",
         ),
         _fact("Held back", status.held.text() if status.held else "", Tone.WARN),
-        _fact("Position", marks.number(status.position)),
+        _fact("Position", number("position", status.position)),
         _fact(
             "Lag",
-            f"{marks.number(status.lag_records)} records, {marks.seconds(status.lag_seconds)} "
+            f"{number('lag', status.lag_records)} records, "
+            f"{text('behind', marks.seconds(status.lag_seconds))} "
             f"{glyphs.direction(row.direction)}  {marks.number(row.rate)} records/s",
         ),
     ]
@@ -136,10 +148,13 @@ def _fact(label: str, text: str, tone: Tone = Tone.PLAIN) -> Line:
     return (Cell(f"{label:<12}", Tone.MUTED), Cell(text, tone)) if text else ()
 
 
-def coverage(row: PartitionRow, width: int, glyphs: Glyphs) -> list[Line]:
+def coverage(
+    row: PartitionRow, width: int, glyphs: Glyphs, old: Collection[str] = frozenset()
+) -> list[Line]:
     """Return the coverage of the retained log as a bar."""
     status = row.status
-    text = f"{marks.share(status.coverage)} of the retained log translates exactly"
+    sign = glyphs.stale if "coverage" in old and status.coverage is not None else ""
+    text = f"{sign}{marks.share(status.coverage)} of the retained log translates exactly"
     lines: list[Line] = [_fact("Coverage", text)]
     start, end = status.source_start, status.source_end
     if start is None or end is None or end <= start:

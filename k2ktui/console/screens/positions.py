@@ -11,6 +11,7 @@ from textual.binding import Binding, BindingType
 
 from k2ktui.config.scalars import parse_instant
 from k2ktui.console import marks
+from k2ktui.console.aging import old_partition_columns
 from k2ktui.console.marks import Cell, Glyphs, Line, Tone
 from k2ktui.console.screens.base import ListScreen
 from k2ktui.console.screens.positions_plan import MovesScreen
@@ -77,6 +78,7 @@ class PositionsScreen(ListScreen):
         grid = self.choice()
         read = view.part(PartName.SOURCE).taken_at or view.part(PartName.TARGET).taken_at
         grid.empty = "No partition is selected by the pipeline." if read else marks.NOT_YET
+        grid.mark_old(old_partition_columns(view))
         grid.show(view.partitions)
 
     def summary(self) -> Line:

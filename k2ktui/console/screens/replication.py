@@ -7,6 +7,7 @@ from typing import ClassVar
 from textual import on
 
 from k2ktui.console import marks
+from k2ktui.console.aging import old_partition_columns
 from k2ktui.console.marks import Cell, Glyphs, Line, Tone
 from k2ktui.console.screens.base import ListScreen
 from k2ktui.console.screens.partition import PartitionScreen
@@ -51,6 +52,7 @@ class ReplicationScreen(ListScreen):
         grid = self.query_one(Grid)
         read = view.part(PartName.SOURCE).taken_at or view.part(PartName.TARGET).taken_at
         grid.empty = "No partition is selected by the pipeline." if read else marks.NOT_YET
+        grid.mark_old(old_partition_columns(view))
         grid.show(view.partitions)
 
     def summary(self) -> Line:
@@ -61,11 +63,12 @@ class ReplicationScreen(ListScreen):
         totals = view.totals
         if not totals.partitions:
             return ()
-        stale = any(view.part(name).stale for name in (PartName.SOURCE, PartName.TARGET))
+        old = marks.STALE if view.copy_stale else ""
         text = (
             f"{counted(totals.partitions, 'partition')}  "
-            f"lag {marks.STALE if stale else ''}{marks.number(totals.lag_records)}  "
-            f"behind {marks.seconds(totals.lag_seconds)}  {marks.number(totals.rate)} records/s"
+            f"lag {old}{marks.number(totals.lag_records)}  "
+            f"behind {old}{marks.seconds(totals.lag_seconds)}  "
+            f"{marks.number(totals.rate)} records/s"
         )
         return (Cell(text),)
 

@@ -8,6 +8,7 @@ from textual import on
 from textual.binding import Binding, BindingType
 
 from k2ktui.console import marks
+from k2ktui.console.aging import old_group_columns
 from k2ktui.console.marks import Cell, Line, Tone
 from k2ktui.console.screens.base import ConsoleScreen, ListScreen
 from k2ktui.console.screens.groups import summary_columns
@@ -84,6 +85,7 @@ class TranslateScreen(ListScreen):
         grid = self.choice()
         read = view.part(PartName.GROUPS).taken_at is not None
         grid.empty = "No group has committed on what is replicated." if read else marks.NOT_YET
+        grid.mark_old(old_group_columns(view))
         grid.show(view.summaries)
 
     def summary(self) -> Line:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+from rich.cells import cell_len
 
 from k2ktui.console.marks import Cell
 
@@ -71,3 +73,47 @@ def ordered(
     known = sorted((each for each in keyed if each[0] is not None), reverse=reverse)
     unknown = [number for key, number in keyed if key is None]
     return [rows[number] for number in [*(number for _, number in known), *unknown]]
+
+
+def least(column: Column[T]) -> int:
+    """Return how wide a column is before anything of it was shown."""
+    return max(column.width, cell_len(column.heading) + 2)
+
+
+def laid_out(
+    columns: Sequence[Column[T]], seen: Mapping[str, int], room: int, gap: int
+) -> list[tuple[Column[T], int, int]]:
+    """Choose the columns that fit; return each with its place and its width, in cells.
+
+    Args:
+        columns: in their order; those of the highest rank go first.
+        seen: the widest value shown so far, by column.
+        room: cells there are.
+        gap: cells between two columns.
+    """
+    left = list(columns)
+
+    def wanted(column: Column[T]) -> int:
+        return seen.get(column.id, least(column))
+
+    def tight(column: Column[T]) -> int:
+        """The width below which a column is left out rather than cut; numbers are never cut."""
+        return wanted(column) if column.right else min(wanted(column), least(column))
+
+    def needed() -> int:
+        return sum(tight(column) + gap for column in left) - gap
+
+    while len(left) > 1 and needed() > room:
+        out = max(left, key=lambda column: column.rank)
+        if not out.rank:
+            break
+        left.remove(out)
+    spare = room - needed()
+    layout, x = [], 0
+    for column in left:
+        more = max(0, min(spare, wanted(column) - tight(column)))
+        width = min(tight(column) + more, max(1, room - x))
+        spare -= more
+        layout.append((column, x, width))
+        x += width + gap
+    return layout

@@ -6,7 +6,7 @@ changes; a session over ssh pays for both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -21,11 +21,11 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from k2ktui.console.marks import Cell, Tone
-from k2ktui.console.widgets.arrange import Column, filtered, ordered
+from k2ktui.console.widgets.arrange import Column, filtered, laid_out, least, ordered
 from k2ktui.console.widgets.toned import TONE_CLASSES, Toned, fit
 
 T = TypeVar("T")
-_GAP = 2
+GAP = 2
 _FILTERED = "Nothing passes the filter; esc shows all."
 
 
@@ -104,8 +104,20 @@ class Grid(Toned, ScrollView, Generic[T], can_focus=True):
         self._seen: dict[str, int] = {}
         self._shown: dict[int, _Shown] = {}
         self._layout: list[tuple[Column[T], int, int]] = []
+        self._old: frozenset[str] = frozenset()
 
     # What is shown
+
+    def mark_old(self, columns: Collection[str]) -> None:
+        """Show the values of these columns, by their ids, as old."""
+        if frozenset(columns) != self._old:
+            self._old = frozenset(columns)
+            self._seen = {}
+            self._redraw()
+
+    def _cell(self, column: Column[T], row: T) -> Cell:
+        cell = column.cell(row)
+        return self.glyphs.aged(cell) if column.id in self._old else cell
 
     @property
     def empty(self) -> str:
@@ -183,11 +195,11 @@ class Grid(Toned, ScrollView, Generic[T], can_focus=True):
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Return headings and cells of all rows that pass the filter, for an export."""
         headings = [column.heading for column in self._columns]
-        return headings, [[c.cell(row).text for c in self._columns] for row in self.rows]
+        return headings, [[self._cell(c, row).text for c in self._columns] for row in self.rows]
 
     def row_text(self, row: T) -> str:
         """Return a row's cells with tabs between them."""
-        return "\t".join(column.cell(row).text for column in self._columns)
+        return "\t".join(self._cell(column, row).text for column in self._columns)
 
     def _arrange(self) -> None:
         current = self.current
@@ -254,7 +266,7 @@ class Grid(Toned, ScrollView, Generic[T], can_focus=True):
     def _row(self, number: int) -> _Shown:
         if number not in self._shown:
             row = self.rows[number]
-            cells = tuple(column.cell(row) for column in self._columns)
+            cells = tuple(self._cell(column, row) for column in self._columns)
             self._shown[number] = _Shown(self._key(row), cells)
         return self._shown[number]
 
@@ -264,43 +276,15 @@ class Grid(Toned, ScrollView, Generic[T], can_focus=True):
         for number in lines:
             for column, cell in zip(self._columns, self._row(number).cells, strict=True):
                 length = min(column.widest, cell_len(cell.text))
-                if length > self._seen.get(column.id, self._least(column)):
+                if length > self._seen.get(column.id, least(column)):
                     self._seen[column.id] = length
                     grown = True
         return grown
 
-    def _least(self, column: Column[T]) -> int:
-        return max(column.width, cell_len(column.heading) + 2)
-
     def _lay_out(self) -> None:
         """Choose the columns that fit, and where they are."""
         room = max(1, self.scrollable_content_region.width)
-        columns = list(self._columns)
-
-        def wanted(column: Column[T]) -> int:
-            return self._seen.get(column.id, self._least(column))
-
-        def needed(width: Callable[[Column[T]], int]) -> int:
-            return sum(width(column) + _GAP for column in columns) - _GAP
-
-        while len(columns) > 1 and needed(self._tight) > room:
-            out = max(columns, key=lambda column: column.rank)
-            if not out.rank:
-                break
-            columns.remove(out)
-        spare = room - needed(self._tight)
-        self._layout, x = [], 0
-        for column in columns:
-            more = max(0, min(spare, wanted(column) - self._tight(column)))
-            width = min(self._tight(column) + more, max(1, room - x))
-            spare -= more
-            self._layout.append((column, x, width))
-            x += width + _GAP
-
-    def _tight(self, column: Column[T]) -> int:
-        """The width below which a column is left out rather than cut; numbers are never cut."""
-        seen = self._seen.get(column.id, self._least(column))
-        return seen if column.right else min(seen, self._least(column))
+        self._layout = laid_out(self._columns, self._seen, room, GAP)
 
     def on_resize(self, event: events.Resize) -> None:
         """Lay out anew."""
@@ -333,7 +317,7 @@ class Grid(Toned, ScrollView, Generic[T], can_focus=True):
             cell = row.cells[index[column.id]]
             text = self.glyphs.text(cell.text)
             text = fit(text, size, right=column.right, ellipsis=self.glyphs.text("…"))
-            gap = _GAP if x + size + _GAP <= width else max(0, width - x - size)
+            gap = GAP if x + size + GAP <= width else max(0, width - x - size)
             segments += [Segment(text, style_of(cell.tone)), Segment(" " * gap, fill)]
         return Strip(segments).adjust_cell_length(width, fill).simplify()
 
@@ -344,7 +328,7 @@ class Grid(Toned, ScrollView, Generic[T], can_focus=True):
             sign = self.glyphs.sorted_down if self.reverse else self.glyphs.sorted_up
             sign = f" {sign}" if column.id == self.sort else ""
             text = fit(column.heading + sign, size, right=column.right, ellipsis="")
-            segments.append(Segment(text + " " * _GAP, style))
+            segments.append(Segment(text + " " * GAP, style))
         return Strip(segments).adjust_cell_length(width, style).simplify()
 
     def _cursor_style(self, tone: Tone) -> Style:
@@ -376,7 +360,7 @@ class Grid(Toned, ScrollView, Generic[T], can_focus=True):
         """Move the cursor to a row, open it, or sort by a heading."""
         if event.y == 0:
             for column, x, width in self._layout:
-                if x <= event.x < x + width + _GAP and column.sort:
+                if x <= event.x < x + width + GAP and column.sort:
                     self.sort_by(column.id)
             return
         number = self.scroll_offset.y + event.y - 1

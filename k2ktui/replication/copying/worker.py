@@ -26,8 +26,8 @@ class _Connections:
         self.target = Wire(self.loop, target, "target")
 
     async def open(self) -> None:
-        await self.source.open(_CONNECT_TIMEOUT_S)
-        await self.target.open(_CONNECT_TIMEOUT_S)
+        await self.source.open(_CONNECT_TIMEOUT_S, patient=True)
+        await self.target.open(_CONNECT_TIMEOUT_S, patient=True)
 
     def close(self) -> None:
         self.source.close()

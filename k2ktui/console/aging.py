@@ -1,0 +1,31 @@
+"""Which columns of a table rest on a reading that is old; by their ids."""
+
+from __future__ import annotations
+
+from k2ktui.watch.model import PartName, View
+
+_OF_SOURCE = frozenset({"state", "lag", "behind", "start", "end", "coverage", "why"})
+_OF_TARGET = frozenset({"state", "lag", "behind", "position", "coverage", "target-end", "why"})
+_OF_COMMITS = frozenset(
+    {"status", "source", "lag", "skips", "rereads", "ours", "basis"}
+    | {"divergence", "translated", "reread", "skipped", "states", "why"}
+)
+_OF_GROUPS = _OF_COMMITS | {"target", "parts"}
+_NONE: frozenset[str] = frozenset()
+
+
+def old_partition_columns(view: View) -> frozenset[str]:
+    """Return the old columns of a table of partitions."""
+    source = _OF_SOURCE if view.stale(PartName.SOURCE) else _NONE
+    target = _OF_TARGET if view.stale(PartName.TARGET) else _NONE
+    groups = frozenset({"coverage"}) if view.stale(PartName.GROUPS) else _NONE
+    return source | target | groups
+
+
+def old_group_columns(view: View) -> frozenset[str]:
+    """Return the old columns of a table of groups, or of group-partitions."""
+    if view.stale(PartName.GROUPS):
+        return _OF_GROUPS
+    if view.source_down:
+        return _OF_COMMITS
+    return frozenset({"lag"}) if view.stale(PartName.SOURCE) else _NONE

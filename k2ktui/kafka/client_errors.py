@@ -1,0 +1,56 @@
+"""librdkafka's errors: codes, and what it reports beside its answers."""
+
+from __future__ import annotations
+
+import re
+from time import monotonic
+
+from confluent_kafka import KafkaError
+
+from k2ktui.text import safe_text
+
+# librdkafka's own codes, negative by its convention (rdkafka.h).
+LOCAL_TIMED_OUT = -185
+_ALL_DOWN, _TLS, LOGIN = -187, -181, -169
+UNREACHABLE = frozenset({-195, -193, _ALL_DOWN, _TLS, LOGIN})  # transport, resolve, …
+
+_HEARD_FOR_S = 15.0
+# "sasl_ssl://", "/bootstrap", "(after 356ms in state AUTH_REQ)"
+_NOISE = re.compile(r"^\w+://|/(bootstrap|\d+)(?=: )| \(after \d+ms in state \w+[^)]*\)")
+
+
+class Heard:
+    """The errors that librdkafka tells beside its answers: why it has no connection."""
+
+    def __init__(self) -> None:
+        self._told: dict[bool, tuple[float, KafkaError]] = {}
+
+    def __call__(self, error: KafkaError) -> None:
+        """Take in an error; the library calls this while it is polled."""
+        # That all brokers are down says nothing of the reason, which came before.
+        if error.code() != _ALL_DOWN:
+            self._told[keeps_out(error)] = monotonic(), error
+
+    def refusal(self) -> KafkaError | None:
+        """Return the last refusal to let us in, unless it is long ago."""
+        return self._latest(True)
+
+    def last(self) -> KafkaError | None:
+        """Return the last error of another kind, unless it is long ago."""
+        return self._latest(False)
+
+    def _latest(self, kind: bool) -> KafkaError | None:
+        at, error = self._told.get(kind, (0.0, None))
+        return error if error and monotonic() - at < _HEARD_FOR_S else None
+
+
+def keeps_out(error: KafkaError) -> bool:
+    """Whether waiting mends nothing: the login, or the certificate."""
+    code = error.code()
+    return code == LOGIN or (code == _TLS and "certificate" in error.str())
+
+
+def words(error: KafkaError) -> str:
+    """Return an error's own words without the library's ornaments, safe to print."""
+    text = (error.str() or "no reason given").splitlines()[0]
+    return safe_text(_NOISE.sub("", text))
