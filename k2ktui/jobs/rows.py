@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from k2ktui.engine.journal import Runner, RunnerState
 from k2ktui.jobs.manager import Job, JobState
@@ -26,6 +26,7 @@ class Row:
         started_at: epoch seconds.
         heartbeat_at: when it last said that it lives, epoch seconds by its own clock.
         restarts: how often it was started here before.
+        lag_records: source offsets not copied yet; None for what does not run.
         error: the last that went wrong.
         job: the job, None for others' runs.
         runner: unique id of the process, empty if there was no heartbeat of it.
@@ -57,7 +58,13 @@ class Row:
         return self.runner or (self.job.place.id if self.job else "")
 
 
-def rows(jobs: Iterable[Job], runners: Sequence[Runner], pipeline: str, now: float) -> list[Row]:
+def rows(
+    jobs: Iterable[Job],
+    runners: Sequence[Runner],
+    pipeline: str,
+    now: float,
+    lag_records: int | None = None,
+) -> list[Row]:
     """Return a row a run: what runs first, then what was started last.
 
     Args:
@@ -65,6 +72,7 @@ def rows(jobs: Iterable[Job], runners: Sequence[Runner], pipeline: str, now: flo
         runners: heartbeats of one pipeline.
         pipeline: the name of that one.
         now: epoch seconds.
+        lag_records: the pipeline's lag where it was read just now, in place of the heartbeats'.
     """
     left = {runner.runner: runner for runner in runners}
     found = []
@@ -74,6 +82,11 @@ def rows(jobs: Iterable[Job], runners: Sequence[Runner], pipeline: str, now: flo
             del left[runner.runner]
         found.append(_of_job(job, runner))
     found += [_of_runner(runner, pipeline, now) for runner in left.values()]
+    if lag_records is not None:
+        found = [
+            replace(row, lag_records=lag_records) if row.alive and row.pipeline == pipeline else row
+            for row in found
+        ]
     return sorted(found, key=lambda row: (not row.alive, -row.started_at))
 
 
@@ -105,7 +118,7 @@ def _of_job(job: Job, runner: Runner | None) -> Row:
         term=record.term,
         lap=runner.lap if runner else None,
         slots=record.slots,
-        lag_records=runner.lag_records if runner else None,
+        lag_records=runner.lag_records if runner and job.alive else None,
         commit_ms=runner.commit_ms if runner else None,
         restarts=record.starts - 1,
         error=job.why or (runner.last_error if runner and job.alive else ""),
@@ -133,7 +146,7 @@ def _of_runner(runner: Runner, pipeline: str, now: float) -> Row:
         term=runner.term,
         lap=runner.lap,
         slots=runner.slots,
-        lag_records=runner.lag_records,
+        lag_records=runner.lag_records if runner.alive(now_ms) else None,
         commit_ms=runner.commit_ms,
         error=runner.last_error,
         runner=runner.runner,

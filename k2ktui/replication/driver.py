@@ -191,7 +191,13 @@ class Driver:
         for fault in self._held_back.look(survey.held_back, self._positions, self._until):
             self._stop_partition(fault)
         self._report(
-            Surveyed(survey.routes.keys(), dict(self._positions), survey.ends, survey.held_back)
+            Surveyed(
+                survey.routes.keys(),
+                dict(self._positions),
+                survey.ends,
+                survey.held_back,
+                survey.lag_records,
+            )
         )
 
     def _begin(self, begun: Mapping[SourcePartition, Position]) -> None:
@@ -379,7 +385,7 @@ class Driver:
         self._teller.progress(
             partitions=len(self._survey.routes),
             stopped=len(self._faults),
-            lag_records=self._survey.lag(self._positions),
+            lag_records=self._survey.lag_records,
         )
 
     def _finish(self) -> Finished:

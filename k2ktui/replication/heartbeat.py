@@ -90,11 +90,10 @@ class Heartbeat:
             self._now = replace(
                 self._now,
                 lap=event.lap,
-                lag_records=event.lag_records,
                 commit_ms=None if each is None else round(1000 * each, 1),
             )
         elif isinstance(event, Surveyed):
-            self._now = replace(self._now, lag_records=_lag(event))
+            self._now = replace(self._now, lag_records=event.lag_records)
         elif isinstance(event, Stopped):
             self.failed(event.fault.what)
 
@@ -192,16 +191,6 @@ class Heartbeat:
                 + ". ".join(part for part in (error.what, error.mend) if part)
             )
         self._noted = True
-
-
-def _lag(event: Surveyed) -> int | None:
-    if not event.ends:
-        return None
-    return sum(
-        max(0, end - event.positions[source].offset)
-        for source, end in event.ends.items()
-        if source in event.positions
-    )
 
 
 def _user() -> str:

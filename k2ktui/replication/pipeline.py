@@ -13,6 +13,7 @@ from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.kafka.control import ControlTopics, ensure_control_topics
 from k2ktui.kafka.properties import wire
+from k2ktui.replication.books import CommittedPositions
 from k2ktui.replication.driver import Driver
 from k2ktui.replication.fencing import CommitTopic, Warden
 from k2ktui.replication.heartbeat import Heartbeat
@@ -143,7 +144,7 @@ class Pipeline:
             config,
             warden,
             self._spark,
-            Surveyor(config, source, target),
+            Surveyor(config, source, target, CommittedPositions(target, warden.topic)),
             self._observed,
             mapping_partitions=control.mapping_partitions,
             until_caught_up=self._until_caught_up,

@@ -28,9 +28,8 @@ class Started:
 class Progress:
     """One lap's worth of work over all slots.
 
-    ``lag_records`` counts source offsets between the positions and the last stable offsets; None
-    while the source's end is unknown. ``pause_s`` is the longest time a slot stood still between
-    two laps, ``cpu_s`` the CPU time of the workers.
+    ``lag_records`` is that of the last :class:`Surveyed`. ``pause_s`` is the longest time a slot
+    stood still between two laps, ``cpu_s`` the CPU time of the workers.
     """
 
     lap: int
@@ -133,13 +132,16 @@ class Surveyed:
     """Both clusters were looked at: what can be copied, where it stands, where the logs end.
 
     ``ends`` are last stable offsets; a partition without a leader has none. ``held_back`` is what
-    open transactions keep behind them, where they keep anything.
+    open transactions keep behind them, where they keep anything. ``positions`` are of the last
+    laps' ends; ``lag_records`` counts from those that were committed when the ends were read, None
+    if that is unknown.
     """
 
     partitions: Collection[SourcePartition]
     positions: Mapping[SourcePartition, Position]
     ends: Mapping[SourcePartition, int]
     held_back: Mapping[SourcePartition, HeldBack] = field(default_factory=dict)
+    lag_records: int | None = None
 
 
 Report = Started | Progress | FirstRecord | Stopped | Resumed | Note | Finished

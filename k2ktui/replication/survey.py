@@ -13,6 +13,7 @@ from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.engine.status import HeldBack
 from k2ktui.errors import K2kError, TimedOut
 from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
+from k2ktui.replication.books import CommittedPositions
 from k2ktui.replication.copying.feed import now_ms
 from k2ktui.replication.copying.source_faults import recreated_fault
 from k2ktui.replication.held_back import HeldBackReader
@@ -38,6 +39,8 @@ class Survey:
         faults: partitions that must not be copied, and why.
         limits: max.message.bytes of target topics.
         notes: what an operator should know of how target topics were created.
+        lag_records: source offsets from the positions that were committed when the ends were read
+            to those ends; None if that is unknown.
     """
 
     routes: Mapping[SourcePartition, Route] = field(default_factory=dict)
@@ -49,6 +52,7 @@ class Survey:
     faults: tuple[Fault, ...] = ()
     limits: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    lag_records: int | None = None
 
     def every_end(self) -> dict[SourcePartition, int]:
         """Return the end of every partition that can be copied: its high watermark.
@@ -67,13 +71,6 @@ class Survey:
             )
         return {source: max(end, self.high.get(source, end)) for source, end in self.ends.items()}
 
-    def lag(self, positions: Mapping[SourcePartition, Position]) -> int | None:
-        """Return how many source offsets are not copied yet, None if no end is known."""
-        if not self.ends:
-            return None
-        behind = (end - positions[s].offset for s, end in self.ends.items() if s in positions)
-        return sum(max(0, records) for records in behind)
-
     def batch_limit(self, source: SourcePartition) -> int:
         """Largest batch, in bytes, that the partition's target topic takes."""
         limit = self.limits.get(self.routes[source].topic, 1 << 20)
@@ -81,12 +78,26 @@ class Survey:
 
 
 class Surveyor:
-    """Looks at both clusters; creates and grows target topics where the pipeline may."""
+    """Looks at both clusters; creates and grows target topics where the pipeline may.
 
-    def __init__(self, config: PipelineConfig, source: Cluster, target: Cluster) -> None:
+    Args:
+        config: the pipeline.
+        source: the source cluster.
+        target: the target cluster.
+        committed: reads the positions that the lag is counted from.
+    """
+
+    def __init__(
+        self,
+        config: PipelineConfig,
+        source: Cluster,
+        target: Cluster,
+        committed: CommittedPositions,
+    ) -> None:
         self._config = config
         self._source = source
         self._target = target
+        self._committed = committed
         self._looked = False
         self._held_back = HeldBackReader(source)
 
@@ -115,6 +126,8 @@ class Surveyor:
                 routes[source], ids[source] = route, (topic.topic_id, found)
             if found.short is not None:
                 faults += [_refused(s, found.short) for s in _partitions(topic) if s not in routes]
+        # In this order, as whoever reads the lag from outside: ends are never older than positions.
+        committed = self._committed.read(positions)
         high, ends, held_back = self._ends(routes)
         new = [source for source in routes if source not in positions]
         begin = self._begin(new, routes, ids, first_start=not (positions or self._looked))
@@ -129,7 +142,16 @@ class Surveyor:
         limits = {t.name: t.max_message_bytes for t in targets.values()}
         notes = tuple(f"{t.name}: {note}" for t in targets.values() for note in t.notes)
         return Survey(
-            routes, begin, reborn, ends, high, held_back, (*faults, *changed), limits, notes
+            routes=routes,
+            begin=begin,
+            reborn=reborn,
+            ends=ends,
+            high=high,
+            held_back=held_back,
+            faults=(*faults, *changed),
+            limits=limits,
+            notes=notes,
+            lag_records=_lag(committed, ends),
         )
 
     def _topics(self, replicated: set[str]) -> tuple[list[TopicDescription], list[Fault]]:
@@ -216,6 +238,13 @@ class Surveyor:
         stamped = self._source.offsets(where, OffsetSpec.for_timestamp(start.timestamp_ms or 0))
         # Behind the last record there is none of that time yet: begin at the end.
         return {at: latest[at] if o < 0 else o for at, o in stamped.items() if at in latest}
+
+
+def _lag(
+    positions: Mapping[SourcePartition, Position], ends: Mapping[SourcePartition, int]
+) -> int | None:
+    behind = [max(0, end - positions[s].offset) for s, end in ends.items() if s in positions]
+    return sum(behind) if behind else None
 
 
 def _partitions(topic: TopicDescription) -> list[SourcePartition]:

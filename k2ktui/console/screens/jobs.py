@@ -14,7 +14,7 @@ from k2ktui.console import marks
 from k2ktui.console.marks import Cell, Line, Tone
 from k2ktui.console.screens.base import ListScreen
 from k2ktui.console.screens.jobs_log import LogScreen, entry_lines
-from k2ktui.console.screens.jobs_table import clock, jobs_grid
+from k2ktui.console.screens.jobs_table import HEARD, clock, jobs_grid
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.lines import Lines
@@ -27,6 +27,7 @@ from k2ktui.jobs.manager import How, Job, JobState
 from k2ktui.jobs.rows import Row, recent, rows
 from k2ktui.kafka.properties import load_checked
 from k2ktui.watch.model import PartName, View
+from k2ktui.watch.severity import state_time
 
 _LOOK_S = 2.0
 _LOG_LINES = 40
@@ -124,7 +125,14 @@ class JobsScreen(ListScreen):
         if self.session.pair.mirror:
             empty = f"{_MIRROR}."
         grid.empty = empty if known and heard else marks.NOT_YET
-        grid.show(recent(rows(self._jobs or (), runners, pipeline, now)))
+        # A heartbeat that could not be read is not a silence.
+        at = state_time(view, now) if view else now
+        stale = view is not None and view.stale(PartName.STATE)
+        old = HEARD if stale else frozenset()
+        grid.mark_old(old | {"lag"} if view and view.copy_stale else old)
+        # The lag that every other screen shows: a heartbeat's is some seconds older.
+        lag = view.totals.lag_records if view else None
+        grid.show(recent(rows(self._jobs or (), runners, pipeline, at, lag)))
         self._draw_log()
 
     def _draw_log(self) -> None:
