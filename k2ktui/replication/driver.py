@@ -27,7 +27,6 @@ from k2ktui.replication.reports import (
     Resumed,
     Started,
     Stopped,
-    Surveyed,
 )
 from k2ktui.replication.slots import Slot
 from k2ktui.replication.spark import SparkEnded, SparkRuntime
@@ -190,15 +189,7 @@ class Driver:
             self._slots[at].sources.append(source)
         for fault in self._held_back.look(survey.held_back, self._positions, self._until):
             self._stop_partition(fault)
-        self._report(
-            Surveyed(
-                survey.routes.keys(),
-                dict(self._positions),
-                survey.ends,
-                survey.held_back,
-                survey.lag_records,
-            )
-        )
+        self._report(survey.event(self._positions))
 
     def _begin(self, begun: Mapping[SourcePartition, Position]) -> None:
         """Write the positions of partitions that begin before anything of them is copied."""

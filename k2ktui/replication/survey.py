@@ -17,6 +17,7 @@ from k2ktui.replication.books import CommittedPositions
 from k2ktui.replication.copying.feed import now_ms
 from k2ktui.replication.copying.source_faults import recreated_fault
 from k2ktui.replication.held_back import HeldBackReader
+from k2ktui.replication.reports import Surveyed
 from k2ktui.replication.routing import routes_for
 from k2ktui.replication.targets import TargetTopic, ensure_targets
 from k2ktui.replication.tokens import Fault, FaultKind, Route
@@ -70,6 +71,12 @@ class Survey:
                 mend="Check the source cluster's health, then start again.",
             )
         return {source: max(end, self.high.get(source, end)) for source, end in self.ends.items()}
+
+    def event(self, positions: Mapping[SourcePartition, Position]) -> Surveyed:
+        """Return what is reported of it; ``positions`` are those of the last laps' ends."""
+        return Surveyed(
+            self.routes.keys(), dict(positions), self.ends, self.held_back, self.lag_records
+        )
 
     def batch_limit(self, source: SourcePartition) -> int:
         """Largest batch, in bytes, that the partition's target topic takes."""
@@ -151,7 +158,7 @@ class Surveyor:
             faults=(*faults, *changed),
             limits=limits,
             notes=notes,
-            lag_records=_lag(committed, ends),
+            lag_records=lag_of(committed, ends),
         )
 
     def _topics(self, replicated: set[str]) -> tuple[list[TopicDescription], list[Fault]]:
@@ -240,9 +247,10 @@ class Surveyor:
         return {at: latest[at] if o < 0 else o for at, o in stamped.items() if at in latest}
 
 
-def _lag(
+def lag_of(
     positions: Mapping[SourcePartition, Position], ends: Mapping[SourcePartition, int]
 ) -> int | None:
+    """Return how many source offsets lie between positions and ends, None if none is known."""
     behind = [max(0, end - positions[s].offset) for s, end in ends.items() if s in positions]
     return sum(behind) if behind else None
 

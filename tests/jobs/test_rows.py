@@ -48,6 +48,15 @@ def runner(name: str = "r", **values: object) -> Runner:
     return replace(made, **values)  # type: ignore[arg-type]
 
 
+def test_the_lag_is_the_one_that_was_read_just_now_and_only_of_what_runs() -> None:
+    ended = job(8, NOW - 9000, state="stopped")
+    others = job(9, state="running", pipeline="payments")
+    found = rows([job(), ended, others], [runner()], "orders", NOW, lag_records=20)
+    assert {row.pid: row.lag_records for row in found} == {7: 20, 8: None, 9: None}
+    (row,) = rows([], [runner(state=RunnerState.STOPPED, host="elsewhere")], "orders", NOW)
+    assert row.lag_records is None
+
+
 def test_a_job_and_its_heartbeat_are_one_row() -> None:
     (row,) = rows([job()], [runner(term=4, commit_ms=3.5)], "orders", NOW)
     assert (row.here, row.alive, row.state, row.lap, row.lag_records) == (

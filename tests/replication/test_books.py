@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from k2ktui.engine.state import Run, SourcePartition, position_key, run_key
 from k2ktui.kafka.clients import TopicDescription
 from k2ktui.kafka.logread import ControlRecord
-from k2ktui.replication.books import Books, BooksReader, Ledger
+from k2ktui.replication.books import Books, BooksReader, CommittedPositions, Ledger
 from k2ktui.replication.fencing import read_books
 from k2ktui.replication.pipeline import commit_topic
 from k2ktui.runtime.node import KafkaNode
@@ -57,6 +58,26 @@ def test_a_hostile_record_stops_no_pipeline(run: bool, value: bytes) -> None:
         ledger = Ledger("ours")
         ledger.take(ControlRecord(0, 0, key, value))
         assert ledger.books() == Books(Run(0, 0), {}, malformed), "of others not even a value"
+
+
+def test_committed_positions_are_newer_than_what_the_driver_has_heard(
+    copied: Copied, source: KafkaNode
+) -> None:
+    topic = create_topic(source)
+    produce(source, topic, [Out(b"x")] * 3)
+    copied.copy(topic)
+    at = SourcePartition(topic, 0)
+    where = commit_topic(copied.config, 1)
+    known = dict(read_books(copied.cluster, where, 20).positions)
+    committed = CommittedPositions(copied.cluster, where)
+    assert committed.read(known) == known
+    copied.record(topic, 0, {}, 5, 0)
+    copied.record(topic, 0, {}, 7, 0)
+    assert committed.read(known)[at].offset == 7
+    assert committed.read(known)[at].offset == 7, "nothing is new, and nothing is forgotten"
+    moved = {at: replace(known[at], offset=2, term=known[at].term + 1)}
+    assert committed.read(moved) == moved, "an operator has moved it back since"
+    assert committed.read({}) == {}, "a partition that the driver does not copy has no lag"
 
 
 def test_later_readings_add_what_is_new(copied: Copied, source: KafkaNode) -> None:

@@ -28,7 +28,7 @@ from k2ktui.errors import ConnectionFailed, K2kError, Refused
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.keyed import KeyedWriter
 from k2ktui.replication.heartbeat import Heartbeat
-from k2ktui.replication.reports import Progress, Started, Stopped
+from k2ktui.replication.reports import Progress, Started, Stopped, Surveyed
 from k2ktui.replication.tokens import Fault, FaultKind
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.store import State, StateStore
@@ -219,7 +219,8 @@ def test_heartbeats_tell_how_a_run_goes(config: PipelineConfig, make_store: Make
     assert first.lag_records is None and first.version
 
     heart.observe(Started("p", 3, 4, 5, 0.1))
-    heart.observe(Progress(7, 1, 1, 1, 0, 1, 0.1, 0.1, 0.1, 1, 0, 99))
+    heart.observe(Surveyed({SourcePartition("t", 0)}, {}, {}, lag_records=99))
+    heart.observe(Progress(7, 1, 1, 1, 0, 1, 0.1, 0.1, 0.1, 1, 0, 5_000))
     gone = Fault(SourcePartition("t", 0), FaultKind.GONE, "t is\x1b[2J gone", "")
     heart.observe(Stopped(gone))
     running = beat(store, RunnerState.RUNNING)
