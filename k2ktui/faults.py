@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 
 from k2ktui.errors import K2kError
+from k2ktui.private_files import private_directory, write_private
 
 
 def fault(error: Exception) -> K2kError:
@@ -19,8 +20,8 @@ def fault(error: Exception) -> K2kError:
     path = user_state_path("k2ktui") / "crash.txt"
     lines = [*traceback.format_tb(error.__traceback__), type(error).__name__, "\n"]
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.write_text("".join(lines))
+        private_directory(path.parent)
+        write_private(path, "".join(lines).encode(errors="backslashreplace"))
         where = f"Where it happened is in {path}."
     except OSError:
         where = "No report could be written."

@@ -17,6 +17,7 @@ from k2ktui.cli.console import OPTIONS
 from k2ktui.cli.lazy import LazyGroup
 from k2ktui.errors import ExitCode, K2kError
 from k2ktui.faults import fault
+from k2ktui.text import safe_text
 
 _VERBS = {
     "apply": "Apply a plan: commit translated offsets on the target.",
@@ -40,6 +41,7 @@ _VERBS = {
 }
 
 
+_PRIVATE = 0o077
 _TYPED = click.core.ParameterSource.COMMANDLINE
 
 
@@ -71,6 +73,8 @@ def cli(context: click.Context, /, **given: Any) -> int | None:
 
 def main() -> NoReturn:
     """Run the command line and exit."""
+    # Whatever is written, here or by Spark and Kafka, is nobody else's on a shared host.
+    os.umask(os.umask(_PRIVATE) | _PRIVATE)
     try:
         code = cli(standalone_mode=False)
     except click.ClickException as error:
@@ -96,6 +100,7 @@ def _leave(code: int) -> NoReturn:
 
 
 def _told(error: K2kError) -> str:
-    lines = [f"k2ktui: {error.what}"]
-    lines += [f"  {text}" for text in (error.unchanged, error.mend) if text]
-    return "\n".join(lines)
+    parts = [f"k2ktui: {error.what}"]
+    parts += [f"  {text}" for text in (error.unchanged, error.mend) if text]
+    # Whoever raised it made its names safe to print; this is for those who forgot.
+    return "\n".join(safe_text(line) for part in parts for line in part.splitlines())

@@ -19,6 +19,7 @@ from k2ktui.config.topics import compile_pattern
 from k2ktui.engine.plan import Plan, Rewind, dump
 from k2ktui.errors import ConfigError, ExitCode, Refused
 from k2ktui.mm2.rewrite import REQUIRED, checks, make_plan, standing_in_the_way
+from k2ktui.private_files import write_private
 from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ def _absolute(file: str) -> str:
 
 def _write(path: Path, text: str) -> None:
     try:
-        path.write_text(text)
+        write_private(path, text.encode())
     except OSError as error:
         raise ConfigError(
             f"the plan cannot be written to {safe_text(str(path))}: {error.strerror}",

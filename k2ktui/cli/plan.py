@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -10,6 +11,7 @@ from k2ktui.cli.options import file_option, json_option, load_pipeline, matcher
 from k2ktui.cli.tables import MOST, Column, moment, number, print_table, signed
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind, dump, remarks, to_csv, uncertain_first
 from k2ktui.errors import ConfigError
+from k2ktui.private_files import write_private
 from k2ktui.text import counted, safe_text
 
 
@@ -60,7 +62,7 @@ def command(
     if as_json:
         click.echo(dump(plan), nl=False)
     elif as_csv:
-        click.echo(to_csv(plan), nl=False)
+        click.echo(_csv(plan, to_terminal=sys.stdout.isatty()), nl=False)
     else:
         show_plan(plan)
     if output:
@@ -70,9 +72,17 @@ def command(
         )
 
 
+def _csv(plan: Plan, *, to_terminal: bool) -> str:
+    """Return the plan as CSV: names as they are for a program, safe to print for a terminal."""
+    text = to_csv(plan)
+    if not to_terminal:
+        return text
+    return "".join(f"{safe_text(line)}\n" for line in text.split("\n")[:-1])
+
+
 def _write(path: Path, text: str) -> None:
     try:
-        path.write_text(text)
+        write_private(path, text.encode())
     except OSError as error:
         raise ConfigError(
             f"the plan cannot be written to {safe_text(str(path))}: {error.strerror}",

@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from k2ktui.text import safe_text
+
 T = TypeVar("T")
 
 UNKNOWN = "—"
@@ -62,7 +64,12 @@ def print_table(
         )
     every = list(rows)
     for row in every[:most]:
-        table.add_row(*(Text(column.cell(row)) for column in shown))
+        table.add_row(*(Text(_safe(column.cell(row))) for column in shown))
     out.print(table)
     if most is not None and len(every) > most:
         out.print(Text(f"… and {len(every) - most:,} more; --json prints all of them"))
+
+
+def _safe(cell: str) -> str:
+    # Columns make their names safe; this is for one that does not.
+    return "\n".join(safe_text(line) for line in cell.split("\n"))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from k2ktui.private_files import FILE_MODE
 from k2ktui.watch.codec import dumps
 from k2ktui.watch.model import View
 
@@ -68,7 +70,8 @@ def _new(directory: Path, stem: str, suffix: str, text: str) -> Path:
     for number in range(1, 1000):
         path = directory / (f"{stem}.{suffix}" if number == 1 else f"{stem}-{number}.{suffix}")
         try:
-            with path.open("x", encoding="utf-8") as file:
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
                 file.write(text)
         except FileExistsError:
             continue

@@ -11,26 +11,29 @@ from pathlib import Path
 
 import platformdirs
 
+from k2ktui.private_files import FILE_MODE, private_directory
+
 _APP = "k2ktui"
 
 
 def cache_dir(*parts: str) -> Path:
-    """Return a directory of the user's cache, made if need be; it can be deleted at any time."""
+    """Return a private directory of the user's cache; it can be deleted at any time."""
     return _made(Path(platformdirs.user_cache_dir(_APP, appauthor=False)), parts)
 
 
 def state_dir(*parts: str) -> Path:
-    """Return a directory of the user's state, made if need be; the demo's data lives there."""
+    """Return a private directory of the user's state; the demo's data lives there."""
     return _made(Path(platformdirs.user_state_dir(_APP, appauthor=False)), parts)
 
 
 def _made(base: Path, parts: tuple[str, ...]) -> Path:
-    path = base.joinpath(*parts)
-    path.mkdir(parents=True, exist_ok=True)
+    path = private_directory(base)
+    for part in parts:
+        path = private_directory(path / part)
     return path
 
 
-def write_atomically(path: Path, content: bytes, *, mode: int = 0o644) -> None:
+def write_atomically(path: Path, content: bytes, *, mode: int = FILE_MODE) -> None:
     """Write ``content`` to ``path`` so that no reader ever sees part of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

@@ -15,6 +15,7 @@ from platformdirs import user_state_path
 
 from k2ktui.engine.strict_json import MalformedRecord, field, items, parse_object, text
 from k2ktui.errors import ConfigError
+from k2ktui.private_files import private_directory, write_private
 from k2ktui.text import safe_text
 
 _KEPT = 1000
@@ -30,9 +31,9 @@ def remember(entry: str, pipeline: str, files: Sequence[str]) -> None:
     line = json.dumps({"id": entry, "pipeline": pipeline, "files": paths})
     path = _path()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_directory(path.parent)
         lines = [*_lines(path)[-_KEPT:], line]
-        path.write_text("".join(f"{each}\n" for each in lines))
+        write_private(path, "".join(f"{each}\n" for each in lines).encode())
     except OSError:
         return
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from platformdirs import user_state_path
 
 from k2ktui.engine.plan import Plan, dump
+from k2ktui.private_files import private_directory, write_private
 
 KEPT = 50
 
@@ -24,8 +25,9 @@ def keep(plan: Plan) -> Path | None:
     """Write a plan; the oldest beyond :data:`KEPT` go. None if it cannot be written."""
     path = directory() / f"{plan.id}.json"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.write_text(dump(plan))
+        private_directory(path.parent.parent)
+        private_directory(path.parent)
+        write_private(path, dump(plan).encode())
     except OSError:
         return None
     with suppress(OSError):

@@ -22,7 +22,7 @@ from textual.strip import Strip
 
 from k2ktui.console.marks import Cell, Tone
 from k2ktui.console.widgets.arrange import Column, filtered, laid_out, least, ordered
-from k2ktui.console.widgets.toned import TONE_CLASSES, Toned, fit
+from k2ktui.console.widgets.toned import TONE_CLASSES, Toned, drawable, fit
 
 T = TypeVar("T")
 GAP = 2
@@ -315,7 +315,7 @@ class Grid(Toned, ScrollView, Generic[T], can_focus=True):
         fill, segments = style_of(Tone.PLAIN), []
         for column, x, size in self._layout:
             cell = row.cells[index[column.id]]
-            text = self.glyphs.text(cell.text)
+            text = self.glyphs.text(drawable(cell.text))
             text = fit(text, size, right=column.right, ellipsis=self.glyphs.text("…"))
             gap = GAP if x + size + GAP <= width else max(0, width - x - size)
             segments += [Segment(text, style_of(cell.tone)), Segment(" " * gap, fill)]

@@ -11,6 +11,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from k2ktui.console.marks import ASCII, UNICODE, Cell, Glyphs, Line, Tone
+from k2ktui.text import safe_text
 
 TONE_CLASSES = {f"tone--{tone}" for tone in Tone}
 
@@ -23,6 +24,11 @@ def fit(text: str, width: int, *, right: bool = False, ellipsis: str = "…") ->
             return set_cell_size(text, width)
         return set_cell_size(text, width - cell_len(ellipsis)) + ellipsis
     return " " * (width - length) + text if right else text + " " * (width - length)
+
+
+def drawable(text: str) -> str:
+    """Return a text without what a terminal would obey; names are safe before they come here."""
+    return text if text.isprintable() else safe_text(text)
 
 
 def glyphs_of(widget: Widget) -> Glyphs:
@@ -60,7 +66,7 @@ class Toned(Widget):
         """Return a line, cut or filled to a width."""
         segments, left = [], width
         for cell in line:
-            text = self.glyphs.text(cell.text)
+            text = self.glyphs.text(drawable(cell.text))
             length = cell_len(text)
             if length > left:
                 text, length = fit(text, left, ellipsis=self.glyphs.text("…")), left

@@ -1,0 +1,82 @@
+"""Texts for people: nothing moves the terminal, and no two names look alike for want of a shape."""
+
+from __future__ import annotations
+
+import re
+import sys
+import unicodedata
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from k2ktui.text import safe_text
+
+_ESCAPE = re.compile(r"\\x([0-9a-f]{2})|\\u([0-9a-f]{4})|\\U([0-9a-f]{8})")
+
+
+def read_back(shown: str) -> str:
+    return _ESCAPE.sub(lambda found: chr(int(found[1] or found[2] or found[3], 16)), shown)
+
+
+@pytest.mark.parametrize("category", ["Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"])
+def test_every_character_of_these_categories_is_escaped(category: str) -> None:
+    points = range(sys.maxunicode + 1)
+    found = [chr(p) for p in points if unicodedata.category(chr(p)) == category and p != 0x20]
+    # Of the large ones a part is enough.
+    for char in found[:2000]:
+        assert re.fullmatch(r"a\\[xuU][0-9a-f]+b", safe_text(f"a{char}b")), ascii(char)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("orders", "or\u200bders"),
+        ("orders", "orders\u00ad"),
+        ("orders", "orders "),
+        ("orders", "\ufefforders"),
+        ("a b", "a\u00a0b"),
+        ("a b", "a\u2003b"),
+        ("caf\u00e9", "cafe\u0301"),
+        ("\u00c5", "\u212b"),
+        ("\uac00", "\u1100\u1161"),
+        ("\u1eaf", "a\u0306\u0301"),
+        ("a\ufe0f", "a"),
+        ("a\U000e0101", "a"),
+        ("a\u034f", "a"),
+        ("\u3164", " "),
+        ("a\u2800", "a"),
+        ("a\U000e0061", "a"),
+        ("a\u202eb\u202c", "ab"),
+        ("\ud800", "\ud801"),
+        ("a" + "\u0335" * 9, "a" + "\u0335" * 8),
+    ],
+)
+def test_names_that_differ_look_different(one: str, other: str) -> None:
+    shown = {safe_text(one), safe_text(other)}
+    assert len(shown) == 2
+    assert all(text.isprintable() and unicodedata.is_normalized("NFC", text) for text in shown)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["orders", "caf\u00e9", "日本語", "العربية", "สวัสดี", "नमस्ते", "a b", "DOMAIN\\user", "👩", " x"],
+)
+def test_what_can_be_seen_stays(name: str) -> None:
+    assert safe_text(name) == name
+
+
+@given(st.text(st.characters(exclude_characters="\\"), max_size=12))
+@example("\ud800\U0010ffff\u0301\u0301")
+@example("q\u200b\u0307")
+def test_what_is_shown_names_one_text(text: str) -> None:
+    shown = safe_text(text)
+    assert read_back(shown) == text
+    assert shown.isprintable() and unicodedata.is_normalized("NFC", shown)
+    assert safe_text(shown) == shown
+
+
+def test_a_limit() -> None:
+    assert safe_text("abcdef", 4) == "abc…"
+    assert safe_text("abcd", 4) == "abcd"
+    assert safe_text("\x1b" * 9, 6) == "\\x1b\\…"
