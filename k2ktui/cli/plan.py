@@ -62,7 +62,8 @@ def command(
     if as_json:
         click.echo(dump(plan), nl=False)
     elif as_csv:
-        click.echo(_csv(plan, to_terminal=sys.stdout.isatty()), nl=False)
+        # With color, click leaves names with escape sequences as they are; a program reads this.
+        click.echo(_csv(plan, to_terminal=sys.stdout.isatty()), nl=False, color=True)
     else:
         show_plan(plan)
     if output:
