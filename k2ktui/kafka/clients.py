@@ -29,6 +29,7 @@ from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
 from k2ktui.kafka.client_errors import (
     LOCAL_TIMED_OUT,
     LOGIN,
+    NO_LEADER_KNOWN,
     UNREACHABLE,
     Heard,
     keeps_out,
@@ -295,6 +296,9 @@ class Cluster:
                 break
             left = moving
             sleep(_LEADER_POLL_S)
+            # The library asks the leaders that it remembers, whatever they answer, until somebody
+            # asks it for the metadata.
+            self._metadata("finding leaders")
         return found
 
     def _offsets_once(
@@ -318,7 +322,7 @@ class Cluster:
                 code = error.args[0].code()
                 if code in UNREACHABLE | {LOCAL_TIMED_OUT}:
                     raise self._translate("listing offsets", error) from None
-                if code in LEADER_MOVED:
+                if code in LEADER_MOVED or code == NO_LEADER_KNOWN:
                     moving.add((where.topic, where.partition))
         return moving
 

@@ -245,7 +245,8 @@ def _listed(client: AdminClient, asked: dict[TopicPartition, Any], level: Any) -
     try:
         return {tp.partition: f.result(TIMEOUT).offset for tp, f in futures.items()}
     except KafkaException as error:
-        if error.args[0].code() in LEADER_MOVED:
+        if error.args[0].code() in (*LEADER_MOVED, KafkaError._NOENT):
+            client.list_topics(timeout=TIMEOUT)  # else it goes on asking the leaders it remembers
             return {}
         raise
 

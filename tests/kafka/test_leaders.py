@@ -1,0 +1,35 @@
+"""Offsets of partitions whose leader has changed since they were last asked for."""
+
+from __future__ import annotations
+
+from confluent_kafka import IsolationLevel
+from confluent_kafka.admin import OffsetSpec
+
+from k2ktui.config.clusters import ClusterConfig
+from k2ktui.kafka.clients import Cluster
+from k2ktui.runtime.node import KafkaNode
+from tests.support.kafka import create_topic, eventually, produce
+
+
+def test_a_new_leader_epoch_is_learned(target: KafkaNode) -> None:
+    """librdkafka would ask with the old one, and be refused, until its metadata is renewed."""
+    topic = create_topic(target)
+    produce(target, topic, [b"a", b"b"])
+    config = ClusterConfig.model_validate(
+        {"kafka": {"common": {"bootstrap.servers": target.bootstrap}}}
+    )
+    cluster = Cluster(config, "target")
+    where = (topic, 0)
+
+    def end() -> int | None:
+        return cluster.offsets([where], OffsetSpec.latest(), IsolationLevel.READ_COMMITTED).get(
+            where
+        )
+
+    assert end() == 2
+    target.kill()
+    target.start()
+    # Its node serves a moment before it leads.
+    assert eventually(end, "the end is known", 20) == 2
+    target.restart()
+    assert eventually(end, "the end is known", 20) == 2
