@@ -6,13 +6,16 @@ import random
 import threading
 import time
 from collections.abc import Iterable
+from functools import partial
 from types import TracebackType
 from typing import Self
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from k2ktui.runtime.node import KafkaNode
-from tests.support.kafka import TIMEOUT, Headers, Out, client, unique_name
+from tests.support.kafka import TIMEOUT, Headers, Out, client, eventually, unique_name
+
+_NOT_KNOWN_YET = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -112,24 +115,40 @@ class Traffic:
             self._send(self._dice.choice(self._plain), topic, records)
             return
         self._transactional.begin_transaction()
-        self._send(self._transactional, topic, records)
-        if self._dice.random() < 0.33:
+        try:
+            self._send(self._transactional, topic, records)
+            if self._dice.random() < 0.33:
+                self._transactional.abort_transaction(TIMEOUT)
+            else:
+                self._transactional.commit_transaction(TIMEOUT)
+        except KafkaException as error:
+            if not error.args[0].txn_requires_abort():
+                raise
             self._transactional.abort_transaction(TIMEOUT)
-        else:
-            self._transactional.commit_transaction(TIMEOUT)
 
     def _send(self, producer: Producer, topic: str, records: Iterable[Out]) -> None:
         for out in records:
-            producer.produce(
-                topic,
-                value=out.value,
-                key=out.key,
-                partition=out.partition or 0,
-                headers=list(out.headers),
-                timestamp=out.timestamp or 0,
-            )
+            eventually(partial(_sent, producer, topic, out), f"{topic} is known")
             self.sent += 1
         assert producer.flush(TIMEOUT) == 0
+
+
+def _sent(producer: Producer, topic: str, out: Out) -> bool:
+    """Send; False while a broker of ZooKeeper's time has not been told of the topic yet."""
+    try:
+        producer.produce(
+            topic,
+            value=out.value,
+            key=out.key,
+            partition=out.partition or 0,
+            headers=list(out.headers),
+            timestamp=out.timestamp or 0,
+        )
+    except KafkaException as error:
+        if error.args[0].code() not in _NOT_KNOWN_YET:
+            raise
+        return False
+    return True
 
 
 def _producer(node: KafkaNode, **settings: object) -> Producer:
