@@ -22,7 +22,7 @@ def runner_object(runner: Runner, now: float) -> dict[str, Any]:
         "user": runner.user,
         "state": str(runner.standing(int(now * 1000))),
         "started_at": runner.started_ms / 1000,
-        "heartbeat_at": runner.at_ms / 1000,
+        "heartbeat_at": runner.last_ms / 1000,
         "last_error": runner.last_error,
     }
 

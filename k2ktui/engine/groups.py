@@ -70,6 +70,7 @@ class Snapshot:
         source_later: what of ``source`` had moved when it was read once more, after ``target``.
         replicas: copies of source partitions.
         logs: bounds of target partitions.
+        target_ids: ids of target topics, empty texts on brokers that have none.
         rivals: source partitions that other pipelines map too, with all their names.
         notes: what the operator should know of the snapshot as a whole.
     """
@@ -85,6 +86,7 @@ class Snapshot:
     source_later: Mapping[str, GroupView] = field(default_factory=dict)
     replicas: Mapping[SourcePartition, Replica] = field(default_factory=dict)
     logs: Mapping[TargetPartition, TargetLog] = field(default_factory=dict)
+    target_ids: Mapping[str, str] = field(default_factory=dict)
     rivals: Mapping[SourcePartition, tuple[str, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 

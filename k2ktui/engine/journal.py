@@ -9,15 +9,21 @@ How they are written is in :mod:`k2ktui.engine.journal_format`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 
 from k2ktui.engine.groups import CommittedOffset, Partition
 
+BEAT_MS = 5_000
 SILENT_AFTER_MS = 15_000
 JOURNAL_ENTRIES = 200
+LARGEST_SEQUENCE = (1 << 53) - 1
+# What the journal calls the changes that k2ktui sync makes by itself.
+SYNC = "sync"
+# How a header counts rows that are being written.
+BEGUN = "begun"
 
 
 class RunnerState(StrEnum):
@@ -71,6 +77,8 @@ class Runner:
         version: of k2ktui.
         term: of its run, 0 until it has begun.
         commit_ms: mean time that a commit took in its last lap, None if there was none.
+        heard_ms: when a reader heard it last, by the reader's clock; None as long as nobody has
+            observed it. Not part of the record.
     """
 
     runner: str
@@ -87,15 +95,21 @@ class Runner:
     version: str = ""
     term: int = 0
     commit_ms: float | None = None
+    heard_ms: int | None = field(default=None, compare=False)
 
     @property
     def key(self) -> RunnerKey:
         """Where it is kept."""
         return RunnerKey(self.runner)
 
+    @property
+    def last_ms(self) -> int:
+        """When it was heard last, epoch milliseconds; by its own clock if never observed."""
+        return self.at_ms if self.heard_ms is None else self.heard_ms
+
     def standing(self, now_ms: int) -> RunnerState:
         """Return its state as a reader sees it: one that should have spoken by now is silent."""
-        late = now_ms - self.at_ms > SILENT_AFTER_MS
+        late = now_ms - self.last_ms > SILENT_AFTER_MS
         return RunnerState.SILENT if late and self.state is not RunnerState.STOPPED else self.state
 
     def alive(self, now_ms: int) -> bool:
@@ -132,7 +146,7 @@ class JournalHeader:
     """One change, as a whole.
 
     Attributes:
-        id: of the entry; ids of :func:`new_id` sort by time.
+        id: of the entry, unique; its time is of one host's clock.
         at_ms: epoch milliseconds.
         who: ``user@host``.
         what: ``apply``, ``undo``, ``sync``, ``offsets set``, ``offsets clear``, …
@@ -140,6 +154,8 @@ class JournalHeader:
         pipeline: name of the pipeline.
         counts: how many rows had which result.
         undoes: id of the entry that this one takes back, "" for none.
+        sequence: greater than that of every entry that was on the journal when it was begun; 0 in
+            entries of earlier releases.
     """
 
     id: str
@@ -150,6 +166,12 @@ class JournalHeader:
     pipeline: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
     undoes: str = ""
+    sequence: int = 0
+
+    @property
+    def order(self) -> tuple[int, str]:
+        """What entries are sorted by; the clocks of two hosts may disagree."""
+        return self.sequence, self.id
 
     @property
     def key(self) -> JournalKey:
@@ -192,10 +214,43 @@ StateRecord = Runner | CommitSnapshot | JournalHeader | JournalRows
 
 
 def new_id(at_ms: int, salt: str) -> str:
-    """Return an id for a journal entry that sorts by time; ``salt`` keeps two apart."""
+    """Return an id for a journal entry; ``salt`` keeps two apart, on other hosts too."""
     return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y%m%d-%H%M%S}-{salt}"
 
 
-def outdated(ids: Collection[str], keep: int = JOURNAL_ENTRIES) -> list[str]:
-    """Return the ids of journal entries that go when only the newest ``keep`` are kept."""
-    return sorted(ids)[: max(0, len(ids) - keep)]
+def next_sequence(headers: Iterable[JournalHeader]) -> int:
+    """Return the sequence number of an entry that is begun after these."""
+    highest = max((header.sequence for header in headers), default=0)
+    return min(highest + 1, LARGEST_SEQUENCE)
+
+
+def outdated(
+    entries: Mapping[str, JournalHeader | None],
+    writing: Collection[str] = (),
+    keep: int = JOURNAL_ENTRIES,
+) -> list[str]:
+    """Return the ids of journal entries that go, the oldest first.
+
+    The newest ``keep`` of each kind stay, so that what ``k2ktui sync`` does by itself never pushes
+    out what an operator did, and finished entries never push out one that is being written.
+
+    Args:
+        entries: headers by id; None for an entry without one.
+        writing: ids of entries that this process is writing: they stay.
+        keep: how many stay of each kind.
+    """
+    kinds: dict[tuple[bool, bool], list[tuple[tuple[int, str], str]]] = {}
+    for name, header in entries.items():
+        if name in writing:
+            continue
+        order = header.order if header is not None else (0, name)
+        kinds.setdefault(_kind(header), []).append((order, name))
+    gone = []
+    for kind, found in kinds.items():
+        mine = sum(_kind(entries.get(name)) == kind for name in writing)
+        gone += sorted(found)[: max(0, len(found) + mine - keep)]
+    return [name for _, name in sorted(gone)]
+
+
+def _kind(header: JournalHeader | None) -> tuple[bool, bool]:
+    return header is not None and header.what == SYNC, header is None or BEGUN in header.counts

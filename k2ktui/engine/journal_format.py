@@ -11,6 +11,7 @@ from typing import Any
 
 from k2ktui.engine.groups import CommittedOffset
 from k2ktui.engine.journal import (
+    LARGEST_SEQUENCE,
     CommitSnapshot,
     JournalHeader,
     JournalKey,
@@ -100,7 +101,9 @@ def _snapshot_body(snapshot: CommitSnapshot) -> dict[str, Any]:
 
 
 def _header_body(header: JournalHeader) -> dict[str, Any]:
+    sequence = {"sequence": header.sequence} if header.sequence else {}
     return {
+        **sequence,
         "at": header.at_ms,
         "counts": dict(sorted(header.counts.items())),
         "pipeline": header.pipeline,
@@ -222,6 +225,7 @@ def _header(key: JournalKey, body: dict[str, Any]) -> JournalHeader:
         pipeline=text(field(body, "pipeline")),
         counts={text(name): integer(count) for name, count in counts.items()},
         undoes=text(field(body, "undoes")),
+        sequence=integer(body.get("sequence", 0), high=LARGEST_SEQUENCE),
     )
 
 

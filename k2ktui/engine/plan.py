@@ -12,17 +12,35 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from k2ktui.engine.groups import EMPTY_STATES
 from k2ktui.engine.guard import MappingVersion, is_stale
+from k2ktui.engine.pins import PinnedLog
 from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.strict_json import (
+    LARGEST_INT,
+    LARGEST_MS,
+    MalformedRecord,
+    field,
+    integer,
+    items,
+    mapping,
+    number,
+    parse_object,
+    rows,
+)
+from k2ktui.engine.strict_json import text as strict_text
 from k2ktui.engine.translate import Basis
 from k2ktui.text import safe_text
 
-VERSION = 1
+VERSION = 2
+_LARGEST_FILE = 512 << 20
+_LATEST_S = LARGEST_MS / 1000
 _ID_LENGTH = 12
 _NAMED = 5
+_SOURCE = re.compile(r"[^,@]+-([0-9]{1,10})@([0-9]{1,19})")
+E = TypeVar("E", bound=StrEnum)
 _SPECIAL = re.compile(r'[,"\r\n]')
 
 
@@ -105,7 +123,8 @@ class PlanRow:
 class Plan:
     """Rows to apply, and what they rest on. Times are epoch seconds.
 
-    ``files`` are the pipeline's configuration files, for who applies it.
+    ``files`` are the pipeline's configuration files, for who applies it. ``logs`` are the target
+    partitions that it names, as they were: it is refused once they are others.
     """
 
     pipeline: str
@@ -117,6 +136,7 @@ class Plan:
     rewind: Rewind
     rows: tuple[PlanRow, ...]
     files: tuple[str, ...] = ()
+    logs: tuple[PinnedLog, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -223,21 +243,38 @@ def load(text: str, now: float) -> Plan:
     Raises:
         UnusablePlan: damaged, changed after it was made, expired, or of another version.
     """
-    try:
-        found = json.loads(text)
-        if found["v"] != VERSION:
-            raise UnusablePlan(f"it is of version {found['v']}, this program reads {VERSION}")
-        plan = _plan(found)
-        digest = found["sha256"]
-    except UnusablePlan:
-        raise
-    except (ValueError, KeyError, TypeError) as error:
-        raise UnusablePlan(f"it is no plan file, or damaged ({error})") from error
+    plan, digest = _read(text)
     if plan.digest != digest:
         raise UnusablePlan("it was changed after it was made")
     if now > plan.expires_at:
         raise UnusablePlan(f"it expired {now - plan.expires_at:.0f} s ago; make a new one")
     return plan
+
+
+def read(text: str) -> Plan:
+    """Read a plan file for looking at it: neither its digest nor its time is checked.
+
+    Raises:
+        UnusablePlan: damaged, or of another version.
+    """
+    return _read(text)[0]
+
+
+def _read(text: str) -> tuple[Plan, str]:
+    """Return what a plan file says, and the digest that it has."""
+    try:
+        found = parse_object(text, largest=_LARGEST_FILE)
+        version = integer(field(found, "v"))
+        if version == 1:
+            raise UnusablePlan(
+                "it is of an earlier release, which did not note the topic ids and log bounds of "
+                "the target; make a new one"
+            )
+        if version != VERSION:
+            raise UnusablePlan(f"it is of version {version}, this program reads {VERSION}")
+        return _plan(found), strict_text(field(found, "sha256"))
+    except MalformedRecord as error:
+        raise UnusablePlan(f"it is no plan file, or damaged ({error})") from error
 
 
 def to_csv(plan: Plan) -> str:
@@ -255,8 +292,9 @@ def _quoted(name: str) -> str:
 
 
 def _head(plan: Plan) -> dict[str, Any]:
-    fields = {name: getattr(plan, name) for name in Plan.__slots__ if name != "rows"}
-    return {"v": VERSION, **fields}
+    fields = {name: getattr(plan, name) for name in Plan.__slots__ if name not in ("rows", "logs")}
+    logs = [[log.topic, log.partition, log.topic_id, log.start, log.end] for log in plan.logs]
+    return {"v": VERSION, **fields, "logs": logs}
 
 
 def _row_as_json(row: PlanRow) -> dict[str, Any]:
@@ -271,25 +309,74 @@ def _canonical(plan: Plan) -> str:
 
 
 def _plan(found: dict[str, Any]) -> Plan:
-    rows = tuple(
-        PlanRow(
-            **{
-                **row,
-                "basis": Basis(row["basis"]),
-                "action": Action(row["action"]),
-                "version": MappingVersion(**row["version"]),
-            }
-        )
-        for row in found["rows"]
-    )
     return Plan(
-        pipeline=str(found["pipeline"]),
-        source_cluster=str(found["source_cluster"]),
-        target_cluster=str(found["target_cluster"]),
-        created_at=float(found["created_at"]),
-        expires_at=float(found["expires_at"]),
-        made_by=str(found["made_by"]),
-        rewind=Rewind(found["rewind"]),
-        rows=rows,
-        files=tuple(str(path) for path in found["files"]),
+        pipeline=strict_text(field(found, "pipeline")),
+        source_cluster=strict_text(field(found, "source_cluster")),
+        target_cluster=strict_text(field(found, "target_cluster")),
+        created_at=_time(field(found, "created_at")),
+        expires_at=_time(field(found, "expires_at")),
+        made_by=strict_text(field(found, "made_by")),
+        rewind=_member(Rewind, field(found, "rewind")),
+        rows=tuple(_row(mapping(row)) for row in items(field(found, "rows"))),
+        files=tuple(strict_text(path) for path in items(field(found, "files"))),
+        logs=tuple(
+            PinnedLog(
+                strict_text(topic),
+                integer(partition, high=LARGEST_INT),
+                strict_text(topic_id),
+                _offset(start),
+                _offset(end),
+            )
+            for topic, partition, topic_id, start, end in rows(field(found, "logs"), 5)
+        ),
     )
+
+
+def _row(row: dict[str, Any]) -> PlanRow:
+    version = mapping(field(row, "version"))
+    found = PlanRow(
+        group=strict_text(field(row, "group")),
+        topic=strict_text(field(row, "topic")),
+        source=strict_text(field(row, "source")),
+        state_source=strict_text(field(row, "state_source")),
+        state_target=strict_text(field(row, "state_target")),
+        current=_offset(field(row, "current")),
+        proposed=_offset(field(row, "proposed")),
+        reread=_offset(field(row, "reread")),
+        skipped=_offset(field(row, "skipped")),
+        reason=strict_text(field(row, "reason")),
+        metadata=strict_text(field(row, "metadata")),
+        partition=integer(field(row, "partition"), high=LARGEST_INT),
+        basis=_member(Basis, field(row, "basis")),
+        action=_member(Action, field(row, "action")),
+        version=MappingVersion(
+            integer(field(version, "term")), integer(field(version, "position"))
+        ),
+    )
+    _check_sources(found.source)
+    if found.changes and found.proposed is None:
+        raise MalformedRecord("a row that changes an offset to none")
+    return found
+
+
+def _check_sources(source: str) -> None:
+    for each in source.split(","):
+        place = _SOURCE.fullmatch(each)
+        if place is None:
+            raise MalformedRecord("a row without a source partition and its offset")
+        integer(int(place[1]), high=LARGEST_INT), integer(int(place[2]))
+
+
+def _member(kind: type[E], value: object) -> E:
+    word = strict_text(value)
+    if word not in list(kind):
+        raise MalformedRecord(f"an unknown {kind.__name__.lower()}")
+    return kind(word)
+
+
+def _offset(value: object) -> int | None:
+    return None if value is None else integer(value)
+
+
+def _time(value: object) -> float:
+    return number(value, high=_LATEST_S)

@@ -15,6 +15,7 @@ from k2ktui.engine.groups import (
     with_rivals,
 )
 from k2ktui.engine.guard import marked, unmarked
+from k2ktui.engine.pins import pinned
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind, decide
 from k2ktui.engine.translate import Translation
 
@@ -58,6 +59,7 @@ def make_plan(snapshot: Snapshot, options: PlanOptions) -> Plan:
         for translation in group.translations
         if any(options.topic(source.topic) for source in translation.sources)
     ]
+    places = {(row.topic, row.partition) for row in rows}
     return Plan(
         pipeline=snapshot.pipeline,
         source_cluster=snapshot.source_cluster,
@@ -67,6 +69,7 @@ def make_plan(snapshot: Snapshot, options: PlanOptions) -> Plan:
         made_by=options.made_by,
         rewind=options.rewind,
         rows=tuple(rows),
+        logs=pinned(places, snapshot.logs, snapshot.target_ids),
     )
 
 

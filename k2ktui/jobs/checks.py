@@ -50,7 +50,7 @@ def runners(config: PipelineConfig) -> tuple[Runner, ...]:
     """
     store = StateStore(config, target_cluster(config), _READ_S)
     try:
-        return store.read().runners
+        return store.read_settled().runners
     finally:
         store.close()
 
@@ -69,7 +69,7 @@ def alive_elsewhere(found: Sequence[Runner], job: Job | None, now: float) -> lis
 
 def described(runner: Runner, now: float) -> str:
     """Return where a runner runs, safe to print."""
-    age = max(0.0, now - runner.at_ms / 1000)
+    age = max(0.0, now - runner.last_ms / 1000)
     return (
         f"on {safe_text(runner.host)} as {safe_text(runner.user)}, pid {runner.pid}, "
         f"k2ktui {safe_text(runner.version)}, heartbeat {age:.0f} s ago"

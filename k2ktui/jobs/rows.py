@@ -24,7 +24,7 @@ class Row:
         state: ``starting``, ``running``, ``stopping``, ``stopped``, ``failed``, ``died``, or
             ``silent`` for one on another host that says nothing any more.
         started_at: epoch seconds.
-        heartbeat_at: when it last said that it lives, epoch seconds by its own clock.
+        heartbeat_at: when it was last heard to live, epoch seconds.
         restarts: how often it was started here before.
         lag_records: source offsets not copied yet; None for what does not run.
         error: the last that went wrong.
@@ -114,7 +114,7 @@ def _of_job(job: Job, runner: Runner | None) -> Row:
         pid=record.pid,
         version=record.version,
         started_at=record.started_at,
-        heartbeat_at=runner.at_ms / 1000 if runner else None,
+        heartbeat_at=runner.last_ms / 1000 if runner else None,
         term=record.term,
         lap=runner.lap if runner else None,
         slots=record.slots,
@@ -142,7 +142,7 @@ def _of_runner(runner: Runner, pipeline: str, now: float) -> Row:
         pid=runner.pid,
         version=runner.version,
         started_at=runner.started_ms / 1000,
-        heartbeat_at=runner.at_ms / 1000,
+        heartbeat_at=runner.last_ms / 1000,
         term=runner.term,
         lap=runner.lap,
         slots=runner.slots,

@@ -64,7 +64,7 @@ def require_new(config: PipelineConfig, target: Cluster) -> None:
         Refused: it does, or has.
         ConnectionFailed, TimedOut: the target did not answer.
     """
-    refuse_running(config.name, StateStore(config, target).read().alive(now_ms()), now_ms())
+    refuse_running(config.name, StateStore(config, target).read_settled().alive(now_ms()), now_ms())
     name = config.coordination.commit.topic
     found = target.describe([name])[name]
     if isinstance(found, TopicDescription):

@@ -18,7 +18,7 @@ from time import monotonic
 
 from k2ktui import __version__
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.journal import Runner, RunnerKey, RunnerState
+from k2ktui.engine.journal import BEAT_MS, Runner, RunnerKey, RunnerState
 from k2ktui.engine.journal_format import read_state_key, read_state_value, state_key, state_value
 from k2ktui.engine.state import MalformedRecord
 from k2ktui.errors import K2kError, Refused
@@ -30,7 +30,7 @@ from k2ktui.replication.copying.feed import now_ms
 from k2ktui.replication.reports import Event, Note, Progress, Started, Stopped, Surveyed
 from k2ktui.text import safe_text
 
-BEAT_S = 5.0
+BEAT_S = BEAT_MS / 1000
 _TICK_S = 0.25
 _WRITE_S = 8.0
 _READ_S = 10.0
@@ -128,14 +128,14 @@ class Heartbeat:
         target = target_cluster(self._config)
         writer = KeyedWriter(target, self._config.coordination.state.topic, _WRITE_S)
         try:
-            told, at, tidy = None, 0.0, False
+            told, at, tidied = None, 0.0, -1
             while not self._over.is_set():
                 state = self._state()
                 if state is not told or monotonic() - at >= BEAT_S:
                     told, at = state, monotonic()
                     self._beat(target, writer, state)
-                    if self._partitions and not tidy:
-                        tidy = True
+                    if self._partitions and tidied != self._now.term:
+                        tidied = self._now.term
                         self._forget_the_dead(target, writer)
                 self._over.wait(_TICK_S)
             if self._partitions:
@@ -182,7 +182,12 @@ class Heartbeat:
             runner = read_state_value(key, value)
         except MalformedRecord:
             return False
-        return isinstance(runner, Runner) and now_ms() - runner.at_ms > _FORGET_MS
+        # A clock alone does not tell that a run is over: it stopped, or this run has fenced it.
+        if not isinstance(runner, Runner):
+            return False
+        fenced = 0 < runner.term < self._now.term
+        over = fenced or runner.state is RunnerState.STOPPED
+        return over and now_ms() - runner.at_ms > _FORGET_MS
 
     def _note(self, error: K2kError) -> None:
         if not self._noted and not self._over.is_set():

@@ -151,7 +151,7 @@ def journal(config: PipelineConfig) -> list[JournalHeader]:
     """Read the journal's entries, the newest first; errors as for ``StateStore.read``."""
     with _writing(config) as (_, store):
         found = store.read().journal
-    return sorted(found.values(), key=lambda each: each.id, reverse=True)
+    return sorted(found.values(), key=lambda each: each.order, reverse=True)
 
 
 def look_up(config: PipelineConfig, entry: str) -> Entry:
@@ -172,11 +172,11 @@ def look_up(config: PipelineConfig, entry: str) -> Entry:
                 unchanged=_UNCHANGED,
                 mend="k2ktui journal -f FILE lists the ids.",
             )
-        later = [each.id for each in state.journal.values() if each.undoes == entry]
+        later = [each for each in state.journal.values() if each.undoes == entry]
         parts = state.entry(entry)
         if header.what in _GROUP_CHANGES:
             parts = tuple(seen(parts, target))
-        return Entry(header, parts, max(later, default=""))
+        return Entry(header, parts, max(later, key=lambda each: each.order).id if later else "")
 
 
 def undo(

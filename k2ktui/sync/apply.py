@@ -6,7 +6,9 @@ dies half-way can still be taken back.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,18 +28,20 @@ from k2ktui.engine.applying import (
     writes_of,
 )
 from k2ktui.engine.groups import ABSENT, GroupView
-from k2ktui.engine.journal import JournalHeader, JournalRow, JournalRows, new_id
+from k2ktui.engine.journal import BEGUN, JournalHeader, JournalRow, JournalRows, new_id
+from k2ktui.engine.pins import log_objections
 from k2ktui.engine.plan import Plan
 from k2ktui.engine.planning import commit_metadata
 from k2ktui.errors import K2kError, PartlyApplied, Refused
+from k2ktui.kafka.clients import Cluster, source_cluster
 from k2ktui.kafka.groups import Committed
 from k2ktui.sync.plans import whoami
 from k2ktui.sync.sides import TargetSide
 from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
 
-_BEGUN = "begun"
 _GROUPS_AT_ONCE = 100
+_SOURCE_S = 5.0
 _SHOWN = 20
 
 Where = tuple[str, str, int]
@@ -102,7 +106,7 @@ class Applier:
         self._fits(plan)
         views = self._target.views(sorted({row.group for row in plan.changes}))
         expected = {(r.group, r.topic, r.partition): r.current for r in plan.changes}
-        moved = objections(expected, views)
+        moved = {**self._log_objections(plan), **objections(expected, views)}
         if moved:
             raise _moved(moved, "Make a new plan: k2ktui plan.")
         prefix = self._config.groups.offset_guard_prefix
@@ -112,13 +116,19 @@ class Applier:
 
     def _fits(self, plan: Plan) -> None:
         refuse_foreign(plan, self._config)
-        cluster = self._target.cluster.cluster_id()
-        if cluster != plan.target_cluster:
-            raise Refused(
-                f"the plan is for target cluster {plan.target_cluster}; this one is {cluster}",
-                unchanged="Nothing was changed.",
-                mend="Make a new plan: k2ktui plan.",
-            )
+        source = _IdQuestion(source_cluster(self._config))
+        _same("target", plan.target_cluster, self._target.cluster.cluster_id())
+        # A source that is gone for good is what a failover is for.
+        found = source.answer(_SOURCE_S)
+        if found and plan.source_cluster:
+            _same("source", plan.source_cluster, found)
+
+    def _log_objections(self, plan: Plan) -> dict[Where, str]:
+        """Return which rows rest on a log of the target that is another one now."""
+        places = {(row.topic, row.partition) for row in plan.changes}
+        ids = self._target.topic_ids(topic for topic, _ in places)
+        logs = self._target.logs([at for at in places if at[0] in ids])
+        return log_objections(plan.changes, plan.logs, logs, ids)
 
     def undo(self, entry: str, rows: Sequence[Written], *, skip_moved: bool) -> Applied:
         """Take back what an entry of the journal applied.
@@ -164,11 +174,11 @@ class Applier:
     ) -> Applied:
         """Write, read back, and keep a journal; preconditions were checked by the caller."""
         now = int(time.time() * 1000)
-        entry = new_id(now, secrets.token_hex(2))
+        entry = new_id(now, secrets.token_hex(4))
         header = JournalHeader(
-            entry, now, whoami(), what, plan, self._config.name, {_BEGUN: len(writes)}, undoes
+            entry, now, whoami(), what, plan, self._config.name, {BEGUN: len(writes)}, undoes
         )
-        begun = [Written(write, Result.UNKNOWN, _BEGUN) for write in writes]
+        begun = [Written(write, Result.UNKNOWN, BEGUN) for write in writes]
         self._store.put([header, *_journal_rows(entry, begun)])
         self._begun = entry
         done = Applied(entry, tuple(self.write_only(writes)))
@@ -195,6 +205,35 @@ class Applier:
         gone = {w.group for w in writes} - views.keys()
         seen = {**views, **{group: GroupView("") for group in gone}}
         return read_back(writes, refused, seen)
+
+
+class _IdQuestion:
+    """Asks a cluster for its id in the background."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._found = ""
+        # A daemon, because nobody waits for a cluster that does not answer.
+        self._thread = threading.Thread(target=self._ask, name="cluster-id", daemon=True)
+        self._thread.start()
+
+    def answer(self, timeout: float) -> str:
+        """Return the id, "" if there is no answer in time."""
+        self._thread.join(timeout)
+        return self._found
+
+    def _ask(self) -> None:
+        with contextlib.suppress(K2kError):
+            self._found = self._cluster.cluster_id()
+
+
+def _same(side: str, planned: str, found: str) -> None:
+    if planned != found:
+        raise Refused(
+            f"the plan is for {side} cluster {safe_text(planned)}; this one is {safe_text(found)}",
+            unchanged="Nothing was changed.",
+            mend="Make a new plan: k2ktui plan.",
+        )
 
 
 def refuse_foreign(plan: Plan, config: PipelineConfig) -> None:
@@ -281,7 +320,7 @@ def seen(parts: Sequence[JournalRows], target: TargetSide) -> list[JournalRows]:
     Raises:
         ConnectionFailed, TimedOut: the target does not answer.
     """
-    told = f"{Result.UNKNOWN}: {_BEGUN}"
+    told = f"{Result.UNKNOWN}: {BEGUN}"
     open_groups = {p.consumer_group for p in parts if any(r.result == told for r in p.rows)}
     views = target.views(sorted(open_groups)) if open_groups else {}
     found: list[JournalRows] = []
@@ -316,6 +355,6 @@ def written_of(parts: Iterable[JournalRows]) -> list[Written]:
                 row.after_metadata,
             )
             name, _, why = row.result.partition(": ")
-            result = Result.APPLIED if why == _BEGUN else Result(name)
+            result = Result.APPLIED if why == BEGUN else Result(name)
             found.append(Written(write, result, why))
     return found

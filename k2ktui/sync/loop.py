@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.applying import Result, Written, objections, writes_of
 from k2ktui.engine.groups import EMPTY_STATES, Snapshot
+from k2ktui.engine.journal import SYNC
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind
 from k2ktui.engine.planning import commit_metadata, make_plan
 from k2ktui.errors import K2kError
@@ -151,7 +152,7 @@ class SyncLoop:
         quiet = [row for row in rows if row.action is Action.ADVANCE]
         written: list[Written] = []
         if told:
-            written += self._applier.write(writes_of(told, snapshot.target, metadata), "sync").rows
+            written += self._applier.write(writes_of(told, snapshot.target, metadata), SYNC).rows
         if quiet:
             written += self._applier.write_only(writes_of(quiet, snapshot.target, metadata))
         return written

@@ -106,7 +106,7 @@ class Mover:
             Refused: naming host and process.
             ConnectionFailed, TimedOut: the target did not answer.
         """
-        state, unread = self._positions.state()
+        state, unread = self._positions.state(settled=True)
         refuse_running(self._config.name, state.alive(now_ms()), now_ms())
         notes = []
         if unread:
@@ -217,7 +217,7 @@ def refuse_running(name: str, alive: Sequence[Runner], at_ms: int) -> None:
         return
     where = "; ".join(
         f"{safe_text(runner.host)}, pid {runner.pid} ({runner.state}, last heartbeat "
-        f"{max(0, at_ms - runner.at_ms) / 1000:.0f} s ago)"
+        f"{max(0, at_ms - runner.last_ms) / 1000:.0f} s ago)"
         for runner in alive
     )
     raise Refused(

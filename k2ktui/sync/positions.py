@@ -103,10 +103,13 @@ class Positions:
         """Disconnect."""
         self.store.close()
 
-    def state(self) -> tuple[State, str]:
-        """Return what the state topic says, and why it may not be read ("" if it may)."""
+    def state(self, *, settled: bool = False) -> tuple[State, str]:
+        """Return what the state topic says, and why it may not be read ("" if it may).
+
+        With ``settled`` it is known which runs are alive, see ``StateStore.read_settled``.
+        """
         try:
-            return self.store.read(), ""
+            return self.store.read_settled() if settled else self.store.read(), ""
         except Refused as error:
             return State(), error.what
 

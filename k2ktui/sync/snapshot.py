@@ -37,6 +37,7 @@ class _Copies:
 
     replicas: Mapping[SourcePartition, Replica]
     logs: Mapping[TargetPartition, TargetLog]
+    target_ids: Mapping[str, str]
     report: MappingReport
 
 
@@ -99,6 +100,7 @@ class Snapshots:
             target=there,
             replicas=copies.replicas,
             logs=copies.logs,
+            target_ids=copies.target_ids,
             rivals=copies.report.rivals,
             notes=(
                 *_notes(copies.report),
@@ -145,17 +147,23 @@ class Snapshots:
             replicated: positions as they were a moment ago.
             landed: the lowest offset on each target partition that is to be compared.
         """
+        # Before the bounds of their logs: of a topic that is created anew in between, the older id
+        # is kept, and a plan that rests on it is refused.
+        ids = self.target.topic_ids(position.target_topic for position in replicated.values())
         fixed = {t for at in replicated.values() for t in targets_of(Replica(at))}
         logs = self.target.logs(fixed)
         positions = self._record.positions()
         report = self._record.refresh(_READ_S, positions, commits, landed)
-        replicas = self._checked(
-            {at: self._replica(at, position, source) for at, position in positions.items()}
-        )
+        begun = {position.target_topic for position in positions.values()} - ids.keys()
+        ids |= self.target.topic_ids(begun)
+        replicas = {
+            at: _still_there(self._replica(at, position, source), ids)
+            for at, position in positions.items()
+        }
         wanted = {target for replica in replicas.values() for target in targets_of(replica)}
         logs |= self.target.logs(wanted - set(logs))
         ends = _ends(replicas, {at: max(offsets) for at, offsets in commits.items()})
-        return _Copies(replicas, self.target.cleared(logs, ends), report)
+        return _Copies(replicas, self.target.cleared(logs, ends), ids, report)
 
     def _kept(self, down: str) -> SourceView:
         found = kept(self.store.read().commits)
@@ -192,15 +200,6 @@ class Snapshots:
             held_from=self._record.held_from(at),
             foreign=foreign,
         )
-
-    def _checked(
-        self, replicas: Mapping[SourcePartition, Replica]
-    ) -> dict[SourcePartition, Replica]:
-        """Mark what was copied into a topic that has been created anew on the target since."""
-        ids = self.target.topic_ids(
-            r.position.target_topic for r in replicas.values() if r.position
-        )
-        return {at: _still_there(replica, ids) for at, replica in replicas.items()}
 
 
 def _committed(groups: Mapping[str, GroupView]) -> dict[SourcePartition, set[int]]:

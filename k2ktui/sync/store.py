@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from time import sleep
 
 from confluent_kafka import KafkaError
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.journal import (
+    BEGUN,
     CommitSnapshot,
     JournalHeader,
     JournalKey,
@@ -16,6 +18,7 @@ from k2ktui.engine.journal import (
     Runner,
     StateKey,
     StateRecord,
+    next_sequence,
     outdated,
 )
 from k2ktui.engine.journal_format import (
@@ -30,9 +33,11 @@ from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.control import ensure_state_topic
 from k2ktui.kafka.keyed import Entry, KeyedWriter
 from k2ktui.kafka.logread import read_committed
+from k2ktui.sync.liveness import HeartbeatObserver
 from k2ktui.text import safe_text
 
 _READ_S = 30.0
+_LOOK_AGAIN_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +45,9 @@ class State:
     """What the state topic says now.
 
     Attributes:
-        runners: newest heartbeat of each process, the last started first.
+        runners: newest heartbeat of each process: those that are alive first, then the last.
         commits: newest snapshot of each consumer group of the source.
-        journal: entries by id; :meth:`entry` reads what each changed.
+        journal: entries by id, the oldest first; :meth:`entry` reads what each changed.
         malformed: records that could not be read.
     """
 
@@ -83,7 +88,10 @@ class StateStore:
         self._topic = config.coordination.state.topic
         self._group = config.coordination.commit.group
         self._writer: KeyedWriter | None = None
-        self._entries: dict[str, set[str]] | None = None
+        self._observer = HeartbeatObserver()
+        self._entries: dict[str, set[str]] = {}
+        self._headers: dict[str, JournalHeader] = {}
+        self._writing: dict[str, JournalHeader] = {}
 
     def read(self) -> State:
         """Read everything but the journal's rows; nothing where the topic does not exist.
@@ -105,7 +113,22 @@ class StateStore:
             except MalformedRecord:
                 malformed += 1
         self._entries = entries
-        return _state(found, malformed, self._rows)
+        self._headers = {each.id: each for each in found if isinstance(each, JournalHeader)}
+        runners = self._observer.observe(each for each in found if isinstance(each, Runner))
+        return _state(found, runners, malformed, self._rows)
+
+    def read_settled(self) -> State:
+        """Read as :meth:`read`, and wait until it is known which runs are alive.
+
+        That takes time, up to :data:`~k2ktui.sync.liveness.SETTLE_S`, only where a run did not say
+        that it stopped and its heartbeat is old, or of the future, by this host's clock: it is
+        alive if the heartbeat changes.
+        """
+        state = self.read()
+        while self._observer.unsure():
+            sleep(_LOOK_AGAIN_S)
+            state = self.read()
+        return state
 
     def _rows(self, entry_id: str) -> tuple[JournalRows, ...]:
         newest, _ = self._newest(lambda key: isinstance(key, JournalKey) and key.id == entry_id)
@@ -137,15 +160,17 @@ class StateStore:
     def put(self, records: Sequence[StateRecord], gone: Iterable[StateKey] = ()) -> None:
         """Write records in this order and wait for their acknowledgement; ``gone`` are deleted.
 
-        With a journal entry the oldest beyond :data:`~k2ktui.engine.journal.JOURNAL_ENTRIES` go.
+        With a journal entry the oldest beyond :data:`~k2ktui.engine.journal.JOURNAL_ENTRIES` of a
+        kind go.
 
         Raises:
             K2kError: not everything was acknowledged; some of it may be there.
         """
+        numbered = self._numbered(records)
         entries: list[Entry] = [
-            (state_key(self._group, record.key), state_value(record)) for record in records
+            (state_key(self._group, record.key), state_value(record)) for record in numbered
         ]
-        keys = [*gone, *self._outdated(records)]
+        keys = [*gone, *self._outdated(numbered)]
         entries += [(state_key(self._group, key), None) for key in keys]
         if not entries:
             return
@@ -160,20 +185,40 @@ class StateStore:
             self._writer.close()
             self._writer = None
 
+    def _numbered(self, records: Sequence[StateRecord]) -> list[StateRecord]:
+        """Return the records; each header of the journal with its sequence number."""
+        if any(
+            isinstance(each, JournalHeader) and each.id not in self._writing for each in records
+        ):
+            # Other hosts write entries too: what is there now decides the order.
+            self.read()
+        numbered: list[StateRecord] = []
+        for record in records:
+            if isinstance(record, JournalHeader):
+                known = self._writing.get(record.id) or self._headers.get(record.id)
+                sequence = known.sequence if known else next_sequence(self._headers.values())
+                record = replace(record, sequence=sequence)
+                self._headers[record.id] = record
+                if BEGUN in record.counts:
+                    self._writing[record.id] = record
+                else:
+                    self._writing.pop(record.id, None)
+            numbered.append(record)
+        return numbered
+
     def _outdated(self, records: Sequence[StateRecord]) -> list[JournalKey]:
         """Return the keys of the journal entries that go because of these records."""
         new = [record.key for record in records if isinstance(record, JournalHeader | JournalRows)]
         if not new:
             return []
-        if self._entries is None:
-            self.read()
-        assert self._entries is not None
         for key in new:
             self._entries.setdefault(key.id, set()).add(key.consumer_group)
         # The header goes last: what is left of a removal that was cut short is still an entry.
+        headers = {entry_id: self._headers.get(entry_id) for entry_id in self._entries}
+        writing = self._writing.keys() | {key.id for key in new}
         return [
             JournalKey(entry_id, group)
-            for entry_id in outdated(self._entries)
+            for entry_id in outdated(headers, writing)
             for group in sorted(self._entries.pop(entry_id), reverse=True)
         ]
 
@@ -227,25 +272,27 @@ def _is_whole(key: StateKey) -> bool:
     return not (isinstance(key, JournalKey) and key.consumer_group)
 
 
+def _order(header: JournalHeader) -> tuple[int, str]:
+    return header.order
+
+
 def _state(
     records: Iterable[StateRecord],
+    runners: tuple[Runner, ...],
     malformed: int,
     rows: Callable[[str], tuple[JournalRows, ...]],
 ) -> State:
-    runners: list[Runner] = []
     commits: dict[str, CommitSnapshot] = {}
     journal: dict[str, JournalHeader] = {}
     for record in records:
-        if isinstance(record, Runner):
-            runners.append(record)
-        elif isinstance(record, CommitSnapshot):
+        if isinstance(record, CommitSnapshot):
             commits[record.consumer_group] = record
         elif isinstance(record, JournalHeader):
             journal[record.id] = record
     return State(
-        runners=tuple(sorted(runners, key=lambda r: (r.started_ms, r.runner), reverse=True)),
+        runners=runners,
         commits=dict(sorted(commits.items())),
-        journal=dict(sorted(journal.items())),
+        journal={each.id: each for each in sorted(journal.values(), key=_order)},
         malformed=malformed,
         rows=rows,
     )

@@ -130,7 +130,7 @@ def _jobs(view: View, now: float) -> str:
         return "job none has run yet"
     runner = view.runners[0]
     standing = of_runner(runner, state_time(view, now)).word
-    seen = max(0.0, now - runner.at_ms / 1000)
+    seen = max(0.0, now - runner.last_ms / 1000)
     return (
         f"job {standing} on {safe_text(runner.host)} as {safe_text(runner.user)}, "
         f"lap {runner.lap:,}, {runner.slots} slots, heartbeat {seen:,.0f} s ago"

@@ -346,11 +346,14 @@ class StateReader:
 
     def __init__(self, config: PipelineConfig) -> None:
         self._store = StateStore(config, target_cluster(config), _READ_S)
+        self._settled = False
 
     def read(self, known: Known) -> StateFacts:
         """Read runners and the journal's headers, the newest first."""
-        state = self._store.read()
-        journal = sorted(state.journal.values(), key=lambda entry: entry.id, reverse=True)
+        # One reading does not tell who is alive; later ones are compared with it.
+        state = self._store.read() if self._settled else self._store.read_settled()
+        self._settled = True
+        journal = sorted(state.journal.values(), key=lambda entry: entry.order, reverse=True)
         return StateFacts(time.time(), state.runners, tuple(journal), state.malformed)
 
     def close(self) -> None:

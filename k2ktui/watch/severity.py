@@ -198,7 +198,7 @@ def _of_jobs(view: View, now: float) -> list[Problem]:
         ]
     if standings and standings[0][1].severity is Severity.BAD:
         runner = standings[0][0]
-        text = f"no heartbeat for {now - runner.at_ms / 1000:,.0f} s: it has ended, or is cut off"
+        text = f"no heartbeat for {now - runner.last_ms / 1000:,.0f} s: it has ended, or is cut off"
         return [Problem(Severity.BAD, "job", runner.host, runner.runner, text)]
     return [Problem(Severity.WARN, "job", view.pair.pipeline, "", "no job is running")]
 

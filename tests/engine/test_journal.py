@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 
 from k2ktui.engine.groups import CommittedOffset
 from k2ktui.engine.journal import (
+    BEGUN,
+    LARGEST_SEQUENCE,
+    SYNC,
     CommitSnapshot,
     JournalHeader,
     JournalKey,
@@ -22,7 +25,7 @@ from k2ktui.engine.journal import (
     RunnerState,
     SnapshotKey,
     StateRecord,
-    new_id,
+    next_sequence,
     outdated,
 )
 from k2ktui.engine.journal_format import read_state_key, read_state_value, state_key, state_value
@@ -207,13 +210,48 @@ def test_who_is_silent(state: RunnerState, age_ms: int, standing: RunnerState, a
     assert (runner.standing(now), runner.alive(now)) == (standing, alive)
 
 
-@given(st.lists(st.tuples(times, st.text("0123456789abcdef", min_size=4, max_size=4)), unique=True))
-def test_the_newest_entries_are_kept(made: list[tuple[int, str]]) -> None:
-    ids = {new_id(at, salt): at // 1000 for at, salt in made}
-    gone = outdated(ids, 3)
-    assert len(ids) - len(gone) == min(3, len(ids))
-    kept = ids.keys() - gone
-    assert all(ids[old] <= ids[new] for old in gone for new in kept)
+def header(name: str, sequence: int, what: str = "apply", **counts: int) -> JournalHeader:
+    return JournalHeader(name, 0, "u@h", what, counts=counts, sequence=sequence)
+
+
+@given(
+    st.dictionaries(
+        st.text("0123456789abcdef", min_size=4, max_size=4),
+        st.tuples(st.integers(0, 9), st.sampled_from(["apply", SYNC]), st.booleans()),
+    )
+)
+def test_the_newest_entries_of_each_kind_are_kept(
+    made: dict[str, tuple[int, str, bool]],
+) -> None:
+    entries = {
+        name: header(name, number, what, **({BEGUN: 1} if begun else {"applied": 1}))
+        for name, (number, what, begun) in made.items()
+    }
+    gone = set(outdated(entries, keep=3))
+    for kind in {(what, begun) for _, what, begun in made.values()}:
+        mine = sorted((n, name) for name, (n, what, begun) in made.items() if (what, begun) == kind)
+        assert gone & {name for _, name in mine} == {name for _, name in mine[:-3]}
+
+
+def test_what_sync_does_pushes_out_no_operators_entry() -> None:
+    entries = {"op": header("op", 1), "going-on": header("going-on", 2, **{BEGUN: 3})}
+    entries |= {f"s{n:03}": header(f"s{n:03}", 3 + n, SYNC, applied=1) for n in range(300)}
+    gone = outdated(entries)
+    assert gone == [f"s{n:03}" for n in range(100)]
+
+
+def test_an_entry_that_is_being_written_stays_whatever_its_time() -> None:
+    """A host whose clock is behind began entries that its own writing removed at once."""
+    entries = {f"2026-{n:03}": header(f"2026-{n:03}", n) for n in range(1, 4)}
+    entries["1999"] = header("1999", 0)
+    assert outdated(entries, {"1999"}, keep=3) == ["2026-001"]
+    assert outdated(entries, keep=3) == ["1999"]
+
+
+def test_sequence_numbers_only_grow() -> None:
+    assert next_sequence([]) == 1
+    assert next_sequence([header("b", 7), header("a", 3)]) == 8
+    assert next_sequence([header("a", LARGEST_SEQUENCE)]) == LARGEST_SEQUENCE
 
 
 def test_keys_of_parts_sort_by_entry() -> None:

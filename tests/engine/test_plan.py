@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k2ktui.engine.guard import METADATA_LIMIT, MappingVersion, is_stale, marked, unmarked
+from k2ktui.engine.pins import PinnedLog, log_objections
 from k2ktui.engine.plan import (
     Action,
     Plan,
@@ -25,6 +26,7 @@ from k2ktui.engine.plan import (
     to_csv,
     uncertain_first,
 )
+from k2ktui.engine.replica import TargetLog
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Basis
 
@@ -32,7 +34,8 @@ ROW = PlanRow(
     "g", "t", 0, "t-0@5", "Stable", "Empty", 3, 7, Basis.EXACT, 0, 0, Action.KEEP, "",
     MappingVersion(2, 50),
 )  # fmt: skip
-PLAN = Plan("p", "S", "T", 1000.0, 1600.0, "me@here", Rewind.NEVER, (ROW,))
+LOG = PinnedLog("t", 0, "a1", 2, 90)
+PLAN = Plan("p", "S", "T", 1000.0, 1600.0, "me@here", Rewind.NEVER, (ROW,), logs=(LOG,))
 
 
 @pytest.mark.parametrize(
@@ -69,11 +72,67 @@ def test_a_plan_survives_its_file_and_a_changed_one_does_not() -> None:
     assert load(text, now=1500.0) == PLAN
     changed = json.loads(text)
     changed["rows"][0]["proposed"] = 8
-    for bad in (json.dumps(changed), "{}", "x", text.replace('"v": 1', '"v": 2')):
+    for bad in (json.dumps(changed), "{}", "x", text.replace('"v": 2', '"v": 3')):
         with pytest.raises(UnusablePlan):
             load(bad, now=1500.0)
     with pytest.raises(UnusablePlan, match="expired"):
         load(text, now=1601.0)
+
+
+def test_a_plan_of_an_earlier_release_is_to_be_made_again() -> None:
+    old = json.loads(dump(PLAN)) | {"v": 1}
+    del old["logs"]
+    with pytest.raises(UnusablePlan, match="topic ids and log bounds of the target; make a new"):
+        load(json.dumps(old), now=1500.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("expires_at", float("nan")),  # it would never expire
+        ("expires_at", float("inf")),
+        ("created_at", True),
+        ("files", "/p.yaml"),
+        ("logs", [["t", 0, "", 1]]),
+        ("logs", [["t", True, "", 0, 1]]),
+        ("rows", [{}]),
+        ("rewind", ["never"]),
+    ],
+)
+def test_a_plan_is_read_strictly(name: str, value: object) -> None:
+    """Though somebody made its digest fit."""
+    changed = json.loads(dump(PLAN)) | {name: value}
+    with pytest.raises(UnusablePlan, match="damaged"):
+        load(json.dumps(changed), now=1500.0)
+
+
+@pytest.mark.parametrize(
+    ("now", "topic_id", "why"),
+    [
+        (TargetLog(2, 90), "a1", ""),
+        (TargetLog(7, 95), "a1", ""),
+        (TargetLog(2, 90), "", ""),  # brokers without topic ids
+        (TargetLog(2, 90), "b2", "deleted and created again"),
+        (TargetLog(2, 90), None, "does not exist any more"),
+        (None, "a1", "not known now"),
+        (TargetLog(2, 89), "a1", "before 90 where it ended"),
+        (TargetLog(9, 95), "a1", "would skip 2 more than was shown"),
+    ],
+)
+def test_a_row_rests_on_its_log(now: TargetLog | None, topic_id: str | None, why: str) -> None:
+    logs = {("t", 0): now} if now else {}
+    ids = {} if topic_id is None else {"t": topic_id}
+    found = log_objections([ROW], [LOG], logs, ids)
+    assert found.keys() == ({("g", "t", 0)} if why else set())
+    assert why in "".join(found.values())
+
+
+def test_what_a_plan_says_is_skipped_already_is_no_objection() -> None:
+    row, log = replace(ROW, proposed=1), replace(LOG, start=5)
+    assert not log_objections([row], [log], {("t", 0): TargetLog(5, 90)}, {"t": "a1"})
+    (why,) = log_objections([row], [log], {("t", 0): TargetLog(8, 90)}, {"t": "a1"}).values()
+    assert "would skip 3 more" in why
+    assert log_objections([row], [], {("t", 0): TargetLog(5, 90)}, {"t": "a1"})
 
 
 def test_only_changes_go_into_the_csv() -> None:

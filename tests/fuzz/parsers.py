@@ -20,6 +20,8 @@ from k2ktui.engine.journal import (
     StateRecord,
 )
 from k2ktui.engine.journal_format import read_state_key, read_state_value, state_key, state_value
+from k2ktui.engine.plan import UnusablePlan, dump, load, to_csv
+from k2ktui.engine.plan import read as load_unchecked
 from k2ktui.engine.ranges import columns_of
 from k2ktui.engine.state import (
     Covers,
@@ -69,6 +71,7 @@ from k2ktui.sync.checkpoints import parse as parse_checkpoint
 from k2ktui.sync.mapping_sort import Sorter
 from k2ktui.watch.codec import MalformedView, dumps, loads
 from k2ktui.watch.plain import lines
+from tests.engine.test_plan import PLAN
 from tests.support.views import NOON, beside_mirrormaker, usual
 
 Pair = tuple[bytes | None, bytes | None]
@@ -173,6 +176,18 @@ def _view(key: bytes | None, value: bytes | None) -> None:
     list(lines(view, NOON))
 
 
+def _plan(key: bytes | None, value: bytes | None) -> None:
+    text = (value or b"").decode(errors="surrogateescape")
+    try:
+        plan = load(text, 1500.0)
+    except UnusablePlan as error:
+        # Whoever can write the file can make its digest fit.
+        if "changed after" not in str(error):
+            raise
+        plan = load_unchecked(text)
+    _ = plan.id, to_csv(plan), dump(plan).encode(), [row.sources for row in plan.rows]
+
+
 def _job(directory: Path) -> Callable[[bytes | None, bytes | None], object]:
     def read(key: bytes | None, value: bytes | None) -> None:
         (directory / "job.json").write_bytes(value or b"")
@@ -213,6 +228,7 @@ def parsers(directory: Path) -> dict[str, Parser]:
         "mappings at once": Parser(_sorted, None, mappings),
         "state": Parser(_state, MalformedRecord, state),
         "view": Parser(_view, MalformedView, views),
+        "plan": Parser(_plan, UnusablePlan, [(None, dump(PLAN).encode())]),
         "job": Parser(_job(directory), None, [(None, JOB)]),
         "job log": Parser(_log, None, [(None, line) for line in LOG]),
         "history": Parser(lambda k, v: read_history(k, v, "p"), MalformedRecord, [HISTORY]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,6 +13,7 @@ import pytest
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.groups import CommittedOffset
 from k2ktui.engine.journal import (
+    BEGUN,
     JOURNAL_ENTRIES,
     CommitSnapshot,
     JournalHeader,
@@ -92,7 +94,7 @@ def test_what_is_written_is_read(config: PipelineConfig, make_store: MakeStore) 
         assert state.commits == {
             s.consumer_group: s for s in map(snapshot, ["app", "ä\x1b[2J"], [5, 7])
         }
-        assert state.journal == {header.id: header}
+        assert state.journal == {header.id: replace(header, sequence=1)}
         assert state.entry(header.id) == (rows,)
         assert state.entry("another") == ()
         assert state.malformed == 0
@@ -158,6 +160,61 @@ def test_the_journal_keeps_its_newest_entries(
     assert state.entry(first) == ()
     old.put(entry(JOURNAL_ENTRIES + 1))
     assert len(old.read().journal) == JOURNAL_ENTRIES
+
+
+def test_the_order_of_entries_rests_on_no_clock(
+    config: PipelineConfig, make_store: MakeStore
+) -> None:
+    """Two hosts, one an hour ahead; what the other one does later is the newest, and stays."""
+    ahead, behind = make_store(config), make_store(config)
+    hour = 3600
+    ahead.put([part for number in range(JOURNAL_ENTRIES) for part in entry(hour + number)])
+    begun, rows = entry(5)
+    behind.put([replace(begun, counts={BEGUN: 1}), rows])
+    last = entry(hour + JOURNAL_ENTRIES)
+    ahead.put(last)
+    assert begun.id in ahead.read().journal, "it is being written"
+    behind.put([begun, rows])
+
+    found = [(header.id, header.sequence) for header in make_store(config).read().journal.values()]
+    assert [name for name, _ in found[-2:]] == [begun.id, last[0].id]
+    numbers = [sequence for _, sequence in found]
+    assert numbers == sorted(set(numbers)), "each has its own number"
+    assert behind.read().entry(begun.id) == (rows,)
+
+
+@pytest.mark.parametrize("skew_s", [-3600, 3600])
+def test_a_run_is_alive_if_its_heartbeat_changes(
+    config: PipelineConfig,
+    make_store: MakeStore,
+    monkeypatch: pytest.MonkeyPatch,
+    skew_s: int,
+) -> None:
+    """Its clock is an hour off: judged by it, it was silent, or alive long after its end."""
+    monkeypatch.setattr("k2ktui.sync.liveness.SETTLE_S", 3.0)
+    writer, reader = make_store(config), make_store(config)
+
+    def beat(name: str) -> Runner:
+        at = int((time.time() + skew_s) * 1000)
+        return Runner(name, "h", "u", 1, at, at, RunnerState.RUNNING, term=1)
+
+    writer.put([beat("dead"), beat("alive")])
+    over = threading.Event()
+
+    def go_on() -> None:
+        while not over.wait(0.2):
+            writer.put([beat("alive")])
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    try:
+        state = reader.read_settled()
+        alive = state.alive(int(time.time() * 1000))
+    finally:
+        over.set()
+        thread.join()
+    assert [runner.runner for runner in alive] == ["alive"]
+    assert state.runners[0].runner == "alive"
 
 
 def test_an_entry_of_many_rows_fits(config: PipelineConfig, make_store: MakeStore) -> None:

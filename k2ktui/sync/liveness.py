@@ -1,0 +1,94 @@
+"""Which runs are alive, judged by changes of their heartbeats and not by clocks of other hosts.
+
+A heartbeat carries its writer's wall clock, which may be hours off. What proves life is that the
+record changes while this process watches, by this process's own monotonic clock. A record that is
+seen for the first time is judged by its own time until that is known (``unsure``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from k2ktui.engine.journal import BEAT_MS, SILENT_AFTER_MS, Runner, RunnerState
+
+# Two heartbeats, and some time for writing and reading: who says nothing for so long is silent.
+SETTLE_S = 2 * BEAT_MS / 1000 + 1.0
+_FRESH_MS = SILENT_AFTER_MS
+
+
+@dataclass(slots=True)
+class _Heard:
+    """The last heartbeat of one run, when it was first seen (monotonic), and whether it changed."""
+
+    record: Runner
+    since: float
+    changed: bool
+
+
+class HeartbeatObserver:
+    """Keeps what was heard of each run; used by one thread.
+
+    Args:
+        clock: monotonic seconds.
+        wall: epoch seconds.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._clock = clock
+        self._wall = wall
+        self._heard: dict[str, _Heard] = {}
+
+    def observe(self, runners: Iterable[Runner]) -> tuple[Runner, ...]:
+        """Return the runners with the time at which each was heard, the liveliest first."""
+        now, found = self._clock(), list(runners)
+        before = self._heard
+        self._heard = {}
+        for runner in found:
+            known = before.get(runner.runner)
+            if known is None:
+                known = _Heard(runner, now, changed=False)
+            elif known.record != runner:
+                known = _Heard(runner, now, changed=True)
+            self._heard[runner.runner] = known
+        now_ms = int(self._wall() * 1000)
+        judged = [replace(r, heard_ms=self._heard_ms(r.runner, now, now_ms)) for r in found]
+        return tuple(
+            sorted(
+                judged,
+                key=lambda r: (r.alive(now_ms), r.term, r.started_ms, r.runner),
+                reverse=True,
+            )
+        )
+
+    def unsure(self) -> list[str]:
+        """Return the runs whose heartbeat neither changed nor stood still for long enough yet.
+
+        A run that stopped is none of them, nor one that a later term has fenced.
+        """
+        now, now_ms = self._clock(), int(self._wall() * 1000)
+        last = max((heard.record.term for heard in self._heard.values()), default=0)
+        return [
+            name
+            for name, heard in self._heard.items()
+            if heard.record.state is not RunnerState.STOPPED
+            and not heard.changed
+            and now - heard.since < SETTLE_S
+            and not 0 <= now_ms - heard.record.at_ms <= _FRESH_MS
+            and not 0 < heard.record.term < last
+        ]
+
+    def _heard_ms(self, name: str, now: float, now_ms: int) -> int:
+        """Return when a run was heard last, epoch milliseconds by this process's clock."""
+        heard = self._heard[name]
+        seen_ms = now_ms - int(1000 * (now - heard.since))
+        if heard.changed:
+            return seen_ms
+        # It may be long ago that it was written; what stands still for SETTLE_S is silent.
+        lead_ms = SILENT_AFTER_MS + 1 - int(1000 * SETTLE_S)
+        return max(0, min(heard.record.at_ms, seen_ms - lead_ms))
