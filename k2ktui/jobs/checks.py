@@ -50,9 +50,14 @@ def runners(config: PipelineConfig) -> tuple[Runner, ...]:
     """
     store = StateStore(config, target_cluster(config), _READ_S)
     try:
-        return store.read_settled().runners
+        return store.read_settled(_has_ended).runners
     finally:
         store.close()
+
+
+def _has_ended(runner: Runner) -> bool:
+    """Whether it was a process of this host that does not exist any more."""
+    return runner.host == socket.gethostname() and not psutil.pid_exists(runner.pid)
 
 
 def alive_elsewhere(found: Sequence[Runner], job: Job | None, now: float) -> list[Runner]:
@@ -63,7 +68,8 @@ def alive_elsewhere(found: Sequence[Runner], job: Job | None, now: float) -> lis
         each
         for each in found
         if each.alive(int(now * 1000))
-        and not (each.host == here and (each.pid == own or not psutil.pid_exists(each.pid)))
+        and not (each.host == here and each.pid == own)
+        and not _has_ended(each)
     ]
 
 

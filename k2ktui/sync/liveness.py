@@ -66,10 +66,11 @@ class HeartbeatObserver:
             )
         )
 
-    def unsure(self) -> list[str]:
+    def unsure(self, is_over: Callable[[Runner], bool] = lambda _: False) -> list[str]:
         """Return the runs whose heartbeat neither changed nor stood still for long enough yet.
 
-        A run that stopped is none of them, nor one that a later term has fenced.
+        A run that stopped is none of them, nor one that a later term has fenced, nor one that
+        ``is_over`` says has ended.
         """
         now, now_ms = self._clock(), int(self._wall() * 1000)
         last = max((heard.record.term for heard in self._heard.values()), default=0)
@@ -81,6 +82,7 @@ class HeartbeatObserver:
             and now - heard.since < SETTLE_S
             and not 0 <= now_ms - heard.record.at_ms <= _FRESH_MS
             and not 0 < heard.record.term < last
+            and not is_over(heard.record)
         ]
 
     def _heard_ms(self, name: str, now: float, now_ms: int) -> int:

@@ -117,15 +117,15 @@ class StateStore:
         runners = self._observer.observe(each for each in found if isinstance(each, Runner))
         return _state(found, runners, malformed, self._rows)
 
-    def read_settled(self) -> State:
+    def read_settled(self, is_over: Callable[[Runner], bool] = lambda _: False) -> State:
         """Read as :meth:`read`, and wait until it is known which runs are alive.
 
         That takes time, up to :data:`~k2ktui.sync.liveness.SETTLE_S`, only where a run did not say
         that it stopped and its heartbeat is old, or of the future, by this host's clock: it is
-        alive if the heartbeat changes.
+        alive if the heartbeat changes. ``is_over`` tells of runs that are known to have ended.
         """
         state = self.read()
-        while self._observer.unsure():
+        while self._observer.unsure(is_over):
             sleep(_LOOK_AGAIN_S)
             state = self.read()
         return state

@@ -293,7 +293,7 @@ def _job(view: View, now: float, glyphs: Glyphs) -> list[Cell]:
     runner = view.runners[0]
     at = state_time(view, now)
     mark = _aged(glyphs.mark(of_runner(runner, at)), glyphs, view.stale(PartName.STATE))
-    lived = marks.age(now - runner.at_ms / 1000)
+    lived = marks.age(now - runner.last_ms / 1000)
     alive = sum(each.alive(int(at * 1000)) for each in view.runners)
     more = f", {alive} at once" if alive > 1 else ""
     where = f"{marks.name(runner.user, 20)}@{marks.name(runner.host, 40)}"
