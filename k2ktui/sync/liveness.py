@@ -91,6 +91,7 @@ class HeartbeatObserver:
         seen_ms = now_ms - int(1000 * (now - heard.since))
         if heard.changed:
             return seen_ms
-        # It may be long ago that it was written; what stands still for SETTLE_S is silent.
-        lead_ms = SILENT_AFTER_MS + 1 - int(1000 * SETTLE_S)
-        return max(0, min(heard.record.at_ms, seen_ms - lead_ms))
+        if now - heard.since >= SETTLE_S:
+            # It stands still: silent, whatever time it carries.
+            seen_ms = min(seen_ms, now_ms - SILENT_AFTER_MS - 1)
+        return min(heard.record.at_ms, seen_ms)
