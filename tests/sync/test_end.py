@@ -23,9 +23,10 @@ def test_the_end(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
     copied, topic = Copied(tmp_path, source, target), create_topic(source)
     produce(source, topic, [Out(b"%d" % n) for n in range(10)])
     produce_transaction(source, topic, [b"never"] * 3, commit=False)
+    # The broker answers before the marker is in the log.
+    at, position = SourcePartition(topic, 0), 14
+    eventually(lambda: end_offsets(source, topic)[0] == position, "the marker is written")
     pairs = copied.copy(topic)[topic, 0]
-    at, position = SourcePartition(topic, 0), end_offsets(source, topic)[0]
-    assert position == 14
     snapshots = Snapshots(copied.config)
 
     def told(offset: int) -> tuple[int | None, Basis, int | None]:
@@ -38,7 +39,6 @@ def test_the_end(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
             assert told(offset) == (behind, Basis.END, 0)
         # Aborted records and markers: nothing to read lies before the end of the log.
         produce_transaction(target, topic, [b"never"] * 3, commit=False)
-        # The broker answers before the marker is in the log.
         end = behind + 4
         eventually(lambda: end_offsets(target, topic)[0] == end, "the marker is written")
         for offset in (10, 12, position):
