@@ -41,14 +41,19 @@ def _is_whole_suite(config: pytest.Config) -> bool:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Keep together what shares something that is dear to start.
 
-    Tests of a module that share a fixture stay in one process. So do all fast tests that need
-    clusters; slow tests and proofs are too long for one, each of their processes has clusters.
+    Tests of a module that share a fixture stay in one process. So do all that need brokers of other
+    versions, and all fast tests that need clusters; slow tests and proofs are too long for one,
+    each of their processes has clusters.
     """
+    needs = set(getattr(item, "fixturenames", ()))
+    if "brokers" in needs:
+        item.add_marker(pytest.mark.xdist_group("brokers"))
+        return
     fixtures = item._fixtureinfo.name2fixturedefs
     scopes = {definitions[-1].scope for definitions in fixtures.values()}
     if scopes & {"module", "class", "package"}:
         item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
-    elif _CLUSTERS.intersection(getattr(item, "fixturenames", ())) and not _is_long(item):
+    elif needs & _CLUSTERS and not _is_long(item):
         item.add_marker(pytest.mark.xdist_group("clusters"))
 
 

@@ -114,6 +114,8 @@ class ConsoleApp(SizedApp):
                 screen.post_message(ViewArrived(event.view))
 
     def _tick(self) -> None:
+        if not self.screen_stack:
+            return  # it is being left: timers end after screens
         failed = self.session.watchdog()
         if failed != self._failed:
             self.notes = [note for note in self.notes if note != self._failed]

@@ -14,6 +14,7 @@ from k2ktui.console.session import Options, Session
 from k2ktui.watch.model import Pair
 from k2ktui.watch.poller import live
 from tests.support.copied import Copied
+from tests.support.idle import idle_by_its_event_loop
 
 Drive = Callable[[ConsoleApp, Pilot[Any]], Awaitable[None]]
 
@@ -24,9 +25,10 @@ def drive(session: Session, steps: Drive, size: tuple[int, int] = (80, 24)) -> C
 
     async def main() -> None:
         try:
-            async with app.run_test(size=size, notifications=True) as pilot:
-                await pilot.pause()
-                await steps(app, pilot)
+            with idle_by_its_event_loop(app):
+                async with app.run_test(size=size, notifications=True) as pilot:
+                    await pilot.pause()
+                    await steps(app, pilot)
         finally:
             session.feed.close()
 

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 from textual import events
 
+from k2ktui.console.app import ConsoleApp
 from k2ktui.console.screens.groups import GroupScreen
 from k2ktui.console.screens.partition import PartitionScreen
+from k2ktui.console.session import Session
 from k2ktui.watch.codec import loads
 from k2ktui.watch.model import Pair
 from tests.support.console import Sitting, sit
-from tests.support.views import usual
+from tests.support.views import StubFeed, usual
 
 
 def test_overview_says_how_the_pair_stands() -> None:
@@ -245,3 +247,8 @@ def test_read_only_cannot_be_unlocked_where_it_was_asked_for(how: str) -> None:
 
     made = usual(Pair("orders", "", how == "file"))
     sit(flow, made, read_only=how == "flag")
+
+
+def test_a_timer_that_fires_when_the_screens_are_gone_does_no_harm() -> None:
+    feed = StubFeed(usual())
+    ConsoleApp(Session(feed, feed.made.pair))._tick()

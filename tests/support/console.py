@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -10,10 +11,12 @@ from typing import Any
 
 from textual.pilot import Pilot
 from textual.widget import Widget
+from textual.worker import WorkerCancelled
 
 from k2ktui.console.app import ConsoleApp
 from k2ktui.console.session import Options, Session
 from k2ktui.console.themes import shipped_directory
+from tests.support.idle import idle_by_its_event_loop
 from tests.support.views import Made, StubFeed, usual
 
 Flow = Callable[["Sitting"], Awaitable[None]]
@@ -38,7 +41,10 @@ class Sitting:
 
     async def settle(self) -> None:
         """Wait until nothing is to be done: messages, workers, repaints."""
-        await self.app.workers.wait_for_complete()
+        while True:
+            with contextlib.suppress(WorkerCancelled):  # another one takes its place
+                await self.app.workers.wait_for_complete()
+                break
         await self.pilot.pause()
 
     async def show(self) -> None:
@@ -102,10 +108,11 @@ def sit(
 
     async def run() -> None:
         app = ConsoleApp(session)
-        async with app.run_test(size=size, notifications=True) as pilot:
-            sitting = Sitting(app, feed, pilot)
-            await sitting.settle()
-            await flow(sitting)
+        with idle_by_its_event_loop(app):
+            async with app.run_test(size=size, notifications=True) as pilot:
+                sitting = Sitting(app, feed, pilot)
+                await sitting.settle()
+                await flow(sitting)
         if app.fault is not None:
             raise app.fault
 

@@ -1,0 +1,73 @@
+"""Tells when a console has nothing left to do.
+
+Textual's own test driver takes a process that used little processor time for a fiftieth of a second
+for idle. On a loaded machine a busy one looks like that too, and each key costs three of those.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+from textual.app import App
+
+# A console that is never idle (it should be, between two seconds) still goes on after this.
+_LONGEST_S = 10.0
+# Textual's own timers, for a change of size and for drawing several changes at once, are so short.
+_TIMER_S = 1 / 120
+# Turns of the event loop without anything to run; one alone may lie between two messages.
+_QUIET_TURNS = 3
+
+
+@contextlib.contextmanager
+def idle_by_its_event_loop(app: App[Any]) -> Iterator[None]:
+    """Within it, Textual's driver waits until the console's event loop has nothing to run."""
+
+    async def wait_for_idle(min_sleep: float = 0.0, max_sleep: float = 0.0) -> None:
+        await settled(app)
+
+    with (
+        mock.patch("textual.pilot.wait_for_idle", wait_for_idle),
+        mock.patch("textual.app.wait_for_idle", wait_for_idle),
+    ):
+        yield
+
+
+async def settled(app: App[Any]) -> None:
+    """Return once no message waits and everything is drawn.
+
+    Threads, and timers of the console itself, are not waited for.
+    """
+    loop: Any = asyncio.get_running_loop()
+    until = time.monotonic() + _LONGEST_S
+    quiet = 0
+    while quiet < _QUIET_TURNS and time.monotonic() < until:
+        await asyncio.sleep(0)
+        if loop._ready:
+            quiet = 0
+        elif app._resize_event is not None or app._batch_count:
+            quiet = 0
+            await asyncio.sleep(_TIMER_S)
+        elif _to_draw(app):
+            app.screen._on_timer_update()
+            quiet = 0
+        else:
+            quiet += 1
+
+
+def _to_draw(app: App[Any]) -> bool:
+    if not app.screen_stack:
+        return False
+    screen = app.screen
+    return bool(
+        screen._layout_required
+        or screen._scroll_required
+        or screen._repaint_required
+        or screen._recompose_required
+        or screen._dirty_widgets
+        or screen._callbacks
+    )
