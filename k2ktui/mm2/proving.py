@@ -10,7 +10,6 @@ compaction, the neighbours that are left prove it if nothing lies between their 
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,13 +20,19 @@ from k2ktui.engine.cuts import Cut, Cuts
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster
-from k2ktui.mm2.neighbours import Neighbours
-from k2ktui.sync.content import Contents, Record, Stretch, Where, same_content
+from k2ktui.mm2.comparing import (
+    NEIGHBOURS,
+    UNSTABLE,
+    compare,
+    found_once,
+    walked,
+    walked_back,
+)
+from k2ktui.sync.content import Contents, Stretch, Where
 
 # How far a walk may go from one committed offset to the next, in source offsets.
 _WALK = 5000
-# How many neighbours a pattern has on either side, and how far from the estimate it may be.
-_NEIGHBOURS = 32
+# How far from the estimate a pattern may be.
 _AROUND = 1000
 # What is read at once, in offsets.
 _PORTION = 50_000
@@ -164,7 +169,9 @@ class Prover:
     ) -> list[tuple[SourcePartition, Cut]]:
         until = monotonic() + timeout
         there = self._target.stretches([job.there for job in jobs], timeout)
-        here = self._source.stretches([job.here for job in jobs], max(0.0, until - monotonic()))
+        left = max(0.0, until - monotonic())
+        # Unless it is told otherwise, MirrorMaker 2 copies what aborted transactions left as well.
+        here = self._source.stretches([job.here for job in jobs], left, with_aborted=True)
         proven = []
         for job, original, copy in zip(jobs, here, there, strict=True):
             known, failed = cuts[job.at], {}
@@ -176,6 +183,8 @@ class Prover:
                 else:
                     failed[offset] = "what was found contradicts the offset-syncs"
             for offset, why in failed.items():
+                if why == UNSTABLE:
+                    continue  # known as soon as the transaction has ended
                 borders = known.before(offset), known.behind(offset)
                 reached = min(offset, positions[job.at].offset)
                 self._tried[job.at, offset] = _Tried(borders, reached, why)
@@ -229,14 +238,16 @@ def _walk(
     far = abs(offsets[-1] - anchor.source)
     low, high = borders
     # With transactions there may be a marker behind every record.
-    room = 2 * far + 2 * _NEIGHBOURS
+    room = 2 * far + 2 * NEIGHBOURS
     if low and high:
-        room = min(room, high.target - low.target + _NEIGHBOURS)
+        # What aborted transactions left takes room as well, and here it is known how much.
+        between = high.target - low.target + NEIGHBOURS
+        room = between if between <= _WALK else min(room, between)
     if forward:
-        here = (at.topic, partition, anchor.source), far + _NEIGHBOURS
+        here = (at.topic, partition, anchor.source), far + NEIGHBOURS
         there = (topic, partition, anchor.target), room
     else:
-        first = max(0, offsets[-1] - _NEIGHBOURS)
+        first = max(0, offsets[-1] - NEIGHBOURS)
         room = min(anchor.target, room)
         here = (at.topic, partition, first), anchor.source - first
         there = (topic, partition, anchor.target - room), room
@@ -245,13 +256,25 @@ def _walk(
 
 def _pattern(at: SourcePartition, offset: int, borders: Borders, position: Position) -> _Job:
     cuts = [cut for cut in borders if cut]
-    first = max(0, offset - _NEIGHBOURS)
-    guesses = [cut.target + offset - cut.source for cut in cuts]
+    # Markers and records of aborted transactions may lie between the neighbours.
+    first = max(0, offset - 4 * NEIGHBOURS)
+    guesses = _guesses(offset, *borders)
     begin = max(0, min(guesses) - _AROUND)
     count = min(max(guesses) + _AROUND - begin, _WALK)
-    here = (at.topic, at.partition, first), offset + _NEIGHBOURS - first
+    here = (at.topic, at.partition, first), offset + 4 * NEIGHBOURS - first
     there = (position.target_topic, at.partition, begin), count
     return _Job(at, (offset,), cuts[0], None, here, there)
+
+
+def _guesses(offset: int, low: Cut | None, high: Cut | None) -> list[int]:
+    """Return where a position may be, as far as one guess of it is good enough."""
+    guesses = [cut.target + offset - cut.source for cut in (low, high) if cut]
+    if low and high and max(guesses) - min(guesses) > _WALK - 2 * _AROUND:
+        # Markers on the source: the more of them, the closer the copies are to each other.
+        part = (offset - low.source) / (high.source - low.source)
+        middle = low.target + round(part * (high.target - low.target))
+        return [middle - _WALK // 2 + _AROUND, middle + _WALK // 2 - _AROUND]
+    return guesses
 
 
 def _portions(jobs: Sequence[_Job]) -> Iterator[list[_Job]]:
@@ -270,85 +293,7 @@ def _portions(jobs: Sequence[_Job]) -> Iterator[list[_Job]]:
 
 def _landed(job: _Job, here: Stretch, there: Stretch) -> list[int | str]:
     """Return the target offset of the cut at each of the job's offsets, or why it is not proven."""
-    for side, found in (("source", here), ("target", there)):
-        if found.unread:
-            return [f"the {side} could not be read"] * len(job.offsets)
-    original = [here.records[at] for at in sorted(here.records)]
-    copy = [there.records[at] for at in sorted(there.records)]
-    how = {True: _walked, False: _walked_back, None: _found}[job.forward]
-    landed = how(job, original, copy)
-    if any(isinstance(each, str) for each in landed):
-        left = Neighbours(original, copy)
-        landed = [
-            each if isinstance(each, int) else (left.landed(offset) or each)
-            for offset, each in zip(job.offsets, landed, strict=True)
-        ]
-    return landed
-
-
-def _same(pairs: Iterator[tuple[Record, Record]]) -> int:
-    """Return how many pairs are the same before the first one that is not."""
-    count = 0
-    for one, other in pairs:
-        if same_content(one, other):
-            break
-        count += 1
-    return count
-
-
-def _walked(job: _Job, original: Sequence[Record], copy: Sequence[Record]) -> list[int | str]:
-    same = _same(zip(original, copy, strict=False))
-    most = min(len(original), len(copy))
-    offsets = [record.offset for record in original]
-
-    def landed(offset: int) -> int | str:
-        read = bisect_left(offsets, offset)
-        # The next record must be the next one there as well, if it is there.
-        if same < min(read + 1, most):
-            return _DIFFER
-        if same < read:
-            return "not all that the group has read is on the target (not copied yet, or deleted)"
-        if same > read:
-            return copy[read].offset
-        return copy[read - 1].offset + 1 if read else job.anchor.target
-
-    return [landed(offset) for offset in job.offsets]
-
-
-def _walked_back(job: _Job, original: Sequence[Record], copy: Sequence[Record]) -> list[int | str]:
-    same = _same(zip(reversed(original), reversed(copy), strict=False))
-    most = min(len(original), len(copy))
-    offsets = [record.offset for record in original]
-
-    def landed(offset: int) -> int | str:
-        unread = len(offsets) - bisect_left(offsets, offset)
-        # The record before must be the one before there as well, unless either is deleted.
-        if same < min(unread + 1, most) or same < unread:
-            return _DIFFER
-        # Copies from before all that the source still has may be of records that were not read.
-        if unread == len(offsets) < len(copy) and offsets[:1] != [offset]:
-            return _DIFFER
-        return copy[-unread].offset if unread else job.anchor.target
-
-    return [landed(offset) for offset in job.offsets]
-
-
-def _found(job: _Job, original: Sequence[Record], copy: Sequence[Record]) -> list[int | str]:
-    (offset,) = job.offsets
-    read = sum(record.offset < offset for record in original)
-    if len(original) < _NEIGHBOURS:
-        return ["too few records around it to compare"]
-    places = [
-        start
-        for start in range(len(copy) - len(original) + 1)
-        if _same(zip(original, copy[start : start + len(original)], strict=True)) == len(original)
-    ]
-    if not places:
-        return [_DIFFER]
-    if len(places) > 1:
-        return ["records around it are alike, so that comparing them proves nothing"]
-    at = places[0] + read
-    return [copy[at].offset if at < len(copy) else copy[-1].offset + 1]
-
-
-_DIFFER = "records between it and the last known one differ, or were deleted, on either side"
+    how = {True: walked, False: walked_back, None: found_once}[job.forward]
+    return compare(
+        job.offsets, here, there, lambda one, other: how(job.offsets, job.anchor, one, other)
+    )

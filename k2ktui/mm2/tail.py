@@ -93,6 +93,9 @@ class _New:
         self.back = None
         self._over = self.next >= stable
 
+    def aborted(self, batch: Batch) -> None:
+        """What an aborted transaction left is nobody's data."""
+
     def data(self, batch: Batch) -> None:
         made, kind = records(batch, self.next), timestamp_type(batch)
         self.found += [record_at(made, row, kind) for row in range(len(made))]

@@ -7,7 +7,7 @@ on either cluster. Nothing is committed, no group is joined, no topic is made.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import TracebackType
@@ -75,6 +75,7 @@ class Stretch:
 
     Attributes:
         records: by offset.
+        aborted: records of aborted transactions by offset, where they were asked for.
         bounds: bounds of the log as it was read.
         unread_from: offset from which on nothing was read although there may be records.
         unread: why; empty if all was read.
@@ -86,6 +87,7 @@ class Stretch:
     bounds: LogBounds
     unread_from: int
     unread: str = ""
+    aborted: Mapping[int, Record] = field(default_factory=dict)
 
     def absence(self, offset: int) -> Absence:
         """Return why there is no record at an offset of the stretch."""
@@ -140,8 +142,19 @@ class Contents:
         self.bounds |= {at: want.log for at, want in wants.items()}
         return found
 
-    def stretches(self, where: Collection[tuple[Where, int]], timeout: float) -> list[Stretch]:
+    def stretches(
+        self,
+        where: Collection[tuple[Where, int]],
+        timeout: float,
+        *,
+        with_aborted: bool = False,
+    ) -> list[Stretch]:
         """Read whole ranges, each given as its first offset and its count, in their order.
+
+        Args:
+            where: topic, partition and first offset, and how many offsets.
+            timeout: seconds; what was not read by then says so.
+            with_aborted: read what aborted transactions left as well, apart from the rest.
 
         Raises:
             ConnectionFailed, ConfigError: as for :func:`next_records`.
@@ -150,7 +163,7 @@ class Contents:
         grouped: dict[Partition, list[_Span]] = defaultdict(list)
         for ((topic, number, _), _), span in zip(where, spans, strict=True):
             grouped[topic, number].append(span)
-        wants = {at: _Spans(grouped[at]) for at in sorted(grouped)}
+        wants = {at: _Spans(grouped[at], with_aborted) for at in sorted(grouped)}
         self._fetcher.run(wants, timeout, FAR_BYTES)
         return [span.read() for span in spans]
 
@@ -225,6 +238,9 @@ class _Next:
                 made[row] = record_at(found, row, kind)
             self._answer(self._todo.popleft(), made[row])
 
+    def aborted(self, batch: Batch) -> None:
+        """What an aborted transaction left is no next record."""
+
     def passed(self, offset: int) -> None:
         self._seen = max(self._seen, offset)
 
@@ -249,6 +265,7 @@ class _Span:
     first: int
     count: int
     records: dict[int, Record] = field(default_factory=dict)
+    aborted: dict[int, Record] = field(default_factory=dict)
     log: LogBounds = LogBounds()
     unread_from: int = 0
     unread: str = ""
@@ -259,15 +276,22 @@ class _Span:
 
     def read(self) -> Stretch:
         return Stretch(
-            self.first, self.count, self.records, self.log, self.unread_from, self.unread
+            self.first,
+            self.count,
+            self.records,
+            self.log,
+            self.unread_from,
+            self.unread,
+            self.aborted,
         )
 
 
 class _Spans:
     """The ranges of one partition, in one pass through it; they may overlap."""
 
-    def __init__(self, spans: Iterable[_Span]) -> None:
+    def __init__(self, spans: Iterable[_Span], with_aborted: bool) -> None:
         self._todo = sorted(spans, key=lambda span: span.first)
+        self._with_aborted = with_aborted
         self._seen = 0
 
     def at(self) -> int | None:
@@ -280,6 +304,16 @@ class _Spans:
         self._todo = [span for span in self._todo if span.first < high]
 
     def data(self, batch: Batch) -> None:
+        for span, found in self._of(batch):
+            span.records |= found
+
+    def aborted(self, batch: Batch) -> None:
+        if self._with_aborted:
+            for span, found in self._of(batch):
+                span.aborted |= found
+
+    def _of(self, batch: Batch) -> Iterator[tuple[_Span, dict[int, Record]]]:
+        """Yield what a batch holds of each range."""
         wanted = [span for span in self._todo if span.first <= batch.last_offset]
         if not wanted:
             return
@@ -290,7 +324,7 @@ class _Spans:
         end = int(np.searchsorted(offsets, max(span.end for span in wanted)))
         made = {int(offsets[row]): record_at(found, row, kind) for row in range(end)}
         for span in wanted:
-            span.records |= {at: one for at, one in made.items() if span.first <= at < span.end}
+            yield span, {at: one for at, one in made.items() if span.first <= at < span.end}
 
     def passed(self, offset: int) -> None:
         self._seen = max(self._seen, offset)

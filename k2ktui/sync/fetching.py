@@ -52,6 +52,13 @@ class Want(Protocol):
             CorruptBatch: its bytes do not follow the format.
         """
 
+    def aborted(self, batch: Batch) -> None:
+        """Take a batch of an aborted transaction; in order with the committed ones.
+
+        Raises:
+            CorruptBatch: its bytes do not follow the format.
+        """
+
     def passed(self, offset: int) -> None:
         """Learn that every committed record below an offset was given."""
 
@@ -261,10 +268,10 @@ class _Reading:
                 # A batch before the offset comes along where compaction removed what was behind it.
                 if batch.last_offset < offset:
                     continue
-                if not dropped and batch.count and want.at() is not None:
+                if not batch.is_control and batch.count and want.at() is not None:
                     if not batch.crc_ok():
                         raise CorruptBatch("wrong checksum")
-                    want.data(batch)
+                    (want.aborted if dropped else want.data)(batch)
                 seen = batch.last_offset + 1
         except CorruptBatch as error:
             self._refuse(at, f"the batch at offset {seen} is corrupt: {error}")

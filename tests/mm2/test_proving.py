@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from random import Random
 
 from hypothesis import given, settings
@@ -11,21 +12,27 @@ from hypothesis import strategies as st
 from k2ktui.engine.cuts import Cut
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.mm2 import proving
+from k2ktui.mm2.comparing import UNSTABLE
 from k2ktui.sync.content import LogBounds, Record, Stretch
 
 AT = SourcePartition("t", 0)
 Log = Mapping[int, bytes]
 
 
-def stretch(log: Log, span: proving.Span) -> Stretch:
+def stretch(log: Log, span: proving.Span, aborted: Log | None = None, end: int = 0) -> Stretch:
     (_, _, first), count = span
-    records = {
-        offset: Record(offset, b"k", value, (), 1)
-        for offset, value in log.items()
-        if first <= offset < first + count
-    }
-    end = max(log, default=-1) + 1
-    return Stretch(first, count, records, LogBounds(0, end, end), first + count)
+
+    def records(of: Log) -> dict[int, Record]:
+        return {
+            offset: Record(offset, b"k", value, (), 1)
+            for offset, value in of.items()
+            if first <= offset < first + count
+        }
+
+    end = end or max(log, default=-1) + 1
+    bounds = LogBounds(0, end, end)
+    left = records(aborted or {})
+    return Stretch(first, count, records(log), bounds, first + count, aborted=left)
 
 
 def landed(
@@ -180,3 +187,127 @@ def test_neighbours_that_are_left_prove_a_position() -> None:
     assert landed(log, without(9, 10, 11), 10, low, None)[0] == 12
     # Copies of what the source has deleted lie between: on which side they belong is not known.
     assert isinstance(landed(without(9, 10), without(3), 10, low, None)[0], str)
+
+
+@dataclass
+class Transactional:
+    """A source of transactions, and its copy by MirrorMaker 2.
+
+    ``where`` is the target offset of every record that is on the copy.
+    """
+
+    committed: dict[int, bytes]
+    aborted: dict[int, bytes]
+    end: int
+    target: dict[int, bytes]
+    where: dict[int, int]
+
+    def right(self, offset: int, found: int) -> bool:
+        """Whether nothing read lies at or behind a target offset, and nothing unread before."""
+        there = [(o, at) for o, at in self.where.items() if at in self.target]
+        return all((o < offset) == (at < found) for o, at in there)
+
+
+@st.composite
+def transactional(
+    draw: st.DrawFn, values: st.SearchStrategy[int], *, compacted: bool = False
+) -> Transactional:
+    """Transactions of a few records each, some aborted; with a marker behind each.
+
+    The copier reads what was committed, or all; it may leave markers of its own on the target.
+    """
+    transactions = draw(
+        st.lists(st.tuples(st.integers(1, 4), st.booleans()), min_size=2, max_size=25)
+    )
+    reads_all, own_markers = draw(st.booleans()), draw(st.booleans())
+    number = draw(values)
+    found = Transactional({}, {}, 0, {}, {})
+    to = draw(st.integers(0, 5))
+    dice = draw(st.randoms(use_true_random=False))
+    count = 0
+    for size, is_committed in [(1, True), *transactions]:
+        for _ in range(size):
+            value = b"%d" % (count % number)
+            (found.committed if is_committed else found.aborted)[found.end] = value
+            if is_committed or reads_all:
+                found.where[found.end] = to
+                found.target[to] = value
+                to += 1
+            found.end += 1
+            count += 1
+        found.end += 1
+        to += own_markers
+    if compacted:
+        for log in (found.committed, found.target):
+            for offset in sorted(log)[1:-1]:
+                if dice.random() < 0.3:
+                    del log[offset]
+    return found
+
+
+def proven(log: Transactional, offset: int, low: Cut | None, high: Cut | None) -> int | str:
+    position = Position(log.end, 0, -1, "", 0, -1, "A.t", 0)
+    (job,) = proving._jobs(AT, [offset], (low, high), position)
+    here = stretch(log.committed, job.here, log.aborted, log.end)
+    return proving._landed(job, here, stretch(log.target, job.there))[0]
+
+
+def borders(log: Transactional, offset: int) -> list[tuple[Cut | None, Cut | None]]:
+    known = sorted(log.committed)
+    before = [o for o in known if o <= offset]
+    behind = [o for o in known if o >= offset]
+    low = Cut(before[0], log.where[before[0]])
+    high = Cut(behind[-1], log.where[behind[-1]]) if behind else None
+    return [(low, None), (low, high), *([(None, high)] if high else [])]
+
+
+@settings(deadline=None, max_examples=200)
+@given(transactional(st.just(10_000)), st.data())
+def test_transactions_leave_nothing_unproven(log: Transactional, data: st.DataObject) -> None:
+    """Markers and aborted records, copied or not: every position, also on a marker, is exact."""
+    offset = data.draw(st.integers(0, log.end))
+    for low, high in borders(log, offset):
+        found = proven(log, offset, low, high)
+        assert isinstance(found, int), found
+        assert log.right(offset, found)
+
+
+@settings(deadline=None, max_examples=200)
+@given(transactional(st.integers(1, 4)), st.data())
+def test_records_of_aborted_transactions_are_never_taken_for_others(
+    log: Transactional, data: st.DataObject
+) -> None:
+    """With contents that repeat, committed and aborted: proven and right, or not proven."""
+    offset = data.draw(st.integers(0, log.end))
+    for low, high in borders(log, offset):
+        found = proven(log, offset, low, high)
+        assert isinstance(found, str) or log.right(offset, found)
+
+
+@settings(deadline=None, max_examples=200)
+@given(transactional(st.just(10_000), compacted=True), st.data())
+def test_compacted_copies_of_transactions(log: Transactional, data: st.DataObject) -> None:
+    """Whatever compaction deleted on either side, a position that is told is right."""
+    offset = data.draw(st.integers(0, log.end))
+    for low, high in borders(log, offset):
+        found = proven(log, offset, low, high)
+        assert isinstance(found, str) or log.right(offset, found)
+
+
+def test_behind_an_open_transaction_nothing_is_proven() -> None:
+    """What its reader of uncommitted records has read there cannot be compared yet."""
+    log = {offset: b"%d" % offset for offset in range(10)}
+    position = Position(10, 0, -1, "", 0, -1, "A.t", 0)
+    (job,) = proving._jobs(AT, [5, 9], (Cut(0, 0), None), position)
+    here = stretch({o: v for o, v in log.items() if o < 7}, job.here, end=7)
+    assert proving._landed(job, here, stretch(log, job.there)) == [5, UNSTABLE]
+
+
+def test_a_pattern_is_found_between_markers() -> None:
+    """Half of the source's offsets are markers, and the position is far from any known record."""
+    records = 40_000
+    source = {2 * n: b"%d" % n for n in range(records)}
+    target = {n: b"%d" % n for n in range(records)}
+    last = 2 * (records - 1)
+    found, job = landed(source, target, records, Cut(0, 0), Cut(last, records - 1))
+    assert job.forward is None and found == records // 2

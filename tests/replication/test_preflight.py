@@ -87,7 +87,7 @@ def test_a_cluster_that_does_not_answer(source: KafkaNode) -> None:
     assert time.monotonic() - began < 25
     assert exit_code(checks) is ExitCode.CONNECTION
     assert named(checks, "source cluster").outcome is Verdict.PASS
-    assert "ECONNREFUSED" in named(checks, "target cluster").detail
+    assert "connection refused" in named(checks, "target cluster").detail
     assert checks[-1].outcome is Verdict.UNKNOWN
     assert "the target cluster did not answer" in checks[-1].detail
 

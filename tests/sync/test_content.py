@@ -122,6 +122,11 @@ def test_transactions(source: KafkaNode, contents: Contents) -> None:
         produce(source, topic, mixture(seed, 3, 1))
     produce_transaction(source, topic, mixture(9, 20, 1), commit=False)
     prove_topic(source, contents, topic)
+    [whole] = contents.stretches([((topic, 0, 0), 1000)], PATIENCE, with_aborted=True)
+    every = [record_of(got) for got in read_all(source, topic, "read_uncommitted")]
+    both = {**whole.records, **whole.aborted}
+    assert [both[offset] for offset in sorted(both)] == every
+    assert len(whole.aborted) == 60
 
 
 def test_append_time(source: KafkaNode, contents: Contents) -> None:
@@ -199,7 +204,7 @@ def test_nobody_answers() -> None:
     nobody = Cluster(
         ClusterConfig(kafka=KafkaClients(common={"bootstrap.servers": "127.0.0.1:1"})), "source"
     )
-    with pytest.raises(ConnectionFailed, match="source cluster did not answer"):
+    with pytest.raises(ConnectionFailed, match="no broker of the source cluster accepts connections"):
         next_records(nobody, [("topic", 0, 0)], 0.5)
 
 

@@ -1,0 +1,158 @@
+"""Where positions lie on a copy, by comparing its records with the original's, one by one.
+
+A copy holds the records of committed transactions only, or those of aborted ones as well: that is
+how the copier reads (``isolation.level``, by default both), and nothing on the target tells which.
+So the original is compared both ways, and a position is proven where both give the same answer, or
+where no record of an aborted transaction could be taken for another. Nothing here reads Kafka.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+
+from k2ktui.engine.cuts import Cut
+from k2ktui.mm2.neighbours import Neighbours
+from k2ktui.sync.content import Record, Stretch, digest, same_content
+
+# How many neighbours a pattern has on either side.
+NEIGHBOURS = 32
+
+UNSTABLE = "a transaction on the source is still open, so not all before it can be compared"
+_DIFFER = "records between it and the last known one differ, or were deleted, on either side"
+_ALIKE = "records around it are alike, so that comparing them proves nothing"
+
+Answers = list[int | str]
+Way = Callable[[Sequence[Record], Sequence[Record]], Answers]
+
+
+def compare(offsets: Sequence[int], here: Stretch, there: Stretch, way: Way) -> Answers:
+    """Return the target offset of the cut at each source offset, or why it is not proven.
+
+    Args:
+        offsets: committed offsets on the source.
+        here: records of the source.
+        there: records of the target.
+        way: compares two lists of records.
+    """
+    for side, found in (("source", here), ("target", there)):
+        if found.unread:
+            return [f"the {side} could not be read"] * len(offsets)
+    committed = [here.records[at] for at in sorted(here.records)]
+    copy = [there.records[at] for at in sorted(there.records)]
+    landed = way(committed, copy)
+    every = committed
+    if here.aborted:
+        both = {**here.records, **here.aborted}
+        every = [both[at] for at in sorted(both)]
+        landed = _agreed(landed, way(every, copy), _copied(here, copy))
+    if any(isinstance(each, str) for each in landed):
+        left = Neighbours(every, copy)
+        landed = [
+            each if isinstance(each, int) else (left.landed(offset) or each)
+            for offset, each in zip(offsets, landed, strict=True)
+        ]
+    stable = here.bounds.stable
+    return [
+        UNSTABLE if 0 <= stable < offset else each
+        for offset, each in zip(offsets, landed, strict=True)
+    ]
+
+
+def _copied(here: Stretch, copy: Sequence[Record]) -> bool | None:
+    """Tell whether the copy has records of aborted transactions; None if that is unknown.
+
+    Where none of them is the same as a committed one, a single one on the copy tells.
+    """
+    committed = {digest(record) for record in here.records.values()}
+    aborted = {digest(record) for record in here.aborted.values()}
+    if not committed.isdisjoint(aborted):
+        return None
+    return not aborted.isdisjoint(digest(record) for record in copy)
+
+
+def _agreed(without: Answers, with_aborted: Answers, copied: bool | None) -> Answers:
+    """Choose between two answers: for a copy without the records of aborted transactions, or with.
+
+    Where it is not known which of them the copy is, only an answer that holds for both counts.
+    """
+    if copied is not None:
+        return with_aborted if copied else without
+    pairs = zip(without, with_aborted, strict=True)
+    return [one if one == other else _ALIKE for one, other in pairs]
+
+
+def _same(pairs: Iterator[tuple[Record, Record]]) -> int:
+    """Return how many pairs are the same before the first one that is not."""
+    count = 0
+    for one, other in pairs:
+        if same_content(one, other):
+            break
+        count += 1
+    return count
+
+
+def walked(
+    offsets: Sequence[int], anchor: Cut, original: Sequence[Record], copy: Sequence[Record]
+) -> Answers:
+    """Compare onwards from a known cut, with which both lists begin."""
+    same = _same(zip(original, copy, strict=False))
+    most = min(len(original), len(copy))
+    sources = [record.offset for record in original]
+
+    def landed(offset: int) -> int | str:
+        read = bisect_left(sources, offset)
+        # The next record must be the next one there as well, if it is there.
+        if same < min(read + 1, most):
+            return _DIFFER
+        if same < read:
+            return "not all that the group has read is on the target (not copied yet, or deleted)"
+        if same > read:
+            return copy[read].offset
+        return copy[read - 1].offset + 1 if read else anchor.target
+
+    return [landed(offset) for offset in offsets]
+
+
+def walked_back(
+    offsets: Sequence[int], anchor: Cut, original: Sequence[Record], copy: Sequence[Record]
+) -> Answers:
+    """Compare back from a known cut, before which both lists end."""
+    same = _same(zip(reversed(original), reversed(copy), strict=False))
+    most = min(len(original), len(copy))
+    sources = [record.offset for record in original]
+
+    def landed(offset: int) -> int | str:
+        unread = len(sources) - bisect_left(sources, offset)
+        # The record before must be the one before there as well, unless either is deleted.
+        if same < min(unread + 1, most) or same < unread:
+            return _DIFFER
+        # Copies from before all that the source still has may be of records that were not read.
+        if unread == len(sources) < len(copy) and sources[:1] != [offset]:
+            return _DIFFER
+        return copy[-unread].offset if unread else anchor.target
+
+    return [landed(offset) for offset in offsets]
+
+
+def found_once(
+    offsets: Sequence[int], anchor: Cut, original: Sequence[Record], copy: Sequence[Record]
+) -> Answers:
+    """Look for the neighbours of one offset, which must be there exactly once."""
+    (offset,) = offsets
+    read = sum(record.offset < offset for record in original)
+    original = original[max(0, read - NEIGHBOURS) : read + NEIGHBOURS]
+    read = min(read, NEIGHBOURS)
+    if len(original) < NEIGHBOURS:
+        return ["too few records around it to compare"]
+    places = [
+        start
+        for start in range(len(copy) - len(original) + 1)
+        if _same(zip(original, copy[start : start + len(original)], strict=True)) == len(original)
+    ]
+    if not places:
+        return [_DIFFER]
+    if len(places) > 1:
+        return [_ALIKE]
+    at = places[0] + read
+    return [copy[at].offset if at < len(copy) else copy[-1].offset + 1]
