@@ -97,6 +97,11 @@ def test_others_cannot_read_tasks_from_the_ports(tmp_path: Path) -> None:
         assert len(ports) >= 4, "the driver's RPC, its block manager, py4j and the worker's daemon"
         assert set(found.values()) == {LOOPBACK}
 
+        for each in (process, *process.children(recursive=True)):
+            assert not any(SECRET in word for word in each.cmdline())
+            assert stat.S_IMODE(Path(f"/proc/{each.pid}/environ").stat().st_mode) == 0o400
+            assert "_SPARK_AUTH_SECRET" not in each.environ()
+
         assert ask(tasks, ports) == [b""] * len(ports)
         assert not any(ask(spark_peer.takes_objects, ports))
         assert not any(SECRET.encode() in said for said in ask(spark_peer.any_file, ports))
