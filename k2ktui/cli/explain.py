@@ -6,12 +6,10 @@ import json
 from dataclasses import asdict
 
 import click
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from k2ktui.cli.options import file_option, json_option, load_pipeline
-from k2ktui.replication.explain import explain_pipeline
+from k2ktui.cli.tables import Column, print_table
+from k2ktui.replication.explain import Explanation, explain_pipeline
 from k2ktui.text import safe_text
 
 
@@ -29,10 +27,12 @@ def command(files: tuple[str, ...], as_json: bool) -> None:
     if not rows:
         click.echo(f"No topic matches {safe_text(config.topics)} yet.")
         return
-    table = Table(title=safe_text(config.name), title_justify="left")
-    for heading in ("topic", "target", "path", "why"):
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        cells = (row.topic, row.target, row.path or "refused", row.reason)
-        table.add_row(*(Text(safe_text(cell)) for cell in cells))
-    Console().print(table)
+    print_table(safe_text(config.name), _COLUMNS, rows)
+
+
+_COLUMNS: tuple[Column[Explanation], ...] = (
+    Column("topic", lambda row: safe_text(row.topic), left=True),
+    Column("target", lambda row: safe_text(row.target), left=True),
+    Column("path", lambda row: safe_text(row.path or "refused"), left=True),
+    Column("why", lambda row: safe_text(row.reason), left=True),
+)

@@ -9,8 +9,8 @@ import click
 
 from k2ktui.cli.options import file_option, json_option, load_pipeline
 from k2ktui.cli.tables import MOST, Column, moment, number, print_table, signed
-from k2ktui.engine.groups import GroupRow, Snapshot, notes_of, rows
-from k2ktui.text import safe_text
+from k2ktui.engine.groups import GroupRow, Snapshot, notes_of, outcome, rows
+from k2ktui.text import counted, safe_text
 
 
 @click.command(help="Show consumer groups on both clusters, translated, with their divergence.")
@@ -29,6 +29,16 @@ def command(files: tuple[str, ...], as_json: bool) -> None:
         click.echo(f"note: {note}", err=True)
     title = f"{safe_text(snapshot.pipeline)} at {moment(snapshot.taken_at)}"
     print_table(title, COLUMNS, found, most=MOST)
+    click.echo(summary(found))
+
+
+def summary(found: list[GroupRow]) -> str:
+    """Return what going on at the target does, as groups are committed now and after a move."""
+    sums = outcome(found)
+    unknown = f"; unknown for {sums.unknown:,}" if sums.unknown else ""
+    now = f"{counted(sums.skips, 'record')} skipped, {sums.rereads:,} re-read{unknown}"
+    moved = f"{sums.moved_skips:,} skipped, {sums.moved_rereads:,} re-read"
+    return f"as committed now {now}; after a move {moved}"
 
 
 def as_object(snapshot: Snapshot, found: list[GroupRow]) -> dict[str, Any]:
@@ -55,8 +65,10 @@ COLUMNS: tuple[Column[GroupRow], ...] = (
     Column("target", lambda row: number(row.target_offset)),
     Column("translated", lambda row: number(row.translated_offset)),
     Column("basis", lambda row: str(row.basis), left=True),
-    Column("reread", lambda row: number(row.reread), wide=True),
-    Column("skipped", lambda row: number(row.skipped), wide=True),
     Column("divergence", lambda row: signed(row.divergence)),
+    Column("skips now", lambda row: number(row.skipped_now), wide=True),
+    Column("re-reads now", lambda row: number(row.reread_now), wide=True),
+    Column("skips moved", lambda row: number(row.skipped), wide=True),
+    Column("re-reads moved", lambda row: number(row.reread), wide=True),
     Column("note", lambda row: safe_text(row.reason), left=True, wide=True),
 )

@@ -20,7 +20,7 @@ from k2ktui.cli.options import (
     unlock_option,
 )
 from k2ktui.cli.positions import MOVES, ROWS, change_object, row_object, runner_object
-from k2ktui.cli.tables import moment, print_table
+from k2ktui.cli.tables import moment, output, print_table
 from k2ktui.config.scalars import parse_instant
 from k2ktui.engine.access import require
 from k2ktui.engine.state import SourcePartition
@@ -197,10 +197,8 @@ def _run(files: tuple[str, ...], plan: Callable[[Positions], Change], flags: _Fl
 def _show_plan(change: Change, flags: _Flags) -> None:
     # With --json stdout holds one document, at the end; who is asked has to see the plan before.
     if not flags.as_json or not (flags.yes or flags.dry_run):
-        from rich.console import Console
-
         name = safe_text(change.pipeline)
-        console = Console(stderr=flags.as_json)
+        console = output(stderr=flags.as_json)
         print_table(f"{change.what} of {name}", MOVES, change.moves, console)
     for note in change.notes:
         click.echo(f"note: {note}", err=True)

@@ -11,6 +11,7 @@ from k2ktui.cli.console import COMPARE_HELP
 from k2ktui.config.model import PipelineConfig
 from k2ktui.config.topics import compile_pattern
 from k2ktui.engine.access import Access, access
+from k2ktui.engine.chosen import NamePattern
 from k2ktui.errors import ConfigError
 from k2ktui.text import safe_text
 
@@ -128,4 +129,4 @@ def matcher(option: str, pattern: str | None) -> Callable[[str], bool]:
             unchanged="Nothing was done.",
             mend="The whole name must match; .* stands for anything.",
         ) from None
-    return lambda name: compiled.fullmatch(name) is not None
+    return NamePattern(option, pattern, compiled)

@@ -1,4 +1,7 @@
-"""Tables on a terminal: columns give way on a narrow one, names are safe, unknown is a dash."""
+"""Tables: columns give way on a narrow terminal, names are safe, unknown is a dash.
+
+What does not go to a terminal is read by programs, or later: it has all rows and columns, whole.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ T = TypeVar("T")
 UNKNOWN = "—"
 WIDE = 130
 MOST = 500  # rows that somebody may still want to scroll through
+_UNBOUNDED = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,14 @@ def moment(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+def output(*, stderr: bool = False) -> Console:
+    """Return where tables are printed; what is no terminal is as wide as it takes."""
+    console = Console(stderr=stderr)
+    if console.is_terminal:
+        return console
+    return Console(stderr=stderr, width=_UNBOUNDED, soft_wrap=True)
+
+
 def print_table(
     title: str,
     columns: Sequence[Column[T]],
@@ -54,20 +66,31 @@ def print_table(
     *,
     most: int | None = None,
 ) -> None:
-    """Print rows as a table; of very many only the first ``most``, and how many are left."""
-    out = console or Console()
+    """Print rows as a table.
+
+    Args:
+        title: what they are.
+        columns: what of them is shown.
+        rows: all of them.
+        console: where to, standard output by default.
+        most: how many a terminal shows; how many are left is said below.
+    """
+    out = console or output()
     table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     shown = [column for column in columns if out.width >= WIDE or not column.wide]
     for column in shown:
         table.add_column(
-            column.heading, justify="left" if column.left else "right", no_wrap=not column.left
+            column.heading,
+            justify="left" if column.left else "right",
+            no_wrap=not column.left or not out.is_terminal,
         )
     every = list(rows)
-    for row in every[:most]:
+    limit = most if out.is_terminal else None
+    for row in every[:limit]:
         table.add_row(*(Text(_safe(column.cell(row))) for column in shown))
     out.print(table)
-    if most is not None and len(every) > most:
-        out.print(Text(f"… and {len(every) - most:,} more; --json prints all of them"))
+    if limit is not None and len(every) > limit:
+        out.print(Text(f"… and {len(every) - limit:,} more; --json prints all of them"))
 
 
 def _safe(cell: str) -> str:

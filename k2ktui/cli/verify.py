@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from k2ktui.sync.checks import Check
 
 _SHOWN = 200
+_REASONS = 3
 
 
 @click.command(help="Compare each group's next record, and sampled ranges, on both clusters.")
@@ -83,18 +85,33 @@ def _show(pipeline: str, proof: Proof) -> None:
     result = proof.verification
     notable = [check for check in result.checks if check.outcome is not Outcome.SAME or check.why]
     if notable:
-        print_table(f"{safe_text(pipeline)}: what needs a look", _COLUMNS, notable[:_SHOWN])
+        title = f"{safe_text(pipeline)}: what needs a look"
+        print_table(title, _COLUMNS, notable, most=_SHOWN)
     for row, why in proof.unasked[:_SHOWN]:
         where = safe_text(f"{row.group}: {row.topic}-{row.partition}")
         click.echo(f"not compared: {where}: {safe_text(why)}", err=True)
-    for name, totals in (
-        ("next records of groups", result.positions),
-        ("sampled records", result.records),
+    for name, totals, reasons in (
+        ("next records of groups", result.positions, result.unchecked_positions),
+        ("sampled records", result.records, result.unchecked_records),
     ):
         click.echo(
             f"{name}: {totals.same:,} the same, {totals.different:,} different, "
-            f"{totals.could_not_check:,} could not be checked"
+            f"{totals.could_not_check:,} could not be checked{_why(reasons)}"
         )
+    if proof.unasked:
+        reasons = Counter(why for _, why in proof.unasked)
+        click.echo(
+            f"positions of groups that were not compared: {len(proof.unasked):,}{_why(reasons)}"
+        )
+
+
+def _why(reasons: Counter[str]) -> str:
+    """Return the most frequent reasons, with how often each applies."""
+    if not reasons:
+        return ""
+    most = [f"{count:,} {safe_text(why)}" for why, count in reasons.most_common(_REASONS)]
+    rest = reasons.total() - sum(count for _, count in reasons.most_common(_REASONS))
+    return f" ({'; '.join([*most, *([f'{rest:,} for other reasons'] if rest else [])])})"
 
 
 _COLUMNS: tuple[Column[Check], ...] = (

@@ -28,7 +28,9 @@ _ONCE_S = 30.0
 @click.option("-f", "--file", "files", multiple=True, metavar="FILE", help="Pipeline file.")
 @click.option("--plain", is_flag=True, help="Lines of text; this is the default.")
 @click.option("--interval", default=5.0, show_default=True, metavar="SECONDS", help="2 at least.")
-@click.option("--once", is_flag=True, help="Look once, then end; 1 when there is a bad problem.")
+@click.option(
+    "--once", is_flag=True, help="Print one view, then end; 1 when there is a bad problem."
+)
 @compare_option
 @click.option("--record", metavar="FILE", help="Record what is seen to a new file.")
 @click.option("--replay", metavar="FILE", help="Print a recording from its beginning to its end.")
@@ -52,9 +54,12 @@ def command(
         raise ConfigError("--replay and --compare exclude each other")
     if replay:
         return _replayed(Path(replay), once=once, as_json=as_json)
+    from k2ktui.watch.feed import MIN_INTERVAL_S
     from k2ktui.watch.poller import live
 
     config = load_pipeline(files, mirror=True)
+    if once:
+        interval = MIN_INTERVAL_S  # it ends with the first view that is whole and settled
     feed = live(config, interval, load_compared(compare, config))
     return _watched(feed, Path(record) if record else None, once=once, as_json=as_json)
 
@@ -85,7 +90,7 @@ def _watched(feed: Feed, record: Path | None, *, once: bool, as_json: bool) -> i
                 view = seen.get(timeout=_TICK_S)
             except queue.Empty:
                 continue
-            if once and not view.whole and time.monotonic() < until:
+            if once and not (view.whole and view.settled) and time.monotonic() < until:
                 continue
             _print(view, feed.now(), as_json=as_json)
             if recorder:
@@ -129,4 +134,5 @@ def _code(view: View, now: float) -> int:
     if any(view.part(name).taken_at is None for name in clusters):
         return ExitCode.CONNECTION
     bad = any(problem.severity is Severity.BAD for problem in problems(view, now))
+    bad = bad or not view.settled  # it was bad once, and no later look has said otherwise
     return ExitCode.FINDINGS if bad else ExitCode.OK

@@ -7,8 +7,17 @@ from k2ktui.watch.model import PartName, View
 _OF_SOURCE = frozenset({"state", "lag", "behind", "start", "end", "coverage", "why"})
 _OF_TARGET = frozenset({"state", "lag", "behind", "position", "coverage", "target-end", "why"})
 _OF_COMMITS = frozenset(
-    {"status", "source", "lag", "skips", "rereads", "ours", "basis"}
-    | {"divergence", "translated", "reread", "skipped", "states", "why"}
+    {"status", "source", "lag", "skips", "rereads", "moved-skips", "moved-rereads", "ours", "basis"}
+    | {
+        "divergence",
+        "translated",
+        "reread",
+        "skipped",
+        "reread-now",
+        "skipped-now",
+        "states",
+        "why",
+    }
 )
 _OF_GROUPS = _OF_COMMITS | {"target", "parts"}
 _NONE: frozenset[str] = frozenset()

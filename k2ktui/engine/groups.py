@@ -169,6 +169,34 @@ class GroupRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Outcome:
+    """What going on at the target does, in records: as committed now, and after a move.
+
+    ``unknown`` counts the positions that are committed there, and of which it is not known.
+    """
+
+    skips: int = 0
+    rereads: int = 0
+    moved_skips: int = 0
+    moved_rereads: int = 0
+    unknown: int = 0
+
+
+def outcome(rows: Iterable[GroupRow]) -> Outcome:
+    """Sum up rows; several source partitions on one target partition are one position."""
+    each = {(row.group, row.target_topic, row.target_partition): row for row in rows}.values()
+    now = [row for row in each if row.finding is Finding.SETTLED]
+    moved = [row for row in each if row.basis is not Basis.UNMAPPED]
+    return Outcome(
+        sum(row.skipped_now or 0 for row in now),
+        sum(row.reread_now or 0 for row in now),
+        sum(row.skipped or 0 for row in moved),
+        sum(row.reread or 0 for row in moved),
+        sum(row.target_offset is not None and row.skipped_now is None for row in each),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class TranslatedGroup:
     """A group with its translations, one a target partition."""
 

@@ -87,12 +87,17 @@ def audited(
                 basis=str(row.basis),
                 checkpoint_reread=_before(downstream, right),
                 checkpoint_skipped=_before(right, downstream),
-                synced_reread=_before(row.target_offset, right),
-                synced_skipped=_before(right, row.target_offset),
+                synced_reread=_held(row, _before(row.target_offset, right)),
+                synced_skipped=_held(row, _before(right, row.target_offset)),
                 note=row.reason,
             )
         )
     return found
+
+
+def _held(row: GroupRow, count: int | None) -> int | None:
+    """Return a count, 0 where a later reading of the source shows that the group only moves."""
+    return 0 if count and row.divergence == 0 else count
 
 
 def _before(low: int | None, high: int | None) -> int | None:

@@ -15,6 +15,7 @@ from typing import Any
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, require
 from k2ktui.engine.applying import Write, Written, reversal
+from k2ktui.engine.chosen import require_match
 from k2ktui.engine.groups import EMPTY_STATES, GroupRow, notes_of, rows
 from k2ktui.engine.journal import JournalHeader, JournalRow, JournalRows
 from k2ktui.engine.plan import Plan, PlanRow
@@ -54,9 +55,12 @@ def make(
         files: the pipeline's files, which the plan remembers.
 
     Raises:
+        ConfigError: a pattern of the options matches nothing.
         ConnectionFailed, TimedOut, Refused: as for ``Snapshots.take``.
     """
     snapshot = taken(config)
+    require_match(options.group, snapshot.source.keys(), "group")
+    require_match(options.topic, {at.topic for at in snapshot.replicas}, "topic")
     return planned(snapshot, options, files), notes_of(snapshot)
 
 
@@ -243,10 +247,14 @@ def prove(
     Raises:
         ConnectionFailed, TimedOut: a cluster does not answer: the proof needs both.
         Refused: as for ``Snapshots.take``; the plan is another pipeline's.
+        ConfigError: ``group`` is a pattern that matches none.
     """
     if plan is not None:
         refuse_foreign(plan, config)
-    snapshot, source, target = prepared(config)
+    planned_from: dict[SourcePartition, set[int]] = {}
+    for at, offset in (each for row in (plan.rows if plan else ()) for each in row.sources):
+        planned_from.setdefault(at, set()).add(offset)
+    snapshot, source, target = prepared(config, planned_from)
     if snapshot.source_down:
         raise ConnectionFailed(
             f"{snapshot.source_down}: its records cannot be compared",
@@ -255,6 +263,8 @@ def prove(
     asked: list[GroupPosition]
     unasked: Sequence[tuple[GroupRow | PlanRow, str]]
     reading: set[str] = set()
+    names = [row.group for row in plan.rows] if plan is not None else snapshot.source.keys()
+    require_match(group, set(names), "group")
     if plan is not None:
         asked, unasked = _planned_positions([row for row in plan.rows if group(row.group)])
     else:

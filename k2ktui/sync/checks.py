@@ -60,6 +60,7 @@ class Check:
         hashes: SHA-256 of the next record on the source and on the target, empty where there is
             none or for a range.
         records: outcomes of the range's records.
+        unchecked: why records of the range could not be checked, and how many each.
     """
 
     group: str
@@ -69,6 +70,7 @@ class Check:
     why: str = ""
     hashes: tuple[str, str] = ("", "")
     records: Totals = field(default_factory=Totals)
+    unchecked: tuple[tuple[str, int], ...] = ()
 
     @property
     def what(self) -> str:
@@ -130,6 +132,20 @@ class Verification:
             sum(one.different for one in every),
             sum(one.could_not_check for one in every),
         )
+
+    @property
+    def unchecked_positions(self) -> Counter[str]:
+        """Why next records of groups could not be checked, and how many each."""
+        unclear = Outcome.COULD_NOT_CHECK
+        return Counter(c.why for c in self.checks if c.group and c.outcome is unclear)
+
+    @property
+    def unchecked_records(self) -> Counter[str]:
+        """Why records of sampled ranges could not be checked, and how many each."""
+        found: Counter[str] = Counter()
+        for check in self.checks:
+            found.update(dict(check.unchecked))
+        return found
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that commands print."""

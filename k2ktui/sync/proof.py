@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.groups import Snapshot
+from k2ktui.engine.state import SourcePartition
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.sync.record import Part
 from k2ktui.sync.snapshot import taken
 
 
-def prepared(config: PipelineConfig) -> tuple[Snapshot, Cluster, Cluster]:
-    """Return a snapshot and both clusters; errors as for ``Snapshots.take``."""
-    return taken(config), source_cluster(config), target_cluster(config)
+def prepared(
+    config: PipelineConfig, offsets: Mapping[SourcePartition, Collection[int]]
+) -> tuple[Snapshot, Cluster, Cluster]:
+    """Return a snapshot, in which these source offsets can be looked up, and both clusters.
+
+    Errors as for ``Snapshots.take``.
+    """
+    return taken(config, offsets), source_cluster(config), target_cluster(config)
 
 
 def ignored(config: PipelineConfig) -> frozenset[Part]:

@@ -93,6 +93,21 @@ class GroupReader:
             )
         return found
 
+    def moved(self, views: Mapping[str, GroupView]) -> dict[str, GroupView]:
+        """Read the committed offsets of groups once more; return those groups whose have changed.
+
+        States and members are as they were; what cannot be read now is left as it was.
+        """
+        found = {}
+        for name, committed in (self.groups.committed(sorted(views)) if views else {}).items():
+            offsets = {
+                where: CommittedOffset(each.offset, each.metadata)
+                for where, each in committed.offsets.items()
+            }
+            if not committed.error and offsets != views[name].offsets:
+                found[name] = replace(views[name], offsets=offsets)
+        return found
+
     def _hidden(self, names: Collection[str]) -> dict[str, GroupView]:
         """Tell groups that the principal may not see from those that do not exist."""
         states = self.groups.describe(sorted(names)) if names else {}
@@ -148,6 +163,18 @@ class SourceSide:
         where = {w for group in groups.values() for w in group.offsets if topics(w[0])}
         logs = self.read_logs([SourcePartition(*each) for each in where])
         return replace(logs, at=at, groups=groups, unheard=self._reader.unheard)
+
+    def read_later(self, groups: Mapping[str, GroupView]) -> dict[str, GroupView]:
+        """Read the committed offsets of groups again; return the groups that have moved.
+
+        Raises:
+            ConnectionFailed, TimedOut: the source does not answer.
+        """
+        try:
+            return self._reader.moved(groups)
+        except BaseException:
+            self._reader.close()
+            raise
 
     def _read_groups(self) -> dict[str, GroupView]:
         try:

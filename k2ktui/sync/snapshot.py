@@ -2,17 +2,19 @@
 
 The order matters: positions are read before mappings, so that a mapping below a position that
 cannot be seen yet is noticed; a group's commit is read before both, so that the copy is never older
-than what the group had read; and the ends of the target's logs before positions, so that what is
-copied meanwhile lies behind them.
+than what the group had read, and once more after its commit on the target: of a group that moves on
+both clusters only what holds against both readings is a difference; and the ends of the target's
+logs before positions, so that what is copied meanwhile lies behind them.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.groups import GroupView, Snapshot
@@ -29,6 +31,7 @@ from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
 
 _READ_S = 30.0
+_NOTHING: Mapping[SourcePartition, Collection[int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +68,11 @@ class Snapshots:
         self.store.close()
         self.target.close()
 
-    def take(self) -> Snapshot:
+    def take(self, also: Mapping[SourcePartition, Collection[int]] = _NOTHING) -> Snapshot:
         """Read both clusters now; a source that does not answer is replaced by what was kept of it.
+
+        Args:
+            also: source offsets beside the committed ones that are to be looked up.
 
         Raises:
             ConnectionFailed, TimedOut: the target does not answer.
@@ -87,8 +93,17 @@ class Snapshots:
             source = self._kept(down)
         # At once: what is committed there later, of what was read since, would look too far.
         there = self.target.views(sorted(source.groups))
+        later: Mapping[str, GroupView] = {}
+        if not down:
+            try:
+                later = self._source.read_later(_on_both(source.groups, there))
+            except (ConnectionFailed, TimedOut) as error:
+                down = error.what
         landed = _landed(source.groups, there, replicated)
-        copies = self._copies(source, _committed(source.groups), replicated, landed)
+        commits = _committed([*source.groups.values(), *later.values()])
+        for at, offsets in also.items():
+            commits.setdefault(at, set()).update(offsets)
+        copies = self._copies(source, commits, replicated, landed)
         return Snapshot(
             pipeline=self._config.name,
             source_cluster=source.cluster,
@@ -98,6 +113,7 @@ class Snapshots:
             source_down=down,
             source=_replicated_only(source.groups, copies.replicas),
             target=there,
+            source_later=_replicated_only(later, copies.replicas),
             replicas=copies.replicas,
             logs=copies.logs,
             target_ids=copies.target_ids,
@@ -202,14 +218,25 @@ class Snapshots:
         )
 
 
-def _committed(groups: Mapping[str, GroupView]) -> dict[SourcePartition, set[int]]:
+def _committed(groups: Iterable[GroupView]) -> dict[SourcePartition, set[int]]:
     """Return the offsets that any group has committed."""
     found: dict[SourcePartition, set[int]] = {}
-    for view in groups.values():
+    for view in groups:
         for where, each in view.offsets.items():
             if each.offset >= 0:
                 found.setdefault(SourcePartition(*where), set()).add(each.offset)
     return found
+
+
+def _on_both(
+    groups: Mapping[str, GroupView], there: Mapping[str, GroupView]
+) -> dict[str, GroupView]:
+    """Return the groups of the source that have committed on the target, too."""
+    return {
+        name: view
+        for name, view in groups.items()
+        if not view.error and view.offsets and name in there and there[name].offsets
+    }
 
 
 def _landed(
@@ -227,11 +254,13 @@ def _landed(
     return found
 
 
-def taken(config: PipelineConfig) -> Snapshot:
-    """Take one snapshot; errors as for ``Snapshots.take``."""
+def taken(
+    config: PipelineConfig, also: Mapping[SourcePartition, Collection[int]] = _NOTHING
+) -> Snapshot:
+    """Take one snapshot; arguments and errors as for ``Snapshots.take``."""
     snapshots = Snapshots(config)
     try:
-        return snapshots.take()
+        return snapshots.take(also)
     finally:
         snapshots.close()
 

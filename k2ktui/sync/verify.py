@@ -215,7 +215,8 @@ def _range_checks(
 
 def _foreign_check(piece: Piece, why: str) -> Check:
     totals = Totals(could_not_check=piece.count)
-    return Check("", piece.pair, piece.count, Outcome.COULD_NOT_CHECK, why, records=totals)
+    unclear = Outcome.COULD_NOT_CHECK
+    return Check("", piece.pair, piece.count, unclear, why, ("", ""), totals, ((why, piece.count),))
 
 
 def _range_check(
@@ -242,6 +243,7 @@ def _range_check(
         Outcome.DIFFERENT if different else outcome,
         "; ".join(said),
         records=Totals(same, len(different), unchecked.total()),
+        unchecked=tuple(unchecked.items()),
     )
 
 

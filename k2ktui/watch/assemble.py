@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from k2ktui.engine.audit import Audit
+from k2ktui.engine.groups import Finding, outcome
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.engine.status import (
     PartitionState,
@@ -271,7 +272,8 @@ def totals_of(rows: Sequence[PartitionRow], groups: GroupFacts | None) -> Totals
     ]
     rates = [row.rate for row in rows if row.rate is not None]
     found = groups.rows if groups else ()
-    off = [row for row in found if row.divergence]
+    off = [row for row in found if row.divergence and row.finding is Finding.SETTLED]
+    sums = outcome(found)
     exact = sum(row.basis in _EXACT for row in found)
     return Totals(
         partitions=len(rows),
@@ -285,9 +287,11 @@ def totals_of(rows: Sequence[PartitionRow], groups: GroupFacts | None) -> Totals
         groups=len(groups.source) if groups else None,
         bases=counts([str(row.basis) for row in found]),
         diverging=len({row.group for row in off}),
-        skips=sum(max(0, row.divergence or 0) for row in off),
-        rereads=sum(max(0, -(row.divergence or 0)) for row in off),
+        skips=sums.skips,
+        rereads=sums.rereads,
         unknown=len(rows) - len(lags),
+        moved_skips=sums.moved_skips,
+        moved_rereads=sums.moved_rereads,
     )
 
 

@@ -235,7 +235,8 @@ def _summary(value: dict[str, Any]) -> GroupSummary:
     sides = {side: _make(GroupSide, value[side]) for side in ("source", "target")}
     # A recording of an earlier release has neither of them.
     again = {name: _make(Again, value[name]) for name in ("ours", "theirs") if value.get(name)}
-    return _make(GroupSummary, {**value, **sides, **again})
+    off = {"ahead": int(bool(value["skips"])), "behind": int(bool(value["rereads"]))}
+    return _make(GroupSummary, {**off, **value, **sides, **again})
 
 
 def _audit(audit: Audit) -> dict[str, Any]:

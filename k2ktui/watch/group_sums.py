@@ -7,7 +7,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from k2ktui.engine.audit import Audit, AuditRow, by_checkpoints, by_translation
-from k2ktui.engine.groups import GroupRow, GroupView
+from k2ktui.engine.groups import Finding, GroupRow, GroupView, outcome
 from k2ktui.engine.translate import Basis
 from k2ktui.watch.model import GroupSide, GroupSummary, PartitionRow
 from k2ktui.watch.reading import GroupFacts
@@ -52,6 +52,9 @@ def _summary(
     ends: Mapping[tuple[str, int], int | None],
     audited: Sequence[AuditRow] | None,
 ) -> GroupSummary:
+    sums = outcome(found)
+    settled = [row for row in found if row.finding is Finding.SETTLED]
+    checking = [row for row in found if row.finding is Finding.CHECKING]
     return GroupSummary(
         group=name,
         source=_side(groups.source.get(name)),
@@ -59,12 +62,20 @@ def _summary(
         partitions=len(found),
         bases=counts([str(row.basis) for row in found]),
         missing=sum(row.target_offset is None for row in found),
-        skips=sum(max(0, row.divergence or 0) for row in found),
-        rereads=sum(max(0, -(row.divergence or 0)) for row in found),
+        skips=sums.skips,
+        rereads=sums.rereads,
         lag=_lag(found, ends),
         ours=by_translation(found),
         theirs=None if audited is None else by_checkpoints(audited, len(found)),
         unknown=sum(_unknown(row) for row in found),
+        ahead=sum((row.divergence or 0) > 0 for row in settled),
+        behind=sum((row.divergence or 0) < 0 for row in settled),
+        moved_skips=sums.moved_skips,
+        moved_rereads=sums.moved_rereads,
+        unknown_now=sum(row.skipped_now is None for row in found),
+        unknown_moved=sum(row.basis is Basis.UNMAPPED or row.skipped is None for row in found),
+        checking=len(checking),
+        checking_unmapped=sum(row.basis is Basis.UNMAPPED for row in checking),
     )
 
 

@@ -110,13 +110,22 @@ class GroupSummary:
     Attributes:
         bases: how many of its rows have which basis.
         missing: rows without a committed offset on the target.
-        skips: records it would never read if it went on at the target now.
+        skips: records it would never read if it went on at the target as it is committed now.
         rereads: records it would read again there.
         lag: source records that it has not read yet, None if unknown for any partition.
         ours: what it would read again on the target where the translation puts it.
         theirs: the same where MirrorMaker 2's checkpoints put it; None if that is not compared.
         unknown: rows with a commit on the target of which it is unknown what it would skip or
             read again; they are in no sum.
+        ahead: rows whose commit on the target skips records that a move would not skip.
+        behind: rows whose commit on the target reads again what a move would not.
+        moved_skips, moved_rereads: what it would skip and read again after a move, as the plan
+            says; rows without a mapping are not moved.
+        unknown_now: rows of which it is not known what it would skip as it is committed now, or
+            that have no commit on the target.
+        unknown_moved: rows that cannot be moved.
+        checking: rows that were found bad once: in no sum, and bad when the next poll agrees.
+        checking_unmapped: those of them that seem to have no mapping.
     """
 
     group: str
@@ -131,6 +140,14 @@ class GroupSummary:
     ours: Again = NOTHING
     theirs: Again | None = None
     unknown: int = 0
+    ahead: int = 0
+    behind: int = 0
+    moved_skips: int = 0
+    moved_rereads: int = 0
+    unknown_now: int = 0
+    unknown_moved: int = 0
+    checking: int = 0
+    checking_unmapped: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +165,8 @@ class Totals:
         states: partitions by state.
         bases: group-partitions by basis.
         diverging: groups whose committed offset on the target is not the translated one.
-        skips, rereads: records that those would skip, and read again.
+        skips, rereads: records that those would skip, and read again, as committed now.
+        moved_skips, moved_rereads: the same after a move of all groups that can be moved.
         unknown: partitions whose lag is unknown.
     """
 
@@ -168,6 +186,8 @@ class Totals:
     skips: int = 0
     rereads: int = 0
     unknown: int = 0
+    moved_skips: int = 0
+    moved_rereads: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +273,11 @@ class View:
         parts = [part for name, part in self.parts.items() if name is not PartName.COMPARISON]
         read = all(part.taken_at is not None and not part.stale for part in parts)
         return read and self.whole and not self.source_down
+
+    @property
+    def settled(self) -> bool:
+        """Whether no group waits for a second look at what seems bad."""
+        return not any(group.checking for group in self.summaries)
 
     @property
     def compares(self) -> bool:

@@ -87,9 +87,10 @@ def _groups(view: View) -> str:
     if totals.groups is None:
         return f"groups {UNKNOWN}"
     text = f"groups {totals.groups:,}: {_counts(totals.bases)}; {totals.diverging:,} diverge"
-    if totals.skips or totals.rereads:
-        text += f" ({counted(totals.skips, 'record')} skipped, {totals.rereads:,} re-read)"
-    return text
+    now = f"{counted(totals.skips, 'record')} skipped, {totals.rereads:,} re-read"
+    text += f"; as committed now {now}"
+    moved = f"{counted(totals.moved_skips, 'record')} skipped, {totals.moved_rereads:,} re-read"
+    return f"{text}; after a move {moved}"
 
 
 def _compared(view: View, now: float) -> Iterator[str]:

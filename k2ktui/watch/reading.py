@@ -16,6 +16,7 @@ from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.agreement import Agreement
 from k2ktui.engine.audit import Audit
 from k2ktui.engine.groups import GroupRow, GroupView, rows
 from k2ktui.engine.journal import JournalHeader, Runner
@@ -289,9 +290,13 @@ class GroupReader:
     def __init__(self, config: PipelineConfig) -> None:
         self._config = config
         self._snapshots: Snapshots | None = None
+        self._agreement = Agreement()
 
     def read(self, known: Known) -> GroupFacts:
-        """Take a snapshot and translate it; nothing if the pipeline was never started."""
+        """Take a snapshot and translate it; nothing if the pipeline was never started.
+
+        What is bad is settled when a later reading agrees.
+        """
         target = known.get(PartName.TARGET)
         if isinstance(target, TargetFacts) and not target.started:
             return GroupFacts(time.time(), commits_at=time.time())
@@ -301,10 +306,11 @@ class GroupReader:
 
             self._snapshots = Snapshots(self._config)
         snapshot = self._snapshots.take()
+        found = self._agreement.settle(rows(snapshot), snapshot.commits_at, snapshot.taken_at)
         few = len(snapshot.replicas) <= _RANGES_UP_TO
         return GroupFacts(
             taken_at=snapshot.taken_at,
-            rows=tuple(rows(snapshot)),
+            rows=tuple(found),
             source=snapshot.source,
             target=snapshot.target,
             mapped={at: _mapped(replica, few) for at, replica in snapshot.replicas.items()},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from k2ktui.engine.groups import GroupRow
+from k2ktui.engine.groups import Finding, GroupRow
 from k2ktui.engine.journal import Runner, RunnerState
 from k2ktui.engine.status import PartitionState
 from k2ktui.engine.translate import Basis
@@ -76,10 +76,14 @@ def of_partition(row: PartitionRow) -> Verdict:
 
 def of_group_row(row: GroupRow) -> Verdict:
     """Judge where a group stands on the target for one partition."""
+    if row.finding is Finding.CHECKING:
+        return _CHECKING
     if row.basis is Basis.UNMAPPED:
         return Verdict(Severity.BAD, "unmapped")
     if row.divergence is not None and row.divergence > 0:
-        return Verdict(Severity.BAD, "skips")
+        return _MOVING if row.finding is Finding.MOVING else Verdict(Severity.BAD, "skips")
+    if row.skipped:
+        return _DELETED
     if row.divergence is not None and row.divergence < 0:
         return Verdict(Severity.WARN, "re-reads")
     if row.basis is Basis.BOUNDED:
@@ -95,20 +99,30 @@ def of_summary(group: GroupSummary) -> Verdict:
     """Judge a group by the worst of its partitions, as ``of_group_row`` does."""
     if group.source.error or group.target.error:
         return Verdict(Severity.UNKNOWN, "unread")
-    if group.bases.get(Basis.UNMAPPED):
+    if group.bases.get(Basis.UNMAPPED, 0) > group.checking_unmapped:
         return Verdict(Severity.BAD, "unmapped")
-    if group.skips:
+    if group.ahead:
         return Verdict(Severity.BAD, "skips")
     if group.unknown:
         return Verdict(Severity.UNKNOWN, "unknown")
-    if group.rereads:
+    if group.moved_skips:
+        return _DELETED
+    if group.behind:
         return Verdict(Severity.WARN, "re-reads")
     if group.bases.get(Basis.BOUNDED):
         return Verdict(Severity.WARN, "bounded")
+    if group.checking:
+        return _CHECKING
     if group.missing:
         return Verdict(Severity.INFO, "not moved")
     return Verdict(Severity.OK, "in step")
 
+
+# What is bad is said when the next poll agrees.
+_CHECKING = Verdict(Severity.INFO, "checking")
+_MOVING = Verdict(Severity.OK, "moving")
+# A move does not bring back what the target's retention has deleted, or what was never copied.
+_DELETED = Verdict(Severity.WARN, "deleted")
 
 # MirrorMaker 2 beats every second unless it is told otherwise.
 _BEAT_S = 30.0
@@ -239,10 +253,13 @@ def _group_text(group: GroupSummary, verdict: Verdict) -> str:
     if error:
         return error
     parts = []
-    if unmapped := group.bases.get(Basis.UNMAPPED):
+    if unmapped := group.bases.get(Basis.UNMAPPED, 0) - group.checking_unmapped:
         parts.append(f"no mapping for {unmapped:,} of {counted(group.partitions, 'partition')}")
     if group.skips:
         parts.append(f"on the target it would skip {counted(group.skips, 'record')}")
+    if group.moved_skips:
+        lost = counted(group.moved_skips, "unread record")
+        parts.append(f"the target has deleted {lost}: a move skips them, too")
     if group.rereads:
         parts.append(f"on the target it would re-read {counted(group.rereads, 'record')}")
     if group.unknown:

@@ -66,7 +66,7 @@ def test_nothing_of_it_is_shown_where_nothing_is_compared() -> None:
     async def flow(console: Sitting) -> None:
         assert "Re-reads" not in console.text
         await console.press("3", "m")
-        assert "by MM2" not in console.text and "re-reads now" not in console.text
+        assert "by MM2" not in console.text and "by k2ktui" not in console.text
         assert not isinstance(console.app.screen, AuditScreen)
 
     sit(flow, usual(), size=(120, 30))

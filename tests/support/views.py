@@ -109,6 +109,8 @@ class Made:
                 None if basis is Basis.UNMAPPED else 0,
                 divergence,
                 "no mapping reaches so far back" if basis is Basis.UNMAPPED else "",
+                None if divergence is None else max(0, -divergence),
+                None if divergence is None else max(0, divergence),
             )
         )
 

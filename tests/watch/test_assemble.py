@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from k2ktui.engine.groups import Finding
 from k2ktui.engine.state import Gap, SourcePartition
 from k2ktui.engine.status import HeldBack, PartitionState
+from k2ktui.engine.translate import Basis
 from k2ktui.engine.trend import Direction
 from k2ktui.watch.assemble import Assembler
 from k2ktui.watch.codec import dumps, loads
@@ -177,6 +179,35 @@ def test_a_divergence_that_is_unknown_is_no_all_clear() -> None:
     assert of_group_row(view.groups[0]).severity is Severity.UNKNOWN
     [problem] = [p for p in problems(view, NOON) if p.kind == "group"]
     assert (problem.severity, "unknown" in problem.what) == (Severity.UNKNOWN, True)
+
+
+def test_what_is_bad_once_is_looked_at_again_before_it_is_red() -> None:
+    made = one()
+    made.group("skips", AT, divergence=7)
+    made.group("lost", AT, basis=Basis.UNMAPPED)
+    sure = made.view()
+    assert sure.settled
+    assert {p.subject for p in problems(sure, NOON)} == {"skips", "lost"}
+    made.rows = [replace(each, finding=Finding.CHECKING) for each in made.rows]
+    view = made.view()
+    assert not view.settled
+    assert not [p for p in problems(view, NOON) if p.kind == "group"]
+    assert {of_group_row(row).word for row in view.groups} == {"checking"}
+    assert (view.totals.skips, view.totals.diverging) == (0, 0)
+
+
+def test_records_that_the_target_has_deleted_are_no_fault_of_the_commit() -> None:
+    made = one()
+    made.group("g", AT, divergence=0)
+    made.rows = [replace(each, skipped=9, skipped_now=9) for each in made.rows]
+    view = made.view()
+    [summary] = view.summaries
+    assert (summary.skips, summary.moved_skips, summary.ahead) == (9, 9, 0)
+    [problem] = [p for p in problems(view, NOON) if p.kind == "group"]
+    assert problem.severity is Severity.WARN
+    assert "a move skips them, too" in problem.what
+    text = "\n".join(lines(view, NOON))
+    assert "as committed now 9 records skipped, 0 re-read; after a move 9 records skipped" in text
 
 
 def test_problems_come_worst_first() -> None:

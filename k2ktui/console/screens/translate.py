@@ -11,7 +11,7 @@ from k2ktui.console import marks
 from k2ktui.console.aging import old_group_columns
 from k2ktui.console.marks import Cell, Line, Tone
 from k2ktui.console.screens.base import ConsoleScreen, ListScreen
-from k2ktui.console.screens.groups import summary_columns
+from k2ktui.console.screens.groups_table import summary_columns
 from k2ktui.console.screens.translate_plan import PlanScreen
 from k2ktui.console.widgets.choice import Choice
 from k2ktui.console.widgets.grid import Grid

@@ -1,0 +1,246 @@
+"""The tables of consumer groups, and of their partitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from k2ktui.console import marks
+from k2ktui.console.marks import Cell, Glyphs, Tone
+from k2ktui.console.widgets.arrange import Column
+from k2ktui.console.widgets.grid import Grid
+from k2ktui.engine.audit import Again
+from k2ktui.engine.groups import Finding, GroupRow
+from k2ktui.engine.translate import Basis
+from k2ktui.text import safe_text
+from k2ktui.watch.model import GroupSide, GroupSummary
+from k2ktui.watch.severity import Severity, of_group_row, of_summary
+
+
+def summary_grid(glyphs: Glyphs, *, compared: bool = False) -> Grid[GroupSummary]:
+    """Return a table of groups."""
+    return Grid(
+        summary_columns(glyphs, compared=compared),
+        key=lambda group: group.group,
+        search=lambda group: f"{group.group} {of_summary(group).word} {group.source.state}",
+        problem=lambda group: of_summary(group).severity >= Severity.WARN,
+        order=lambda group: (-of_summary(group).severity, -group.skips, group.group),
+        id="summaries",
+    )
+
+
+def row_grid(glyphs: Glyphs, *, with_group: bool = True) -> Grid[GroupRow]:
+    """Return a table of group-partitions."""
+    columns = _row_columns(glyphs)
+    return Grid(
+        columns if with_group else columns[1:],
+        key=lambda row: (row.group, row.topic, row.partition, row.target_topic),
+        search=lambda row: (
+            f"{row.group} {row.topic}-{row.partition} {of_group_row(row).word} {row.basis}"
+        ),
+        problem=lambda row: of_group_row(row).severity >= Severity.WARN,
+        order=lambda row: (-of_group_row(row).severity, row.group, row.topic, row.partition),
+        id="rows",
+    )
+
+
+def side_text(side: GroupSide) -> str:
+    """Return a group's state and number of members on one cluster."""
+    if not side.state:
+        return marks.NOT_AVAILABLE
+    members = "" if side.members is None else f" {side.members}"
+    return f"{safe_text(side.state, 24)}{members}"
+
+
+def summary_columns(glyphs: Glyphs, *, compared: bool = False) -> tuple[Column[GroupSummary], ...]:
+    """Return the columns of a table of groups; ``compared`` with what MirrorMaker 2 would do."""
+    return (
+        Column(
+            "group",
+            "group",
+            lambda g: Cell(safe_text(g.group, 400)),
+            lambda g: g.group,
+            width=14,
+            widest=64,
+        ),
+        Column(
+            "status",
+            "status",
+            lambda g: glyphs.mark(of_summary(g)),
+            lambda g: -of_summary(g).severity,
+            width=11,
+        ),
+        Column("source", "source", lambda g: Cell(side_text(g.source)), rank=4, width=9),
+        Column("target", "target", lambda g: Cell(side_text(g.target)), rank=3, width=9),
+        Column(
+            "parts",
+            "parts",
+            lambda g: Cell(f"{g.partitions:,}"),
+            lambda g: -g.partitions,
+            right=True,
+            rank=6,
+        ),
+        Column(
+            "lag", "lag", lambda g: Cell(marks.number(g.lag)), lambda g: _desc(g.lag), True, rank=5
+        ),
+        Column(
+            "skips",
+            "skips now",
+            lambda g: _now(g, g.skips, Tone.BAD if g.ahead else Tone.WARN),
+            lambda g: -g.skips,
+            right=True,
+        ),
+        Column(
+            "moved-skips",
+            "skips moved",
+            lambda g: _moved(g, g.moved_skips),
+            lambda g: -g.moved_skips,
+            right=True,
+            rank=1,
+        ),
+        Column(
+            "rereads",
+            "re-reads now",
+            lambda g: _now(g, g.rereads, Tone.WARN),
+            lambda g: -g.rereads,
+            right=True,
+            rank=2,
+        ),
+        *(_AGAIN if compared else (_MOVED_REREADS,)),
+        Column("basis", "basis", _bases, rank=2, width=8, widest=40),
+    )
+
+
+def _row_columns(glyphs: Glyphs) -> tuple[Column[GroupRow], ...]:
+    return (
+        Column(
+            "group",
+            "group",
+            lambda r: Cell(safe_text(r.group, 400)),
+            lambda r: r.group,
+            width=12,
+            widest=48,
+        ),
+        Column(
+            "partition",
+            "partition",
+            lambda r: Cell(safe_text(f"{r.topic}-{r.partition}", 400)),
+            lambda r: (r.topic, r.partition),
+            width=12,
+            widest=48,
+        ),
+        Column(
+            "status",
+            "status",
+            lambda r: glyphs.mark(of_group_row(r)),
+            lambda r: -of_group_row(r).severity,
+            width=11,
+        ),
+        Column(
+            "divergence",
+            "diverges",
+            _divergence,
+            lambda r: _desc(None if r.divergence is None else abs(r.divergence)),
+            right=True,
+        ),
+        _offset("source", "source", lambda r: r.source_offset, 3),
+        _offset("target", "target now", lambda r: r.target_offset, 2),
+        _offset("translated", "translated", lambda r: r.translated_offset, 1),
+        Column("basis", "basis", _basis, lambda r: r.basis, rank=4, width=8),
+        _offset("skipped-now", "skips now", lambda r: r.skipped_now, 5),
+        _offset("skipped", "skips moved", lambda r: r.skipped, 5),
+        _offset("reread-now", "re-reads now", lambda r: r.reread_now, 6),
+        _offset("reread", "re-reads moved", lambda r: r.reread, 7),
+        Column("states", "states", lambda r: Cell(_states(r), Tone.MUTED), rank=8, widest=30),
+        Column("why", "note", lambda r: Cell(safe_text(r.reason, 400)), rank=9, widest=100),
+    )
+
+
+def _offset(name: str, heading: str, value: Any, rank: int) -> Column[GroupRow]:
+    return Column(
+        name,
+        heading,
+        lambda row: Cell(marks.number(value(row))),
+        lambda row: _desc(value(row)),
+        right=True,
+        rank=rank,
+    )
+
+
+def _desc(value: int | None) -> int | None:
+    return None if value is None else -value
+
+
+def _now(group: GroupSummary, value: int, tone: Tone) -> Cell:
+    return _known(value, group.unknown_now, group.partitions, tone)
+
+
+def _moved(group: GroupSummary, value: int) -> Cell:
+    return _known(value, group.unknown_moved, group.partitions, Tone.WARN)
+
+
+def _known(value: int, unknown: int, partitions: int, tone: Tone) -> Cell:
+    """A sum over what is known; a dash if nothing is."""
+    if partitions and unknown >= partitions:
+        return Cell(marks.NOT_AVAILABLE, Tone.MUTED)
+    return Cell(f"{value:,}{'+' if unknown else ''}", tone if value else Tone.MUTED)
+
+
+def _again(count: Again | None, partitions: int) -> Cell:
+    if count is None:
+        return Cell(marks.NOT_YET, Tone.MUTED)
+    if partitions and count.unknown + count.without >= partitions:
+        return Cell(marks.NOT_AVAILABLE, Tone.WARN)
+    more = "+" if count.unknown or count.without else ""
+    if count.skipped:
+        return Cell(f"{count.records:,}{more}, skips {count.skipped:,}", Tone.BAD)
+    return Cell(f"{count.records:,}{more}", Tone.WARN if count.records or more else Tone.MUTED)
+
+
+_MOVED_REREADS: Column[GroupSummary] = Column(
+    "moved-rereads",
+    "re-reads moved",
+    lambda g: _moved(g, g.moved_rereads),
+    lambda g: -g.moved_rereads,
+    right=True,
+    rank=3,
+)
+_AGAIN: tuple[Column[GroupSummary], ...] = (
+    Column(
+        "ours",
+        "by k2ktui",
+        lambda g: _again(g.ours, g.partitions),
+        lambda g: -g.ours.records,
+        right=True,
+        rank=1,
+    ),
+    Column(
+        "theirs",
+        "by MM2",
+        lambda g: _again(g.theirs, g.partitions),
+        lambda g: None if g.theirs is None else -g.theirs.records,
+        right=True,
+    ),
+)
+
+
+def _basis(row: GroupRow) -> Cell:
+    if row.basis is Basis.UNMAPPED:
+        return Cell(str(row.basis), Tone.BAD)
+    return Cell(str(row.basis), Tone.WARN if row.basis is Basis.BOUNDED else Tone.PLAIN)
+
+
+def _bases(group: GroupSummary) -> Cell:
+    worst = group.bases.get(Basis.UNMAPPED), group.bases.get(Basis.BOUNDED)
+    tone = Tone.BAD if worst[0] else Tone.WARN if worst[1] else Tone.PLAIN
+    return Cell(", ".join(f"{count:,} {basis}" for basis, count in group.bases.items()), tone)
+
+
+def _divergence(row: GroupRow) -> Cell:
+    value = row.divergence
+    settled = row.finding is Finding.SETTLED
+    tone = Tone.BAD if value and value > 0 and settled else Tone.WARN if value else Tone.MUTED
+    return Cell(marks.signed(value), tone)
+
+
+def _states(row: GroupRow) -> str:
+    return f"{safe_text(row.state_source) or '—'} → {safe_text(row.state_target) or '—'}"
