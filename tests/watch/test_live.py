@@ -55,7 +55,8 @@ def test_what_is_shown_is_what_is_there(copied: Copied, source: KafkaNode) -> No
     feed.start(views.take)
     try:
         view = views.first(
-            lambda v: all(part.taken_at for part in v.parts.values()) and v.summaries, "whole"
+            lambda v: all(part.taken_at for part in v.parts.values()) and v.summaries and v.settled,
+            "whole, and what is bad was read twice",
         )
         rows = {row.key: row.status for row in view.partitions if row.key[0] == topic}
         assert rows[topic, 0].lag_records == 3
