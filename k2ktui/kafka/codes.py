@@ -12,6 +12,7 @@ from enum import IntEnum
 class Code(IntEnum):
     """The error codes this program treats by name."""
 
+    UNKNOWN_SERVER_ERROR = -1
     NONE = 0
     OFFSET_OUT_OF_RANGE = 1
     CORRUPT_MESSAGE = 2

@@ -8,7 +8,7 @@ knows the current one. Brokers 2.5 and later accept these, 4.x included.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from time import monotonic
@@ -35,40 +35,61 @@ class Producer:
 
 
 async def init_producer(
-    wire: Wire, current: Producer, transaction_timeout_ms: int, deadline: float = 60.0
+    wire: Wire,
+    current: Producer,
+    transaction_timeout_ms: int,
+    deadline: float = 60.0,
+    on_unknown: Callable[[], None] = lambda: None,
 ) -> Producer:
     """Raise the epoch of a transactional id; open transactions of it are aborted.
 
     With a known producer id and epoch in ``current`` the raise is conditional (KIP-360): it is
     refused if somebody else raised the epoch in between. Without, it is unconditional.
 
+    Repeating it after a lost response is safe: a repeated conditional raise is answered with its
+    first result, or refused if the coordinator has forgotten that; a second unconditional one only
+    raises the epoch once more. ``on_unknown`` is called whenever a request may have been carried
+    out, now or later, without a response.
+
     Raises:
         CoordinatorError: refused, or not done within ``deadline`` seconds (code 15).
     """
-    conditional = current.producer_id != NO_PRODUCER
-    request_version = {"max_version": 4, "min_version": 3 if conditional else 0}
     until = monotonic() + deadline
+    moved = False
     while True:
+        code = Code.NETWORK_EXCEPTION
         try:
             node = await _node(wire, current, until)
-            response = await wire.send(
-                InitProducerIdRequest(
-                    transactional_id=current.transactional_id,
-                    transaction_timeout_ms=transaction_timeout_ms,
-                    producer_id=current.producer_id,
-                    producer_epoch=current.epoch,
-                    **request_version,
-                ),
-                node,
+            raised = await wire.send(
+                _init_request(current, transaction_timeout_ms), node, _left(until)
             )
-            code = response.error_code
-        except (NotSent, OutcomeUnknown):
-            # Repeating is safe: a repeated conditional raise is answered with its first result,
-            # and a second unconditional one only raises the epoch once more.
-            code = Code.NETWORK_EXCEPTION
+            code = raised.error_code
+        except NotSent:
+            pass
+        except OutcomeUnknown:
+            on_unknown()
         if code == Code.NONE:
-            return Producer(current.transactional_id, response.producer_id, response.producer_epoch)
+            return Producer(current.transactional_id, raised.producer_id, raised.producer_epoch)
+        if moved and code not in COORDINATOR_RETRIABLE:
+            on_unknown()  # a coordinator that moved away may have written the raise all the same
+        moved |= code in (Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR)
         await _retry_or_raise(wire, current, code, "InitProducerId", until)
+
+
+def _init_request(current: Producer, transaction_timeout_ms: int) -> InitProducerIdRequest:
+    return InitProducerIdRequest(
+        transactional_id=current.transactional_id,
+        transaction_timeout_ms=transaction_timeout_ms,
+        producer_id=current.producer_id,
+        producer_epoch=current.epoch,
+        max_version=4,
+        min_version=0 if current.producer_id == NO_PRODUCER else 3,
+    )
+
+
+def _left(until: float) -> float:
+    """Return how many seconds to wait for a response; a deadline that has passed asks once."""
+    return max(1.0, until - monotonic())
 
 
 async def add_partitions(

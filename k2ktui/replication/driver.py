@@ -13,43 +13,42 @@ from dataclasses import replace
 from time import monotonic, time
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.gaps import with_gap
-from k2ktui.engine.state import Gap, Position, SourcePartition
+from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
 from k2ktui.replication.copying.crashpoints import crash_point
-from k2ktui.replication.fencing import Superseded, Warden
+from k2ktui.replication.epochs import Contested
+from k2ktui.replication.fencing import Warden
+from k2ktui.replication.fencing_errors import Superseded
 from k2ktui.replication.held_back import HeldBackWatch
+from k2ktui.replication.laps import LapPlanner
+from k2ktui.replication.loss import LossRecorder
 from k2ktui.replication.placing import place
 from k2ktui.replication.reports import (
     Event,
     Finished,
     Note,
-    Resumed,
     Started,
-    Stopped,
 )
 from k2ktui.replication.slots import Slot
 from k2ktui.replication.spark import SparkEnded, SparkRuntime
+from k2ktui.replication.stopped import StoppedPartitions
 from k2ktui.replication.survey import Survey, Surveyor
 from k2ktui.replication.teller import Teller
 from k2ktui.replication.tokens import (
     Assignment,
     Fault,
     FaultKind,
-    Ledger,
     Outcome,
-    Pace,
     SlotResult,
-    Token,
 )
 from k2ktui.replication.troubles import Troubles
 
 _TICK_S = 0.2
 _SURVEY_EVERY_S = 5.0
-_RETRY_FAULT_S = 30.0
 _LOST_IN_A_ROW = 3
+_TAKE_OVER_RETRY_S = 1.0
 _LOOK = "looking for new topics"
-_MENDABLE = frozenset({FaultKind.UNAUTHORIZED, FaultKind.REFUSED, FaultKind.GONE})
+_TAKE_OVER = "taking over again"
 _LOST = frozenset({FaultKind.TRUNCATED, FaultKind.DIVERGED})
 
 
@@ -81,14 +80,12 @@ class Driver:
         self._spark = spark
         self._surveyor = surveyor
         self._report = report
-        self._mapping_partitions = mapping_partitions
         self._until_caught_up = until_caught_up
         self._continue = config.on_source_data_loss == "continue"
         self._stopping = threading.Event()
         self._began_at = began_at or time()
-        self._on_trial: set[SourcePartition] = set()
         self._positions: dict[SourcePartition, Position] = {}
-        self._faults: dict[SourcePartition, tuple[Fault, float]] = {}
+        self._stopped = StoppedPartitions(report)
         self._limits: dict[SourcePartition, int] = {}
         self._until: dict[SourcePartition, int] = {}
         self._survey = Survey()
@@ -96,6 +93,8 @@ class Driver:
         self._slots: list[Slot] = []
         self._teller = Teller(report, self._began_at)
         self._troubles = Troubles(report)
+        self._loss = LossRecorder(warden, report, self._troubles)
+        self._laps = LapPlanner(config, warden, mapping_partitions)
         self._held_back = HeldBackWatch(report)
 
     def stop(self) -> None:
@@ -138,6 +137,9 @@ class Driver:
         next_look = monotonic() + _SURVEY_EVERY_S
         self._teller.begin()
         while not self._stopping.is_set():
+            if self._warden.must_take_over:
+                self._take_over_again()
+            self._loss.record(len(self._slots), self._positions)
             for slot in self._slots:
                 self._start_lap(slot)
             running = [slot.running for slot in self._slots if slot.running is not None]
@@ -148,8 +150,12 @@ class Driver:
             else:
                 self._stopping.wait(_TICK_S / 4)
             for slot in self._slots:
-                if slot.running is not None and slot.running.done():
+                if slot.running is None:
+                    continue
+                if slot.running.done():
                     self._end_lap(slot, slot.running)
+                elif monotonic() >= slot.deadline:
+                    self._give_up_lap(slot, slot.running)
             if looking is None and monotonic() >= next_look:
                 looking = pool.submit(self._surveyor.survey, dict(self._positions))
             if looking is not None and looking.done():
@@ -175,7 +181,7 @@ class Driver:
         reborn = survey.reborn if self._continue else {}
         for fault in survey.faults:
             if fault.source not in reborn:
-                self._stop_partition(fault)
+                self._stopped.stop(fault)
         begun = {s: p for s, p in survey.begin.items() if s not in self._positions}
         if reborn:
             self._warden.begin_term(len(self._slots))
@@ -188,7 +194,7 @@ class Driver:
             at = place(loads, survey.routes[source].path, spread=bool(self._config.spark.slots))
             self._slots[at].sources.append(source)
         for fault in self._held_back.look(survey.held_back, self._positions, self._until):
-            self._stop_partition(fault)
+            self._stopped.stop(fault)
         self._report(survey.event(self._positions))
 
     def _begin(self, begun: Mapping[SourcePartition, Position]) -> None:
@@ -198,13 +204,14 @@ class Driver:
         self._warden.write_positions(stamped)
         self._positions.update(stamped)
         for source in stamped:
-            self._faults.pop(source, None)
+            self._stopped.clear(source)
 
     def _start_lap(self, slot: Slot) -> None:
         now = monotonic()
         if slot.running is not None or now < slot.not_before:
             return
-        self._forgive(slot, now)
+        if not self._until:
+            self._stopped.retry(slot.sources)
         assignments = [a for source in slot.sources if (a := self._assignment(source)) is not None]
         if not assignments:
             return
@@ -212,24 +219,20 @@ class Driver:
             if slot.broken:
                 self._believe_target(slot)
                 return
-            token = self._token(slot, tuple(assignments))
+            token = self._laps.token(slot, tuple(assignments))
+        except Contested:
+            slot.broken = True  # its positions are read before it goes on
+            return
         except (ConnectionFailed, TimedOut) as error:
             self._postpone(slot, error.what)
             return
         crash_point("token")
         slot.running = self._spark.submit([token])
-
-    def _forgive(self, slot: Slot, now: float) -> None:
-        """Try partitions again whose fault somebody may have mended in the meantime."""
-        for source in slot.sources:
-            fault = self._faults.get(source)
-            if fault and fault[0].kind in _MENDABLE and now >= fault[1] and not self._until:
-                del self._faults[source]
-                self._on_trial.add(source)
+        slot.deadline = monotonic() + self._laps.longest_s
 
     def _assignment(self, source: SourcePartition) -> Assignment | None:
         position, route = self._positions.get(source), self._survey.routes.get(source)
-        if position is None or route is None or source in self._faults:
+        if position is None or route is None or source in self._stopped or source in self._loss:
             return None
         until = self._until.get(source) if self._until_caught_up else None
         if self._until_caught_up and (until is None or position.offset >= until):
@@ -237,31 +240,6 @@ class Driver:
         if source in self._limits:
             route = replace(route, batch_limit=self._limits[source])
         return Assignment(source, position, route, until)
-
-    def _token(self, slot: Slot, assignments: tuple[Assignment, ...]) -> Token:
-        config, topic = self._config, self._warden.topic
-        mapping = config.offset_mapping.topic if self._mapping_partitions else ""
-        return Token(
-            slot=slot.number,
-            producer=self._warden.renew(slot.number),
-            transactional=config.features.exactly_once,
-            ledger=Ledger(
-                pipeline=config.name,
-                group=topic.group,
-                term=self._warden.run.term,
-                commit_topic=topic.name,
-                commit_partition=topic.partition(slot.number),
-                mapping_topic=mapping,
-                mapping_partitions=self._mapping_partitions,
-            ),
-            pace=Pace(
-                lap_s=config.spark.lap_s,
-                batch_timeout_s=config.coordination.commit.batch_timeout_s,
-                batch_size=config.coordination.commit.batch_size,
-            ),
-            assignments=assignments,
-            continue_on_loss=self._continue,
-        )
 
     def _end_lap(self, slot: Slot, future: Future[list[SlotResult]]) -> None:
         slot.running = None
@@ -274,7 +252,8 @@ class Driver:
             self._positions.update(result.positions)
             slot.failures = 0
             self._troubles.over(slot.name)
-            self._see_resumed(result)
+            again = {fault.source for fault in result.faults}
+            self._stopped.copied(result.positions.keys() - again)
         else:
             told = str(error) if error else result.error if result else ""
             reason = told.partition("\n")[0]  # what happened; below it is what to do
@@ -284,11 +263,33 @@ class Driver:
         if self._teller.all_ended([s.number for s in self._slots if s.running is not None]):
             self._progress()
 
-    def _see_resumed(self, result: SlotResult) -> None:
-        again = {fault.source for fault in result.faults}
-        for source in self._on_trial & result.positions.keys() - again:
-            self._report(Resumed(source.topic, source.partition))
-        self._on_trial -= result.positions.keys()
+    def _give_up_lap(self, slot: Slot, lap: Future[list[SlotResult]]) -> None:
+        """Fence a task that hangs, cancel its job, and let the slot go on without it."""
+        if self._spark.is_waiting(lap):  # for a free core: other tasks take turns
+            slot.deadline = monotonic() + self._laps.longest_s
+            return
+        slot.running = None
+        self._spark.give_up(lap)
+        self._teller.lap_ended(slot.number, None)
+        reason = f"its task did not end within {self._laps.longest_s:.0f} s; its job is canceled"
+        self._recover(slot, reason, lost=True)
+
+    def _take_over_again(self) -> None:
+        """Whose the pipeline is got lost with an answer: begin as a starting driver does."""
+        for slot in self._slots:
+            if slot.running is not None:
+                self._spark.give_up(slot.running)
+                slot.running = None
+        try:
+            books = self._warden.take_over(len(self._slots))
+        except (ConnectionFailed, TimedOut) as error:
+            self._troubles.tell(_TAKE_OVER, error.what)
+            self._stopping.wait(_TAKE_OVER_RETRY_S)
+            return
+        self._troubles.over(_TAKE_OVER)
+        self._positions = dict(books.positions)
+        for slot in self._slots:
+            slot.broken = False
 
     def _recover(self, slot: Slot, reason: str, *, lost: bool) -> None:
         """After a failed lap: fence what is left of it, and believe only the target."""
@@ -312,7 +313,7 @@ class Driver:
         return [self._positions[s].offset for s in slot.sources if s in self._positions]
 
     def _believe_target(self, slot: Slot) -> None:
-        self._warden.renew(slot.number)
+        self._warden.recover(slot.number)
         crash_point("recovering")
         books = self._warden.read()
         for source in slot.sources:
@@ -338,36 +339,18 @@ class Driver:
         """Mend what can be mended without an operator, stop the partition otherwise."""
         source = fault.source
         if fault.kind is FaultKind.TOO_LARGE and source not in self._limits:
-            self._limits[source] = self._survey.batch_limit(source)
+            if source in self._survey.routes:  # else it is not copied any more
+                self._limits[source] = self._survey.batch_limit(source)
             return
         if fault.kind in _LOST and self._continue:
-            self._pass_over(fault)
+            self._loss.add(fault)
+            self._loss.record(len(self._slots), self._positions)
             return
-        self._stop_partition(fault)
-
-    def _pass_over(self, fault: Fault) -> None:
-        """Go on behind lost records, recording the gap, or back where the log was cut."""
-        position = self._positions[fault.source]
-        self._warden.begin_term(len(self._slots))
-        moved = replace(
-            position,
-            offset=fault.offset,
-            leader_epoch=-1,
-            term=self._warden.run.term,
-            gaps=with_gap(position.gaps, Gap(position.offset, fault.offset, fault.kind.value)),
-        )
-        self._warden.write_positions({fault.source: moved})
-        self._positions[fault.source] = moved
-        self._report(Note(f"{fault.what}; went on at {fault.offset} (onSourceDataLoss: continue)"))
-
-    def _stop_partition(self, fault: Fault) -> None:
-        if fault.source not in self._faults and fault.source not in self._on_trial:
-            self._report(Stopped(fault))
-        self._faults[fault.source] = (fault, monotonic() + _RETRY_FAULT_S)
+        self._stopped.stop(fault)
 
     def _all_reached(self) -> bool:
-        return all(
-            source in self._faults
+        return not self._loss.pending and all(
+            source in self._stopped
             or (source in self._positions and self._positions[source].offset >= end)
             for source, end in self._until.items()
         )
@@ -375,7 +358,7 @@ class Driver:
     def _progress(self) -> None:
         self._teller.progress(
             partitions=len(self._survey.routes),
-            stopped=len(self._faults),
+            stopped=len(self._stopped),
             lag_records=self._survey.lag_records,
         )
 
@@ -385,7 +368,7 @@ class Driver:
         self._warden.close()
         if self._teller.untold:
             self._progress()
-        faults = tuple(fault for fault, _ in self._faults.values())
+        faults = self._stopped.faults
         caught_up = self._until_caught_up and self._all_reached() and not faults
         finished = Finished(caught_up, self._teller.records, time() - self._began_at, faults)
         self._report(finished)

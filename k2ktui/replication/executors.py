@@ -108,6 +108,14 @@ def _settle(context: Any) -> None:
             cores, changed = context.defaultParallelism, time.monotonic()
 
 
+def runs_task(context: Any, group: str) -> bool:
+    """Whether Spark runs a task of a job group."""
+    tracker = context.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+    stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+    return any(stage is not None and stage.numActiveTasks > 0 for stage in stages)
+
+
 def spark_reason(error: BaseException) -> str:
     """Return why a Spark job failed, in one line: what a task raised, or how it was lost."""
     inner = getattr(error, "java_exception", None)

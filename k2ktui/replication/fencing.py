@@ -1,19 +1,20 @@
 """The driver's side of exactly-once: fencing tokens, the run record and the positions.
 
 Protocol (docs/exactly-once.md): the driver alone raises producer epochs. A starting driver raises
-the driver's own transactional id first, so that the previous driver can no longer change the run
-record, then reads how many slots that driver could use, and raises those. Each unconditional raise
-is done twice, because a coordinator accepts the previous epoch as a repeat of the last raise
-(KIP-360).
+the driver's transactional id first, which makes it the owner; then the id of the driver's own
+records, so that the previous driver can no longer change the run record; then it reads how many
+slots that driver could use, and raises those.
 """
 
 from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from random import random
+from time import sleep
+from typing import Any, TypeVar
 from zlib import crc32
 
 from k2ktui.engine.state import (
@@ -27,9 +28,9 @@ from k2ktui.engine.state import (
     run_key,
     run_value,
 )
-from k2ktui.errors import K2kError, Refused, TimedOut
+from k2ktui.errors import K2kError, TimedOut
 from k2ktui.kafka.clients import Cluster
-from k2ktui.kafka.codes import COORDINATOR_RETRIABLE, FENCED, Code
+from k2ktui.kafka.codes import FENCED
 from k2ktui.kafka.logread import await_stable, read_committed, read_written
 from k2ktui.kafka.transactions import Producer, add_partitions, end_transaction, init_producer
 from k2ktui.kafka.wire import CoordinatorError, Loop, OutcomeUnknown, Signal, Wire
@@ -39,23 +40,34 @@ from k2ktui.replication.copying.feed import now_ms
 from k2ktui.replication.copying.outgoing import Outgoing
 from k2ktui.replication.copying.rebuild import build
 from k2ktui.replication.copying.records import of
-from k2ktui.replication.copying.writer import BatchRefused, Fenced, SlotFailed, Writer
+from k2ktui.replication.copying.writer import (
+    DELIVERY_TIMEOUT_S,
+    BatchRefused,
+    Fenced,
+    SlotFailed,
+    Writer,
+)
+from k2ktui.replication.epochs import (
+    DRIVER,
+    STATE,
+    Contested,
+    NotOwner,
+    OwnershipUnknown,
+    ProducerEpochs,
+)
+from k2ktui.replication.fencing_errors import (
+    OwnershipLost,
+    coordinator_refused,
+    ownership_lost,
+    superseded,
+)
 
+_T = TypeVar("_T")
 _STATE_LIMIT = 512 << 10
 # The driver does nothing else while it waits for one slot's token, and tries again anyway.
 _RENEW_S = 10.0
-
-
-_DRIVER = -1
-
-
-def transactional_id(group: str, slot: int) -> str:
-    """Return the transactional id of a slot, or of the driver itself (slot -1)."""
-    return f"{group}.driver" if slot == _DRIVER else f"{group}.{slot}"
-
-
-class Superseded(Refused):
-    """Another driver of the same pipeline has started; this one must end."""
+_TAKE_OVER_ATTEMPTS = 8
+_TAKE_OVER_PAUSE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,25 +136,63 @@ class Warden:
         self._sync_timeout = sync_timeout
         self._loop = Loop()
         self._wire = Wire(self._loop, options, "target")
-        self._producers: dict[int, Producer] = {}
+        self._epochs = ProducerEpochs(self._wire, topic.group, timeout_ms)
+        self._own_runs: set[Run] = set()
+        self._connected = False
+        self._owned = False
+        self._began = False
         self.run = Run(0, 0)
 
     def take_over(self, slots: int) -> Books:
-        """Fence every earlier driver of this pipeline, begin a new term, return the positions.
+        """Fence every other driver of this pipeline, begin a new term, return the positions.
 
         Raises:
+            Superseded: another driver has started meanwhile.
             ConnectionFailed, TimedOut, Refused: nothing was changed but epochs.
         """
-        self._loop.run(lambda: self._wire.open(self._sync_timeout, patient=True))
-        self._fence(_DRIVER)
-        for slot in range(max(self._slots_ever(), slots)):
-            self._fence(slot)
+        if not self._connected:
+            self._loop.run(lambda: self._wire.open(self._sync_timeout, patient=True))
+            self._connected = True
+        self._owned = False
+        if self._transactional:
+            self._fence_others(slots)
         books = self.read()
         self.run = books.run
         crash_point("fenced")
-        self.begin_term(slots)
+        self._owned = True
+        try:
+            self.begin_term(slots)
+        except K2kError:
+            self._owned = False
+            raise
+        self._began = True
         crash_point("begun")
         return books
+
+    @property
+    def must_take_over(self) -> bool:
+        """Whether the pipeline was ours, and it is unknown now: only ``take_over`` helps."""
+        return self._began and not self._owned
+
+    def _fence_others(self, slots: int) -> None:
+        for left in reversed(range(_TAKE_OVER_ATTEMPTS)):
+            try:
+                self._try_to_fence_others(slots)
+                return
+            except OwnershipLost:
+                if not left:
+                    raise
+                # Another starter may be in the same doubt; one of the two has to be quicker.
+                sleep(random() * _TAKE_OVER_PAUSE_S)  # noqa: S311 - chance decides, no secret
+
+    def _try_to_fence_others(self, slots: int) -> None:
+        epochs, seconds = self._epochs, self._sync_timeout
+        self._run(lambda: epochs.take_ownership(seconds))
+        self._run(lambda: epochs.fence(STATE, seconds))
+        for slot in range(max(self._slots_ever(), slots)):
+            crash_point("fencing")
+            self._run(lambda slot=slot: epochs.fence(slot, seconds))  # type: ignore[misc]
+        self._run(lambda: epochs.confirm_ownership(seconds))
 
     def _slots_ever(self) -> int:
         """Return how many slots any earlier driver may have used.
@@ -150,14 +200,16 @@ class Warden:
         A run record counts whether its transaction was committed or not: to fence a slot too many
         does no harm, but a slot's open transaction hides what is behind it until we fence it.
         """
+        return max((run.slots for run in self._written_runs()), default=0)
+
+    def _written_runs(self) -> Iterator[Run]:
+        """Yield the run records, those of open and aborted transactions too."""
         topic = self.topic
-        slots = 0
         for entry in read_written(self._target, topic.name, topic.partitions, self._sync_timeout):
             with contextlib.suppress(MalformedRecord):
                 group, _, state = read_commit_record(entry.key, entry.value, topic.group)
                 if group == topic.group and isinstance(state, Run):
-                    slots = max(slots, state.slots)
-        return slots
+                    yield state
 
     def read(self) -> Books:
         """Read the state once every transaction on the commit topic is decided."""
@@ -168,34 +220,55 @@ class Warden:
 
     def begin_term(self, slots: int) -> None:
         """Start a new term: positions of it win over all earlier ones, even where they go back."""
-        self.run = Run(
+        run = Run(
             self.run.term + 1,
             max(slots, self.run.slots),
             self._name,
             socket.gethostname(),
             now_ms(),
         )
-        self._write([(run_key(self.topic.group), run_value(self.run))])
+        self._own_runs.add(run)
+        self._write([(run_key(self.topic.group), run_value(run))])
+        self.run = run
 
     def renew(self, slot: int) -> Producer:
-        """Raise a slot's epoch on the condition that nobody else did, and return the token.
+        """Raise a slot's epoch on the condition that nothing else did, and return the token.
 
-        Only slots that ``take_over`` fenced have one: fencing a slot later, unconditionally, could
-        take it from a driver that took over from us.
+        Only slots that ``take_over`` fenced have one.
 
         Raises:
-            Superseded: somebody else did.
+            Superseded: another driver has taken over.
+            Contested: something else raised it; ``recover`` the slot and read its positions.
             TimedOut: the coordinator did not answer; the same again is safe.
         """
-        timeout = min(self._sync_timeout, _RENEW_S)
         if not self._transactional:
-            return self._init(Producer(None), timeout)
-        self._producers[slot] = self._init(self._producers[slot], timeout)
-        return self._producers[slot]
+            return self._anonymous()
+        self._require_ownership()
+        return self._run(lambda: self._epochs.renew(slot, self._renew_s))
+
+    def recover(self, slot: int) -> Producer:
+        """Fence whatever is left of a slot's task; its positions must be read after this.
+
+        Raises:
+            Superseded, TimedOut: as ``renew``.
+        """
+        try:
+            return self.renew(slot)
+        except Contested:
+            return self._run(lambda: self._epochs.reclaim(slot, self._renew_s))
 
     def renew_own(self) -> None:
-        """Raise the driver's own epoch: what it left open is aborted; errors as for ``renew``."""
-        self.renew(_DRIVER)
+        """Abort what a write of the driver's own left open; errors as for ``recover``."""
+        self.recover(STATE)
+
+    @property
+    def longest_commit_s(self) -> float:
+        """Seconds after which a transaction that is still open cannot be committed any more."""
+        return self._timeout_ms / 1000 if self._transactional else DELIVERY_TIMEOUT_S
+
+    @property
+    def _renew_s(self) -> float:
+        return min(self._sync_timeout, _RENEW_S)
 
     def write_positions(self, changed: Mapping[SourcePartition, Position]) -> None:
         """Write positions outside a lap, as of partitions that begin.
@@ -219,8 +292,8 @@ class Warden:
             return
         at = now_ms()
         records = of([(i, at, key, value) for i, (key, value) in enumerate(entries)])
-        producer = self.renew(_DRIVER)
-        where = [(self.topic.name, p) for p in partitions or (self.topic.partition(_DRIVER),)]
+        producer = self.recover(STATE)
+        where = [(self.topic.name, p) for p in partitions or (self.topic.partition(DRIVER),)]
 
         async def transaction() -> None:
             signal = Signal(self._loop)
@@ -238,13 +311,11 @@ class Warden:
         try:
             self._loop.run(transaction)
         except (Fenced, CoordinatorError) as error:
-            refused = self._refused(error)
-            if isinstance(refused, Superseded):
-                # The coordinator fences a transaction that took too long, too; then nobody else
-                # has our id, and this does not raise.
-                self.renew_own()
-                refused = self._unknown("the transaction took too long")
-            raise refused from None
+            if not isinstance(error, Fenced) and error.code not in FENCED:
+                raise coordinator_refused(error, self.topic.group) from None
+            # The coordinator aborts a transaction that took too long, too.
+            self._run(lambda: self._epochs.confirm_ownership(self._renew_s))
+            raise self._unknown("the transaction was aborted") from None
         except (OutcomeUnknown, SlotFailed, BatchRefused) as error:
             raise self._unknown(str(error)) from None
 
@@ -257,49 +328,48 @@ class Warden:
 
     def close(self, *, fence: bool = True) -> None:
         """Raise every slot's epoch, so that no task can write any more, and disconnect."""
-        if fence and self._transactional:
-            for slot in list(self._producers):
-                try:
-                    self.renew(slot)
-                except K2kError:
-                    break  # somebody else already has
+        if fence and self._transactional and self._connected:
+            with contextlib.suppress(K2kError):  # ours no more, or the target is away
+                self._fence_own()
         self._wire.close()
         self._loop.close()
 
-    def _fence(self, slot: int) -> None:
-        if not self._transactional:
+    def _fence_own(self) -> None:
+        epochs = self._epochs
+        if not epochs.numbers:
             return
-        unknown = Producer(transactional_id(self.topic.group, slot))
-        self._init(unknown, self._sync_timeout)
-        self._producers[slot] = self._init(unknown, self._sync_timeout)
+        self._run(lambda: epochs.confirm_ownership(self._renew_s))
+        for slot in epochs.numbers:
+            with contextlib.suppress(Contested):
+                self.renew(slot)
 
-    def _init(self, producer: Producer, timeout: float) -> Producer:
+    def _anonymous(self) -> Producer:
+        timeout = self._renew_s
+        return self._run(
+            lambda: init_producer(self._wire, Producer(None), self._timeout_ms, timeout)
+        )
+
+    def _run(self, request: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        """Run requests about epochs; translate what they raise for operators."""
         try:
-            raised: Producer = self._loop.run(
-                lambda: init_producer(self._wire, producer, self._timeout_ms, timeout)
-            )
+            result: _T = self._loop.run(request)
+        except NotOwner:
+            raise superseded(self._name) from None
+        except OwnershipUnknown:
+            self._owned = False
+            if self._began and self._has_successor():
+                raise superseded(self._name) from None
+            raise ownership_lost() from None
         except CoordinatorError as error:
-            raise self._refused(error) from None
-        return raised
+            raise coordinator_refused(error, self.topic.group) from None
+        return result
 
-    def _refused(self, error: Exception) -> K2kError:
-        code = error.code if isinstance(error, CoordinatorError) else 0
-        if isinstance(error, Fenced) or code in FENCED:
-            return Superseded(
-                f"another k2ktui has started pipeline {self._name} and fenced this one",
-                unchanged="This one stopped writing at once; the other goes on from its positions.",
-                mend="Run a pipeline in one place only.",
-            )
-        if code == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-            return Refused(
-                f"the target principal may not use transactional id {self.topic.group}.*",
-                unchanged="Nothing was written.",
-                mend="Grant it Describe and Write on transactional ids prefixed "
-                f"{self.topic.group}.",
-            )
-        waited = code in COORDINATOR_RETRIABLE
-        return TimedOut(
-            "the target's transaction coordinator "
-            + (f"is not available: {error}" if waited else f"refused: {error}"),
-            mend="Check the target cluster's health, then start again.",
+    def _require_ownership(self) -> None:
+        if not self._owned:
+            raise ownership_lost()
+
+    def _has_successor(self) -> bool:
+        """Whether another driver has begun a term since ours."""
+        return any(
+            run.term >= self.run.term and run not in self._own_runs for run in self._written_runs()
         )

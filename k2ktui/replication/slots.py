@@ -20,6 +20,7 @@ class Slot:
         number: 0 and up.
         sources: the partitions it copies.
         running: its lap.
+        deadline: monotonic seconds; a lap that runs longer hangs.
         failures: laps, or attempts to begin one, that failed in a row.
         broken: it must be fenced, and its positions be read from the target.
         not_before: monotonic seconds; nothing is tried earlier.
@@ -28,6 +29,7 @@ class Slot:
     number: int
     sources: list[SourcePartition] = field(default_factory=list)
     running: Future[list[SlotResult]] | None = None
+    deadline: float = 0.0
     failures: int = 0
     broken: bool = False
     not_before: float = 0.0

@@ -14,15 +14,16 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from k2ktui.config.model import Spark
 from k2ktui.errors import K2kError
 from k2ktui.replication.copying.worker import run_slot, warm
-from k2ktui.replication.executors import await_executors, ship, spark_reason
+from k2ktui.replication.executors import await_executors, runs_task, ship, spark_reason
 from k2ktui.replication.spark_settings import (
     is_local,
     properties_text,
@@ -34,6 +35,7 @@ from k2ktui.runtime.java import spark_java_home
 from k2ktui.runtime.scratch import Scratch, sweep
 from k2ktui.text import safe_text
 
+_T = TypeVar("_T")
 _JOB_GROUP = "k2ktui-lap"
 _MAX_JOBS = 512
 _SHELL = "pyspark-shell"
@@ -41,6 +43,8 @@ _DIRECTORY = "k2ktui-lap-"
 _LOG = "spark.log"
 _WARM_S = 0.3
 _STARTS = 3
+# Py4J calls have no time-out of their own.
+_ANSWER_S = 10.0
 _LOG4J = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
 appender.console.type = Console
@@ -80,6 +84,8 @@ class SparkRuntime:
         self._name = name
         self._options = (dict(source), dict(target))
         self._jobs: ThreadPoolExecutor | None = None
+        self._groups: dict[Future[list[SlotResult]], str] = {}
+        self._numbers = count()
         self._context: Any = None
         self._gateway: Any = None
         self._private: Scratch | None = None
@@ -174,14 +180,50 @@ class SparkRuntime:
         The future fails with LapLost if Spark lost a task or ended, with SparkEnded if it had ended
         before and could not be started again.
         """
-        return self._pool().submit(self._run, tuple(tokens))
+        group = f"{_JOB_GROUP}-{next(self._numbers)}"
+        lap = self._pool().submit(self._run, tuple(tokens), group)
+        self._groups[lap] = group
+        lap.add_done_callback(lambda done: self._groups.pop(done, None))
+        return lap
+
+    def is_waiting(self, lap: Future[list[SlotResult]]) -> bool:
+        """Whether no task of a lap runs, because there is no free core for it yet."""
+        group = self._groups.get(lap)
+        context = self._context
+        if group is None or context is None:
+            return False
+        return self._ask(lambda: not runs_task(context, group), otherwise=False)
+
+    def give_up(self, lap: Future[list[SlotResult]]) -> None:
+        """Cancel a lap's job, whose task may hang; its future is of no use any more.
+
+        Spark kills the Python worker of a canceled task after a while, even a suspended one. A
+        Java process that does not answer is killed; the next lap starts Spark again.
+        """
+        group, context = self._groups.get(lap), self._context
+        if group is not None and context is not None:
+            self._ask(lambda: context.cancelJobGroup(group), otherwise=None)
+
+    def _ask(self, call: Callable[[], _T], *, otherwise: _T) -> _T:
+        """Call Java; where it does not answer, kill it and return ``otherwise``."""
+        asked = self._pool().submit(call)
+        try:
+            return asked.result(_ANSWER_S)
+        except TimeoutError:
+            gateway = self._gateway
+            if gateway is not None:
+                with contextlib.suppress(OSError):
+                    gateway.proc.kill()
+        except Exception:  # noqa: S110 - its Java has ended; the lap's future says so
+            pass
+        return otherwise
 
     def _pool(self) -> ThreadPoolExecutor:
         if self._jobs is None:
             self._jobs = ThreadPoolExecutor(_MAX_JOBS, thread_name_prefix="lap")
         return self._jobs
 
-    def _run(self, tokens: tuple[Token, ...]) -> list[SlotResult]:
+    def _run(self, tokens: tuple[Token, ...], group: str) -> list[SlotResult]:
         context = self._living()
         source, target = self._options
 
@@ -196,7 +238,7 @@ class SparkRuntime:
 
         count = len(tokens)
         try:
-            context.setJobGroup(_JOB_GROUP, self._name, interruptOnCancel=True)
+            context.setJobGroup(group, self._name, interruptOnCancel=True)
             found: list[SlotResult] = (
                 context.parallelize(range(count), count).mapPartitions(task).collect()
             )
@@ -236,9 +278,9 @@ class SparkRuntime:
 
     def cancel(self) -> None:
         """Stop the running laps' tasks; their futures fail."""
-        if self._context is not None:
-            with contextlib.suppress(Exception):  # its Java may be gone already
-                self._context.cancelAllJobs()
+        context = self._context
+        if context is not None:
+            self._ask(context.cancelAllJobs, otherwise=None)
 
     def stop(self) -> None:
         """End the session and its processes."""

@@ -12,7 +12,8 @@ from k2ktui.engine.access import access
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import Refused
 from k2ktui.kafka.properties import wire
-from k2ktui.replication.fencing import Superseded, Warden
+from k2ktui.replication.fencing import Warden
+from k2ktui.replication.fencing_errors import Superseded
 from k2ktui.replication.pipeline import make_warden
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.moving import Mover

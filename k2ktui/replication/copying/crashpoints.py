@@ -2,6 +2,7 @@
 
 | step | process | when |
 |---|---|---|
+| ``fencing`` | driver | it is about to raise a slot of earlier drivers |
 | ``fenced`` | driver | every earlier driver is fenced, the new term is not written |
 | ``begun`` | driver | the new term is written |
 | ``token`` | driver | a slot's epoch is raised, its lap is not submitted |

@@ -25,7 +25,7 @@ from k2ktui.replication.copying.outgoing import Outgoing, TargetPartition
 
 _IN_FLIGHT = 5
 _REQUEST_BYTES = 4 << 20
-_DELIVERY_TIMEOUT_S = 90.0
+DELIVERY_TIMEOUT_S = 90.0
 _RETRY_BACKOFF_S = 0.05
 _GONE_AFTER_S = 5.0
 _NOWHERE = PartitionLeader(-1, -1)
@@ -193,10 +193,10 @@ class Writer:
                 outgoing.sequence,
                 transactional=self._producer.transactional_id is not None,
             )
-        elif now - outgoing.first_sent > _DELIVERY_TIMEOUT_S:
+        elif now - outgoing.first_sent > DELIVERY_TIMEOUT_S:
             raise SlotFailed(
                 f"a batch for {lane.target[0]}-{lane.target[1]} was not acknowledged within "
-                f"{_DELIVERY_TIMEOUT_S:g} s"
+                f"{DELIVERY_TIMEOUT_S:g} s"
             )
         lane.flying.append(outgoing)
         return outgoing
@@ -309,5 +309,5 @@ class Writer:
         waited = now - lane.gone_since
         if self._leaders.get(lane.target) is _NOWHERE and waited > _GONE_AFTER_S:
             raise BatchRefused(lane.waiting[0], 3, "no such topic-partition on the target")
-        if waited > _DELIVERY_TIMEOUT_S:
+        if waited > DELIVERY_TIMEOUT_S:
             raise SlotFailed(f"{lane.target[0]}-{lane.target[1]} on the target has no leader")

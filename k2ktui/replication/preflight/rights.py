@@ -19,7 +19,7 @@ from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.control import control_specs
 from k2ktui.kafka.probe import Operation, Unknown
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown
-from k2ktui.replication.fencing import transactional_id
+from k2ktui.replication.epochs import DRIVER, STATE, transactional_id
 from k2ktui.replication.naming import target_name
 from k2ktui.replication.preflight.checks import (
     NAMED,
@@ -33,7 +33,7 @@ from k2ktui.replication.preflight.checks import (
 from k2ktui.replication.preflight.sides import Side
 from k2ktui.text import counted, safe_text
 
-_DRIVER, _FIRST_SLOT = -1, 0
+_FIRST_SLOT = 0
 
 
 def check_rights(config: PipelineConfig, source: Side, target: Side) -> Iterator[Check]:
@@ -118,13 +118,13 @@ def _topics_allow(
 def _transactions(config: PipelineConfig, target: Side) -> Check:
     name = "target transactional ids"
     group = config.coordination.commit.group
-    ids = [transactional_id(group, slot) for slot in (_DRIVER, _FIRST_SLOT)]
+    ids = [transactional_id(group, slot) for slot in (DRIVER, STATE, _FIRST_SLOT)]
     try:
         refused = [i for i in ids if target.probes["producer"].may_use_transactional_id(i)]
     except Unknown as reason:
         return unknown(name, str(reason))
     if not refused:
-        return passed(name, f"Write on {safe_text(ids[0])} and {safe_text(ids[1])}")
+        return passed(name, f"Write on {', '.join(map(safe_text, ids))}")
     grant = _grant(target, "Write", "transactional-id", [f"{group}."])
     return failed(
         name,

@@ -1,0 +1,54 @@
+"""What operators read when a pipeline is not ours any more, or its coordinator refuses."""
+
+from __future__ import annotations
+
+from k2ktui.errors import K2kError, Refused, TimedOut
+from k2ktui.kafka.codes import COORDINATOR_RETRIABLE, Code
+from k2ktui.kafka.wire import CoordinatorError
+
+
+class Superseded(Refused):
+    """Another driver of the same pipeline has started; this one must end."""
+
+
+class OwnershipLost(TimedOut):
+    """Whether the pipeline is still ours is unknown: nothing is written until ``take_over``."""
+
+
+def superseded(pipeline: str) -> Superseded:
+    """Return the error of a driver that was fenced by another one."""
+    return Superseded(
+        f"another k2ktui has started pipeline {pipeline} and fenced this one",
+        unchanged="This one stopped writing at once; the other goes on from its positions.",
+        mend="Run a pipeline in one place only.",
+    )
+
+
+def ownership_lost() -> OwnershipLost:
+    """Return the error of a driver whose raise of its own epoch went unanswered."""
+    return OwnershipLost(
+        "the transaction coordinator's answer about the driver's epoch was lost",
+        unchanged="Nothing is written until the pipeline is taken over again.",
+        mend="A running pipeline takes over again by itself; otherwise start it again.",
+    )
+
+
+def coordinator_refused(error: CoordinatorError, group: str) -> K2kError:
+    """Return the error of a request that the transaction coordinator refused.
+
+    Args:
+        error: its answer.
+        group: the commit group, the prefix of all transactional ids.
+    """
+    if error.code == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+        return Refused(
+            f"the target principal may not use transactional id {group}.*",
+            unchanged="Nothing was written.",
+            mend=f"Grant it Describe and Write on transactional ids prefixed {group}.",
+        )
+    waited = error.code in COORDINATOR_RETRIABLE
+    return TimedOut(
+        "the target's transaction coordinator "
+        + (f"is not available: {error}" if waited else f"refused: {error}"),
+        mend="Check the target cluster's health, then start again.",
+    )

@@ -1,0 +1,62 @@
+"""What a slot is given for a lap, and how long it may take."""
+
+from __future__ import annotations
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.replication.fencing import Warden
+from k2ktui.replication.slots import Slot
+from k2ktui.replication.tokens import Assignment, Ledger, Pace, Token
+
+# A worker connects to both clusters before it copies, to each within 15 s.
+_START_S = 30.0
+
+
+class LapPlanner:
+    """Makes the tokens of one pipeline's laps.
+
+    Args:
+        config: the pipeline.
+        warden: raises the slots' epochs.
+        mapping_partitions: partitions of the mapping topic, 0 without offset mapping.
+    """
+
+    def __init__(self, config: PipelineConfig, warden: Warden, mapping_partitions: int) -> None:
+        self._config = config
+        self._warden = warden
+        self._mapping_partitions = mapping_partitions
+
+    @property
+    def longest_s(self) -> float:
+        """Seconds after which a lap can come to nothing any more.
+
+        It starts, copies until the lap's end, and commits what is open then. A transaction older
+        than its time-out is aborted by the coordinator; without transactions, a batch that is not
+        delivered in time fails the lap.
+        """
+        return _START_S + self._config.spark.lap_s + self._warden.longest_commit_s
+
+    def token(self, slot: Slot, assignments: tuple[Assignment, ...]) -> Token:
+        """Raise the slot's epoch and return its token; errors as for ``Warden.renew``."""
+        config, topic = self._config, self._warden.topic
+        mapping = config.offset_mapping.topic if self._mapping_partitions else ""
+        return Token(
+            slot=slot.number,
+            producer=self._warden.renew(slot.number),
+            transactional=config.features.exactly_once,
+            ledger=Ledger(
+                pipeline=config.name,
+                group=topic.group,
+                term=self._warden.run.term,
+                commit_topic=topic.name,
+                commit_partition=topic.partition(slot.number),
+                mapping_topic=mapping,
+                mapping_partitions=self._mapping_partitions,
+            ),
+            pace=Pace(
+                lap_s=config.spark.lap_s,
+                batch_timeout_s=config.coordination.commit.batch_timeout_s,
+                batch_size=config.coordination.commit.batch_size,
+            ),
+            assignments=assignments,
+            continue_on_loss=config.on_source_data_loss == "continue",
+        )

@@ -1,0 +1,88 @@
+"""Going on behind records that the source lost (``onSourceDataLoss: continue``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from time import monotonic
+
+from k2ktui.engine.gaps import with_gap
+from k2ktui.engine.state import Gap, Position, SourcePartition
+from k2ktui.errors import K2kError
+from k2ktui.replication.fencing import Warden
+from k2ktui.replication.fencing_errors import Superseded
+from k2ktui.replication.reports import Event, Note
+from k2ktui.replication.tokens import Fault
+from k2ktui.replication.troubles import Troubles
+
+_RETRY_S = 1.0
+_SUBJECT = "going on behind lost records"
+
+
+class LossRecorder:
+    """Moves positions behind a loss, or back to where the log was cut, and records the gap.
+
+    Until that is written, the partition is not copied; the others are.
+
+    Args:
+        warden: writes the positions.
+        report: called with a note for each partition that goes on.
+        troubles: reports what prevents it.
+    """
+
+    def __init__(self, warden: Warden, report: Callable[[Event], None], troubles: Troubles) -> None:
+        self._warden = warden
+        self._report = report
+        self._troubles = troubles
+        self._faults: dict[SourcePartition, Fault] = {}
+        self._not_before = 0.0
+
+    def __contains__(self, source: SourcePartition) -> bool:
+        return source in self._faults
+
+    @property
+    def pending(self) -> bool:
+        """Whether a loss is not recorded yet."""
+        return bool(self._faults)
+
+    def add(self, fault: Fault) -> None:
+        """Take in a loss; ``record`` writes it."""
+        self._faults[fault.source] = fault
+
+    def record(self, slots: int, positions: dict[SourcePartition, Position]) -> None:
+        """Write what is pending in a new term, and update ``positions``.
+
+        A failure is reported and tried again by a later call; repeating a write whose outcome is
+        unknown does no harm, since nothing is copied from these positions in between.
+
+        Raises:
+            Superseded: another driver has taken over.
+        """
+        if not self._faults or monotonic() < self._not_before:
+            return
+        faults = [fault for source, fault in self._faults.items() if source in positions]
+        try:
+            self._warden.begin_term(slots)
+            moved = {fault.source: self._moved(positions[fault.source], fault) for fault in faults}
+            self._warden.write_positions(moved)
+        except Superseded:
+            raise
+        except K2kError as error:
+            self._troubles.tell(_SUBJECT, error.what)
+            self._not_before = monotonic() + _RETRY_S
+            return
+        self._troubles.over(_SUBJECT)
+        positions.update(moved)
+        self._faults.clear()
+        for fault in faults:
+            text = f"went on at {fault.offset} (onSourceDataLoss: continue)"
+            self._report(Note(f"{fault.what}; {text}"))
+
+    def _moved(self, position: Position, fault: Fault) -> Position:
+        return replace(
+            position,
+            offset=fault.offset,
+            leader_epoch=-1,
+            term=self._warden.run.term,
+            gaps=with_gap(position.gaps, Gap(position.offset, fault.offset, fault.kind.value)),
+        )

@@ -1,0 +1,62 @@
+"""Partitions that are not copied: why, and when they are tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from time import monotonic
+
+from k2ktui.engine.state import SourcePartition
+from k2ktui.replication.reports import Event, Resumed, Stopped
+from k2ktui.replication.tokens import Fault, FaultKind
+
+_RETRY_S = 30.0
+_MENDABLE = frozenset({FaultKind.UNAUTHORIZED, FaultKind.REFUSED, FaultKind.GONE})
+
+
+class StoppedPartitions:
+    """The partitions that stopped, each with its fault.
+
+    Args:
+        report: called with Stopped and Resumed.
+    """
+
+    def __init__(self, report: Callable[[Event], None]) -> None:
+        self._report = report
+        self._faults: dict[SourcePartition, tuple[Fault, float]] = {}
+        self._on_trial: set[SourcePartition] = set()
+
+    def __contains__(self, source: SourcePartition) -> bool:
+        return source in self._faults
+
+    def __len__(self) -> int:
+        return len(self._faults)
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """Why they stopped."""
+        return tuple(fault for fault, _ in self._faults.values())
+
+    def stop(self, fault: Fault) -> None:
+        """Stop a partition; reported unless it only was on trial, or stopped already."""
+        if fault.source not in self._faults and fault.source not in self._on_trial:
+            self._report(Stopped(fault))
+        self._faults[fault.source] = (fault, monotonic() + _RETRY_S)
+
+    def clear(self, source: SourcePartition) -> None:
+        """Forget the fault of a partition that begins again."""
+        self._faults.pop(source, None)
+
+    def retry(self, sources: Collection[SourcePartition]) -> None:
+        """Try partitions again whose fault somebody may have mended in the meantime."""
+        now = monotonic()
+        for source in sources:
+            found = self._faults.get(source)
+            if found and found[0].kind in _MENDABLE and now >= found[1]:
+                del self._faults[source]
+                self._on_trial.add(source)
+
+    def copied(self, sources: Collection[SourcePartition]) -> None:
+        """Report those on trial that were copied without a fault."""
+        for source in self._on_trial.intersection(sources):
+            self._report(Resumed(source.topic, source.partition))
+        self._on_trial.difference_update(sources)

@@ -1,0 +1,151 @@
+"""Copying to a target without transaction version 2, whose coordinator forgets epochs.
+
+It raises the epoch of a transaction that it aborts, and forgets the last one: the driver's next
+conditional raise is refused, as if there were another driver.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from k2ktui.kafka.codes import Code
+from k2ktui.kafka.transactions import add_partitions, end_transaction, init_producer
+from k2ktui.kafka.wire import CoordinatorError, Loop, Wire
+from k2ktui.replication.epochs import Contested, NotOwner, ProducerEpochs
+from k2ktui.runtime.node import KafkaNode
+from tests.replication.conftest import MakePipeline
+from tests.support.brokers import Brokers
+from tests.support.kafka import create_topic, eventually, produce, unique_name
+from tests.support.pipeline import Pipeline
+from tests.support.traffic import Traffic
+
+_S = 20.0
+SUPERSEDED = 5
+
+
+@pytest.fixture
+def old(brokers: Brokers) -> KafkaNode:
+    (node,) = brokers("4-tv0")
+    return node
+
+
+@pytest.fixture
+def wire(old: KafkaNode) -> Iterator[Wire]:
+    loop = Loop()
+    wire = Wire(loop, {"bootstrap_servers": [old.bootstrap]}, "target")
+    loop.run(lambda: wire.open(_S))
+    yield wire
+    wire.close()
+    loop.close()
+
+
+@pytest.fixture
+def copying(make_pipeline: MakePipeline, topics: dict[str, int], old: KafkaNode) -> Pipeline:
+    """A pipeline to the old target."""
+    return make_pipeline(list(topics), to=old)
+
+
+@pytest.mark.slow
+def test_epochs(wire: Wire, old: KafkaNode) -> None:
+    """What the model of the coordinator says, this one does."""
+    topic, group = create_topic(old), unique_name("group")
+    epochs, other = (ProducerEpochs(wire, group, 60_000) for _ in range(2))
+
+    async def run() -> None:
+        await epochs.take_ownership(_S)
+        await epochs.fence(0, _S)
+        token = await epochs.renew(0, _S)
+        assert await add_partitions(wire, token, [(topic, 0)]) == {}
+        with pytest.raises(Contested):
+            await epochs.renew(0, _S)
+        token = await epochs.reclaim(0, _S)
+        assert (await epochs.renew(0, _S)).epoch == token.epoch + 1
+        await other.take_ownership(_S)
+        with pytest.raises(NotOwner):
+            await epochs.fence(0, _S)
+        await other.fence(0, _S)
+        with pytest.raises(NotOwner):
+            await epochs.renew(0, _S)
+
+    wire.loop.run(run)
+
+
+@pytest.mark.slow
+def test_the_last_epoch_with_a_transaction_open(wire: Wire, old: KafkaNode) -> None:
+    """Only an unconditional raise gets past it, to a new producer id."""
+    topic, group = create_topic(old), unique_name("group")
+    epochs = ProducerEpochs(wire, group, 60_000)
+
+    async def run() -> None:
+        await epochs.take_ownership(_S)
+        await epochs.fence(0, _S)
+        token = await epochs.renew(0, _S)
+        while token.epoch < 32766:
+            token = await init_producer(wire, token, 60_000)
+        epochs._held[0] = token
+        assert await add_partitions(wire, token, [(topic, 0)]) == {}
+        with pytest.raises(CoordinatorError) as caught:
+            await init_producer(wire, token, 60_000)
+        assert caught.value.code == Code.UNKNOWN_SERVER_ERROR
+        with pytest.raises(Contested):
+            await epochs.renew(0, _S)
+        fresh = await epochs.reclaim(0, _S)
+        assert fresh.producer_id != token.producer_id and fresh.epoch < 10
+        assert await add_partitions(wire, fresh, [(topic, 0)]) == {}
+        await end_transaction(wire, fresh, commit=True)
+
+    wire.loop.run(run)
+
+
+@pytest.mark.slow
+def test_a_refused_batch_is_no_rival(
+    make_pipeline: MakePipeline, source: KafkaNode, old: KafkaNode
+) -> None:
+    """Batches larger than the target takes fail a lap with its transaction open."""
+    topic = create_topic(source)
+    create_topic(old, topic, config={"max.message.bytes": "3000"})
+    produce(source, topic, [b"%0200d" % n for n in range(2000)], linger_ms=100)
+    pipeline = make_pipeline([topic], to=old)
+    pipeline.catch_up()
+    pipeline.prove(2000)
+
+
+@pytest.mark.slow
+def test_workers_killed_and_suspended(copying: Pipeline, topics: dict[str, int]) -> None:
+    """A task that is killed with its transaction open, and one that outlives its time-out."""
+    copying.settings = {"target.kafka.producer": {"transaction.timeout.ms": 3000}}
+    with Traffic(copying.source, topics, 1):
+        run = copying.start()
+        run.expect("firstrecord")
+        for step in ("joined", "sent", "before-commit"):
+            copying.arm(step)
+            copying.await_hit(step)
+        copying.await_copying()
+        copying.arm("sent", signal.SIGSTOP)
+        copying.await_hit("sent")
+        (task,) = eventually(run.suspended, "suspended")
+        time.sleep(6)
+        task.resume()
+        copying.await_copying()
+    assert run.stop() == 0
+    copying.catch_up()
+    copying.prove()
+
+
+@pytest.mark.proof
+def test_two_drivers_on_an_old_target(copying: Pipeline, topics: dict[str, int]) -> None:
+    with Traffic(copying.source, topics, 2):
+        first = copying.start()
+        first.expect("firstrecord")
+        second = copying.start()
+        assert first.wait() == SUPERSEDED
+        first.await_gone()
+        second.expect("firstrecord")
+        copying.await_copying()
+    assert second.stop() == 0
+    copying.catch_up()
+    copying.prove()

@@ -1,0 +1,267 @@
+"""A model of Kafka's transaction coordinator, for the requests that our drivers send.
+
+It follows ``TransactionCoordinator.scala`` and ``TransactionMetadata.scala`` of Apache Kafka 3.9
+and 4.0: ``prepareInitProducerIdTransit``, ``prepareIncrementProducerEpoch``,
+``prepareFenceProducerEpoch``, ``prepareProducerIdRotation`` and ``endTransaction``. Beside it lies
+what transactions change: committed records, positions and run records of one pipeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from enum import Enum
+from types import SimpleNamespace
+from typing import Any
+
+from kafka.protocol.producer import (
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+)
+
+from k2ktui.kafka.codes import Code
+from k2ktui.kafka.transactions import Producer
+from k2ktui.kafka.wire import OutcomeUnknown
+
+_LAST_EPOCH = 32766  # Short.MaxValue - 1: isEpochExhausted
+_NONE = -1
+
+
+class Version(Enum):
+    """How the coordinator raises the epoch of a transaction that it aborts by itself."""
+
+    TV1 = "before transaction version 2: by one, and forgets the last epoch"
+    TV2_400 = "version 2 as in 4.0.0: by two (KAFKA-19367)"
+    TV2 = "version 2: by one, and remembers the last epoch"
+
+
+class State(Enum):
+    EMPTY = 0
+    ONGOING = 1
+    PREPARED = 2
+    COMPLETE = 3
+
+
+class Fault(Enum):
+    """What befalls a request."""
+
+    NONE = 0
+    REQUEST_LOST = 1
+    RESPONSE_LOST = 2
+    LATE = 3  # the connection is lost, the request arrives some time later
+
+
+@dataclass
+class Transaction:
+    """The metadata of one transactional id, and what its open transaction would change."""
+
+    producer_id: int
+    epoch: int = _NONE
+    last_epoch: int = _NONE
+    previous_id: int = _NONE
+    state: State = State.EMPTY
+    changes: list[Any] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Produce:
+    """Append a change to the open transaction of a token."""
+
+    producer: Producer
+    change: Any
+
+
+class Coordinator:
+    """The coordinator, and the target's committed state.
+
+    Args:
+        version: how it treats a transaction that it aborts.
+        first_epoch: epoch of ids that are new.
+    """
+
+    def __init__(self, version: Version, first_epoch: int = _NONE) -> None:
+        self.version = version
+        self.first_epoch = first_epoch
+        self.ids: dict[str, Transaction] = {}
+        self.committed: list[Any] = []
+        self.written: list[Any] = []
+        self._next_id = 0
+
+    def handle(self, request: Any) -> Any:
+        """Carry a request out and return its response."""
+        match request:
+            case InitProducerIdRequest():
+                return self._init(request)
+            case AddPartitionsToTxnRequest():
+                code = self._add(request)
+                result = SimpleNamespace(partition_error_code=code, partition_index=0)
+                topic = SimpleNamespace(name="t", results_by_partition=[result])
+                return SimpleNamespace(results_by_topic_v3_and_below=[topic])
+            case EndTxnRequest():
+                return SimpleNamespace(error_code=self._end(request))
+            case Produce():
+                return self._produce(request)
+        raise AssertionError(request)
+
+    def time_out(self, name: str) -> None:
+        """``abortTimedOutTransactions`` for one id."""
+        if self.ids[name].state is State.ONGOING:
+            self._fence(self.ids[name])
+
+    def move(self) -> None:
+        """Another broker loads the log, which has no last epoch (``TransactionLog``)."""
+        for found in self.ids.values():
+            found.last_epoch = _NONE
+
+    def expire(self, name: str) -> None:
+        """``transactional.id.expiration.ms`` has passed without a request."""
+        if self.ids[name].state in (State.EMPTY, State.COMPLETE):
+            del self.ids[name]
+            self.first_epoch = _NONE
+
+    def open(self) -> set[str]:
+        """Names of the ids whose transactions hold the last stable offset back."""
+        return {n for n, t in self.ids.items() if t.state in (State.ONGOING, State.PREPARED)}
+
+    def complete(self) -> None:
+        """Write the markers of what is prepared."""
+        for found in self.ids.values():
+            if found.state is State.PREPARED:
+                found.state = State.COMPLETE
+
+    def _new_id(self) -> int:
+        self._next_id += 1
+        return self._next_id
+
+    def _init(self, request: Any) -> Any:
+        code = self._try_init(request)
+        found = self.ids[request.transactional_id]
+        return SimpleNamespace(
+            error_code=code, producer_id=found.producer_id, producer_epoch=found.epoch
+        )
+
+    def _try_init(self, request: Any) -> int:
+        name = request.transactional_id
+        if name not in self.ids:
+            self.ids[name] = Transaction(self._new_id(), epoch=self.first_epoch)
+        found, expected = self.ids[name], request.producer_epoch
+        conditional = request.producer_id != _NONE
+        if conditional and not (
+            found.epoch == _NONE
+            or request.producer_id == found.producer_id
+            or (request.producer_id == found.previous_id and expected >= _LAST_EPOCH)
+        ):
+            return Code.PRODUCER_FENCED
+        if found.state is State.PREPARED:
+            found.state = State.COMPLETE
+            return Code.CONCURRENT_TRANSACTIONS
+        if found.state is State.ONGOING:  # whatever epoch was expected
+            self._fence(found)
+            return Code.CONCURRENT_TRANSACTIONS
+        if found.epoch >= _LAST_EPOCH and (not conditional or expected == found.epoch):
+            found.last_epoch = found.epoch if conditional else _NONE
+            found.previous_id, found.producer_id, found.epoch = found.producer_id, self._new_id(), 0
+        elif found.epoch >= _LAST_EPOCH:
+            return Code.UNKNOWN_SERVER_ERROR  # an IllegalStateException
+        elif not conditional:
+            found.epoch, found.last_epoch = found.epoch + 1, _NONE
+        elif found.epoch in (_NONE, expected):
+            found.epoch, found.last_epoch = found.epoch + 1, found.epoch
+        elif expected != found.last_epoch:
+            return Code.PRODUCER_FENCED
+        found.state = State.EMPTY
+        return Code.NONE
+
+    def _fence(self, found: Transaction) -> None:
+        last, found.epoch = found.epoch, found.epoch + 1
+        found.last_epoch = _NONE
+        if self.version is Version.TV2:
+            found.last_epoch = last
+        elif self.version is Version.TV2_400 and found.epoch <= _LAST_EPOCH:
+            found.last_epoch, found.epoch = found.epoch, found.epoch + 1
+        found.state = State.PREPARED
+        found.changes.clear()
+
+    def _not_current(self, name: str, producer_id: int, epoch: int) -> int:
+        found = self.ids.get(name)
+        if found is None or found.producer_id != producer_id:
+            return Code.INVALID_PRODUCER_ID_MAPPING
+        return Code.NONE if found.epoch == epoch else Code.PRODUCER_FENCED
+
+    def _add(self, request: Any) -> int:
+        name = request.v3_and_below_transactional_id
+        code = self._not_current(
+            name, request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
+        )
+        if code:
+            return code
+        found = self.ids[name]
+        if found.state is State.PREPARED:
+            found.state = State.COMPLETE
+            return Code.CONCURRENT_TRANSACTIONS
+        found.state = State.ONGOING
+        return Code.NONE
+
+    def _end(self, request: Any) -> int:
+        code = self._not_current(
+            request.transactional_id, request.producer_id, request.producer_epoch
+        )
+        if code:
+            return code
+        found = self.ids[request.transactional_id]
+        if found.state is not State.ONGOING:
+            return Code.INVALID_TXN_STATE
+        if request.committed:
+            self.committed += found.changes
+        found.changes.clear()
+        found.state = State.PREPARED
+        return Code.NONE
+
+    def _produce(self, request: Produce) -> int:
+        producer = request.producer
+        name = producer.transactional_id or ""
+        code = self._not_current(name, producer.producer_id, producer.epoch)
+        if code or self.ids[name].state is not State.ONGOING:
+            return Code.INVALID_PRODUCER_EPOCH  # the abort's marker has told the leader
+        self.ids[name].changes.append(request.change)
+        self.written.append(request.change)
+        return Code.NONE
+
+
+class Pause:
+    """What a driver awaits before each of its requests: the test says when it goes on, and how."""
+
+    def __await__(self) -> Generator[None, Fault, Fault]:
+        return (yield)
+
+
+class ModelWire:
+    """The wire layer as ``k2ktui.kafka.transactions`` uses it, to the model."""
+
+    def __init__(self, coordinator: Coordinator, late: list[Any]) -> None:
+        self._coordinator = coordinator
+        self._late = late
+        self.loop = self
+
+    async def sleep(self, seconds: float) -> None:
+        """Nothing waits: the test's schedule is the only time."""
+
+    async def coordinator(self, name: str, timeout: float = 60.0) -> int:
+        """There is one broker."""
+        return 1
+
+    def forget_coordinator(self, name: str) -> None:
+        """There is one broker."""
+
+    async def send(self, request: Any, node: int | None = None, timeout: float = 30.0) -> Any:
+        """Send a request; the test decides what befalls it."""
+        fault = await Pause()
+        if fault is Fault.LATE:
+            self._late.append(request)
+        if fault in (Fault.LATE, Fault.REQUEST_LOST):
+            raise OutcomeUnknown
+        response = self._coordinator.handle(request)
+        if fault is Fault.RESPONSE_LOST:
+            raise OutcomeUnknown
+        return response
