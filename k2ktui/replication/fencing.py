@@ -356,9 +356,9 @@ class Warden:
         except NotOwner:
             raise superseded(self._name) from None
         except OwnershipUnknown:
-            self._owned = False
             if self._began and self._has_successor():
                 raise superseded(self._name) from None
+            self._owned = False
             raise ownership_lost() from None
         except CoordinatorError as error:
             raise coordinator_refused(error, self.topic.group) from None
