@@ -202,7 +202,7 @@ _MOVED_REREADS: Column[GroupSummary] = Column(
     lambda g: _moved(g, g.moved_rereads),
     lambda g: -g.moved_rereads,
     right=True,
-    rank=3,
+    rank=7,
 )
 _AGAIN: tuple[Column[GroupSummary], ...] = (
     Column(
