@@ -105,16 +105,18 @@ PRODUCE_RETRIABLE = LEADER_MOVED | {
     Code.CONCURRENT_TRANSACTIONS,
 }
 
-# The batch was certainly not appended, and never will be: its partition stops.
-PRODUCE_REFUSED = frozenset(
+# About the producer or its transaction and not about a partition: the lap of the slot fails. Any
+# other code that is not retriable stops the partition that it is about.
+PRODUCER_FAILED = frozenset(
     {
-        Code.MESSAGE_TOO_LARGE,
-        Code.RECORD_LIST_TOO_LARGE,
-        Code.TOPIC_AUTHORIZATION_FAILED,
-        Code.INVALID_TOPIC,
-        Code.INVALID_TIMESTAMP,
-        Code.INVALID_RECORD,
-        Code.POLICY_VIOLATION,
+        Code.CLUSTER_AUTHORIZATION_FAILED,
+        Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        Code.DUPLICATE_SEQUENCE_NUMBER,
+        Code.INVALID_TXN_STATE,
+        Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        Code.OPERATION_NOT_ATTEMPTED,
+        Code.UNKNOWN_PRODUCER_ID,
+        Code.TRANSACTION_ABORTABLE,
     }
 )
 

@@ -19,10 +19,18 @@ from kafka.protocol.producer import (
     InitProducerIdRequest,
 )
 
-from k2ktui.kafka.codes import COORDINATOR_MOVED, COORDINATOR_RETRIABLE, Code
+from k2ktui.kafka.codes import (
+    COORDINATOR_MOVED,
+    COORDINATOR_RETRIABLE,
+    FENCED,
+    PRODUCER_FAILED,
+    Code,
+)
 from k2ktui.kafka.wire import CoordinatorError, NotSent, OutcomeUnknown, Wire
 
 NO_PRODUCER = -1
+# What a partition is refused for because of its transaction, and not of itself.
+_OF_TRANSACTION = COORDINATOR_RETRIABLE | FENCED | PRODUCER_FAILED
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +142,7 @@ async def add_partitions(
         refused = {key: code for key, code in results.items() if code != Code.NONE}
         if not refused:
             return {}
-        per_partition = {
-            key: code
-            for key, code in refused.items()
-            if code in (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.TOPIC_AUTHORIZATION_FAILED)
-        }
+        per_partition = {key: code for key, code in refused.items() if code not in _OF_TRANSACTION}
         if per_partition:
             return per_partition
         code = max(refused.values(), key=lambda c: c not in COORDINATOR_RETRIABLE)

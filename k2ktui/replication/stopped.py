@@ -10,7 +10,9 @@ from k2ktui.replication.reports import Event, Resumed, Stopped
 from k2ktui.replication.tokens import Fault, FaultKind
 
 _RETRY_S = 30.0
-_MENDABLE = frozenset({FaultKind.UNAUTHORIZED, FaultKind.REFUSED, FaultKind.GONE})
+_MENDABLE = frozenset(
+    {FaultKind.UNAUTHORIZED, FaultKind.REFUSED, FaultKind.GONE, FaultKind.UNAVAILABLE}
+)
 
 
 class StoppedPartitions:

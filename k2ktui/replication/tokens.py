@@ -112,6 +112,7 @@ class FaultKind(StrEnum):
     TOO_LARGE = "too-large"
     REFUSED = "refused"
     TARGET_GONE = "target-gone"
+    UNAVAILABLE = "unavailable"
     CORRUPT = "corrupt"
     HELD_BACK = "held-back"
 

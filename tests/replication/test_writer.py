@@ -12,7 +12,13 @@ from k2ktui.kafka.transactions import Producer
 from k2ktui.kafka.wire import Loop, OutcomeUnknown, PartitionLeader, Signal, TopicInfo
 from k2ktui.replication.copying import writer as module
 from k2ktui.replication.copying.outgoing import Outgoing
-from k2ktui.replication.copying.writer import BatchRefused, SlotFailed, Writer
+from k2ktui.replication.copying.writer import (
+    BatchRefused,
+    Fenced,
+    PartitionsUnavailable,
+    SlotFailed,
+    Writer,
+)
 
 TARGET = ("t", 0)
 
@@ -47,11 +53,11 @@ def pump_until(answer: TopicInfo | None, rounds: int) -> None:
 
 
 class _Acknowledging(_Metadata):
-    """A cluster that acknowledges every batch with one base offset."""
+    """A cluster that answers every batch with one base offset, or one error code."""
 
-    def __init__(self, loop: Loop, base_offset: int) -> None:
+    def __init__(self, loop: Loop, base_offset: int, code: int = 0) -> None:
         super().__init__(loop, TopicInfo(0, "", {0: PartitionLeader(1, 0)}))
-        part = produced.Partition(0, 0, base_offset, "")
+        part = produced.Partition(0, code, base_offset, "")
         self._response = produced.Response([produced.Topic("t", [part])], 0)
 
     def version_of(self, _: Any) -> int:
@@ -70,12 +76,38 @@ def test_an_acknowledgement_without_an_offset_is_no_mapping(base_offset: int) ->
     writer.offer(TARGET, Outgoing(memoryview(bytearray(61)), 1))
     try:
         if base_offset < 0:
-            with pytest.raises(SlotFailed, match="without an offset"):
+            with pytest.raises(BatchRefused, match="without an offset"):
                 loop.run(writer.drain)
             assert landed == []
         else:
             loop.run(writer.drain)
             assert landed == [7]
+    finally:
+        loop.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        *((code, PartitionsUnavailable) for code in (6, 19, 20)),
+        *((code, BatchRefused) for code in (-1, 76, 999)),
+        *((code, SlotFailed) for code in (45, 59, 120)),
+        (47, Fenced),
+    ],
+)
+def test_what_an_error_code_stops(
+    code: int, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A partition, unless the code is about the producer or its transaction."""
+    monkeypatch.setattr(module, "UNAVAILABLE_AFTER_S", 0.1)
+    loop = Loop()
+    wire: Any = _Acknowledging(loop, -1, code)
+    writer = Writer(wire, Producer("x", 1, 0), Signal(loop), lambda *_: None)
+    writer.offer(TARGET, Outgoing(memoryview(bytearray(61)), 1))
+    try:
+        with pytest.raises(error) as raised:
+            loop.run(writer.drain)
+        assert type(raised.value) is error
     finally:
         loop.close()
 
@@ -86,7 +118,7 @@ LEADERLESS = TopicInfo(0, "", {0: PartitionLeader(-1, 7)})
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_GONE_AFTER_S", 0.1)
+    monkeypatch.setattr(module, "GONE_AFTER_S", 0.1)
 
 
 def test_unknown_to_the_brokers() -> None:
@@ -94,9 +126,20 @@ def test_unknown_to_the_brokers() -> None:
         pump_until(UNKNOWN, 20)
 
 
-@pytest.mark.parametrize("answer", [None, LEADERLESS], ids=["silent", "leaderless"])
-def test_not_reachable_now(answer: TopicInfo | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    pump_until(answer, 6)
-    monkeypatch.setattr(module, "_DELIVERY_TIMEOUT_S", 0.2)
-    with pytest.raises(SlotFailed, match="no leader"):
-        pump_until(answer, 20)
+def test_a_partition_without_a_leader_is_given_up_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    pump_until(LEADERLESS, 6)
+    monkeypatch.setattr(module, "UNAVAILABLE_AFTER_S", 0.2)
+    with pytest.raises(PartitionsUnavailable, match="it has no leader") as raised:
+        pump_until(LEADERLESS, 40)
+    assert raised.value.found.keys() == {TARGET}
+
+
+def test_a_cluster_that_does_not_answer_is_no_fault_of_a_partition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "UNAVAILABLE_AFTER_S", 0.05)
+    pump_until(None, 6)
+    monkeypatch.setattr(module, "DELIVERY_TIMEOUT_S", 0.2)
+    with pytest.raises(SlotFailed, match="no leader") as raised:
+        pump_until(None, 20)
+    assert not isinstance(raised.value, PartitionsUnavailable)

@@ -22,23 +22,33 @@ from k2ktui.engine.state import (
     position_key,
     position_value,
 )
-from k2ktui.kafka.codes import FENCED, Code, code_name
+from k2ktui.kafka.codes import FENCED, code_name
 from k2ktui.kafka.transactions import add_partitions, end_transaction
 from k2ktui.kafka.wire import CoordinatorError, OutcomeUnknown, Signal, Wire
+from k2ktui.replication.copying import target_faults
 from k2ktui.replication.copying.batch import CorruptBatch
 from k2ktui.replication.copying.crashpoints import crash_point
 from k2ktui.replication.copying.feed import Feed, now_ms
-from k2ktui.replication.copying.outgoing import Outgoing, Owner, TargetPartition
+from k2ktui.replication.copying.outgoing import Outgoing, TargetPartition
 from k2ktui.replication.copying.reader import Reader
 from k2ktui.replication.copying.rebuild import build
 from k2ktui.replication.copying.records import of
 from k2ktui.replication.copying.routes import route
-from k2ktui.replication.copying.writer import BatchRefused, Fenced, SlotFailed, Writer
-from k2ktui.replication.tokens import Fault, FaultKind, Outcome, SlotResult, Tally, Token
+from k2ktui.replication.copying.writer import (
+    GONE_AFTER_S,
+    UNAVAILABLE_AFTER_S,
+    BatchRefused,
+    Fenced,
+    PartitionsUnavailable,
+    SlotFailed,
+    Writer,
+)
+from k2ktui.replication.tokens import Fault, Outcome, Route, SlotResult, Tally, Token
 
 _LANE_BACKLOG = 3
 _STATE_LIMIT = 512 << 10
 _FIRST_TRANSACTION_S = 0.2
+_HELD_S = 0.2
 
 _StateRecord = tuple[int, int, bytes | None, bytes | None]
 
@@ -65,6 +75,9 @@ class Slot:
         # Only these have something to do; a slot may hold thousands that have not.
         self._active: set[Feed] = set()
         self._homes: dict[Feed, set[TargetPartition]] = {}
+        self._lanes = {feed: _targets(feed.assignment.route) for feed in self._feeds}
+        self._located: set[Feed] = set()
+        self._held: dict[Feed, float] = {}
         self._endless = any(assignment.until is None for assignment in token.assignments)
 
     async def run(self) -> SlotResult:
@@ -78,12 +91,16 @@ class Slot:
         except CoordinatorError as refused:
             outcome = Outcome.FENCED if refused.code in FENCED else Outcome.FAILED
             error = str(refused)
+        except PartitionsUnavailable as failed:
+            outcome, error = Outcome.FAILED, str(failed)
+            faults += self._unavailable(failed)
         except (SlotFailed, OutcomeUnknown) as failed:
             outcome, error = Outcome.FAILED, str(failed)
         except BatchRefused as refused:
             outcome, error = Outcome.FAILED, f"a batch was refused: {code_name(refused.code)}"
             if refused.outgoing.feed is not None:
-                faults.append(_refusal(refused, refused.outgoing.feed, self._where))
+                source, where = refused.outgoing.feed.source, self._where[refused.outgoing]
+                faults.append(target_faults.refused(refused, source, where))
         finally:
             self._reader.close()
         faults += [feed.fault for feed in self._feeds if feed.fault is not None]
@@ -104,6 +121,23 @@ class Slot:
             first_commit_at=self._first_commit_at,
             seen=self._reader.seen(),
         )
+
+    def _unavailable(self, failed: PartitionsUnavailable) -> list[Fault]:
+        """The faults of all partitions whose records wait for one that takes no writes."""
+        waiting = {
+            (outgoing.feed.source, where)
+            for outgoing, where in self._where.items()
+            if outgoing.feed is not None
+        }
+        return [
+            target_faults.unavailable(
+                feed.source, target, failed.found[target], feed.assignment.position.offset
+            )
+            for feed in self._feeds
+            for target in self._lanes[feed]
+            if target in failed.found
+            and (feed.assignment.route.partition is not None or (feed.source, target) in waiting)
+        ]
 
     async def _copy(self) -> None:
         started = monotonic()
@@ -134,7 +168,7 @@ class Slot:
         wait = max(0.001, end - now)
         if self._dirty():
             wait = min(wait, max(0.001, self._last_commit + self._idle_commit() - now))
-        return wait
+        return min(wait, _HELD_S) if self._held else wait
 
     def _idle_commit(self) -> float:
         """Shortest time between commits: each costs a position and a range per active partition."""
@@ -154,18 +188,18 @@ class Slot:
         longest = pace.batch_timeout_s if self._tally.transactions else _FIRST_TRANSACTION_S
         if self._in_transaction and now - self._began >= min(longest, pace.batch_timeout_s):
             return True
-        caught_up = self._writer.idle and not any(feed.ready for feed in self._active)
+        ready = any(feed.ready and feed not in self._held for feed in self._active)
+        caught_up = self._writer.idle and not ready
         return caught_up and now - self._last_commit >= self._idle_commit()
 
     async def _hand_on(self) -> None:
         """Give the writer what was fetched, as long as it keeps up."""
         new: set[TargetPartition] = set()
         handed: list[tuple[int, bool]] = []
-        for feed in self._active:
+        for feed in await self._with_leaders():
+            lanes = self._lanes[feed]
             while feed.ready and self._batches < self._token.pace.batch_size:
-                rules = feed.assignment.route
-                lanes = range(rules.partitions) if rules.partition is None else (rules.partition,)
-                if any(self._writer.backlog((rules.topic, p)) >= _LANE_BACKLOG for p in lanes):
+                if any(self._writer.backlog(target) >= _LANE_BACKLOG for target in lanes):
                     break
                 held = feed.ready_bytes
                 try:
@@ -187,6 +221,41 @@ class Slot:
         if new:
             await self._join(new)
 
+    async def _with_leaders(self) -> list[Feed]:
+        """Return the feeds to hand on, holding those back whose target has no leader.
+
+        A transaction cannot end before each of its partitions takes a marker, so that one without
+        a leader must not join.
+        """
+        feeds = [feed for feed in self._active if feed.ready]
+        writer, lanes = self._writer, self._lanes
+        new = [feed for feed in feeds if feed not in self._located]
+        if not new and not writer.leaderless:
+            self._held.clear()
+            return feeds
+        await writer.locate({t for feed in new for t in lanes[feed]} | writer.leaderless)
+        now, longest = monotonic(), min(GONE_AFTER_S, self._token.pace.lap_s / 2)
+        found = []
+        for feed in feeds:
+            missing = [target for target in lanes[feed] if not writer.has_leader(target)]
+            if not missing:
+                self._held.pop(feed, None)
+                self._located.add(feed)
+                found.append(feed)
+            elif now - self._held.setdefault(feed, now) > longest and writer.located:
+                self._stop_held(feed, missing[0])
+        return found
+
+    def _stop_held(self, feed: Feed, target: TargetPartition) -> None:
+        del self._held[feed]
+        if self._writer.exists(target):
+            reason = "it has no leader"
+            fault = target_faults.unavailable(feed.source, target, reason, feed.handed)
+        else:
+            fault = target_faults.gone(feed.source, target, feed.handed)
+        feed.stop(fault.kind, fault.what, fault.mend, fault.offset)
+        self._reader.handed_on(feed.drop_from(feed.handed))
+
     def _count(self, handed: list[tuple[int, bool]]) -> None:
         tally = self._tally
         self._tally = replace(
@@ -201,7 +270,9 @@ class Slot:
         if not self._in_transaction:
             self._began = monotonic()
         if self._token.transactional:
-            refused = await add_partitions(self._target, self._token.producer, targets)
+            refused = await add_partitions(
+                self._target, self._token.producer, targets, UNAVAILABLE_AFTER_S
+            )
             for target, code in refused.items():
                 raise self._not_joined(target, code)
         self._in_transaction |= targets
@@ -294,26 +365,8 @@ class Slot:
         }
 
 
-def _refusal(refused: BatchRefused, feed: Owner, where: dict[Outgoing, TargetPartition]) -> Fault:
-    outgoing, code = refused.outgoing, refused.code
-    topic, partition = where[outgoing]
-    first = outgoing.first_source
-    source, target = feed.source, f"{topic}-{partition}"
-    kind, what, mend = FaultKind.REFUSED, f"{code_name(code)} {refused.detail}".strip(), ""
-    if code in (Code.MESSAGE_TOO_LARGE, Code.RECORD_LIST_TOO_LARGE):
-        kind = FaultKind.TOO_LARGE
-        what = f"{len(outgoing.data)} bytes are more than its max.message.bytes"
-        mend = f"Raise max.message.bytes of {topic} on the target."
-    elif code in (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID, Code.INVALID_TOPIC):
-        kind, what = FaultKind.TARGET_GONE, "it no longer exists"
-        mend = f"Restore {topic} on the target, or clear the positions of {source.topic}."
-    elif code == Code.TOPIC_AUTHORIZATION_FAILED:
-        kind, what = FaultKind.UNAUTHORIZED, "the target principal may not write there"
-        mend = f"Grant it Describe and Write on topic {topic} on the target."
-    return Fault(
-        source,
-        kind,
-        f"{target} on the target refused {source} at offset {first}: {what}",
-        mend or "See the target broker's log.",
-        first,
-    )
+def _targets(route: Route) -> tuple[TargetPartition, ...]:
+    """Return the target partitions that records may go to."""
+    if route.partition is not None:
+        return ((route.topic, route.partition),)
+    return tuple((route.topic, partition) for partition in range(route.partitions))

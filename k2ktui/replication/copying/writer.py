@@ -8,7 +8,7 @@ batch that must be sent again goes with the number it had. Nothing overtakes it.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from kafka.protocol.producer import ProduceRequest
 
 from k2ktui.kafka import produced
-from k2ktui.kafka.codes import FENCED, LEADER_MOVED, PRODUCE_REFUSED, PRODUCE_RETRIABLE, code_name
+from k2ktui.kafka.codes import FENCED, LEADER_MOVED, PRODUCE_RETRIABLE, PRODUCER_FAILED, code_name
 from k2ktui.kafka.transactions import Producer
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown, PartitionLeader, Signal, Wire
 from k2ktui.replication.copying.batch import next_sequence, stamp
@@ -26,8 +26,12 @@ from k2ktui.replication.copying.outgoing import Outgoing, TargetPartition
 _IN_FLIGHT = 5
 _REQUEST_BYTES = 4 << 20
 DELIVERY_TIMEOUT_S = 90.0
+UNAVAILABLE_AFTER_S = 20.0
+"""Seconds without an acknowledgement after which a partition stops alone: longer than the election
+of a leader after its broker died takes (``broker.session.timeout.ms``, 9 s by default)."""
+_LOOK_UP_PAUSE_S = 0.2
 _RETRY_BACKOFF_S = 0.05
-_GONE_AFTER_S = 5.0
+GONE_AFTER_S = 5.0
 _NOWHERE = PartitionLeader(-1, -1)
 _LONGEST_WAIT_S = 1.0
 
@@ -38,6 +42,19 @@ class Fenced(Exception):
 
 class SlotFailed(Exception):
     """This lap of the slot cannot go on; the driver raises the epoch and plans again."""
+
+
+class PartitionsUnavailable(SlotFailed):
+    """Partitions have taken no writes for too long, while their cluster answers."""
+
+    def __init__(self, found: Mapping[TargetPartition, str]) -> None:
+        first, reason = next(iter(found.items()))
+        more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+        super().__init__(
+            f"{first[0]}-{first[1]} on the target has taken no writes for "
+            f"{UNAVAILABLE_AFTER_S:g} s: {reason}{more}"
+        )
+        self.found = found
 
 
 class BatchRefused(Exception):
@@ -63,10 +80,18 @@ class Lane:
     broken: int = 0
     retry_at: float = 0.0
     gone_since: float = 0.0
+    failing_since: float = 0.0
+    silent: bool = False
+    reason: str = ""
 
     @property
     def idle(self) -> bool:
         return not self.waiting and not self.flying
+
+    def fails(self, reason: str, *, silent: bool = False) -> None:
+        """Note that it takes no writes now, and why; ``silent`` if nobody answered."""
+        self.failing_since = self.failing_since or monotonic()
+        self.silent, self.reason = silent, reason
 
     def ready(self, now: float) -> bool:
         """Whether its next batch may be sent.
@@ -91,6 +116,8 @@ class Writer:
         producer: the fencing token; without a transactional id the writes are only idempotent.
         signal: set whenever an answer arrived.
         on_written: called with a batch and the target offset of its first record.
+
+    ``leaderless`` holds the partitions that had no leader when the brokers were last asked.
     """
 
     def __init__(
@@ -106,10 +133,12 @@ class Writer:
         self._on_written = on_written
         self._lanes: dict[TargetPartition, Lane] = {}
         self._leaders: dict[TargetPartition, PartitionLeader] = {}
+        self.leaderless: set[TargetPartition] = set()
         self._busy: set[Lane] = set()
         self._in_flight: dict[int, int] = defaultdict(int)
         self._failure: Exception | None = None
         self._stale = True
+        self._looked_up_at = 0.0
         self._version = -1
         self.sent_bytes = 0
 
@@ -121,6 +150,25 @@ class Writer:
             self._stale = self._stale or target not in self._leaders
         lane.waiting.append(outgoing)
         self._busy.add(lane)
+
+    def has_leader(self, target: TargetPartition) -> bool:
+        """Whether a leader is known."""
+        return self._leaders.get(target, _NOWHERE).node >= 0
+
+    def exists(self, target: TargetPartition) -> bool:
+        """Whether the brokers know the partition, with a leader or without."""
+        return self._leaders.get(target, _NOWHERE) is not _NOWHERE
+
+    @property
+    def located(self) -> bool:
+        """Whether the brokers answered the last question for leaders, just now."""
+        return monotonic() - self._looked_up_at < 2 * _LOOK_UP_PAUSE_S
+
+    async def locate(self, targets: Collection[TargetPartition]) -> None:
+        """Look up leaders, of partitions that have none only now and then."""
+        fresh = monotonic() - self._looked_up_at < _LOOK_UP_PAUSE_S
+        if not (fresh and all(target in self._leaders for target in targets)):
+            await self._look_up(targets)
 
     def backlog(self, target: TargetPartition) -> int:
         """Number of batches waiting for a target partition, not counting those in flight."""
@@ -140,15 +188,28 @@ class Writer:
 
         Raises:
             Fenced, SlotFailed, BatchRefused: an answer said so.
+            PartitionsUnavailable: some take no writes, and have not for a while.
         """
         self._raise_failure()
         if self._stale:
             await self._look_up_leaders()
         now = monotonic()
+        self._give_up(now)
         while self._send_round(now):
             pass
         retries = [lane.retry_at - now for lane in self._busy if lane.retry_at > now]
         return min([_LONGEST_WAIT_S, *retries])
+
+    def _give_up(self, now: float) -> None:
+        """Stop waiting for partitions that fail while the cluster as a whole answers."""
+        failing = {
+            lane.target: lane.reason
+            for lane in self._busy
+            if lane.failing_since and (not lane.silent or lane.failing_since < self._looked_up_at)
+        }
+        began = [lane.failing_since for lane in self._busy if lane.target in failing]
+        if failing and now - min(began) > UNAVAILABLE_AFTER_S:
+            raise PartitionsUnavailable(failing)
 
     def _send_round(self, now: float) -> bool:
         """Send at most one batch a lane; return whether any was sent."""
@@ -237,6 +298,7 @@ class Writer:
     ) -> None:
         """The connection was lost, or never there: the same bytes go again, in order."""
         for lane, _ in items:
+            lane.fails(f"its leader, broker {node}, does not answer", silent=True)
             self._again(lane)
         self._in_flight[node] -= 1
         self._signal.set()
@@ -245,15 +307,12 @@ class Writer:
         code = answer.error_code
         if code == 0:
             if answer.base_offset < 0:
-                raise SlotFailed(
-                    f"the target acknowledged a batch of {lane.target[0]}-{lane.target[1]} without "
-                    "an offset; its transaction is not committed"
-                )
+                raise BatchRefused(outgoing, code, "it was acknowledged without an offset")
             if lane.flying[0] is not outgoing:
                 raise SlotFailed(f"{lane.target} acknowledged out of order")
             lane.flying.popleft()
             lane.proven = True
-            lane.gone_since = 0.0
+            lane.gone_since = lane.failing_since = 0.0
             if lane.broken:
                 self._settle(lane)
             if lane.idle:
@@ -262,11 +321,12 @@ class Writer:
         elif code in FENCED:
             raise Fenced(code_name(code))
         elif code in PRODUCE_RETRIABLE or (lane.broken and code == 45):
+            lane.fails(code_name(code))
             self._again(lane, look_up=code in LEADER_MOVED or code in (3, 100, 103))
-        elif code in PRODUCE_REFUSED:
-            raise BatchRefused(outgoing, code, getattr(answer, "error_message", None) or "")
-        else:
+        elif code in PRODUCER_FAILED:
             raise SlotFailed(f"{lane.target[0]}-{lane.target[1]}: {code_name(code)}")
+        else:
+            raise BatchRefused(outgoing, code, getattr(answer, "error_message", None) or "")
 
     def _again(self, lane: Lane, *, look_up: bool = True) -> None:
         """Count a failed flight; when none is left in the air, all that failed wait again."""
@@ -287,27 +347,36 @@ class Writer:
             raise self._failure
 
     async def _look_up_leaders(self) -> None:
-        topics = {lane.target[0] for lane in self._busy}
-        try:
-            found = await self._wire.metadata(topics)
-        except (NotSent, OutcomeUnknown):
+        if await self._look_up({lane.target for lane in self._busy}):
+            self._stale = False
+        else:
             await self._wire.loop.sleep(_RETRY_BACKOFF_S)
-            return
-        self._stale = False
-        for name in topics:
-            info = found.get(name)
-            for lane in self._busy:
-                if lane.target[0] == name:
-                    leader = info.partitions.get(lane.target[1]) if info else None
-                    self._leaders[lane.target] = leader or _NOWHERE
+
+    async def _look_up(self, targets: Collection[TargetPartition]) -> bool:
+        """Ask where partitions are led; return whether there was an answer."""
+        try:
+            found = await self._wire.metadata({topic for topic, _ in targets})
+        except (NotSent, OutcomeUnknown):
+            return False
+        self._looked_up_at = monotonic()
+        for topic, partition in targets:
+            info = found.get(topic)
+            leader = info.partitions.get(partition) if info else None
+            self._leaders[topic, partition] = leader or _NOWHERE
+            if self.has_leader((topic, partition)):
+                self.leaderless.discard((topic, partition))
+            else:
+                self.leaderless.add((topic, partition))
+        return True
 
     def _wait_for_leader(self, lane: Lane, now: float) -> None:
         """Look again soon; a partition that stays unknown is gone, one may lack a leader longer."""
         lane.gone_since = lane.gone_since or now
+        lane.fails("it has no leader", silent=True)
         lane.retry_at = now + _RETRY_BACKOFF_S
         self._stale = True
         waited = now - lane.gone_since
-        if self._leaders.get(lane.target) is _NOWHERE and waited > _GONE_AFTER_S:
+        if self._leaders.get(lane.target) is _NOWHERE and waited > GONE_AFTER_S:
             raise BatchRefused(lane.waiting[0], 3, "no such topic-partition on the target")
         if waited > DELIVERY_TIMEOUT_S:
             raise SlotFailed(f"{lane.target[0]}-{lane.target[1]} on the target has no leader")

@@ -1,0 +1,61 @@
+"""What can be wrong with a partition on the target, in words that an operator can act on."""
+
+from __future__ import annotations
+
+from k2ktui.engine.state import SourcePartition
+from k2ktui.kafka.codes import Code, code_name
+from k2ktui.replication.copying.outgoing import TargetPartition
+from k2ktui.replication.copying.writer import BatchRefused
+from k2ktui.replication.tokens import Fault, FaultKind
+
+
+def unavailable(
+    source: SourcePartition, target: TargetPartition, reason: str, offset: int
+) -> Fault:
+    """Return the fault of a partition whose target takes no writes, for now."""
+    return Fault(
+        source,
+        FaultKind.UNAVAILABLE,
+        f"{target[0]}-{target[1]} on the target takes no writes: {reason}; {source} is not copied "
+        f"from offset {offset} on, the other partitions go on",
+        "Check the target's brokers and the partition's in-sync replicas (min.insync.replicas). "
+        "It is tried again by itself.",
+        offset,
+    )
+
+
+def gone(source: SourcePartition, target: TargetPartition, offset: int) -> Fault:
+    """Return the fault of a partition whose target does not exist."""
+    return Fault(
+        source,
+        FaultKind.TARGET_GONE,
+        f"{target[0]}-{target[1]} on the target refused {source} at offset {offset}: it no longer "
+        "exists",
+        f"Restore {target[0]} on the target, or clear the positions of {source.topic}.",
+        offset,
+    )
+
+
+def refused(error: BatchRefused, source: SourcePartition, where: TargetPartition) -> Fault:
+    """Return the fault of a partition one of whose batches was refused."""
+    outgoing, code = error.outgoing, error.code
+    topic, partition = where
+    first = outgoing.first_source
+    if code in (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID, Code.INVALID_TOPIC):
+        return gone(source, where, first)
+    kind, mend = FaultKind.REFUSED, "See the target broker's log."
+    what = f"{code_name(code)} {error.detail}".strip() if code else error.detail
+    if code in (Code.MESSAGE_TOO_LARGE, Code.RECORD_LIST_TOO_LARGE):
+        kind = FaultKind.TOO_LARGE
+        what = f"{len(outgoing.data)} bytes are more than its max.message.bytes"
+        mend = f"Raise max.message.bytes of {topic} on the target."
+    elif code == Code.TOPIC_AUTHORIZATION_FAILED:
+        kind, what = FaultKind.UNAUTHORIZED, "the target principal may not write there"
+        mend = f"Grant it Describe and Write on topic {topic} on the target."
+    return Fault(
+        source,
+        kind,
+        f"{topic}-{partition} on the target refused {source} at offset {first}: {what}",
+        mend,
+        first,
+    )
