@@ -191,7 +191,7 @@ class SparkRuntime:
         group = self._groups.get(lap)
         context = self._context
         if group is None or context is None:
-            return False
+            return group is not None  # Spark is being started again
         return self._ask(lambda: not runs_task(context, group), otherwise=False)
 
     def give_up(self, lap: Future[list[SlotResult]]) -> None:

@@ -1,0 +1,44 @@
+"""A task that hangs holds nothing for ever, and writes nothing any more."""
+
+from __future__ import annotations
+
+import signal
+
+import psutil
+import pytest
+
+from tests.support.kafka import eventually
+from tests.support.pipeline import Pipeline
+from tests.support.traffic import Traffic
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("hangs", ["worker", "java"])
+def test_a_suspended_process_is_done_without(
+    pipeline: Pipeline, topics: dict[str, int], hangs: str
+) -> None:
+    """Its lap's deadline passes, another task goes on; nobody resumes what was suspended."""
+    pipeline.settings = {"target.kafka.producer": {"transaction.timeout.ms": 1000}}
+    with Traffic(pipeline.source, topics, 1):
+        run = pipeline.start()
+        run.expect("firstrecord")
+        told = run.told
+        if hangs == "worker":
+            pipeline.arm("sent", signal.SIGSTOP)
+            pipeline.await_hit("sent")
+            (stopped,) = eventually(run.suspended, "suspended")
+        else:
+            stopped = run.java()
+            stopped.suspend()
+        run.expect("note", lambda event: "did not end within 33 s" in event["text"], since=told)
+        eventually(lambda: not is_alive(stopped), "Spark has killed it")
+        pipeline.await_copying()
+    assert run.stop() == 0
+    run.await_gone()
+    pipeline.catch_up()
+    pipeline.prove()
+
+
+def is_alive(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
