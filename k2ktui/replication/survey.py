@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from time import monotonic, sleep
 
-from confluent_kafka import IsolationLevel
+from confluent_kafka import IsolationLevel, KafkaError
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
@@ -24,6 +25,9 @@ from k2ktui.replication.tokens import Fault, FaultKind, Route
 
 # Room for the batch header and each record's own overhead when a batch is built anew.
 _BATCH_OVERHEAD_BYTES = 512
+_GONE_AFTER_S, _POLL_S = 3.0, 0.2
+
+Described = Mapping[str, TopicDescription | KafkaError]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +110,7 @@ class Surveyor:
         self._target = target
         self._committed = committed
         self._looked = False
+        self._here: set[str] = set()
         self._held_back = HeldBackReader(source)
 
     def survey(self, positions: Mapping[SourcePartition, Position]) -> Survey:
@@ -162,9 +167,8 @@ class Surveyor:
         )
 
     def _topics(self, replicated: set[str]) -> tuple[list[TopicDescription], list[Fault]]:
-        chosen = {n for n in self._source.topic_names() if self._config.topics.matches(n)}
         listed = set(self._config.topics.names)
-        found = self._source.describe(sorted(chosen | listed))
+        found = self._described(listed)
         topics, faults = [], list[Fault]()
         for name, topic in found.items():
             if isinstance(topic, TopicDescription):
@@ -180,6 +184,22 @@ class Surveyor:
                     )
                 )
         return topics, faults
+
+    def _described(self, listed: set[str]) -> Described:
+        """Describe the chosen topics, one that was there at the last look again if it is not.
+
+        A broker of a ZooKeeper cluster that has just started knows no topic until its controller
+        has told it of them, and answers as if they had been deleted.
+        """
+        until = monotonic() + _GONE_AFTER_S
+        while True:
+            chosen = {n for n in self._source.topic_names() if self._config.topics.matches(n)}
+            found = self._source.describe(sorted(chosen | listed))
+            here = {name for name, topic in found.items() if isinstance(topic, TopicDescription)}
+            if self._here <= here or monotonic() > until:
+                self._here = here
+                return found
+            sleep(_POLL_S)
 
     def _ends(
         self, routes: Mapping[SourcePartition, Route]

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from time import sleep
 
 from confluent_kafka import KafkaError
 
@@ -40,6 +41,8 @@ from k2ktui.text import safe_text
 
 _READY_ATTEMPTS = 100
 _READY_DELAY_S = 0.1
+_MISSING_ATTEMPTS = 5
+_MISSING_DELAY_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +152,7 @@ def plan_targets(
     """Find out what :func:`ensure_targets` would do; nothing is changed. Same arguments."""
     check_supported(config)
     named, refused = _by_target(config, topics)
-    found = target.describe(named)
+    found = _described(target, named, replicated)
     new = [name for name, topic in found.items() if _is_missing(topic)]
     settings = topic_settings(source, [topic.name for name in new for topic in named[name]])
     brokers = broker_count(target) if new else 0
@@ -165,6 +168,23 @@ def plan_targets(
         else:
             refused.update((each.name, _undescribed(each, name, topic)) for each in group)
     return [plan for plan in plans if plan is not None], refused
+
+
+def _described(
+    target: Cluster, named: Mapping[str, list[TopicDescription]], replicated: Collection[str]
+) -> Mapping[str, TopicDescription | KafkaError]:
+    """Describe target topics; one that was there once is looked for again if it is missing.
+
+    A broker of a ZooKeeper cluster that has just started knows no topic until its controller has
+    told it of them.
+    """
+    once_there = {name for name, group in named.items() if {t.name for t in group} & {*replicated}}
+    for _ in range(_MISSING_ATTEMPTS):
+        found = target.describe(named)
+        if not any(_is_missing(found[name]) for name in once_there):
+            break
+        sleep(_MISSING_DELAY_S)
+    return found
 
 
 def _by_target(

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
+import pytest
+from confluent_kafka import KafkaError
+
+from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import TimedOut
-from k2ktui.replication.survey import Survey, lag_of
+from k2ktui.kafka.clients import TopicDescription
+from k2ktui.replication.survey import Survey, Surveyor, lag_of
+from k2ktui.replication.targets import plan_targets
 from k2ktui.replication.tokens import Path, Route
 
 ONE, OTHER = SourcePartition("t", 0), SourcePartition("t", 1)
@@ -28,3 +34,44 @@ def test_lag_is_of_what_is_known() -> None:
     assert lag_of({ONE: at(3)}, {}) is None
     assert lag_of({ONE: at(3)}, {ONE: 5, OTHER: 7}) == 2
     assert lag_of({ONE: at(9)}, {ONE: 5}) == 0
+
+
+UNKNOWN = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+THERE = TopicDescription("t", "", 1, 1)
+
+
+class Starting:
+    """A cluster whose broker has just started, and knows topics only when asked once more."""
+
+    def __init__(self, *answers: TopicDescription | KafkaError) -> None:
+        self._answers = list(answers)
+
+    def topic_names(self) -> list[str]:
+        return ["t"]
+
+    def describe(self, names: Any) -> dict[str, TopicDescription | KafkaError]:
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        return dict.fromkeys(names, answer)
+
+
+def config() -> PipelineConfig:
+    side = {"kafka": {"common": {"bootstrap.servers": "127.0.0.1:9"}}}
+    sections = {"source": {"topic": ["t"]}, "sink": {"topic": "source", "partition": "source"}}
+    return PipelineConfig.model_validate(
+        {"name": "p", "source": side, "target": side, "replication": sections}
+    )
+
+
+def test_a_source_broker_that_has_just_started_takes_no_topic_away() -> None:
+    cluster: Any = Starting(THERE, UNKNOWN, UNKNOWN, THERE, UNKNOWN)
+    surveyor = Surveyor(config(), cluster, cluster, cluster)
+    assert surveyor._topics(set()) == ([THERE], [])
+    assert surveyor._topics(set()) == ([THERE], [])
+    topics, (fault,) = surveyor._topics(set())
+    assert (topics, fault.kind) == ([], "gone")
+
+
+def test_a_target_broker_that_has_just_started_takes_no_topic_away() -> None:
+    target: Any = Starting(UNKNOWN, THERE)
+    (plan,), refused = plan_targets(config(), target, target, [THERE], ["t"])
+    assert (plan.found, refused) == (THERE, {})

@@ -27,6 +27,8 @@ _PARTITION_BYTES = 2 << 20
 _BUFFER_BYTES = 48 << 20
 _WAIT_MS = 250
 _BACKOFF_S = 0.1
+# A broker of a ZooKeeper cluster serves before its controller has told it which topics there are.
+_GONE_AFTER_S = 1.0
 _LONGEST_WAIT_S = 1.0
 _SMALL_BYTES = 64 << 10
 _TRICKLE_S = 0.003
@@ -78,6 +80,7 @@ class Reader:
         self._stale_since = 0.0
         self._looking = False
         self._closed = False
+        self._unknown_since: dict[str, float] = {}
         self._measuring: set[Feed] = set()
         self._by_id = all(self._ids.values())
         self._touched: set[Feed] = set()
@@ -354,10 +357,17 @@ class Reader:
 
     def _learn(self, key: _Key, feed: Feed, info: TopicInfo) -> None:
         topic_id = self._ids[key[0]]
+        if info.error not in TOPIC_GONE:
+            self._unknown_since.pop(key[0], None)
         if info.error == Code.TOPIC_AUTHORIZATION_FAILED:
             source_faults.unauthorized(feed)
-        elif info.error in TOPIC_GONE or info.error == Code.INVALID_TOPIC:
+        elif info.error == Code.INVALID_TOPIC:
             source_faults.gone(feed)
+        elif info.error in TOPIC_GONE:
+            if monotonic() - self._unknown_since.setdefault(key[0], monotonic()) < _GONE_AFTER_S:
+                self._look_up_later()
+            else:
+                source_faults.gone(feed)
         elif topic_id and info.topic_id and info.topic_id != topic_id:
             source_faults.recreated(feed)
         elif key[1] in info.partitions and info.partitions[key[1]].node >= 0:
