@@ -1,0 +1,109 @@
+"""On every broker version: what is killed with a transaction open, fenced or refused costs nothing.
+
+One run of a pipeline after the other on the same topics, so that each fault meets what the one
+before it left behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from tests.matrix.conftest import Pair
+from tests.support.kafka import create_topic, end_offsets, eventually, produce
+from tests.support.oracle import COMMIT_TOPIC
+from tests.support.pipeline import Pipeline, Run
+from tests.support.traffic import Traffic
+
+pytestmark = [pytest.mark.matrix, pytest.mark.timeout(600)]
+
+SUPERSEDED = 5
+_MAX_BYTES = 3000
+_WIDE_RECORDS = 3000
+
+
+def test_killed_fenced_and_refused(pair: Pair) -> None:
+    topics = {create_topic(pair.source, partitions=n): n for n in (1, 2, 3)}
+    wide = _wide_batches(pair)
+    pipeline = pair.pipeline(
+        [*topics, wide],
+        # Whoever waits for a transaction's end shall not be helped by its time-out.
+        target__kafka__producer={"transaction.timeout.ms": 600_000},
+    )
+    with Traffic(pair.source, topics, seed=1) as traffic:
+        run = pipeline.start()
+        run.expect("firstrecord")
+        for kill in (_kill_worker, _kill_java):
+            with _open_transaction(pipeline, run) as worker:
+                kill(run, worker)
+            pipeline.await_copying()
+        run = _taken_over_with_a_transaction_open(pipeline, run)
+        with _open_transaction(pipeline, run):
+            run.signal(signal.SIGKILL)
+            run.wait()
+        run.await_gone()
+        run = pipeline.start()
+        run.expect("firstrecord")
+        pipeline.await_copying()
+    assert run.stop() == 0
+    run.await_gone()
+    pipeline.catch_up()
+    pipeline.prove(_WIDE_RECORDS + traffic.sent // 3)
+
+
+def _wide_batches(pair: Pair) -> str:
+    """A topic whose batches its target topic refuses, until they are split."""
+    topic = create_topic(pair.source)
+    produce(pair.source, topic, [b"%09d" % i for i in range(_WIDE_RECORDS)], linger_ms=50)
+    create_topic(pair.target, topic, config={"max.message.bytes": str(_MAX_BYTES)})
+    return topic
+
+
+@contextlib.contextmanager
+def _open_transaction(pipeline: Pipeline, run: Run) -> Iterator[psutil.Process]:
+    """Suspend a worker that has written all of a transaction and not committed it.
+
+    The block is for what happens then; afterwards the worker wakes up, if it still exists.
+    """
+    pipeline.arm("before-commit", signal.SIGSTOP)
+    pipeline.await_hit("before-commit")
+    (worker,) = eventually(run.suspended, "a worker is suspended")
+    stable = end_offsets(pipeline.target, COMMIT_TOPIC, "read_committed")
+    assert stable != end_offsets(pipeline.target, COMMIT_TOPIC), "no transaction is open"
+    yield worker
+    with contextlib.suppress(psutil.NoSuchProcess):
+        worker.resume()
+
+
+def _kill_worker(run: Run, worker: psutil.Process) -> None:
+    worker.kill()
+
+
+def _kill_java(run: Run, worker: psutil.Process) -> None:
+    told = run.told
+    run.java().kill()
+    run.expect("note", lambda event: "has ended, and is started again" in event["text"], since=told)
+
+
+def _taken_over_with_a_transaction_open(pipeline: Pipeline, first: Run) -> Run:
+    """A second driver starts while all of the first stands still; then the first wakes up."""
+    with _open_transaction(pipeline, first):
+        _send(first, signal.SIGSTOP)
+        second = pipeline.start()
+        second.expect("firstrecord")
+        pipeline.await_copying()
+        _send(first, signal.SIGCONT)
+        assert first.wait() == SUPERSEDED, first.tail()
+    first.await_gone()
+    pipeline.await_copying()
+    return second
+
+
+def _send(run: Run, number: int) -> None:
+    for process in run.processes():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
