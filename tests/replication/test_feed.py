@@ -77,3 +77,16 @@ def test_mappings_cover_what_was_passed_since_the_last_commit() -> None:
     (passed,) = one.mappings("p", 1)
     assert (passed.covers, passed.ranges) == (Covers(5, 7), ())
     assert read_mapping_record(mapping_key(passed), mapping_value(passed)) == passed
+
+
+def test_a_partition_that_committed_nothing_keeps_the_term_of_its_record() -> None:
+    """With this lap's term the record on the target would look older, and never be believed."""
+    one = feed(7)
+    before = one.assignment.position
+    assert one.committed_position(3, 0) == before
+    one.receive(batch(7, 2), [])
+    one.take()
+    assert one.committed_position(3, 0) == before
+    one.mark_committed(9)
+    assert (one.committed_position(3, 0).term, one.committed_position(3, 0).offset) == (3, 9)
+    assert before.newer_than(feed(7).committed_position(3, 0))

@@ -166,6 +166,16 @@ class Feed:
             gaps=tuple(gap for gap in self.gaps if gap.first < self.handed),
         )
 
+    def committed_position(self, term: int, slot: int) -> Position:
+        """Return what the commit topic holds: where nothing was committed, as the lap began.
+
+        Its term must be that of its record: the driver believes no older one after a failure.
+        """
+        before = self.assignment.position
+        if self.committed == before.offset:
+            return before
+        return replace(self.position(term, slot, 0), offset=self.committed)
+
     def mappings(self, pipeline: str, term: int) -> list[Mapping]:
         """Return where records landed since the last commit, as mapping records.
 

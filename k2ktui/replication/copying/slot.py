@@ -358,9 +358,7 @@ class Slot:
 
     def _positions(self) -> dict[SourcePartition, Position]:
         return {
-            feed.source: replace(
-                feed.position(self._token.ledger.term, self._token.slot, 0), offset=feed.committed
-            )
+            feed.source: feed.committed_position(self._token.ledger.term, self._token.slot)
             for feed in self._feeds
         }
 
