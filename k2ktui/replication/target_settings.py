@@ -8,6 +8,8 @@ Not copied, unless set there: what ``target.kafka.topicPropsExclusionList`` name
   target's operators trade safety for availability, with another number of brokers),
   ``message.timestamp.type`` (LogAppendTime would replace the records' timestamps) and the limits
   on timestamps (``message.timestamp.*.max.ms``: records that are old by now would be refused);
+- the format of old records and their conversion (``message.format.version``,
+  ``message.downconversion.enable``), which Kafka 4 does not know any more (KIP-724);
 - tiered storage (``remote.*``, ``local.retention.*``), which the target may not have;
 - settings that only one vendor's brokers know (``confluent.*``, ``redpanda.*``).
 
@@ -36,6 +38,8 @@ _EXCLUDED = frozenset(
         "min.insync.replicas",
         "unclean.leader.election.enable",
         TIMESTAMP_TYPE,
+        "message.format.version",
+        "message.downconversion.enable",
         "message.timestamp.difference.max.ms",
         "message.timestamp.before.max.ms",
         "message.timestamp.after.max.ms",

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -20,13 +20,16 @@ from tests.support.cli import k2ktui, k2ktui_json
 from tests.support.kafka import (
     client,
     committed,
+    create_topic,
     end_offsets,
     eventually,
+    produce,
     unique_name,
 )
 from tests.support.kinds import make_all
 from tests.support.oracle import Expected, Proof, prove
 from tests.support.pipeline import Pipeline
+from tests.support.traffic import mixture
 
 pytestmark = [pytest.mark.matrix, pytest.mark.timeout(600)]
 
@@ -47,11 +50,13 @@ class Copy:
 
 @pytest.fixture(scope="module")
 def copy(pair: Pair) -> Copy:
-    kinds = make_all(pair.source, unique_name("kinds"))
+    prefix = unique_name("kinds")
+    kinds = make_all(pair.source, prefix)
+    old = _old_formats(pair.source, prefix) if pair.source_kind.zookeeper else {}
     topics = list(kinds.values())
     # Else the target's own cleaner would go on while we compare.
     kept = {"target__kafka__topicPropsExclusionList": ["cleanup.policy"]}
-    verbatim = pair.pipeline(topics, **kept)
+    verbatim = pair.pipeline([*topics, *old.values()], **kept)
     # In one topic they would be two copies of the same records, and no group could move.
     mappings = unique_name("mappings")
     chosen = pair.pipeline(
@@ -66,6 +71,19 @@ def copy(pair: Pair) -> Copy:
     for run in runs:
         assert run.wait() == 0, run.tail()
     return Copy(pair, kinds, verbatim, chosen, mappings)
+
+
+def _old_formats(node: KafkaNode, prefix: str) -> dict[str, str]:
+    """Topics whose batches are stored as before Kafka 0.11 and 0.10, which Kafka 4 cannot."""
+    made = {}
+    for version in ("0.10.2", "0.9.0"):
+        config = {"message.format.version": version}
+        topic = create_topic(node, f"{prefix}.format-{version}", partitions=2, config=config)
+        for codec in ("none", "gzip", "lz4"):
+            records = [replace(out, headers=()) for out in mixture(11, 200, 2)]
+            produce(node, topic, records, compression_type=codec, linger_ms=20)
+        made[version] = topic
+    return made
 
 
 def test_every_kind_of_topic_on_both_paths(copy: Copy) -> None:

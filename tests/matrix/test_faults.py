@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
 
 from tests.matrix.conftest import Pair
-from tests.support.kafka import create_topic, end_offsets, eventually, produce
+from tests.support.kafka import START_S, create_topic, end_offsets, eventually, produce
 from tests.support.oracle import COMMIT_TOPIC
 from tests.support.pipeline import Pipeline, Run
 from tests.support.traffic import Traffic
@@ -48,6 +49,7 @@ def test_killed_fenced_and_refused(pair: Pair) -> None:
         run.await_gone()
         run = pipeline.start()
         run.expect("firstrecord")
+        _restart_brokers(pair)
         pipeline.await_copying()
     assert run.stop() == 0
     run.await_gone()
@@ -107,3 +109,14 @@ def _send(run: Run, number: int) -> None:
     for process in run.processes():
         with contextlib.suppress(psutil.NoSuchProcess):
             process.send_signal(number)
+
+
+def _restart_brokers(pair: Pair) -> None:
+    """Both clusters are killed and come back."""
+    steps: tuple[Callable[[], object], ...]
+    for node in (pair.source, pair.target):
+        node.kill()
+    steps = tuple(lambda node=node: node.start(START_S) for node in (pair.source, pair.target))
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(step) for step in steps]:
+            done.result()

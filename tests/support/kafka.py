@@ -12,6 +12,7 @@ from typing import Any
 
 from confluent_kafka import (
     TIMESTAMP_LOG_APPEND_TIME,
+    TIMESTAMP_NOT_AVAILABLE,
     Consumer,
     KafkaError,
     KafkaException,
@@ -338,7 +339,8 @@ def _got(message: Message) -> Got:
         key=message.key(),
         value=message.value(),
         headers=tuple(message.headers() or ()),
-        timestamp=timestamp,
+        # Records of before Kafka 0.10 have none; in a batch of today that is -1.
+        timestamp=-1 if kind == TIMESTAMP_NOT_AVAILABLE else timestamp,
         append_time=kind == TIMESTAMP_LOG_APPEND_TIME,
     )
 
