@@ -12,7 +12,7 @@ import psutil
 from bench.meter import Meter
 from bench.model import Launch
 from k2ktui.errors import TimedOut
-from k2ktui.runtime import reaper
+from k2ktui.runtime import child_process
 
 _STOP_SECONDS = 15.0
 _LOG_LINES = 12
@@ -34,7 +34,7 @@ class Child:
 
     def __enter__(self) -> Self:
         self.started = time.monotonic()
-        self._process = reaper.spawn(
+        self._process = child_process.spawn(
             self._launch.command, log_path=self._log, grace=5.0, cwd=self._directory
         )
         # The supervisor, under which every process of the tree stays.

@@ -24,7 +24,7 @@ from confluent_kafka import Producer
 from bench.clusters import Clusters, create_topic, running
 from bench.machine import describe
 from bench.sections import put_section
-from k2ktui.kafka.groups import Committed, Groups
+from k2ktui.kafka.groups import ConsumerGroupClient, GroupCommit
 
 TOPIC = "bench-groups"
 TRANSACTIONS = 3
@@ -95,13 +95,13 @@ def commit(bootstrap: str, groups: int, partitions: int, records: int) -> None:
     chance = random.Random(1)
     wanted = {
         f"group-{number:04}": {
-            (TOPIC, partition): Committed(chance.randrange(records))
+            (TOPIC, partition): GroupCommit(chance.randrange(records))
             for partition in range(partitions)
         }
         for number in range(groups)
     }
     # The label of the side that may be written; this is the source, and its applications' part.
-    with Groups({"bootstrap_servers": [bootstrap]}, "target") as connection:
+    with ConsumerGroupClient({"bootstrap_servers": [bootstrap]}, "target") as connection:
         connection.open(30)
         connection.commit(wanted)
 

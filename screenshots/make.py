@@ -15,15 +15,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.console import chrome
+from k2ktui.console import header
 from k2ktui.console.app import ConsoleApp
 from k2ktui.console.screens.translate_plan import PlanScreen, Shown
 from k2ktui.console.session import Options, Session
 from k2ktui.console.themes import shipped_directory
-from k2ktui.engine.plan import load
+from k2ktui.engine.plan import load_plan
 from k2ktui.watch.model import View
 from k2ktui.watch.player import Player
-from k2ktui.watch.record import Recorder, Recording
+from k2ktui.watch.recording import Recorder, Recording
 
 HERE = Path(__file__).parent
 DEMO, MIRRORMAKER = "demo.k2k", "mirrormaker.k2k"
@@ -99,7 +99,7 @@ async def drawn(picture: Picture) -> str:
 
 def _planned(name: str, now: float) -> PlanScreen:
     """Return the screen of a plan that is kept, as if it had been made a moment ago."""
-    plan = load((HERE / name).read_text(), 0)
+    plan = load_plan((HERE / name).read_text(), 0)
     plan = replace(plan, created_at=now, expires_at=now + 900, made_by="@".join(SOMEBODY))
     return PlanScreen(None, plan.rewind, Shown(plan))
 
@@ -133,7 +133,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.take:
         take(options.take, options.end, options.name)
-    chrome.who = lambda: "@".join(SOMEBODY)
+    header.who = lambda: "@".join(SOMEBODY)
     different = []
     for picture in PICTURES:
         path, text = HERE / f"{picture.name}.svg", asyncio.run(drawn(picture))

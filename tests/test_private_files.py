@@ -19,7 +19,7 @@ from k2ktui.errors import ConfigError
 from k2ktui.faults import fault
 from k2ktui.private_files import private_directory, write_private
 from k2ktui.runtime.paths import state_dir
-from k2ktui.sync import index
+from k2ktui.sync import entry_files
 from tests.support.views import usual
 
 
@@ -94,7 +94,7 @@ def test_every_file_of_the_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for name in ("crash.txt", "applied.jsonl"):
         wide(own / name)
     fault(RuntimeError("x"))
-    index.remember("entry", "pipeline", ["a.yaml"])
+    entry_files.remember("entry", "pipeline", ["a.yaml"])
     view = usual().view()
     exported = write(tmp_path, view, "groups", (["group"], [["a"]]))
     files = [own / "crash.txt", own / "applied.jsonl", *exported]

@@ -13,7 +13,7 @@ from k2ktui.cli.options import access_to, json_option, load_pipeline, unlock_opt
 from k2ktui.cli.plan import show_plan
 from k2ktui.cli.results import exit_code, result_object, show_results
 from k2ktui.engine.access import require
-from k2ktui.engine.plan import Plan, UnusablePlan, load
+from k2ktui.engine.plan import Plan, UnusablePlan, load_plan
 from k2ktui.errors import ConfigError, Refused
 from k2ktui.text import counted, safe_text
 
@@ -26,7 +26,7 @@ from k2ktui.text import counted, safe_text
 @json_option
 def command(plan_file: str, files: tuple[str, ...], yes: bool, unlock: bool, as_json: bool) -> int:
     """Apply; partly applied has its own exit code."""
-    from k2ktui.sync.acting import apply
+    from k2ktui.sync.operations import apply_plan
 
     plan = read_plan(Path(plan_file), time.time())
     config = load_pipeline(files or plan.files, mirror=True)
@@ -38,7 +38,7 @@ def command(plan_file: str, files: tuple[str, ...], yes: bool, unlock: bool, as_
         click.echo("There is nothing to apply.", err=True)
         return 0
     confirm(plan.pipeline, f"commit {counted(len(plan.changes), 'offset')} on the target", yes=yes)
-    applied = apply(config, plan, files or plan.files, may)
+    applied = apply_plan(config, plan, files or plan.files, may)
     if as_json:
         click.echo(json.dumps(result_object(applied)))
     else:
@@ -59,7 +59,7 @@ def read_plan(path: Path, now: float) -> Plan:
         Refused: it is not usable.
     """
     try:
-        return load(path.read_text(), now)
+        return load_plan(path.read_text(), now)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise ConfigError(

@@ -8,15 +8,15 @@ from dataclasses import asdict
 import click
 
 from k2ktui.cli.options import file_option, json_option, load_pipeline
-from k2ktui.replication.preflight.checks import Check, Verdict, exit_code
+from k2ktui.replication.preflight.checks import Check, CheckOutcome, exit_code
 from k2ktui.replication.preflight.suite import run_checks
 from k2ktui.text import counted, safe_text
 
 _MARKS = {
-    Verdict.PASS: ("✓ pass", "green"),
-    Verdict.FAIL: ("✗ FAIL", "red"),
-    Verdict.WARN: ("! warning", "yellow"),
-    Verdict.UNKNOWN: ("? could not check", "yellow"),
+    CheckOutcome.PASS: ("✓ pass", "green"),
+    CheckOutcome.FAIL: ("✗ FAIL", "red"),
+    CheckOutcome.WARN: ("! warning", "yellow"),
+    CheckOutcome.UNKNOWN: ("? could not check", "yellow"),
 }
 
 
@@ -35,11 +35,13 @@ def command(files: tuple[str, ...], as_json: bool) -> int:
         return code
     for check in checks:
         click.echo(check_text(check))
-    counts = {verdict: sum(c.outcome is verdict for c in checks) for verdict in Verdict}
-    warnings = f"{counted(counts[Verdict.WARN], 'warning')}, " if counts[Verdict.WARN] else ""
+    counts = {verdict: sum(c.outcome is verdict for c in checks) for verdict in CheckOutcome}
+    warnings = (
+        f"{counted(counts[CheckOutcome.WARN], 'warning')}, " if counts[CheckOutcome.WARN] else ""
+    )
     click.echo(
-        f"{counts[Verdict.PASS]} passed, {counts[Verdict.FAIL]} failed, {warnings}"
-        f"{counts[Verdict.UNKNOWN]} could not be checked"
+        f"{counts[CheckOutcome.PASS]} passed, {counts[CheckOutcome.FAIL]} failed, {warnings}"
+        f"{counts[CheckOutcome.UNKNOWN]} could not be checked"
     )
     return code
 

@@ -87,8 +87,8 @@ def _session(given: ConsoleArguments) -> Session:
     from k2ktui.cli.options import load_compared, load_pipeline
     from k2ktui.console.session import Options, Session
     from k2ktui.watch.player import Player
-    from k2ktui.watch.poller import live, pair_of
-    from k2ktui.watch.record import Recorder
+    from k2ktui.watch.poller import describe_pair, open_poller
+    from k2ktui.watch.recording import Recorder
 
     options = Options(given.read_only, given.ascii, given.theme, given.mouse)
     if given.replay:
@@ -98,8 +98,8 @@ def _session(given: ConsoleArguments) -> Session:
     recorder = Recorder(Path(given.record)) if given.record else None
     compare = load_compared(given.compare, config)
     return Session(
-        live(config, given.interval, compare),
-        pair_of(config),
+        open_poller(config, given.interval, compare),
+        describe_pair(config),
         config,
         given.files,
         options,

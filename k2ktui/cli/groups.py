@@ -9,7 +9,7 @@ import click
 
 from k2ktui.cli.options import file_option, json_option, load_pipeline
 from k2ktui.cli.tables import MOST, Column, moment, number, print_table, signed
-from k2ktui.engine.groups import GroupRow, Snapshot, notes_of, outcome, rows
+from k2ktui.engine.groups import GroupRow, Snapshot, make_group_rows, outcome, snapshot_notes
 from k2ktui.text import counted, safe_text
 
 
@@ -18,14 +18,14 @@ from k2ktui.text import counted, safe_text
 @json_option
 def command(files: tuple[str, ...], as_json: bool) -> None:
     """Read both clusters once and print."""
-    from k2ktui.sync.snapshot import taken
+    from k2ktui.sync.snapshot import take_snapshot
 
-    snapshot = taken(load_pipeline(files, mirror=True))
-    found = rows(snapshot)
+    snapshot = take_snapshot(load_pipeline(files, mirror=True))
+    found = make_group_rows(snapshot)
     if as_json:
         click.echo(json.dumps(as_object(snapshot, found)))
         return
-    for note in notes_of(snapshot):
+    for note in snapshot_notes(snapshot):
         click.echo(f"note: {note}", err=True)
     title = f"{safe_text(snapshot.pipeline)} at {moment(snapshot.taken_at)}"
     print_table(title, COLUMNS, found, most=MOST)

@@ -18,10 +18,10 @@ from k2ktui.engine.access import Access, access, require
 from k2ktui.engine.journal import Runner
 from k2ktui.errors import ExitCode, K2kError, Refused, TimedOut
 from k2ktui.jobs import joblog, manager
-from k2ktui.jobs.checks import NAME, alive_elsewhere, described, runners, start_checks
-from k2ktui.jobs.manager import How, Job
-from k2ktui.jobs.rows import recent, rows
-from k2ktui.replication.preflight.checks import Check, Verdict
+from k2ktui.jobs.checks import NAME, alive_elsewhere, describe_runner, read_runners, start_checks
+from k2ktui.jobs.manager import Job, StopMode
+from k2ktui.jobs.run_rows import make_run_rows, recent_runs
+from k2ktui.replication.preflight.checks import Check, CheckOutcome
 
 _FOLLOW_S = 0.3
 
@@ -57,19 +57,19 @@ def command(ctx: click.Context) -> int:
 @json_option
 def listed(files: tuple[str, ...] = (), as_json: bool = False) -> int:
     """Print them; without -f no cluster is asked."""
-    found, name = manager.jobs(), ""
+    found, name = manager.list_jobs(), ""
     heartbeats: tuple[Runner, ...] = ()
     if files:
         config = load_pipeline(files)
-        own = manager.find(files, lambda: config)
+        own = manager.find_job(files, lambda: config)
         found = [job for job in found if own and job.place.id == own.place.id]
-        heartbeats, name = runners(config), config.name
+        heartbeats, name = read_runners(config), config.name
     now = time.time()
-    table = rows(found, heartbeats, name, now)
+    table = make_run_rows(found, heartbeats, name, now)
     if as_json:
         click.echo(json.dumps([row_object(row, now) for row in table]))
     else:
-        print_table("Jobs", columns(now), recent(table))
+        print_table("Jobs", columns(now), recent_runs(table))
     return ExitCode.OK
 
 
@@ -95,7 +95,7 @@ def started(
     allowed = access_to(config, unlock=unlock)
     require(allowed, "starting a job")  # before checks that take their time
     checks = _checked(config, force=force, take_over=take_over)
-    job = manager.start(config, files, allowed, telemetry=telemetry)
+    job = manager.start_job(config, files, allowed, telemetry=telemetry)
     return _told_begin(job, wait, checks, as_json)
 
 
@@ -111,8 +111,8 @@ def stopped(
 ) -> int:
     """Stop it; 4 if it has not ended in time."""
     job = _job(files)
-    how = How.KILL if kill else How.NOW if now else How.GRACEFULLY
-    ended = manager.stop(job, _access_of(job, unlock), how, timeout)
+    how = StopMode.KILL if kill else StopMode.NOW if now else StopMode.GRACEFULLY
+    ended = manager.stop_job(job, _access_of(job, unlock), how, timeout)
     if ended.alive:
         raise TimedOut(
             f"pid {ended.record.pid} still runs after {timeout:g} s",
@@ -142,13 +142,13 @@ def restarted(
 ) -> int:
     """Restart it; nothing is stopped where it could not be started."""
     config = load_pipeline(files)
-    job = manager.find(files, lambda: config)
+    job = manager.find_job(files, lambda: config)
     if job is None:
         raise _never_started()
     allowed = access_to(config, unlock=unlock)
     require(allowed, "restarting a job")
     checks = _checked(config, force=force, take_over=take_over, restart=True)
-    begun = manager.restart(job, config, files, allowed, timeout)
+    begun = manager.restart_job(job, config, files, allowed, timeout)
     return _told_begin(begun, wait, checks, as_json)
 
 
@@ -177,9 +177,9 @@ def logged(files: tuple[str, ...], lines: int, follow: bool, as_json: bool) -> i
 @click.option("--lock", required=True, type=int)
 def run(place: str, lock: int) -> int:
     """Be a job; for k2ktui itself."""
-    from k2ktui.jobs.running import Running
+    from k2ktui.jobs.job_process import JobProcess
 
-    job = Running(Path(place), lock)
+    job = JobProcess(Path(place), lock)
     job.detach()
     # Deferred, so that who starts a job does not wait for it.
     from k2ktui.cli.jobs_run import run_job
@@ -199,7 +199,7 @@ def _checked(
     for check in start_checks(config, restart=restart):
         click.echo(check_text(check), err=True)
         checks.append(check)
-    failed = [check for check in checks if check.outcome is Verdict.FAIL]
+    failed = [check for check in checks if check.outcome is CheckOutcome.FAIL]
     left = [
         check for check in failed if check.fatal or not (take_over if check.name == NAME else force)
     ]
@@ -238,7 +238,7 @@ def _job(files: tuple[str, ...]) -> Job:
         loaded.append(load_pipeline(files))
         return loaded[0]
 
-    job = manager.find(files, config)
+    job = manager.find_job(files, config)
     if job is not None:
         return job
     raise _never_started(_elsewhere(loaded[0]))
@@ -246,10 +246,10 @@ def _job(files: tuple[str, ...]) -> Job:
 
 def _elsewhere(config: PipelineConfig) -> str:
     try:
-        alive = alive_elsewhere(runners(config), None, time.time())
+        alive = alive_elsewhere(read_runners(config), None, time.time())
     except K2kError:
         return ""
-    return "; ".join(described(runner, time.time()) for runner in alive)
+    return "; ".join(describe_runner(runner, time.time()) for runner in alive)
 
 
 def _never_started(elsewhere: str = "") -> Refused:

@@ -8,15 +8,15 @@ from time import time
 
 from k2ktui.cli.start import run
 from k2ktui.errors import ExitCode, K2kError
+from k2ktui.jobs.job_process import JobProcess
 from k2ktui.jobs.joblog import write_event, write_object
-from k2ktui.jobs.running import Running
 from k2ktui.kafka.properties import load_checked
+from k2ktui.replication.event_text import report_event
+from k2ktui.replication.events import Note, Report, Started
 from k2ktui.replication.preflight.checks import Check
-from k2ktui.replication.report_text import report_event
-from k2ktui.replication.reports import Note, Report, Started
 
 
-def run_job(job: Running) -> int:
+def run_job(job: JobProcess) -> int:
     """Run a job's pipeline to its end, and return the exit code."""
     try:
         code = _run(job)
@@ -32,7 +32,7 @@ def run_job(job: Running) -> int:
     return code
 
 
-def _run(job: Running) -> int:
+def _run(job: JobProcess) -> int:
     loaded = load_checked(job.record.files)
     for note in loaded.notes:
         write_object(report_event(Note(note)))

@@ -7,7 +7,7 @@ from typing import Any
 
 from k2ktui.cli.tables import UNKNOWN, Column, moment, number
 from k2ktui.jobs.manager import Job
-from k2ktui.jobs.rows import Row
+from k2ktui.jobs.run_rows import RunRow
 from k2ktui.replication.preflight.checks import Check
 from k2ktui.text import safe_text
 
@@ -40,15 +40,15 @@ def check_object(check: Check) -> dict[str, Any]:
     return asdict(check)
 
 
-def row_object(row: Row, now: float) -> dict[str, Any]:
+def row_object(row: RunRow, now: float) -> dict[str, Any]:
     """Return what ``--json`` prints of a run; the age of its heartbeat is in seconds."""
-    value = {name: getattr(row, name) for name in Row.__dataclass_fields__ if name != "job"}
+    value = {name: getattr(row, name) for name in RunRow.__dataclass_fields__ if name != "job"}
     value["heartbeat_age_s"] = None if row.heartbeat_at is None else now - row.heartbeat_at
     value["job"] = job_object(row.job) if row.job else None
     return value
 
 
-def columns(now: float) -> tuple[Column[Row], ...]:
+def columns(now: float) -> tuple[Column[RunRow], ...]:
     """Return the columns of the table of runs at a time."""
     return (
         Column("pipeline", lambda row: safe_text(row.pipeline), left=True),

@@ -18,19 +18,19 @@ from k2ktui.text import safe_text
 @json_option
 def command(entry: str | None, files: tuple[str, ...], as_json: bool) -> None:
     """Read the journal on the target and print it."""
-    from k2ktui.sync.acting import journal, journal_json, look_up
-    from k2ktui.sync.index import files_of, last_files
+    from k2ktui.sync.entry_files import files_of, last_files
+    from k2ktui.sync.operations import journal_json, read_entry, read_journal
 
     files = files or (files_of(entry) if entry else last_files())
     config = load_pipeline(files, mirror=True)
     if entry is None:
-        headers = journal(config)
+        headers = read_journal(config)
         if as_json:
             click.echo(json.dumps(journal_json(headers)))
         else:
             print_table(f"Journal of {safe_text(config.name)}", _COLUMNS, headers)
         return
-    found = look_up(config, entry)
+    found = read_entry(config, entry)
     if as_json:
         click.echo(json.dumps(found.as_json()))
     else:

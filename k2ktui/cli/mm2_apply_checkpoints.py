@@ -16,16 +16,16 @@ from k2ktui.cli.options import access_to, json_option
 from k2ktui.cli.plan import show_plan
 from k2ktui.cli.results import exit_code, result_object, show_results
 from k2ktui.config.topics import compile_pattern
-from k2ktui.engine.plan import Plan, Rewind, dump
+from k2ktui.engine.plan import Plan, Rewind, dump_plan
 from k2ktui.errors import ConfigError, ExitCode, Refused
-from k2ktui.mm2.rewrite import REQUIRED, checks, make_plan, standing_in_the_way
+from k2ktui.mm2.checkpoint_plan import REQUIRED, checks, make_plan, standing_in_the_way
 from k2ktui.private_files import write_private
 from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
     from k2ktui.config.model import PipelineConfig
-    from k2ktui.mm2.rewrite import Observed
-    from k2ktui.mm2.rewrite_read import Reading
+    from k2ktui.mm2.checkpoint_plan import ClusterObservation
+    from k2ktui.mm2.checkpoint_reader import CheckpointReader
     from k2ktui.replication.preflight.checks import Check
     from k2ktui.sync.apply import Applied
 
@@ -87,13 +87,13 @@ def command(
     Reads the checkpoints topic once, checks what must hold, shows a plan, asks, commits, and reads
     back. k2ktui undo takes it back.
     """
+    from k2ktui.mm2.checkpoint_reader import CheckpointReader, read_checkpoints
     from k2ktui.mm2.pipeline import load_mirror
-    from k2ktui.mm2.rewrite_read import Reading, read_checkpoints
     from k2ktui.sync.plans import whoami
 
     config, notes = load_mirror(file)
     chosen = _matching("--group", group), _matching("--topic", topic)
-    reading = Reading(config)
+    reading = CheckpointReader(config)
     try:
         found, foreign = read_checkpoints(config, reading.target.cluster)
         seen = reading.observe(found, *chosen, watch_s)
@@ -106,7 +106,7 @@ def command(
         for note in notes:
             click.echo(f"note: {note}", err=True)
         if output:
-            _write(Path(output), dump(plan))
+            _write(Path(output), dump_plan(plan))
         if not as_json:
             _show(judged, plan)
         blocking = standing_in_the_way(judged, accepted)
@@ -120,11 +120,15 @@ def command(
 
 
 def _applied(
-    reading: Reading, seen: Observed, plan: Plan, config: PipelineConfig, accepted: Iterable[str]
+    reading: CheckpointReader,
+    seen: ClusterObservation,
+    plan: Plan,
+    config: PipelineConfig,
+    accepted: Iterable[str],
 ) -> Applied:
     """Apply, if the source still stands still."""
-    from k2ktui.mm2.rewrite import PRODUCERS_STOPPED
-    from k2ktui.sync.acting import apply
+    from k2ktui.mm2.checkpoint_plan import PRODUCERS_STOPPED
+    from k2ktui.sync.operations import apply_plan
 
     grown = reading.grown(seen)
     if grown and PRODUCERS_STOPPED not in accepted:
@@ -133,7 +137,7 @@ def _applied(
             unchanged=_UNCHANGED,
             mend="Stop them, and run this again.",
         )
-    return apply(config, plan, plan.files, access_to(config, unlock=False))
+    return apply_plan(config, plan, plan.files, access_to(config, unlock=False))
 
 
 def _told(
@@ -147,7 +151,7 @@ def _told(
     if as_json:
         shown = {
             "checks": [asdict(check) for check in judged],
-            "plan": json.loads(dump(plan)),
+            "plan": json.loads(dump_plan(plan)),
             "blocking": [check.name for check in blocking],
             "applied": result_object(applied) if applied else None,
         }

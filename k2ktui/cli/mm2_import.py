@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from k2ktui.errors import ConfigError, Refused
-from k2ktui.mm2.importing import imported
+from k2ktui.mm2.importing import import_flow
 from k2ktui.mm2.settings import load_settings
 from k2ktui.text import safe_text
 
@@ -22,7 +22,7 @@ def command(file: str, output: str | None, as_json: bool) -> None:
     """Read the file, print or write the pipeline, tell the notes on stderr."""
     path, _, flow = file.partition("#")
     settings = load_settings(path, filled=False)
-    found = imported(settings.flow(flow))
+    found = import_flow(settings.flow(flow))
     notes = [*settings.notes, *found.notes]
     if output is not None:
         _write(Path(output), found.text)

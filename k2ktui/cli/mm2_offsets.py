@@ -18,19 +18,19 @@ from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConfigError, ExitCode, K2kError
 from k2ktui.mm2.positions import (
     Bounds,
-    Change,
     Connector,
-    Effect,
-    Move,
+    StoredChange,
+    StoredMove,
+    StoredMoveEffect,
+    parse_offsets_body,
     plan,
-    read_payload,
     reset_in_words,
 )
 from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
     from k2ktui.cli.mm2_where import Positions
-    from k2ktui.mm2.positions_kept import Done
+    from k2ktui.mm2.positions_backup import AppliedChange
 
 _UNCHANGED = "Nothing was changed."
 _FAILED = "FAILED"
@@ -70,7 +70,7 @@ def show(as_json: bool, **where: str) -> None:
     positions = positions_of(**where)
     connector = positions.read()
     logs = _bounds(positions, connector.positions) or {}
-    rows = [Move(s, at, at, logs.get(s)) for s, at in sorted(connector.positions.items())]
+    rows = [StoredMove(s, at, at, logs.get(s)) for s, at in sorted(connector.positions.items())]
     if as_json:
         shown = {
             "connector": connector.name,
@@ -154,12 +154,12 @@ def _run(
     return _told(change, done, as_json=as_json)
 
 
-def _journal(mirror: str, change: Change) -> None:
+def _journal(mirror: str, change: StoredChange) -> None:
     """Keep a dedicated one's change with its flow's others: k2ktui journal -f mm2.properties."""
     from k2ktui.mm2.pipeline import load_mirror
-    from k2ktui.mm2.positions_kept import journal
+    from k2ktui.mm2.positions_backup import write_journal
 
-    note = journal(load_mirror(mirror)[0], change)
+    note = write_journal(load_mirror(mirror)[0], change)
     if note:
         click.echo(f"note: {note}", err=True)
 
@@ -168,16 +168,16 @@ def _for_strimzi(
     wanted: Callable[[Connector], Wanted], strimzi: str, namespace: str, **where: str
 ) -> str:
     """Return what is to be applied; what the connector does now is asked if that is possible."""
-    from k2ktui.mm2.strimzi import manifest, resource, unseen
+    from k2ktui.mm2.strimzi import manifest, parse_resource, unreachable_connector
 
-    place = resource(strimzi, namespace)
+    place = parse_resource(strimzi, namespace)
     if where["url"] or where["connect_file"] or where["mirror"]:
         positions = positions_of(**where)
         connector = positions.read()
         asked = wanted(connector)
         change = plan(connector, asked, _bounds(positions, asked))
     else:
-        connector = unseen(where["connector"])
+        connector = unreachable_connector(where["connector"])
         change = plan(connector, wanted(connector), None)
     for note in change.notes:
         click.echo(f"note: {note}", err=True)
@@ -186,7 +186,7 @@ def _for_strimzi(
     return manifest(place, change)
 
 
-def _told(change: Change, done: Done, *, as_json: bool) -> int:
+def _told(change: StoredChange, done: AppliedChange, *, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(_change_object(change, done)))
     else:
@@ -228,7 +228,7 @@ def _from_file(name: str, connector: Connector) -> dict[SourcePartition, int | N
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text"
         raise ConfigError(f"{safe_text(name)}: {why}", unchanged=_UNCHANGED) from None
-    found = read_payload(text)
+    found = parse_offsets_body(text)
     others = {alias for alias, _ in found} - {connector.cluster}
     if others:
         raise ConfigError(
@@ -239,14 +239,14 @@ def _from_file(name: str, connector: Connector) -> dict[SourcePartition, int | N
     return {source: position for (_, source), position in found.items()}
 
 
-def _show(connector: Connector, change: Change) -> None:
+def _show(connector: Connector, change: StoredChange) -> None:
     title = f"Positions of {safe_text(connector.name)}, {safe_text(connector.state)}"
     print_table(title, MOVES, change.moves)
     for note in change.notes:
         click.echo(f"note: {note}", err=True)
 
 
-def _row_object(move: Move) -> dict[str, Any]:
+def _row_object(move: StoredMove) -> dict[str, Any]:
     """Return a position as JSON prints it; offsets are next ones, null is unknown or none."""
     return {
         "topic": move.source.topic,
@@ -258,7 +258,7 @@ def _row_object(move: Move) -> dict[str, Any]:
     }
 
 
-def _change_object(change: Change, done: Done | None) -> dict[str, Any]:
+def _change_object(change: StoredChange, done: AppliedChange | None) -> dict[str, Any]:
     return {
         "connector": change.connector,
         "source_alias": change.cluster,
@@ -281,28 +281,28 @@ def _change_object(change: Change, done: Done | None) -> dict[str, Any]:
     }
 
 
-def _lag(move: Move) -> int | None:
+def _lag(move: StoredMove) -> int | None:
     if move.bounds is None or move.before is None:
         return None
     return max(0, move.bounds.end - max(move.before, move.bounds.start))
 
 
-def _meaning(move: Move) -> str:
-    if move.effect is Effect.CLEAR:
+def _meaning(move: StoredMove) -> str:
+    if move.effect is StoredMoveEffect.CLEAR:
         return "begins as a new partition"
     if move.again:
         return f"up to {move.again:,} copied again"
     return f"up to {move.left_out:,} left out" if move.left_out else ""
 
 
-ROWS: tuple[Column[Move], ...] = (
+ROWS: tuple[Column[StoredMove], ...] = (
     Column("topic-partition", lambda move: safe_text(move.source), left=True),
     Column("position", lambda move: number(move.before)),
     Column("log start", lambda move: number(move.bounds.start if move.bounds else None)),
     Column("high watermark", lambda move: number(move.bounds.end if move.bounds else None)),
     Column("lag", lambda move: number(_lag(move))),
 )
-MOVES: tuple[Column[Move], ...] = (
+MOVES: tuple[Column[StoredMove], ...] = (
     Column("topic-partition", lambda move: safe_text(move.source), left=True),
     Column("now", lambda move: number(move.before)),
     Column("new", lambda move: number(move.after)),

@@ -12,7 +12,7 @@ from k2ktui.cli.ending import ending_signals
 from k2ktui.cli.options import access_to, file_option, load_pipeline, unlock_option
 from k2ktui.engine.access import require
 from k2ktui.errors import ConnectionFailed, ExitCode, TimedOut
-from k2ktui.mm2.publish import Names, Publisher
+from k2ktui.mm2.publish import MirrorNames, Publisher
 
 
 @click.command(
@@ -50,7 +50,7 @@ def command(
     config = load_pipeline(files, mirror=True)
     require(access_to(config, unlock=unlock), "publishing")
     chosen = config.mm2
-    names = Names(
+    names = MirrorNames(
         source_alias or chosen.source_alias,
         target_alias or chosen.target_alias,
         separator or chosen.separator,

@@ -15,7 +15,7 @@ from k2ktui.errors import ExitCode
 from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
-    from k2ktui.mm2.takeover import Taken, TakeoverPlan
+    from k2ktui.mm2.takeover import TakeoverPlan, TakeoverRow
     from k2ktui.mm2.takeover_write import TakenOver
 
 
@@ -55,7 +55,7 @@ def command(
     """
     from k2ktui.engine.access import require
     from k2ktui.kafka.clients import target_cluster
-    from k2ktui.mm2.takeover import Planner
+    from k2ktui.mm2.takeover import TakeoverPlanner
     from k2ktui.mm2.takeover_write import require_new, take_over
 
     config = load_pipeline(files)
@@ -64,7 +64,7 @@ def command(
     if not dry_run:
         require(may, "taking over")
     require_new(config, target_cluster(config))
-    plan = Planner(config, mirror, span).plan()
+    plan = TakeoverPlanner(config, mirror, span).plan()
     doubtful = plan.doubtful and not accept_unproven
     if not as_json:
         _show(plan)
@@ -137,7 +137,7 @@ def _object(plan: TakeoverPlan, done: TakenOver | None) -> dict[str, Any]:
     }
 
 
-def _remarks(row: Taken) -> str:
+def _remarks(row: TakeoverRow) -> str:
     parts = [
         f"{count:,} {what}"
         for count, what in (
@@ -150,7 +150,7 @@ def _remarks(row: Taken) -> str:
     return safe_text("; ".join(filter(None, (row.doubt, *parts))))
 
 
-COLUMNS: tuple[Column[Taken], ...] = (
+COLUMNS: tuple[Column[TakeoverRow], ...] = (
     Column("topic-partition", lambda row: safe_text(row.source), left=True),
     Column("target", lambda row: safe_text(f"{row.target[0]}-{row.target[1]}"), left=True),
     Column("stored", lambda row: number(row.stored)),

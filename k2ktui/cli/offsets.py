@@ -29,8 +29,8 @@ from k2ktui.sync.positions_text import parse_partitions, parse_positions
 from k2ktui.text import counted, safe_text
 
 if TYPE_CHECKING:
-    from k2ktui.sync.moving import Moved
-    from k2ktui.sync.positions import Change, Positions
+    from k2ktui.sync.position_writer import PositionWriteResult
+    from k2ktui.sync.positions import PositionPlan, PositionPlanner
 
 _UNCHANGED = "Nothing was changed."
 _MARKS = ("earliest", "latest")
@@ -59,10 +59,10 @@ def _change_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @json_option
 def show(files: tuple[str, ...], as_json: bool) -> None:
     """Read both clusters once and print."""
-    from k2ktui.sync.positions import Positions
+    from k2ktui.sync.positions import PositionPlanner
 
     config = load_pipeline(files)
-    positions = Positions(config)
+    positions = PositionPlanner(config)
     try:
         rows = positions.rows()
         state, unread = positions.state()
@@ -150,7 +150,7 @@ def clear(
         named = (source.topic, None) in chosen or (source.topic, source.partition) in chosen
         return named or matches(source.topic)
 
-    def plan(known: Positions) -> Change:
+    def plan(known: PositionPlanner) -> PositionPlan:
         change = known.plan_clear(is_chosen)
         _all_found(chosen, change)
         return change
@@ -168,12 +168,14 @@ class _Flags:
     as_json: bool
 
 
-def _run(files: tuple[str, ...], plan: Callable[[Positions], Change], flags: _Flags) -> int:
-    from k2ktui.sync.moving import Mover, refuse_bad
-    from k2ktui.sync.positions import Positions
+def _run(
+    files: tuple[str, ...], plan: Callable[[PositionPlanner], PositionPlan], flags: _Flags
+) -> int:
+    from k2ktui.sync.position_writer import PositionWriter, refuse_bad
+    from k2ktui.sync.positions import PositionPlanner
 
     config = load_pipeline(files)
-    known = Positions(config)
+    known = PositionPlanner(config)
     try:
         change = plan(known)
         _show_plan(change, flags)
@@ -183,7 +185,7 @@ def _run(files: tuple[str, ...], plan: Callable[[Positions], Change], flags: _Fl
             return ExitCode.OK
         may = access_to(config, unlock=flags.unlock)
         require(may, "moving positions")
-        mover = Mover(config, known)
+        mover = PositionWriter(config, known)
         mover.refuse_running()
         verb = "set" if change.what.endswith("set") else "clear"
         confirm(config.name, f"{verb} {counted(len(change.changes), 'position')}", yes=flags.yes)
@@ -194,7 +196,7 @@ def _run(files: tuple[str, ...], plan: Callable[[Positions], Change], flags: _Fl
     return ExitCode.OK
 
 
-def _show_plan(change: Change, flags: _Flags) -> None:
+def _show_plan(change: PositionPlan, flags: _Flags) -> None:
     # With --json stdout holds one document, at the end; who is asked has to see the plan before.
     if not flags.as_json or not (flags.yes or flags.dry_run):
         name = safe_text(change.pipeline)
@@ -214,7 +216,7 @@ def _show_plan(change: Change, flags: _Flags) -> None:
         click.echo(f"Never copied: up to {counted(left_out, 'record')}.", err=True)
 
 
-def _say_result(change: Change, moved: Moved | None, flags: _Flags) -> None:
+def _say_result(change: PositionPlan, moved: PositionWriteResult | None, flags: _Flags) -> None:
     if flags.as_json:
         click.echo(json.dumps(change_object(change, moved)))
     elif not change.changes:
@@ -228,7 +230,7 @@ def _say_result(change: Change, moved: Moved | None, flags: _Flags) -> None:
         click.echo(f"note: {note}", err=True)
 
 
-def _all_found(chosen: set[tuple[str, int | None]], change: Change) -> None:
+def _all_found(chosen: set[tuple[str, int | None]], change: PositionPlan) -> None:
     there = {(m.source.topic, m.source.partition) for m in change.moves}
     there_too = {(topic, None) for topic, _ in there}
     missing = sorted(

@@ -9,7 +9,16 @@ import click
 
 from k2ktui.cli.options import file_option, json_option, load_pipeline, matcher
 from k2ktui.cli.tables import MOST, Column, moment, number, print_table, signed
-from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind, dump, remarks, to_csv, uncertain_first
+from k2ktui.engine.plan import (
+    Action,
+    Plan,
+    PlanRow,
+    Rewind,
+    dump_plan,
+    plan_remarks,
+    to_csv,
+    uncertain_first,
+)
 from k2ktui.errors import ConfigError
 from k2ktui.private_files import write_private
 from k2ktui.text import counted, safe_text
@@ -43,24 +52,24 @@ def command(
     valid_s: int,
 ) -> None:
     """Take a snapshot, plan, and print or write it."""
-    from k2ktui.sync.acting import make
-    from k2ktui.sync.plans import options_of
+    from k2ktui.sync.operations import create_plan
+    from k2ktui.sync.plans import plan_options
 
     config = load_pipeline(files, mirror=True)
-    options = options_of(
+    options = plan_options(
         config,
         rewind=Rewind(rewind),
         valid_s=valid_s,
         group=matcher("--group", group),
         topic=matcher("--topic", topic),
     )
-    plan, notes = make(config, options, files)
+    plan, notes = create_plan(config, options, files)
     for note in notes:
         click.echo(f"note: {note}", err=True)
     if output:
-        _write(Path(output), dump(plan))
+        _write(Path(output), dump_plan(plan))
     if as_json:
-        click.echo(dump(plan), nl=False)
+        click.echo(dump_plan(plan), nl=False)
     elif as_csv:
         # With color, click leaves names with escape sequences as they are; a program reads this.
         click.echo(_csv(plan, to_terminal=sys.stdout.isatty()), nl=False, color=True)
@@ -96,7 +105,7 @@ def show_plan(plan: Plan) -> None:
     title = f"Plan {plan.id} for {safe_text(plan.pipeline)}, made {moment(plan.created_at)}"
     print_table(title, COLUMNS, uncertain_first(plan.rows), most=MOST)
     click.echo(summary(plan))
-    for remark in remarks(plan):
+    for remark in plan_remarks(plan):
         click.echo(f"note: {remark}", err=True)
 
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from k2ktui.cli.tables import UNKNOWN, Column, number
 from k2ktui.engine.journal import Runner
-from k2ktui.engine.moves import Effect, Move
+from k2ktui.engine.moves import MoveEffect, PositionMove
 from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
-    from k2ktui.sync.moving import Moved
-    from k2ktui.sync.positions import Change, PositionRow
+    from k2ktui.sync.position_writer import PositionWriteResult
+    from k2ktui.sync.positions import PositionPlan, PositionRow
 
 
 def runner_object(runner: Runner, now: float) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def row_object(row: PositionRow) -> dict[str, Any]:
     }
 
 
-def change_object(change: Change, moved: Moved | None) -> dict[str, Any]:
+def change_object(change: PositionPlan, moved: PositionWriteResult | None) -> dict[str, Any]:
     """Return a plan as JSON prints it, with what became of it; None if it was not applied."""
     return {
         "pipeline": change.pipeline,
@@ -73,7 +73,7 @@ def change_object(change: Change, moved: Moved | None) -> dict[str, Any]:
     }
 
 
-def _meaning(move: Move) -> str:
+def _meaning(move: PositionMove) -> str:
     parts = []
     if move.again:
         parts.append(f"up to {move.again:,} copied again")
@@ -84,8 +84,8 @@ def _meaning(move: Move) -> str:
     return "; ".join(parts)
 
 
-def _new(move: Move) -> str:
-    if move.effect is Effect.CLEAR:
+def _new(move: PositionMove) -> str:
+    if move.effect is MoveEffect.CLEAR:
         return f"new, from {number(move.offset)}"
     return number(move.offset)
 
@@ -106,7 +106,7 @@ ROWS: tuple[Column[PositionRow], ...] = (
     Column("lag", lambda row: number(row.lag)),
     Column("target", _target, left=True, wide=True),
 )
-MOVES: tuple[Column[Move], ...] = (
+MOVES: tuple[Column[PositionMove], ...] = (
     Column("topic-partition", lambda move: safe_text(move.source), left=True),
     Column("now", lambda move: number(move.before.offset if move.before else None)),
     Column("new", _new),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from k2ktui.cli.tables import MOST, Column, number, print_table
-from k2ktui.engine.applying import Result, Write, Written
+from k2ktui.engine.applying import OffsetWrite, WriteOutcome, WriteResult
 from k2ktui.errors import ExitCode
 from k2ktui.text import safe_text
 
@@ -43,27 +43,27 @@ def result_object(applied: Applied) -> dict[str, Any]:
 
 def show_results(applied: Applied) -> None:
     """Print rows, those that went wrong first."""
-    rows = sorted(applied.rows, key=lambda row: row.result is Result.APPLIED)
+    rows = sorted(applied.rows, key=lambda row: row.result is WriteOutcome.APPLIED)
     print_table(f"Journal entry {applied.id}", COLUMNS, rows, most=MOST)
     click.echo(", ".join(f"{count:,} {result}" for result, count in applied.counts.items()))
 
 
-def show_writes(title: str, writes: Sequence[Write]) -> None:
+def show_writes(title: str, writes: Sequence[OffsetWrite]) -> None:
     """Print what is going to be written."""
     print_table(title, WRITES, writes, most=MOST)
 
 
-def _result(row: Written) -> str:
+def _result(row: WriteResult) -> str:
     return f"{row.result}: {safe_text(row.why)}" if row.why else str(row.result)
 
 
-WRITES: tuple[Column[Write], ...] = (
+WRITES: tuple[Column[OffsetWrite], ...] = (
     Column("group", lambda write: safe_text(write.group), left=True),
     Column("target partition", lambda w: safe_text(f"{w.topic}-{w.partition}"), left=True),
     Column("now", lambda write: number(write.before)),
     Column("back to", lambda write: number(write.after)),
 )
-COLUMNS: tuple[Column[Written], ...] = (
+COLUMNS: tuple[Column[WriteResult], ...] = (
     Column("group", lambda row: safe_text(row.write.group), left=True),
     Column(
         "target partition",

@@ -22,13 +22,13 @@ from k2ktui.engine.access import require
 from k2ktui.errors import ConnectionFailed, ExitCode, K2kError, Refused
 from k2ktui.kafka.unreachable import await_open
 from k2ktui.mm2.publish import PublisherThread
+from k2ktui.replication.event_text import report_event, report_text
+from k2ktui.replication.events import Note, Report
 from k2ktui.replication.pipeline import Pipeline
-from k2ktui.replication.preflight.checks import Check, Verdict
+from k2ktui.replication.preflight.checks import Check, CheckOutcome
 from k2ktui.replication.preflight.suite import run_checks
-from k2ktui.replication.report_text import report_event, report_text
-from k2ktui.replication.reports import Note, Report
-from k2ktui.replication.telemetry.session import observed
-from k2ktui.sync.keeper import KeeperThread
+from k2ktui.replication.telemetry.session import measure_run
+from k2ktui.sync.commit_snapshots import CommitSnapshotRunner
 
 _GRACE_S = 4.5
 # For the checkpoints of what was copied last.
@@ -97,7 +97,7 @@ def run(
     # Before Spark starts, which takes seconds.
     for label, side in (("source", config.source), ("target", config.target)):
         await_open(label, side.bootstrap_servers)
-    keeper = KeeperThread(config, lambda text: tell(Note(text)))
+    keeper = CommitSnapshotRunner(config, lambda text: tell(Note(text)))
     publisher = PublisherThread(config, lambda text: tell(Note(text)))
 
     def ready() -> None:
@@ -106,7 +106,7 @@ def run(
         if config.mm2.publish:
             publisher.start()
 
-    with observed(config, tell, wanted=telemetry) as report:
+    with measure_run(config, tell, wanted=telemetry) as report:
         pipeline = Pipeline(config, report, until_caught_up=until_caught_up, preflight=ready)
         stopped = _on_signals(pipeline, ending or ending_signals(), last_words)
         try:
@@ -132,9 +132,9 @@ def _preflight(config: PipelineConfig, say: Callable[[Check], None]) -> None:
     """
     fatal = []
     for check in run_checks(config):
-        if check.outcome is not Verdict.PASS:
+        if check.outcome is not CheckOutcome.PASS:
             say(check)
-        if check.fatal and check.outcome is Verdict.FAIL:
+        if check.fatal and check.outcome is CheckOutcome.FAIL:
             fatal.append(check)
     if fatal:
         kind = ConnectionFailed if any(check.unreachable for check in fatal) else Refused

@@ -10,7 +10,7 @@ from k2ktui.cli.groups import COLUMNS as GROUP_COLUMNS
 from k2ktui.cli.options import file_option, json_option, load_pipeline
 from k2ktui.cli.tables import UNKNOWN, Column, moment, number, print_table
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.groups import GroupRow, rows
+from k2ktui.engine.groups import GroupRow, make_group_rows
 from k2ktui.engine.status import PartitionStatus
 from k2ktui.errors import ConnectionFailed, TimedOut
 from k2ktui.replication.status import Status, StatusReader
@@ -51,7 +51,7 @@ def _status(config: PipelineConfig) -> Status:
     from k2ktui.mm2.pipeline import MirrorPipeline
 
     if isinstance(config, MirrorPipeline):
-        from k2ktui.watch.mirror import mirror_status
+        from k2ktui.watch.mm2_readers import mirror_status
 
         status, notes = mirror_status(config)
         for note in notes:
@@ -65,9 +65,9 @@ def _status(config: PipelineConfig) -> Status:
 
 
 def _groups(config: PipelineConfig) -> list[GroupRow]:
-    from k2ktui.sync.snapshot import taken
+    from k2ktui.sync.snapshot import take_snapshot
 
-    return rows(taken(config))
+    return make_group_rows(take_snapshot(config))
 
 
 def _target(row: PartitionStatus) -> str:

@@ -24,7 +24,7 @@ from k2ktui.errors import ConnectionFailed, ExitCode, TimedOut
 from k2ktui.text import counted, safe_text
 
 if TYPE_CHECKING:
-    from k2ktui.sync.loop import SyncLoop, Turn
+    from k2ktui.sync.loop import SyncLoop, SyncPoll
 
 # Groups whose bound is shown, the widest first.
 _SHOWN = 10
@@ -50,7 +50,7 @@ def command(
 ) -> int:
     """Run it; findings when groups were stopped or offsets were not committed."""
     from k2ktui.sync.loop import SyncLoop
-    from k2ktui.sync.metrics import measured
+    from k2ktui.sync.metrics import measure_sync
 
     config = load_pipeline(files, mirror=True)
     require(access_to(config, unlock=unlock), "translating continuously")
@@ -66,7 +66,7 @@ def command(
     for number in ending_signals():
         signal.signal(number, handle)
     try:
-        with measured(config, _note, wanted=telemetry) as report:
+        with measure_sync(config, _note, wanted=telemetry) as report:
             tell = _teller(report, as_json=log_format == "json")
             findings = _run(config, loop, over, tell, once=once)
     finally:
@@ -80,7 +80,7 @@ def _run(
     config: PipelineConfig,
     loop: SyncLoop,
     over: threading.Event,
-    tell: Callable[[Turn, bool], None],
+    tell: Callable[[SyncPoll, bool], None],
     *,
     once: bool,
 ) -> bool:
@@ -108,8 +108,10 @@ def _note(text: str) -> None:
     click.echo(f"note: {safe_text(text)}", err=True)
 
 
-def _teller(report: Callable[[Turn], None], *, as_json: bool) -> Callable[[Turn, bool], None]:
-    def tell(turn: Turn, always: bool) -> None:
+def _teller(
+    report: Callable[[SyncPoll], None], *, as_json: bool
+) -> Callable[[SyncPoll, bool], None]:
+    def tell(turn: SyncPoll, always: bool) -> None:
         report(turn)
         if as_json:
             click.echo(json.dumps({"event": "turn", **asdict(turn)}))
@@ -120,7 +122,7 @@ def _teller(report: Callable[[Turn], None], *, as_json: bool) -> Callable[[Turn,
     return tell
 
 
-def _tell(turn: Turn, *, always: bool) -> None:
+def _tell(turn: SyncPoll, *, always: bool) -> None:
     for note in turn.notes:
         _note(note)
     for failure in turn.failed:

@@ -57,9 +57,9 @@ def command(
 def _translated(
     config: PipelineConfig, *commits: dict[SourcePartition, int]
 ) -> list[list[Translation]]:
-    from k2ktui.sync.snapshot import Snapshots
+    from k2ktui.sync.snapshot import SnapshotReader
 
-    snapshots = Snapshots(config)
+    snapshots = SnapshotReader(config)
     try:
         return [snapshots.translate(each) for each in commits]
     finally:
@@ -68,7 +68,7 @@ def _translated(
 
 def _checkpoint(config: PipelineConfig, path: Path) -> int:
     """Print the checkpoint's offsets file for the target; nothing unless every offset is exact."""
-    from k2ktui.sync.checkpoints import read_checkpoint
+    from k2ktui.sync.spark_checkpoints import read_checkpoint
 
     checkpoint = read_checkpoint(path)
     # Line by line: two sources of a query may be at different offsets of one partition.

@@ -24,21 +24,21 @@ def command(
     entry: str, files: tuple[str, ...], yes: bool, skip_moved: bool, unlock: bool, as_json: bool
 ) -> int:
     """Take back; partly done has its own exit code."""
-    from k2ktui.sync.acting import look_up, undo
-    from k2ktui.sync.index import files_of
+    from k2ktui.sync.entry_files import files_of
+    from k2ktui.sync.operations import read_entry, undo_entry
 
     files = files or files_of(entry)
     config = load_pipeline(files, mirror=True)
     may = access_to(config, unlock=unlock)
     require(may, "taking back an entry of the journal")
-    found = look_up(config, entry)
+    found = read_entry(config, entry)
     writes = found.reversal()
     if not as_json:
         show_writes(f"What takes back entry {safe_text(entry)}", writes)
     if found.taken_back_by:
         click.echo(f"note: entry {safe_text(found.taken_back_by)} took it back already", err=True)
     confirm(config.name, f"put back {counted(len(writes), 'offset')} on the target", yes=yes)
-    applied = undo(config, found, files, may, skip_moved=skip_moved)
+    applied = undo_entry(config, found, files, may, skip_moved=skip_moved)
     if as_json:
         click.echo(json.dumps(result_object(applied)))
     else:

@@ -16,8 +16,8 @@ from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
-    from k2ktui.sync.acting import Proof
-    from k2ktui.sync.checks import Check
+    from k2ktui.sync.operations import VerificationReport
+    from k2ktui.sync.verification import ContentCheck
 
 _SHOWN = 200
 _REASONS = 3
@@ -43,13 +43,13 @@ def command(
     timeout: float,
 ) -> int:
     """Verify; findings when something differs."""
-    from k2ktui.sync.acting import prove
+    from k2ktui.sync.operations import verify_content
 
     if plan_file and translated:
         raise ConfigError("--plan and --translated exclude each other")
     plan = read_plan(Path(plan_file), now=0) if plan_file else None
     config = load_pipeline(files, mirror=True)
-    proof = prove(
+    proof = verify_content(
         config,
         group=matcher("--group", group),
         translated=translated,
@@ -69,7 +69,7 @@ def command(
     return int(ExitCode.FINDINGS if different else ExitCode.OK)
 
 
-def _object(proof: Proof) -> dict[str, Any]:
+def _object(proof: VerificationReport) -> dict[str, Any]:
     return {
         **proof.verification.as_json(),
         "not_compared": [
@@ -79,11 +79,13 @@ def _object(proof: Proof) -> dict[str, Any]:
     }
 
 
-def _show(pipeline: str, proof: Proof) -> None:
-    from k2ktui.sync.judging import Outcome
+def _show(pipeline: str, proof: VerificationReport) -> None:
+    from k2ktui.sync.record_comparison import ComparisonOutcome
 
     result = proof.verification
-    notable = [check for check in result.checks if check.outcome is not Outcome.SAME or check.why]
+    notable = [
+        check for check in result.checks if check.outcome is not ComparisonOutcome.SAME or check.why
+    ]
     if notable:
         title = f"{safe_text(pipeline)}: what needs a look"
         print_table(title, _COLUMNS, notable, most=_SHOWN)
@@ -114,7 +116,7 @@ def _why(reasons: Counter[str]) -> str:
     return f" ({'; '.join([*most, *([f'{rest:,} for other reasons'] if rest else [])])})"
 
 
-_COLUMNS: tuple[Column[Check], ...] = (
+_COLUMNS: tuple[Column[ContentCheck], ...] = (
     Column("what", lambda check: check.what, left=True),
     Column("outcome", lambda check: str(check.outcome), left=True),
     Column("why", lambda check: safe_text(check.why), left=True),

@@ -55,17 +55,17 @@ def command(
     if replay:
         return _replayed(Path(replay), once=once, as_json=as_json)
     from k2ktui.watch.feed import MIN_INTERVAL_S
-    from k2ktui.watch.poller import live
+    from k2ktui.watch.poller import open_poller
 
     config = load_pipeline(files, mirror=True)
     if once:
         interval = MIN_INTERVAL_S  # it ends with the first view that is whole and settled
-    feed = live(config, interval, load_compared(compare, config))
+    feed = open_poller(config, interval, load_compared(compare, config))
     return _watched(feed, Path(record) if record else None, once=once, as_json=as_json)
 
 
 def _replayed(path: Path, *, once: bool, as_json: bool) -> int:
-    from k2ktui.watch.record import Recording
+    from k2ktui.watch.recording import Recording
 
     recording = Recording(path)
     numbers = [len(recording) - 1] if once else range(len(recording))
@@ -77,7 +77,7 @@ def _replayed(path: Path, *, once: bool, as_json: bool) -> int:
 
 
 def _watched(feed: Feed, record: Path | None, *, once: bool, as_json: bool) -> int:
-    from k2ktui.watch.record import Recorder
+    from k2ktui.watch.recording import Recorder
 
     recorder = Recorder(record) if record else None
     seen: queue.SimpleQueue[View] = queue.SimpleQueue()
@@ -120,19 +120,19 @@ def _on_signals() -> list[int]:
 
 def _print(view: View, now: float, *, as_json: bool) -> None:
     from k2ktui.watch.codec import dumps
-    from k2ktui.watch.plain import lines
+    from k2ktui.watch.plain import view_lines
 
-    click.echo(dumps(view) if as_json else "\n".join(lines(view, now)))
+    click.echo(dumps(view) if as_json else "\n".join(view_lines(view, now)))
     sys.stdout.flush()
 
 
 def _code(view: View, now: float) -> int:
     from k2ktui.watch.model import PartName
-    from k2ktui.watch.severity import Severity, problems
+    from k2ktui.watch.severity import Severity, find_problems
 
     clusters = (PartName.SOURCE, PartName.TARGET)
     if any(view.part(name).taken_at is None for name in clusters):
         return ExitCode.CONNECTION
-    bad = any(problem.severity is Severity.BAD for problem in problems(view, now))
+    bad = any(problem.severity is Severity.BAD for problem in find_problems(view, now))
     bad = bad or not view.settled  # it was bad once, and no later look has said otherwise
     return ExitCode.FINDINGS if bad else ExitCode.OK

@@ -9,9 +9,9 @@ from functools import reduce
 from pathlib import Path as FilePath
 
 from k2ktui.config.clusters import ClientFinding, ClusterConfig
+from k2ktui.config.key_aliases import KeyAliases
 from k2ktui.config.model import PipelineConfig
-from k2ktui.config.problems import Mark, Path, Problem, refuse, spoken_path
-from k2ktui.config.spelling import Speller
+from k2ktui.config.problems import FilePosition, Path, Problem, format_path, refuse
 from k2ktui.config.templates import Templates
 from k2ktui.config.tree import Node, merge, read_tree
 from k2ktui.config.validate import validate, validate_cluster
@@ -122,7 +122,7 @@ def _split(paths: Iterable[str | FilePath]) -> list[str]:
 
 
 def _layered(files: list[str], notes: list[str], problems: list[Problem]) -> Node:
-    speller = Speller(notes, problems)
+    speller = KeyAliases(notes, problems)
     read = [read_tree(file, problems) for file in files]
     layers = [speller.spell(tree) for tree in read if tree is not None]
     if len(layers) < len(files):
@@ -139,7 +139,7 @@ def _check_clients(
         cluster = validate_cluster(tree.at((side,)))
         for finding in check(cluster) if cluster else ():
             path = (side, "kafka", finding.section, finding.key)
-            problem = Problem(tree.nearest(path).mark, spoken_path(path), finding.message)
+            problem = Problem(tree.nearest(path).mark, format_path(path), finding.message)
             if not finding.refused:
                 notes.append(str(problem))
             elif (problem.mark, problem.path) not in unfilled:
@@ -152,6 +152,6 @@ def _replication_missing(
     if needed:
         owner = tree.nearest(("replication", "source"))
         wanted = "missing; replication: [{source: {topic: …}}, {sink: …}] says what to replicate"
-        problems.append(Problem(owner.mark or Mark("", 0), "replication", wanted))
+        problems.append(Problem(owner.mark or FilePosition("", 0), "replication", wanted))
     else:
         notes.append("no replication section: no topic is selected, so there is nothing to start")

@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from k2ktui.config.clusters import ClusterConfig, Properties, Section
-from k2ktui.config.outlets import Metrics, MirrorMaker
+from k2ktui.config.exports import Metrics, Mm2PublishSettings
 from k2ktui.config.replication import NamesOrPattern, Pattern, Replication
 from k2ktui.config.scalars import (
     Duration,
@@ -216,7 +216,7 @@ class ReplicatedTopics(Section):
         return next(matching, TopicSettings()).over(self.common)
 
 
-class ControlTopics(Section):
+class ControlTopicCreation(Section):
     """How the pipeline's own topics are created."""
 
     common: TopicSettings = TopicSettings()
@@ -231,7 +231,7 @@ class TopicCreation(Section):
     """How topics are created on the target."""
 
     replication: ReplicatedTopics = ReplicatedTopics()
-    control: ControlTopics = ControlTopics()
+    control: ControlTopicCreation = ControlTopicCreation()
 
     def control_for(self, topic: ControlTopic) -> TopicSettings:
         """Return the settings of a control topic, its own over the common ones."""
@@ -239,7 +239,7 @@ class TopicCreation(Section):
         return own.over(self.control.common)
 
 
-class Groups(Section):
+class GroupSettings(Section):
     """Consumer groups whose offsets are translated."""
 
     poll_interval_s: Duration = Field(default=5.0, gt=0)
@@ -274,7 +274,7 @@ class OffsetMapping(Section):
     retention: MappingRetention = MappingRetention()
 
 
-class Spark(Section):
+class SparkSettings(Section):
     """Ours: where laps run. ``slots`` None means as many as the session has cores."""
 
     master: Name = "local[*]"
@@ -301,10 +301,10 @@ class PipelineConfig(Section):
     target: ClusterConfig
     topic_creation: TopicCreation = TopicCreation()
     replication: Replication = Replication()
-    groups: Groups = Groups()
+    groups: GroupSettings = GroupSettings()
     offset_mapping: OffsetMapping = OffsetMapping()
-    mm2: MirrorMaker = MirrorMaker()
-    spark: Spark = Spark()
+    mm2: Mm2PublishSettings = Mm2PublishSettings()
+    spark: SparkSettings = SparkSettings()
     on_source_data_loss: Literal["fail", "continue"] = "fail"
     start_section: StartSection = Field(default=StartSection(), alias="start")
 
@@ -327,7 +327,7 @@ class PipelineConfig(Section):
 
     @field_validator("mm2")
     @classmethod
-    def _aliases_are_given(cls, section: MirrorMaker) -> MirrorMaker:
+    def _aliases_are_given(cls, section: Mm2PublishSettings) -> Mm2PublishSettings:
         if section.publish and not (section.source_alias and section.target_alias):
             raise ValueError("sourceAlias and targetAlias with publish: enabled")
         return section

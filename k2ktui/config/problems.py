@@ -22,7 +22,7 @@ _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 
 
 @dataclass(frozen=True, order=True)
-class Mark:
+class FilePosition:
     """A line of a file; lines count from 1."""
 
     file: str
@@ -36,7 +36,7 @@ class Mark:
 class Problem:
     """One error: where, which key, and what about it. Nothing in it may be a secret."""
 
-    mark: Mark | None
+    mark: FilePosition | None
     path: str
     message: str
 
@@ -47,7 +47,7 @@ class Problem:
 
 def refuse(problems: Sequence[Problem]) -> ConfigError:
     """Make the one error that reports all ``problems``, in the order of the files."""
-    placed = sorted(problems, key=lambda problem: problem.mark or Mark("", 0))
+    placed = sorted(problems, key=lambda problem: problem.mark or FilePosition("", 0))
     lines = list(dict.fromkeys(str(problem) for problem in placed))
     count = "1 error" if len(lines) == 1 else f"{len(lines)} errors"
     return ConfigError(
@@ -56,7 +56,7 @@ def refuse(problems: Sequence[Problem]) -> ConfigError:
     )
 
 
-def spoken_path(path: Path) -> str:
+def format_path(path: Path) -> str:
     """Write a path as ``a.b[0]."key.with.dots"``."""
     spoken = ""
     for step in path:

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from k2ktui.config.bounded_yaml import BYTE_LIMIT, BoundedLoader
-from k2ktui.config.problems import Mark, Path, Problem, spoken_path
+from k2ktui.config.problems import FilePosition, Path, Problem, format_path
 from k2ktui.config.scalars import Text
 
 _YAML = "tag:yaml.org,2002:"
@@ -25,7 +25,7 @@ class Node:
     """
 
     value: Text | list[Node] | dict[str, Node] | None
-    mark: Mark
+    mark: FilePosition
     written: str
     secret: bool = False
 
@@ -105,15 +105,15 @@ def read_tree(file: str, problems: list[Problem]) -> Node | None:
     except yaml.MarkedYAMLError as error:
         # The error's own text quotes the line, which may hold a password.
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        problems.append(Problem(Mark(file, line), "", f"not valid YAML: {error.problem}"))
+        problems.append(Problem(FilePosition(file, line), "", f"not valid YAML: {error.problem}"))
         return None
     except (yaml.YAMLError, UnicodeDecodeError):
-        problems.append(Problem(Mark(file, 1), "", "not valid YAML: not a text in UTF-8"))
+        problems.append(Problem(FilePosition(file, 1), "", "not valid YAML: not a text in UTF-8"))
         return None
     if composed is None:
-        return Node({}, Mark(file, 1), "")
+        return Node({}, FilePosition(file, 1), "")
     if not isinstance(composed, yaml.MappingNode):
-        problems.append(Problem(Mark(file, 1), "", "expected a mapping of sections"))
+        problems.append(Problem(FilePosition(file, 1), "", "expected a mapping of sections"))
         return None
     return _Reader(file, problems).node(composed, ())
 
@@ -123,16 +123,16 @@ class _Reader:
     file: str
     problems: list[Problem]
 
-    def node(self, raw: yaml.Node, path: Path, mark: Mark | None = None) -> Node:
+    def node(self, raw: yaml.Node, path: Path, mark: FilePosition | None = None) -> Node:
         mark = mark or self.mark(raw)
         if not raw.tag.startswith(_YAML):
             self.complain(raw, path, "YAML tags are not supported")
         if isinstance(raw, yaml.MappingNode):
-            return Node(self.table(raw, path), mark, spoken_path(path))
+            return Node(self.table(raw, path), mark, format_path(path))
         if isinstance(raw, yaml.SequenceNode):
             items = [self.node(item, (*path, index)) for index, item in enumerate(raw.value)]
-            return Node(items, mark, spoken_path(path))
-        return Node(_scalar(raw), mark, spoken_path(path))
+            return Node(items, mark, format_path(path))
+        return Node(_scalar(raw), mark, format_path(path))
 
     def table(self, raw: yaml.MappingNode, path: Path) -> dict[str, Node]:
         merged: dict[str, Node] = {}
@@ -163,11 +163,11 @@ class _Reader:
                 self.complain(table, path, "<< needs a mapping")
         return entries
 
-    def mark(self, raw: yaml.Node) -> Mark:
-        return Mark(self.file, raw.start_mark.line + 1)
+    def mark(self, raw: yaml.Node) -> FilePosition:
+        return FilePosition(self.file, raw.start_mark.line + 1)
 
     def complain(self, raw: yaml.Node, path: Path, message: str) -> None:
-        self.problems.append(Problem(self.mark(raw), spoken_path(path), message))
+        self.problems.append(Problem(self.mark(raw), format_path(path), message))
 
 
 def _scalar(raw: yaml.Node) -> Text | None:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from k2ktui.config.clusters import ClusterConfig, Section, yaml_name
 from k2ktui.config.model import PipelineConfig
-from k2ktui.config.problems import Path, Problem, shown_value, spoken_path
+from k2ktui.config.problems import Path, Problem, format_path, shown_value
 from k2ktui.config.tree import Node
 
 # Pydantic's error types in the words of an operator; {…} is filled from the error's context.
@@ -66,7 +66,7 @@ def _problem(tree: Node, error: Any) -> Problem:
         return Problem(node.mark, node.written, f"unknown key; {_nearest(path)}")
     if error["type"] == "missing" or node is None:
         owner = tree.nearest(path)
-        return Problem(owner.mark, spoken_path(path), "missing; this key is required")
+        return Problem(owner.mark, format_path(path), "missing; this key is required")
     expected = _EXPECTED.get(error["type"], error["msg"]).format(**error.get("ctx", {}))
     if error["type"] == "literal_error":
         expected = expected.replace("'", "")
@@ -89,7 +89,7 @@ def _nearest(path: Path) -> str:
     key = str(path[-1]).lower()
     section = _section_at(path[:-1]) or PipelineConfig
     here = {_yaml_key(section, field): path[:-1] for field in section.model_fields}
-    inside = {name.lower(): spoken_path((*above, name)) for name, above in here.items()}
+    inside = {name.lower(): format_path((*above, name)) for name, above in here.items()}
     elsewhere = _unique_keys()
     # A key in the wrong section is likelier than one that resembles another.
     close = [key] if key in elsewhere else difflib.get_close_matches(key, inside, 1, 0.75)
@@ -104,7 +104,7 @@ def _unique_keys() -> dict[str, str]:
     """Map every key that only one section has, in lower case, to its path."""
     paths = [*known_paths()]
     count = Counter(str(path[-1]).lower() for path in paths)
-    keys = {str(path[-1]).lower(): spoken_path(path) for path in paths}
+    keys = {str(path[-1]).lower(): format_path(path) for path in paths}
     return {key: path for key, path in keys.items() if count[key] == 1}
 
 

@@ -17,7 +17,7 @@ from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.theme import Theme
 
-from k2ktui.console import export, garbage, terminal
+from k2ktui.console import export, gc_tuning, terminal
 from k2ktui.console.keys import GLOBAL, REPLAY, KeyFile, key_file, load_keys
 from k2ktui.console.messages import ViewArrived
 from k2ktui.console.screens import Entry, available
@@ -32,9 +32,9 @@ from k2ktui.console.themes import (
     stamp,
     status_defaults,
 )
-from k2ktui.console.widgets.ask import Ask
 from k2ktui.console.widgets.confirm import Confirm
-from k2ktui.console.widgets.small import SizedApp
+from k2ktui.console.widgets.minimum_size import SizedApp
+from k2ktui.console.widgets.text_prompt import TextPrompt
 from k2ktui.errors import ConfigError, K2kError
 from k2ktui.text import safe_text
 from k2ktui.watch.feed import MIN_INTERVAL_S
@@ -98,7 +98,7 @@ class ConsoleApp(SizedApp):
         self.session.feed.start(self._take)
         self.set_interval(_AGE_S, self._tick)
         self.set_interval(_THEMES_S, self._look_at_themes)
-        self.set_interval(garbage.EVERY_S, garbage.collect)
+        self.set_interval(gc_tuning.EVERY_S, gc_tuning.collect)
 
     def _take(self, view: View) -> None:
         """Take a view; on the feed's thread."""
@@ -262,7 +262,9 @@ class ConsoleApp(SizedApp):
             except ConfigError as error:
                 self._tell(str(error), error=True)
 
-        self.push_screen(Ask("Go to HH:MM:SS (UTC), or +SECONDS from the beginning:"), chosen)
+        self.push_screen(
+            TextPrompt("Go to HH:MM:SS (UTC), or +SECONDS from the beginning:"), chosen
+        )
 
     def action_export(self) -> None:
         """Write what is shown to files in the working directory."""
@@ -389,7 +391,7 @@ def open_console(session: Session) -> int:
         app.call_later(app.exit, 0)
 
     try:
-        with terminal.on_hang_up(end), garbage.by_hand():
+        with terminal.on_hang_up(end), gc_tuning.collect_by_hand():
             app.run(mouse=terminal.wants_mouse(session.options.mouse))
     finally:
         terminal.forget()

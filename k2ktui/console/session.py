@@ -12,8 +12,8 @@ from pathlib import Path
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, access
 from k2ktui.watch.feed import Feed
-from k2ktui.watch.model import Pair
-from k2ktui.watch.record import Recorder
+from k2ktui.watch.model import PipelinePair
+from k2ktui.watch.recording import Recorder
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Session:
     """
 
     feed: Feed
-    pair: Pair
+    pair: PipelinePair
     config: PipelineConfig | None = None
     files: tuple[str, ...] = ()
     options: Options = Options()

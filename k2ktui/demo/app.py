@@ -11,13 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from k2ktui.demo import comparison, mirrormaker, pipeline, seed, staying, topics, wiring
+from k2ktui.demo import comparison, detached, mirrormaker, pipeline, seed, topics, wiring
 from k2ktui.demo.comparison import Comparison
-from k2ktui.demo.groups import Groups, commit_past
-from k2ktui.demo.mirrormaker import MirrorMaker
+from k2ktui.demo.groups import DemoGroups, commit_past
+from k2ktui.demo.mirrormaker import MirrorMakerProcess
 from k2ktui.demo.pipeline import DemoPipeline
 from k2ktui.demo.screen import Screen
-from k2ktui.demo.signals import Ended, ending_signals
+from k2ktui.demo.signals import DemoEnded, ending_signals
 from k2ktui.demo.status import StatusSource
 from k2ktui.demo.table import Rates, summarise
 from k2ktui.demo.traffic import Traffic
@@ -66,13 +66,13 @@ def run(options: DemoOptions) -> ExitCode:
     """
     home = options.directory or state_dir("demo")
     screen = Screen()
-    host = staying.host(home)
+    host = detached.host(home)
     if host is not None and host.waiting and _has_console(options):
         if not options.fresh:
             if options.with_mirrormaker and host.compare is None:
                 screen.say("It runs without MirrorMaker 2; with --fresh it starts over, with it.")
             return _come_back(home, host, screen)
-        staying.end(host)
+        detached.end(host)
     with ending_signals(), _alone(home):
         data = home / "data"
         if options.fresh or not _complete(data).exists():
@@ -81,9 +81,9 @@ def run(options: DemoOptions) -> ExitCode:
         try:
             with contextlib.ExitStack() as stack:
                 _run(options, home, screen, stack)
-        except Ended as ended:
+        except DemoEnded as ended:
             screen.say(f"Ended by {ended}.")
-            code = ExitCode.INTERRUPTED if ended.number == Ended.INTERRUPT else ExitCode.OK
+            code = ExitCode.INTERRUPTED if ended.number == DemoEnded.INTERRUPT else ExitCode.OK
         # After an error the data stays, because the logs are in it.
         _leave(data, options.keep, screen)
         return code
@@ -96,11 +96,11 @@ def end(directory: Path | None = None) -> ExitCode:
         TimedOut: it does not end.
     """
     screen = Screen()
-    host = staying.host(directory or state_dir("demo"))
+    host = detached.host(directory or state_dir("demo"))
     if host is None:
         screen.say("No demo runs.")
         return ExitCode.OK
-    staying.end(host)
+    detached.end(host)
     screen.say("The demo has ended.")
     return ExitCode.OK
 
@@ -110,21 +110,21 @@ def _has_console(options: DemoOptions) -> bool:
     return not shown and wiring.has_terminal()
 
 
-def _come_back(home: Path, host: staying.Host, screen: Screen) -> ExitCode:
+def _come_back(home: Path, host: detached.Host, screen: Screen) -> ExitCode:
     """Open the console on a demo whose terminal was closed; leaving it in order ends the demo."""
     screen.say("The demo still runs. Leaving its console (q) ends it.")
-    staying.come_back(home)
+    detached.come_back(home)
     number = wiring.open_console(
         host.config,
         lambda: "" if host.identity.alive else "the demo has ended",
         host.compare,
     )
-    if number == Ended.HANG_UP:
-        staying.come_back(home)
+    if number == DemoEnded.HANG_UP:
+        detached.come_back(home)
         return ExitCode.OK
     screen.say("Ending the pipeline and the clusters …")
-    staying.end(host)
-    return ExitCode.INTERRUPTED if number == Ended.INTERRUPT else ExitCode.OK
+    detached.end(host)
+    return ExitCode.INTERRUPTED if number == DemoEnded.INTERRUPT else ExitCode.OK
 
 
 def _run(options: DemoOptions, home: Path, screen: Screen, stack: contextlib.ExitStack) -> None:
@@ -142,7 +142,7 @@ def _run(options: DemoOptions, home: Path, screen: Screen, stack: contextlib.Exi
     with _stopping("Ending the pipeline", screen):
         job = pipeline.start(config, data / "leash.log")
         stack.callback(job.stop)
-        stack.enter_context(staying.announced(home, config, compare))
+        stack.enter_context(detached.announced(home, config, compare))
         peer = _start_peer(compare, addresses, screen, stack) if compare else None
         _start_life(addresses, options.rate, stack)
         if not _has_console(options):
@@ -154,10 +154,10 @@ def _run(options: DemoOptions, home: Path, screen: Screen, stack: contextlib.Exi
             return _told(job.fault()) or (peer.fault() if peer else "")
 
         number = wiring.open_console(config, fault, compare)
-        if number == Ended.HANG_UP:
-            staying.stay(home, config, compare=compare)
+        if number == DemoEnded.HANG_UP:
+            detached.stay(home, config, compare=compare)
         elif number:
-            raise Ended(number)
+            raise DemoEnded(number)
 
 
 def _complete(data: Path) -> Path:
@@ -168,7 +168,7 @@ def _complete(data: Path) -> Path:
 def _write_past(addresses: tuple[str, str], screen: Screen) -> None:
     with screen.busy("Creating topics") as step:
         topics.create(*addresses)
-        seed.write_past(*addresses, say=lambda text: step(artifacts.Step(text)))
+        seed.write_past(*addresses, say=lambda text: step(artifacts.ProgressStep(text)))
         commit_past(*addresses)
 
 
@@ -180,7 +180,11 @@ def _start_clusters(
     ]
     with screen.busy("Looking for Java and Apache Kafka") as step:
         artifacts.classpath(artifacts.SERVER, artifacts.LOGGING, progress=step)
-        step(artifacts.Step(f"Starting two clusters (Apache Kafka {artifacts.KAFKA_VERSION})"))
+        step(
+            artifacts.ProgressStep(
+                f"Starting two clusters (Apache Kafka {artifacts.KAFKA_VERSION})"
+            )
+        )
         stack.callback(_each, nodes, KafkaNode.close)
         _each(nodes, KafkaNode.start)
     for node in nodes:
@@ -195,7 +199,7 @@ def _each(nodes: list[KafkaNode], work: Callable[[KafkaNode], object]) -> None:
 
 def _start_life(addresses: tuple[str, str], rate: float, stack: contextlib.ExitStack) -> None:
     traffic = Traffic(addresses[0], factor=rate)
-    groups = Groups(*addresses)
+    groups = DemoGroups(*addresses)
     for part in (groups, traffic):
         stack.callback(part.stop)
         part.start()
@@ -203,11 +207,11 @@ def _start_life(addresses: tuple[str, str], rate: float, stack: contextlib.ExitS
 
 def _start_peer(
     file: Path, addresses: tuple[str, str], screen: Screen, stack: contextlib.ExitStack
-) -> MirrorMaker:
+) -> MirrorMakerProcess:
     """Start MirrorMaker 2."""
     with screen.busy("Looking for MirrorMaker 2") as step:
         mirrormaker.jars(step)
-    peer = MirrorMaker(mirrormaker.write_properties(file, *addresses))
+    peer = MirrorMakerProcess(mirrormaker.write_properties(file, *addresses))
     stack.callback(peer.stop, _PEER_STOP_SECONDS)
     screen.say(f"MirrorMaker 2 copies the same topics to {mirrormaker.SOURCE}.*: {file}")
     screen.say(f"Its side alone: k2ktui -f {file}, or k2ktui mm2 audit -f {file}.")

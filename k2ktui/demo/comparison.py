@@ -11,7 +11,7 @@ from rich.text import Text
 from k2ktui.text import safe_text
 from k2ktui.watch.feed import Feed
 from k2ktui.watch.model import GroupSummary, PartName, View
-from k2ktui.watch.plain import again
+from k2ktui.watch.plain import reread_text
 
 _UNKNOWN = "-"
 
@@ -62,6 +62,6 @@ def render(groups: Sequence[GroupSummary], note: str = "") -> Table:
     for heading in ("k2ktui", "MirrorMaker 2"):
         table.add_column(heading, justify="right", no_wrap=True)
     for group in groups:
-        theirs = again(group.theirs) if group.theirs else _UNKNOWN
-        table.add_row(*map(Text, (safe_text(group.group, 30), again(group.ours), theirs)))
+        theirs = reread_text(group.theirs) if group.theirs else _UNKNOWN
+        table.add_row(*map(Text, (safe_text(group.group, 30), reread_text(group.ours), theirs)))
     return table

@@ -91,7 +91,7 @@ def _persist(consumer: Consumer, wanted: list[TopicPartition]) -> None:
             time.sleep(_RETRY_SECONDS)
 
 
-class Groups:
+class DemoGroups:
     """The live groups' members, a thread each.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from k2ktui.demo.topics import TOPICS
-from k2ktui.runtime import artifacts, reaper
+from k2ktui.runtime import artifacts, child_process
 from k2ktui.runtime.java import find_java
 from k2ktui.runtime.paths import write_atomically
 
@@ -62,7 +62,7 @@ def write_properties(path: Path, source: str, target: str) -> Path:
     return path
 
 
-class MirrorMaker:
+class MirrorMakerProcess:
     """A running MirrorMaker 2, a child that cannot outlive us.
 
     Args:
@@ -73,7 +73,7 @@ class MirrorMaker:
         self.log_path = file.with_suffix(".log")
         java = str(find_java().executable)
         command = [java, *_JVM, "-cp", jars().argument, _MAIN, str(file)]
-        self._child = reaper.spawn(command, log_path=self.log_path, grace=_GRACE_SECONDS)
+        self._child = child_process.spawn(command, log_path=self.log_path, grace=_GRACE_SECONDS)
 
     def fault(self) -> str:
         """Return why it ended by itself; empty while it runs."""

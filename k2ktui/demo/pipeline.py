@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from k2ktui.demo.topics import TOPICS
-from k2ktui.runtime import reaper
+from k2ktui.runtime import child_process
 from k2ktui.runtime.paths import write_atomically
 
 NAME = "demo"
@@ -71,13 +71,13 @@ class DemoPipeline:
         from k2ktui.config.load import load
         from k2ktui.engine.access import access
         from k2ktui.jobs import manager
-        from k2ktui.jobs.place import place_of
+        from k2ktui.jobs.job_directory import job_directory
 
         loaded = load([config]).config
-        command = [sys.executable, "-P", "-m", "k2ktui.demo.leash", str(config)]
-        self._leash = reaper.spawn(command, log_path=leash_log, grace=_GRACE_SECONDS)
-        self._place = place_of(loaded)
-        manager.start(loaded, [str(config)], access())
+        command = [sys.executable, "-P", "-m", "k2ktui.demo.job_guard", str(config)]
+        self._leash = child_process.spawn(command, log_path=leash_log, grace=_GRACE_SECONDS)
+        self._place = job_directory(loaded)
+        manager.start_job(loaded, [str(config)], access())
 
     @property
     def log_path(self) -> Path:
@@ -86,12 +86,12 @@ class DemoPipeline:
 
     def fault(self) -> str:
         """Return why it ended by itself; empty while it runs, and when somebody stopped it."""
-        from k2ktui.jobs.manager import JobState, look
+        from k2ktui.jobs.manager import JobState, read_job
 
         record = self._place.read()
         if record is not None and record.identity.alive:
             return ""  # at once, for it is asked again and again
-        job = look(self._place)
+        job = read_job(self._place)
         if job is None or job.state not in (JobState.FAILED, JobState.DIED):
             return ""
         return job.why or f"exit code {job.code}"

@@ -11,7 +11,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class DemoRecord:
     """One record; None as a value is a tombstone, empty bytes are a value of no length."""
 
     key: bytes | None
@@ -19,12 +19,12 @@ class Record:
     headers: Headers = ()
 
 
-Maker = Callable[[random.Random, int], Record]
+Maker = Callable[[random.Random, int], DemoRecord]
 
 _CITIES = ("Athens", "Bogotá", "Kraków", "København", "Łódź", "Zürich", "東京", "Reykjavík")
 
 
-def order(chance: random.Random, number: int) -> Record:
+def order(chance: random.Random, number: int) -> DemoRecord:
     """A keyed order; its headers hold one key twice, in order, and a null."""
     body = {
         "order": number,
@@ -39,47 +39,47 @@ def order(chance: random.Random, number: int) -> Record:
         ("hop", b""),
         ("note", None),
     )
-    return Record(f"customer-{chance.randrange(500)}".encode(), _json(body), headers)
+    return DemoRecord(f"customer-{chance.randrange(500)}".encode(), _json(body), headers)
 
 
-def payment(chance: random.Random, number: int) -> Record:
+def payment(chance: random.Random, number: int) -> DemoRecord:
     """A payment, written in transactions."""
     body = {"payment": number, "cents": chance.randrange(99, 99_900), "card": "tokenised"}
-    return Record(f"order-{number}".encode(), _json(body), (("attempt", b"1"),))
+    return DemoRecord(f"order-{number}".encode(), _json(body), (("attempt", b"1"),))
 
 
-def click(chance: random.Random, number: int) -> Record:
+def click(chance: random.Random, number: int) -> DemoRecord:
     """A click without a key; some are empty values, and some are nothing at all."""
     if number % 97 == 0:
-        return Record(None, b"")
+        return DemoRecord(None, b"")
     if number % 101 == 0:
-        return Record(None, None)
-    return Record(None, b"/item/%d?from=%d" % (chance.randrange(10_000), number))
+        return DemoRecord(None, None)
+    return DemoRecord(None, b"/item/%d?from=%d" % (chance.randrange(10_000), number))
 
 
-def customer(chance: random.Random, number: int) -> Record:
+def customer(chance: random.Random, number: int) -> DemoRecord:
     """The newest state of one of a few customers; every tenth is a tombstone."""
     key = f"customer-{chance.randrange(200)}".encode()
     if number % 10 == 0:
-        return Record(key, None)
+        return DemoRecord(key, None)
     body = {"version": number, "city": chance.choice(_CITIES), "bio": "x" * 400}
-    return Record(key, _json(body) if number % 53 else b"")
+    return DemoRecord(key, _json(body) if number % 53 else b"")
 
 
-def session(chance: random.Random, number: int) -> Record:
+def session(chance: random.Random, number: int) -> DemoRecord:
     """A large record of a topic that keeps little."""
-    return Record(f"session-{number}".encode(), chance.randbytes(1000))
+    return DemoRecord(f"session-{number}".encode(), chance.randbytes(1000))
 
 
-def invoice(chance: random.Random, number: int) -> Record:
+def invoice(chance: random.Random, number: int) -> DemoRecord:
     """A document of a topic that nobody writes to any more."""
-    return Record(f"invoice-{number}".encode(), _json({"invoice": number}))
+    return DemoRecord(f"invoice-{number}".encode(), _json({"invoice": number}))
 
 
-def native(chance: random.Random, number: int) -> Record:
+def native(chance: random.Random, number: int) -> DemoRecord:
     """A record that the target's own application wrote before there was any replication."""
     body = {"written": "on the target", "number": number}
-    return Record(f"native-{number}".encode(), _json(body), (("origin", b"target"),))
+    return DemoRecord(f"native-{number}".encode(), _json(body), (("origin", b"target"),))
 
 
 def _json(body: object) -> bytes:

@@ -19,7 +19,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 from k2ktui.demo.table import TopicLine, render
-from k2ktui.runtime.artifacts import Step
+from k2ktui.runtime.artifacts import ProgressStep
 
 _PLAIN_SECONDS = 5.0
 _PLAIN_WIDTH = 120
@@ -56,7 +56,7 @@ class Screen:
                 self._console.print(text, markup=False, soft_wrap=True)
 
     @contextlib.contextmanager
-    def busy(self, text: str) -> Iterator[Callable[[Step], None]]:
+    def busy(self, text: str) -> Iterator[Callable[[ProgressStep], None]]:
         """Show progress while a block runs; it is given a function to report steps with."""
         if not self._console.is_terminal:
             yield self._plain_steps(text)
@@ -71,18 +71,18 @@ class Screen:
         )
         bar = progress.add_task(text, total=None)
 
-        def report(step: Step) -> None:
+        def report(step: ProgressStep) -> None:
             total = step.total or None
             progress.update(bar, description=step.text, completed=step.done, total=total)
 
         with _live(progress):
             yield report
 
-    def _plain_steps(self, text: str) -> Callable[[Step], None]:
+    def _plain_steps(self, text: str) -> Callable[[ProgressStep], None]:
         said = [text]
         self.say(text)
 
-        def report(step: Step) -> None:
+        def report(step: ProgressStep) -> None:
             if step.text != said[-1]:
                 said.append(step.text)
                 self.say(step.text)

@@ -12,7 +12,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.demo import clients, records
 from k2ktui.demo.clients import Delivery
-from k2ktui.demo.records import Record
+from k2ktui.demo.records import DemoRecord
 from k2ktui.demo.topics import TOPICS, DemoTopic, by_name
 from k2ktui.errors import TimedOut
 
@@ -97,7 +97,7 @@ def write(
 
 
 def _send(
-    producer: Producer, topic: str, record: Record, partition: int, delivery: Delivery
+    producer: Producer, topic: str, record: DemoRecord, partition: int, delivery: Delivery
 ) -> None:
     while True:
         try:

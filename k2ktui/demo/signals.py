@@ -12,7 +12,7 @@ from types import FrameType
 _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Ended(BaseException):
+class DemoEnded(BaseException):
     """The operator, the terminal or the system asked the demo to end.
 
     Not an Exception, so that no handler on the way takes it for a fault.
@@ -34,7 +34,7 @@ class Ended(BaseException):
 
 @contextlib.contextmanager
 def ending_signals() -> Iterator[None]:
-    """Within it, the first such signal raises :class:`Ended`, and a later one exits at once.
+    """Within it, the first such signal raises :class:`DemoEnded`, and a later one exits at once.
 
     Exiting at once leaves nothing behind either: the supervisors see that we are gone.
     """
@@ -50,7 +50,7 @@ def ending_signals() -> Iterator[None]:
                 os._exit(130)
             return
         seen.append(number)
-        raise Ended(number)
+        raise DemoEnded(number)
 
     before = {number: signal.signal(number, handle) for number in _NUMBERS}
     try:

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic
 
 from k2ktui.demo import clients, records
-from k2ktui.demo.records import Maker, Record
+from k2ktui.demo.records import DemoRecord, Maker
 from k2ktui.errors import TimedOut
 
 MIB = 1 << 20
@@ -41,7 +41,7 @@ class DemoTopic:
     prior: tuple[int, ...] = ()
     config: Mapping[str, str] = field(default_factory=dict)
 
-    def partition_for(self, record: Record, number: int) -> int:
+    def partition_for(self, record: DemoRecord, number: int) -> int:
         """Return where record ``number`` goes; -1 leaves the choice to the key's hash."""
         # The client would send keyless records to one partition for as long as it can.
         return number % self.partitions if record.key is None else -1

@@ -52,13 +52,15 @@ def open_console(config: Path, watchdog: Callable[[], str], compare: Path | None
     from k2ktui.console.session import Options, Session
     from k2ktui.kafka.properties import load_checked
     from k2ktui.mm2.pipeline import load_mirror
-    from k2ktui.watch.poller import live, pair_of
+    from k2ktui.watch.poller import describe_pair, open_poller
 
     loaded = load_checked((str(config),)).config
     mirror = load_mirror(str(compare))[0] if compare else None
     options = Options(theme=theme)
-    feed = live(loaded, compare=mirror)
-    session = Session(feed, pair_of(loaded), loaded, (str(config),), options, watchdog=watchdog)
+    feed = open_poller(loaded, compare=mirror)
+    session = Session(
+        feed, describe_pair(loaded), loaded, (str(config),), options, watchdog=watchdog
+    )
     number = run(session)
     return int(signal.SIGHUP) if terminal.is_gone() else number
 
@@ -81,6 +83,6 @@ def comparison(config: Path, properties: Path) -> Comparison:
         ConfigError: one of the files is not valid.
     """
     from k2ktui.mm2.pipeline import load_mirror
-    from k2ktui.watch.poller import live
+    from k2ktui.watch.poller import open_poller
 
-    return Comparison(live(load([config]).config, compare=load_mirror(str(properties))[0]))
+    return Comparison(open_poller(load([config]).config, compare=load_mirror(str(properties))[0]))

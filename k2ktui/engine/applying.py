@@ -13,7 +13,7 @@ from k2ktui.engine.groups import ABSENT, GroupView
 from k2ktui.engine.plan import PlanRow
 
 
-class Result(StrEnum):
+class WriteOutcome(StrEnum):
     """What became of a row."""
 
     APPLIED = "applied"
@@ -25,7 +25,7 @@ class Result(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class OffsetWrite:
     """One committed offset on the target: what is there, and what is to be there.
 
     ``after`` None deletes the committed offset.
@@ -41,17 +41,17 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriteResult:
     """A write with its result; ``why`` is empty for what was applied."""
 
-    write: Write
-    result: Result
+    write: OffsetWrite
+    result: WriteOutcome
     why: str = ""
 
 
-def writes_of(
+def make_writes(
     rows: Iterable[PlanRow], target: Mapping[str, GroupView], metadata: Mapping[PlanRow, str]
-) -> list[Write]:
+) -> list[OffsetWrite]:
     """Return the writes of a plan's rows that change something, with what is there now."""
     found = []
     for row in rows:
@@ -60,7 +60,7 @@ def writes_of(
         there = target.get(row.group, ABSENT).offsets.get((row.topic, row.partition))
         present = there if there is not None and there.offset >= 0 else None
         found.append(
-            Write(
+            OffsetWrite(
                 row.group,
                 row.topic,
                 row.partition,
@@ -73,7 +73,7 @@ def writes_of(
     return found
 
 
-def objections(
+def find_conflicts(
     expected: Mapping[tuple[str, str, int], int | None], target: Mapping[str, GroupView]
 ) -> dict[tuple[str, str, int], str]:
     """Return which group-partitions are not as they were, and why they must not be written.
@@ -101,9 +101,11 @@ def _said(offset: int | None) -> str:
     return "none" if offset is None else str(offset)
 
 
-def read_back(
-    writes: Iterable[Write], refused: Mapping[Write, str], target: Mapping[str, GroupView]
-) -> list[Written]:
+def check_written(
+    writes: Iterable[OffsetWrite],
+    refused: Mapping[OffsetWrite, str],
+    target: Mapping[str, GroupView],
+) -> list[WriteResult]:
     """Compare what was written with what is there.
 
     Args:
@@ -114,22 +116,24 @@ def read_back(
     return [_judged(write, refused.get(write, ""), target.get(write.group)) for write in writes]
 
 
-def _judged(write: Write, refused: str, view: GroupView | None) -> Written:
+def _judged(write: OffsetWrite, refused: str, view: GroupView | None) -> WriteResult:
     if refused:
-        return Written(write, Result.REFUSED, refused)
+        return WriteResult(write, WriteOutcome.REFUSED, refused)
     if view is None or view.error:
-        return Written(write, Result.UNKNOWN, view.error if view else "it could not be read back")
+        return WriteResult(
+            write, WriteOutcome.UNKNOWN, view.error if view else "it could not be read back"
+        )
     there = view.offsets.get((write.topic, write.partition))
     now = there.offset if there is not None and there.offset >= 0 else None
     if now != write.after:
-        return Written(write, Result.CHANGED, f"right afterwards it was {_said(now)}")
+        return WriteResult(write, WriteOutcome.CHANGED, f"right afterwards it was {_said(now)}")
     if not view.empty:
         why = f"applied, but the group became {view.state} meanwhile: check where it reads"
-        return Written(write, Result.CHANGED, why)
-    return Written(write, Result.APPLIED)
+        return WriteResult(write, WriteOutcome.CHANGED, why)
+    return WriteResult(write, WriteOutcome.APPLIED)
 
 
-def found_afterwards(write: Write, view: GroupView) -> Written:
+def judge_unreported(write: OffsetWrite, view: GroupView) -> WriteResult:
     """Judge by what is there what became of a write whose writer has not told.
 
     Args:
@@ -137,19 +141,21 @@ def found_afterwards(write: Write, view: GroupView) -> Written:
         view: its group on the target now.
     """
     if view.error:
-        return Written(write, Result.UNKNOWN, view.error)
+        return WriteResult(write, WriteOutcome.UNKNOWN, view.error)
     there = view.offsets.get((write.topic, write.partition))
     now = there.offset if there is not None and there.offset >= 0 else None
     if now == write.after:
-        return Written(write, Result.APPLIED, "found there; the writer did not tell")
+        return WriteResult(write, WriteOutcome.APPLIED, "found there; the writer did not tell")
     if now == write.before:
-        return Written(write, Result.NOT_WRITTEN, "it is as it was before")
-    return Written(write, Result.UNKNOWN, f"it is {_said(now)} now")
+        return WriteResult(write, WriteOutcome.NOT_WRITTEN, "it is as it was before")
+    return WriteResult(write, WriteOutcome.UNKNOWN, f"it is {_said(now)} now")
 
 
-def reversal(written: Iterable[Written]) -> list[Write]:
+def reverse_writes(written: Iterable[WriteResult]) -> list[OffsetWrite]:
     """Return the writes that take applied ones back."""
     return [
-        Write(w.group, w.topic, w.partition, w.after, w.after_metadata, w.before, w.before_metadata)
-        for w in (each.write for each in written if each.result is Result.APPLIED)
+        OffsetWrite(
+            w.group, w.topic, w.partition, w.after, w.after_metadata, w.before, w.before_metadata
+        )
+        for w in (each.write for each in written if each.result is WriteOutcome.APPLIED)
     ]

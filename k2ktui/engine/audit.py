@@ -94,7 +94,7 @@ class Audit:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class RereadEstimate:
     """Records that a group would read again, or never, if it went on at the target now.
 
     Attributes:
@@ -109,8 +109,8 @@ class Again:
     unknown: int = 0
     without: int = 0
 
-    def __add__(self, other: Again) -> Again:
-        return Again(
+    def __add__(self, other: RereadEstimate) -> RereadEstimate:
+        return RereadEstimate(
             self.records + other.records,
             self.skipped + other.skipped,
             self.unknown + other.unknown,
@@ -118,21 +118,21 @@ class Again:
         )
 
 
-NOTHING = Again()
+NOTHING = RereadEstimate()
 
 
-def by_translation(rows: Iterable[GroupRow]) -> Again:
+def estimate_by_translation(rows: Iterable[GroupRow]) -> RereadEstimate:
     """Return what moving by our translation would do, at most.
 
     Nothing is skipped that is still there; what retention has deleted is nobody's translation.
     """
     found = NOTHING
     for row in rows:
-        found += Again(unknown=1) if row.reread is None else Again(row.reread)
+        found += RereadEstimate(unknown=1) if row.reread is None else RereadEstimate(row.reread)
     return found
 
 
-def by_checkpoints(rows: Iterable[AuditRow], partitions: int) -> Again:
+def estimate_by_checkpoints(rows: Iterable[AuditRow], partitions: int) -> RereadEstimate:
     """Return what going on at checkpoints would do.
 
     Args:
@@ -143,9 +143,9 @@ def by_checkpoints(rows: Iterable[AuditRow], partitions: int) -> Again:
     for row in rows:
         seen += 1
         if row.checkpoint_offset is None:
-            found += Again(without=1)
+            found += RereadEstimate(without=1)
         elif row.checkpoint_reread is None:
-            found += Again(unknown=1)
+            found += RereadEstimate(unknown=1)
         else:
-            found += Again(row.checkpoint_reread, row.checkpoint_skipped or 0)
-    return found + Again(without=max(0, partitions - seen))
+            found += RereadEstimate(row.checkpoint_reread, row.checkpoint_skipped or 0)
+    return found + RereadEstimate(without=max(0, partitions - seen))

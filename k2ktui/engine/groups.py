@@ -91,7 +91,7 @@ class Snapshot:
     notes: tuple[str, ...] = ()
 
 
-def notes_of(snapshot: Snapshot) -> list[str]:
+def snapshot_notes(snapshot: Snapshot) -> list[str]:
     """Return what an operator must know of the snapshot as a whole."""
     notes = list(snapshot.notes)
     if snapshot.source_down:
@@ -212,7 +212,7 @@ class TranslatedGroup:
         return found if found is not None and found.offset >= 0 else None
 
 
-def translated(snapshot: Snapshot) -> list[TranslatedGroup]:
+def translate_groups(snapshot: Snapshot) -> list[TranslatedGroup]:
     """Translate every group of a snapshot, sorted by name."""
     return _translated(snapshot, snapshot.source)
 
@@ -250,7 +250,7 @@ def _commits(view: GroupView) -> dict[SourcePartition, int]:
     }
 
 
-def rows(snapshot: Snapshot) -> list[GroupRow]:
+def make_group_rows(snapshot: Snapshot) -> list[GroupRow]:
     """Return every group-partition of a snapshot, sorted by group, topic and partition."""
     later = {
         (group.group, translation.target): _standing(snapshot, group, translation)
@@ -258,7 +258,7 @@ def rows(snapshot: Snapshot) -> list[GroupRow]:
         for translation in group.translations
     }
     found: list[GroupRow] = []
-    for group in translated(snapshot):
+    for group in translate_groups(snapshot):
         for translation in group.translations:
             read_again = group.group in snapshot.source_later
             after = later.get((group.group, translation.target), UNKNOWN) if read_again else None
@@ -288,7 +288,7 @@ def _rows_of(
     now = before if later is None else in_both(before, later)
     # What is committed on the target after the last reading of the source is no difference.
     outdated = snapshot.source_down and now.divergence is not None and now.divergence > 0
-    reasons = [with_rivals(snapshot, translation)]
+    reasons = [with_conflicting_pipelines(snapshot, translation)]
     if now.divergence != before.divergence:
         reasons.append("it was committed further on the source while both clusters were read")
     log = snapshot.logs.get(translation.target)
@@ -340,7 +340,7 @@ def _unplaced(group: TranslatedGroup, source: SourcePartition) -> GroupRow:
     )
 
 
-def with_rivals(snapshot: Snapshot, translation: Translation) -> str:
+def with_conflicting_pipelines(snapshot: Snapshot, translation: Translation) -> str:
     """Return a translation's reason, with the pipelines that map the same records too."""
     names = sorted({n for s in translation.sources for n in snapshot.rivals.get(s, ())})
     if not names:
@@ -349,7 +349,9 @@ def with_rivals(snapshot: Snapshot, translation: Translation) -> str:
     return "; ".join(part for part in (rival, translation.reason) if part)
 
 
-def version_of(replicas: Mapping[SourcePartition, Replica], rows: Translation) -> MappingVersion:
+def mapping_version_of(
+    replicas: Mapping[SourcePartition, Replica], rows: Translation
+) -> MappingVersion:
     """Return how new the mapping is that a translation was made from."""
     positions = [p for s in rows.sources if (p := replicas[s].position) is not None]
     return MappingVersion(

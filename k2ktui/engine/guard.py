@@ -26,7 +26,7 @@ class MappingVersion:
     position: int
 
 
-def marked(prefix: str, version: MappingVersion, metadata: str) -> str:
+def add_guard(prefix: str, version: MappingVersion, metadata: str) -> str:
     """Return commit metadata with our mark before the application's own.
 
     Metadata that would exceed the broker's default limit is cut at its end.
@@ -35,7 +35,7 @@ def marked(prefix: str, version: MappingVersion, metadata: str) -> str:
     return whole.encode()[:METADATA_LIMIT].decode(errors="ignore")
 
 
-def unmarked(prefix: str, metadata: str | None) -> tuple[MappingVersion | None, str]:
+def split_guard(prefix: str, metadata: str | None) -> tuple[MappingVersion | None, str]:
     """Split commit metadata into our mark, None if it has none, and the application's own."""
     text = metadata or ""
     if text.startswith(prefix):

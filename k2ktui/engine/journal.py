@@ -224,7 +224,7 @@ def next_sequence(headers: Iterable[JournalHeader]) -> int:
     return min(highest + 1, LARGEST_SEQUENCE)
 
 
-def outdated(
+def find_outdated(
     entries: Mapping[str, JournalHeader | None],
     writing: Collection[str] = (),
     keep: int = JOURNAL_ENTRIES,

@@ -24,7 +24,7 @@ LOST = "truncated"  # as a driver calls it (onSourceDataLoss: continue)
 _DRIVER_SLOT = -1
 
 
-class Effect(StrEnum):
+class MoveEffect(StrEnum):
     """What a move means, in one word."""
 
     BEGIN = "begin"
@@ -46,7 +46,7 @@ class SourceLog:
 
 
 @dataclass(frozen=True, slots=True)
-class Landing:
+class TargetTopicState:
     """The target topic of a source partition as it is.
 
     Attributes:
@@ -61,7 +61,7 @@ class Landing:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class PositionMove:
     """One position to be set or cleared.
 
     Attributes:
@@ -77,7 +77,7 @@ class Move:
     """
 
     source: SourcePartition
-    effect: Effect
+    effect: MoveEffect
     before: Position | None
     after: Position | None = None
     offset: int | None = None
@@ -88,7 +88,7 @@ class Move:
     @property
     def changes(self) -> bool:
         """Whether something is to be written."""
-        return self.effect not in (Effect.KEEP, Effect.REFUSED)
+        return self.effect not in (MoveEffect.KEEP, MoveEffect.REFUSED)
 
     def stamped(self, term: int, at_ms: int) -> Position | None:
         """Return the position to write in a term that has begun; None for a tombstone."""
@@ -101,14 +101,14 @@ class Move:
 _ANEW = -1  # ``since`` of a position whose mapping begins with the term that it is written in
 
 
-def move_to(
+def plan_move(
     source: SourcePartition,
     before: Position | None,
     offset: int,
     log: SourceLog | None,
-    landing: Landing,
+    landing: TargetTopicState,
     copied: Position | None = None,
-) -> Move:
+) -> PositionMove:
     """Return what setting a position means.
 
     Args:
@@ -122,32 +122,36 @@ def move_to(
     """
     why = _refusal(offset, log, landing)
     if why or log is None:
-        return Move(source, Effect.REFUSED, before, offset=offset, why=why)
+        return PositionMove(source, MoveEffect.REFUSED, before, offset=offset, why=why)
     if before is None:
         new = _begin(offset, log, landing)
-        return Move(source, Effect.BEGIN, None, new, offset, left_out=offset - log.start)
+        return PositionMove(
+            source, MoveEffect.BEGIN, None, new, offset, left_out=offset - log.start
+        )
     anew = _other_incarnation(before, log, landing)
     if anew:
         new = replace(_begin(offset, log, landing), target_partition=before.target_partition)
         again = 0 if _differ(before.topic_id, log.topic_id) else max(0, before.offset - offset)
-        return Move(source, Effect.ANEW, before, new, offset, again=again, why=anew)
+        return PositionMove(source, MoveEffect.ANEW, before, new, offset, again=again, why=anew)
     if offset == before.offset:
-        return Move(source, Effect.KEEP, before, before, offset)
-    effect = Effect.BACK if offset < before.offset else Effect.FORWARD
+        return PositionMove(source, MoveEffect.KEEP, before, before, offset)
+    effect = MoveEffect.BACK if offset < before.offset else MoveEffect.FORWARD
     if copied is None or _other_incarnation(copied, log, landing):
         copied = before
     if offset <= copied.offset:
-        return Move(source, effect, before, _back(copied, offset), offset, copied.offset - offset)
+        return PositionMove(
+            source, effect, before, _back(copied, offset), offset, copied.offset - offset
+        )
     after = _moved(copied, offset, _passed_over(copied, offset, log))
     lost = max(0, min(offset, log.start) - copied.offset)
     told = f"{lost:,} of them are lost: the log start offset is {log.start}" if lost else ""
     left_out = offset - copied.offset
-    return Move(source, effect, before, after, offset, left_out=left_out, why=told)
+    return PositionMove(source, effect, before, after, offset, left_out=left_out, why=told)
 
 
-def clear(
+def plan_clear(
     source: SourcePartition, before: Position, log: SourceLog | None, begins_at: int | None
-) -> Move:
+) -> PositionMove:
     """Return what removing a position means: the partition begins as a new one.
 
     Args:
@@ -165,15 +169,15 @@ def clear(
     elif begins_at is not None:
         again = max(0, before.offset - max(begins_at, before.start))
         left_out = max(0, begins_at - before.offset)
-    return Move(source, Effect.CLEAR, before, None, begins_at, again, left_out, why)
+    return PositionMove(source, MoveEffect.CLEAR, before, None, begins_at, again, left_out, why)
 
 
-def refused(moves: Iterable[Move]) -> list[Move]:
+def find_refused(moves: Iterable[PositionMove]) -> list[PositionMove]:
     """Return the moves that cannot be made."""
-    return [move for move in moves if move.effect is Effect.REFUSED]
+    return [move for move in moves if move.effect is MoveEffect.REFUSED]
 
 
-def _refusal(offset: int, log: SourceLog | None, landing: Landing) -> str:
+def _refusal(offset: int, log: SourceLog | None, landing: TargetTopicState) -> str:
     if log is None:
         return "the source partition does not exist, or cannot be asked"
     if not log.start <= offset <= log.end:
@@ -186,7 +190,7 @@ def _refusal(offset: int, log: SourceLog | None, landing: Landing) -> str:
     return ""
 
 
-def _begin(offset: int, log: SourceLog, landing: Landing) -> Position:
+def _begin(offset: int, log: SourceLog, landing: TargetTopicState) -> Position:
     return Position(
         offset=offset,
         start=offset,
@@ -224,7 +228,7 @@ def _passed_over(before: Position, offset: int, log: SourceLog) -> tuple[Gap, ..
     return with_gap(gaps, Gap(first, offset, SKIPPED)) if first < offset else gaps
 
 
-def _other_incarnation(before: Position, log: SourceLog, landing: Landing) -> str:
+def _other_incarnation(before: Position, log: SourceLog, landing: TargetTopicState) -> str:
     if _differ(before.topic_id, log.topic_id):
         return "the topic was created again on the source"
     if _differ(before.target_topic_id, landing.topic_id or ""):

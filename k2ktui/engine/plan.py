@@ -154,7 +154,7 @@ class Plan:
         return tuple(row for row in self.rows if row.changes)
 
 
-def decide(
+def decide_action(
     row: PlanRow, rewind: Rewind, present: MappingVersion | None, *, guarded: bool = True
 ) -> PlanRow:
     """Return the row with its action.
@@ -203,7 +203,7 @@ def uncertain_first(rows: Iterable[PlanRow]) -> list[PlanRow]:
     return sorted(rows, key=rank)
 
 
-def remarks(plan: Plan) -> list[str]:
+def plan_remarks(plan: Plan) -> list[str]:
     """Return what an operator should do before applying a plan, or know of it as a whole."""
     reading = {row.group for row in plan.changes if row.state_source not in EMPTY_STATES}
     held = {row.group for row in plan.rows if row.state_target not in EMPTY_STATES}
@@ -224,7 +224,7 @@ def _some(groups: Collection[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def dump(plan: Plan) -> str:
+def dump_plan(plan: Plan) -> str:
     """Return the plan as a file: JSON with its digest, a row a line."""
     digest = plan.digest
     rows = ",\n".join(f"  {json.dumps(_row_as_json(row))}" for row in plan.rows)
@@ -233,7 +233,7 @@ def dump(plan: Plan) -> str:
     return ",\n".join(["{\n" + lines[0], *lines[1:], f' "rows": [\n{rows}\n ]']) + "\n}\n"
 
 
-def load(text: str, now: float) -> Plan:
+def load_plan(text: str, now: float) -> Plan:
     """Read a plan file.
 
     Args:

@@ -10,13 +10,13 @@ from k2ktui.engine.groups import (
     GroupView,
     Snapshot,
     TranslatedGroup,
-    translated,
-    version_of,
-    with_rivals,
+    mapping_version_of,
+    translate_groups,
+    with_conflicting_pipelines,
 )
-from k2ktui.engine.guard import marked, unmarked
+from k2ktui.engine.guard import add_guard, split_guard
 from k2ktui.engine.pins import pinned
-from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind, decide
+from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind, decide_action
 from k2ktui.engine.translate import Translation
 
 _ITS_OWN = "the application has committed further on the target itself"
@@ -54,7 +54,7 @@ def make_plan(snapshot: Snapshot, options: PlanOptions) -> Plan:
     """Decide what to commit for every chosen group; nothing is changed by it."""
     rows = [
         _row(snapshot, group, translation, options)
-        for group in translated(snapshot)
+        for group in translate_groups(snapshot)
         if options.group(group.group)
         for translation in group.translations
         if any(options.topic(source.topic) for source in translation.sources)
@@ -77,7 +77,7 @@ def _row(
     snapshot: Snapshot, group: TranslatedGroup, translation: Translation, options: PlanOptions
 ) -> PlanRow:
     current = group.target_offset(translation.target)
-    present, _ = unmarked(options.guard_prefix, current.metadata if current else "")
+    present, _ = split_guard(options.guard_prefix, current.metadata if current else "")
     topic, partition = translation.target
     row = PlanRow(
         group=group.group,
@@ -95,7 +95,7 @@ def _row(
         skipped=translation.skipped,
         action=Action.SKIP,
         reason=_reason(snapshot, group, translation),
-        version=version_of(snapshot.replicas, translation),
+        version=mapping_version_of(snapshot.replicas, translation),
         metadata=_metadata(group.source, translation, options.guard_prefix),
     )
     refused = _refusal(snapshot, group, translation, options)
@@ -103,7 +103,7 @@ def _row(
         return replace(row, reason="; ".join(part for part in (refused, row.reason) if part))
     if options.own_only and present is None and _further(row):
         return replace(row, reason=f"{_ITS_OWN}; {row.reason}" if row.reason else _ITS_OWN)
-    return decide(row, options.rewind, present, guarded=options.guarded)
+    return decide_action(row, options.rewind, present, guarded=options.guarded)
 
 
 def _further(row: PlanRow) -> bool:
@@ -118,7 +118,7 @@ def _state(view: GroupView) -> str:
 
 
 def _reason(snapshot: Snapshot, group: TranslatedGroup, translation: Translation) -> str:
-    parts = [with_rivals(snapshot, translation)]
+    parts = [with_conflicting_pipelines(snapshot, translation)]
     if snapshot.source_down:
         age = snapshot.taken_at - snapshot.commits_at
         parts.append(f"the source's commits are {age:.0f} s old")
@@ -142,7 +142,7 @@ def _refusal(
 def _metadata(source: GroupView, translation: Translation, prefix: str) -> str:
     """The application's own metadata; of several source partitions the first that has any."""
     for partition in translation.sources:
-        own = unmarked(prefix, source.offsets[partition.topic, partition.partition].metadata)[1]
+        own = split_guard(prefix, source.offsets[partition.topic, partition.partition].metadata)[1]
         if own:
             return own
     return ""
@@ -150,4 +150,4 @@ def _metadata(source: GroupView, translation: Translation, prefix: str) -> str:
 
 def commit_metadata(row: PlanRow, prefix: str) -> str:
     """Return what is committed beside a row's offset: our mark, then the application's own."""
-    return marked(prefix, row.version, row.metadata)
+    return add_guard(prefix, row.version, row.metadata)

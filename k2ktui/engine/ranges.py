@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from k2ktui.engine.state import Mapping
+from k2ktui.engine.state import MappingRecord
 
 I64 = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -24,7 +24,7 @@ _FIRST_CAPACITY = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class RangeColumns:
     """Ranges as parallel arrays: source offset, target offset, number of records."""
 
     source: I64
@@ -35,7 +35,7 @@ class Columns:
         return len(self.source)
 
 
-class Ranges:
+class MappingRanges:
     """The ranges of one source partition on one target partition, growing at the end.
 
     Ranges of one term must be appended in source order. A later term may go back (a rewind, a log
@@ -82,10 +82,10 @@ class Ranges:
         last = self._size - 1
         return int(self._target[last]) + int(self._count[last])
 
-    def columns(self) -> Columns:
+    def columns(self) -> RangeColumns:
         """Return the ranges as they are now; the arrays are copies."""
         size = self._size
-        return Columns(
+        return RangeColumns(
             self._source[:size].copy(),
             self._target[:size].copy(),
             self._count[:size].astype(np.int64),
@@ -101,7 +101,7 @@ class Ranges:
         Raises:
             ValueError: they are not sorted, overlap each other, or hold no records.
         """
-        _check(Columns(source, target, count))
+        _check(RangeColumns(source, target, count))
         if not len(source):
             return
         self._cut(int(source[0]))
@@ -120,7 +120,7 @@ class Ranges:
         self._source[at], self._target[at], self._count[at] = source, target, count
         self._size += added
 
-    def put(self, columns: Columns) -> None:
+    def put(self, columns: RangeColumns) -> None:
         """Add ranges, sorted by source, of offsets not mapped yet; errors as for ``append``."""
         end = self.end
         if len(columns) and end is not None and int(columns.source[0]) < end:
@@ -128,7 +128,7 @@ class Ranges:
         else:
             self.append(columns.source, columns.target, columns.count)
 
-    def merge_older(self, added: Columns) -> None:
+    def merge_older(self, added: RangeColumns) -> None:
         """Add ranges that are known to be older: what is mapped already stays as it is.
 
         ``append`` would take them for a rewind, and cut what comes after.
@@ -141,7 +141,9 @@ class Ranges:
             return
         row = self._row_behind(int(added.source[0]))
         present = self._rows_from(row)
-        self._replace_from(row, ordered(joined([present, without(added, present)])))
+        self._replace_from(
+            row, sort_columns(join_columns([present, subtract_columns(added, present)]))
+        )
 
     def forget(self, low: int, high: int) -> None:
         """Forget what is mapped of the source offsets ``[low, high)``."""
@@ -150,8 +152,8 @@ class Ranges:
             return
         row = self._row_behind(low)
         size = np.array([high - low], dtype=np.int64)
-        hole = Columns(np.array([low], dtype=np.int64), size, size)
-        self._replace_from(row, without(self._rows_from(row), hole))
+        hole = RangeColumns(np.array([low], dtype=np.int64), size, size)
+        self._replace_from(row, subtract_columns(self._rows_from(row), hole))
 
     def drop_before(self, offset: int) -> int:
         """Forget ranges that end at or before a source offset; return how many."""
@@ -288,13 +290,13 @@ class Ranges:
         inside = row and int(self._source[row - 1]) + int(self._count[row - 1]) > offset
         return row - 1 if inside else row
 
-    def _rows_from(self, row: int) -> Columns:
+    def _rows_from(self, row: int) -> RangeColumns:
         rest = slice(row, self._size)
-        return Columns(
+        return RangeColumns(
             self._source[rest].copy(), self._target[rest].copy(), self._count[rest].astype(np.int64)
         )
 
-    def _replace_from(self, row: int, rest: Columns) -> None:
+    def _replace_from(self, row: int, rest: RangeColumns) -> None:
         self._size = row
         self._reserve(row + len(rest))
         at = slice(row, row + len(rest))
@@ -313,7 +315,7 @@ class Ranges:
             setattr(self, name, new)
 
 
-def clipped(columns: Columns, low: int, high: int) -> Columns:
+def clip_columns(columns: RangeColumns, low: int, high: int) -> RangeColumns:
     """Return what columns, sorted by source, map of the source offsets ``[low, high)``."""
     ends = columns.source + columns.count
     first = int(np.searchsorted(ends, low, side="right"))
@@ -322,10 +324,10 @@ def clipped(columns: Columns, low: int, high: int) -> Columns:
     source, target = columns.source[rows], columns.target[rows]
     begin: I64 = np.maximum(source, low)
     count: I64 = np.minimum(ends[rows], high) - begin
-    return Columns(begin, target + (begin - source), count)
+    return RangeColumns(begin, target + (begin - source), count)
 
 
-def without(columns: Columns, taken: Columns) -> Columns:
+def subtract_columns(columns: RangeColumns, taken: RangeColumns) -> RangeColumns:
     """Return columns less the source offsets that others map; both sorted by source."""
     if not len(columns) or not len(taken):
         return columns
@@ -343,43 +345,43 @@ def without(columns: Columns, taken: Columns) -> Columns:
     count = np.minimum(ends[row], free_to[gap]) - begin
     kept = count > 0
     row, begin = row[kept], begin[kept]
-    return Columns(begin, columns.target[row] + (begin - columns.source[row]), count[kept])
+    return RangeColumns(begin, columns.target[row] + (begin - columns.source[row]), count[kept])
 
 
-def joined(parts: Sequence[Columns]) -> Columns:
+def join_columns(parts: Sequence[RangeColumns]) -> RangeColumns:
     """Return columns one after the other."""
     if len(parts) == 1:
         return parts[0]
     empty = np.empty(0, dtype=np.int64)
-    return Columns(
+    return RangeColumns(
         np.concatenate([empty, *(part.source for part in parts)]),
         np.concatenate([empty, *(part.target for part in parts)]),
         np.concatenate([empty, *(part.count for part in parts)]),
     )
 
 
-def ordered(columns: Columns) -> Columns:
+def sort_columns(columns: RangeColumns) -> RangeColumns:
     """Return columns sorted by source offset."""
     if (np.diff(columns.source) >= 0).all():
         return columns
     order = np.argsort(columns.source, kind="stable")
-    return Columns(columns.source[order], columns.target[order], columns.count[order])
+    return RangeColumns(columns.source[order], columns.target[order], columns.count[order])
 
 
-def overlapping(columns: Columns) -> bool:
+def has_overlap(columns: RangeColumns) -> bool:
     """Whether columns, sorted by source, map an offset twice."""
     return bool((np.diff(columns.source) < columns.count[:-1]).any())
 
 
-def _check(columns: Columns) -> None:
+def _check(columns: RangeColumns) -> None:
     count = columns.count
     if len(count) and (int(count.min()) < 1 or int(count.max()) > LARGEST_COUNT):
         raise ValueError(f"a range must hold 1 to {LARGEST_COUNT} records")
-    if overlapping(columns):
+    if has_overlap(columns):
         raise ValueError("ranges must be sorted by source offset and must not overlap")
 
 
-def columns_of(mapping: Mapping) -> Columns:
+def decode_columns(mapping: MappingRecord) -> RangeColumns:
     """Return the ranges and scattered runs of a mapping record, sorted by source offset."""
     sources = [np.array([r.source for r in mapping.ranges], dtype=np.int64)]
     targets = [np.array([r.target for r in mapping.ranges], dtype=np.int64)]
@@ -388,6 +390,6 @@ def columns_of(mapping: Mapping) -> Columns:
         sources.append(np.array(run.sources, dtype=np.int64))
         targets.append(run.target + np.arange(len(run.sources), dtype=np.int64))
         counts.append(np.ones(len(run.sources), dtype=np.int64))
-    return ordered(
-        Columns(np.concatenate(sources), np.concatenate(targets), np.concatenate(counts))
+    return sort_columns(
+        RangeColumns(np.concatenate(sources), np.concatenate(targets), np.concatenate(counts))
     )

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from k2ktui.engine.cuts import Cuts
-from k2ktui.engine.ranges import NOT_FOUND, Ranges
-from k2ktui.engine.spans import Span, Spans
+from k2ktui.engine.offset_anchors import OffsetAnchors
+from k2ktui.engine.offset_intervals import OffsetIntervals, Span
+from k2ktui.engine.ranges import NOT_FOUND, MappingRanges
 from k2ktui.engine.state import Position, SourcePartition
 
 TargetPartition = tuple[str, int]
@@ -35,7 +35,7 @@ class Replica:
     """
 
     position: Position | None
-    lanes: Mapping[TargetPartition, Ranges] = field(default_factory=dict)
+    lanes: Mapping[TargetPartition, MappingRanges] = field(default_factory=dict)
     complete_from: int | None = None
     source_start: int | None = None
     holes: tuple[tuple[int, int], ...] = ()
@@ -43,7 +43,7 @@ class Replica:
     mapped: int = 0
     held_from: int = 0
     foreign: str = ""
-    cuts: Cuts | None = None
+    cuts: OffsetAnchors | None = None
 
     @property
     def known_from(self) -> int:
@@ -53,7 +53,7 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True)
-class Doubts:
+class MappingGaps:
     """What the mapping topic does not tell of a source partition below its replicated position.
 
     Attributes:
@@ -68,7 +68,7 @@ class Doubts:
     behind: bool = False
 
 
-def doubts_of(known: Collection[Span], position: Position, unread: bool) -> Doubts:
+def find_mapping_gaps(known: Collection[Span], position: Position, unread: bool) -> MappingGaps:
     """Return what mapping records leave open.
 
     Args:
@@ -76,7 +76,7 @@ def doubts_of(known: Collection[Span], position: Position, unread: bool) -> Doub
         position: the replicated position.
         unread: whether there are records that were not read yet.
     """
-    spans = Spans((*known, *((gap.first, gap.end) for gap in position.gaps)))
+    spans = OffsetIntervals((*known, *((gap.first, gap.end) for gap in position.gaps)))
     missing = spans.missing(position.start, position.offset)
     behind = unread and bool(missing) and missing[-1][1] == position.offset
     if behind:
@@ -84,7 +84,7 @@ def doubts_of(known: Collection[Span], position: Position, unread: bool) -> Doub
     complete_from = None
     if missing and missing[0][0] == position.start:
         complete_from = missing.pop(0)[1]
-    return Doubts(complete_from, tuple(missing), behind)
+    return MappingGaps(complete_from, tuple(missing), behind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class TargetLog:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundRecords:
     """Target and source offset of the first mapped record; NOT_FOUND if there is none."""
 
     target: int
@@ -141,13 +141,13 @@ class Lookup:
                     )
                 }
 
-    def find(self, source: SourcePartition, target: TargetPartition, offset: int) -> Found:
+    def find(self, source: SourcePartition, target: TargetPartition, offset: int) -> FoundRecords:
         """Return the first mapped record at or after a source offset, on one target partition."""
         at, origin = self._found.get((source, target), {}).get(offset, (NOT_FOUND, NOT_FOUND))
-        return Found(at, origin)
+        return FoundRecords(at, origin)
 
 
-def targets_of(replica: Replica | None) -> set[TargetPartition]:
+def target_partitions_of(replica: Replica | None) -> set[TargetPartition]:
     """Return the target partitions that a source partition feeds."""
     if replica is None or replica.position is None:
         return set()

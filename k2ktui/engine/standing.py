@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from k2ktui.engine.ranges import NOT_FOUND, Ranges
+from k2ktui.engine.ranges import NOT_FOUND, MappingRanges
 from k2ktui.engine.replica import Replica, TargetLog, TargetPartition
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Basis, Translation
@@ -145,7 +145,7 @@ def _known(replica: Replica, target: TargetPartition, low: int, high: int) -> bo
     """Whether all is known of what landed at the target offsets ``[low, high)``."""
     position = replica.position
     assert position is not None
-    lane = replica.lanes.get(target, Ranges())
+    lane = replica.lanes.get(target, MappingRanges())
     begin = lane.begins_before(low + 1)
     if begin is None and replica.held_from > 0:
         return False  # older ranges are not in memory
@@ -165,7 +165,7 @@ def _known(replica: Replica, target: TargetPartition, low: int, high: int) -> bo
     return not any(a < before and after < b for a, b in lost)
 
 
-def _consumed_between(ranges: Ranges, commit: int, low: int, high: int) -> int:
+def _consumed_between(ranges: MappingRanges, commit: int, low: int, high: int) -> int:
     """Number of records at the target offsets ``[low, high)`` below a source offset."""
     columns = ranges.columns()
     first = np.maximum(0, low - columns.target)

@@ -146,7 +146,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Mapping:
+class MappingRecord:
     """What one transaction added for one source partition on one target partition.
 
     Attributes:
@@ -235,7 +235,7 @@ def run_value(run: Run) -> bytes:
     )
 
 
-def mapping_key(mapping: Mapping) -> bytes:
+def mapping_key(mapping: MappingRecord) -> bytes:
     """Key of a mapping record."""
     return _dump(
         {
@@ -246,7 +246,7 @@ def mapping_key(mapping: Mapping) -> bytes:
     )
 
 
-def mapping_value(mapping: Mapping) -> bytes:
+def mapping_value(mapping: MappingRecord) -> bytes:
     """Value of a mapping record."""
     value: dict[str, Any] = {
         "v": VERSION,
@@ -377,7 +377,7 @@ def read_mapping_key(key: bytes | None) -> tuple[str, SourcePartition]:
     return text(field(head, "pipeline")), _source(head)
 
 
-def read_mapping_record(key: bytes | None, value: bytes | None) -> Mapping:
+def read_mapping_record(key: bytes | None, value: bytes | None) -> MappingRecord:
     """Decode a record of the mapping topic; whether it is of interest, its key alone tells.
 
     Raises:
@@ -386,7 +386,7 @@ def read_mapping_record(key: bytes | None, value: bytes | None) -> Mapping:
     pipeline, source = read_mapping_key(key)
     body = parse_object(value, "the value")
     _check_version(body)
-    return Mapping(
+    return MappingRecord(
         pipeline=pipeline,
         source=source,
         target_topic=text(field(body, "targetTopic")),

@@ -14,9 +14,16 @@ from enum import StrEnum
 
 import numpy as np
 
-from k2ktui.engine.cuts import Cuts
-from k2ktui.engine.ranges import NOT_FOUND, Ranges
-from k2ktui.engine.replica import Found, Lookup, Replica, TargetLog, TargetPartition, targets_of
+from k2ktui.engine.offset_anchors import OffsetAnchors
+from k2ktui.engine.ranges import NOT_FOUND, MappingRanges
+from k2ktui.engine.replica import (
+    FoundRecords,
+    Lookup,
+    Replica,
+    TargetLog,
+    TargetPartition,
+    target_partitions_of,
+)
 from k2ktui.engine.state import Position, SourcePartition
 
 
@@ -92,7 +99,7 @@ def translate(
         lookup = Lookup(replicas, {source: [offset] for source, offset in commits.items()})
     feeding: dict[TargetPartition, list[SourcePartition]] = {}
     for source in sorted(commits):
-        for target in sorted(targets_of(replicas.get(source))):
+        for target in sorted(target_partitions_of(replicas.get(source))):
             feeding.setdefault(target, []).append(source)
     return [
         _joined(target, sources, replicas, commits, targets.get(target), lookup)
@@ -183,7 +190,7 @@ def _sum(counts: Iterable[int | None]) -> int | None:
     return total
 
 
-def _consumed_behind(ranges: Ranges | None, offset: int, committed: int) -> int:
+def _consumed_behind(ranges: MappingRanges | None, offset: int, committed: int) -> int:
     """Number of records from ``offset`` on that the group has consumed on the source."""
     if ranges is None:
         return 0
@@ -199,7 +206,7 @@ def _one(
     committed: int,
     target: TargetPartition,
     log: TargetLog | None,
-    first: Found,
+    first: FoundRecords,
 ) -> _One:
     position = replica.position
     assert position is not None
@@ -226,7 +233,9 @@ def _one(
     return _retained(found, ranges, committed, log, _lost(position, committed))
 
 
-def _by_cuts(cuts: Cuts, position: Position, committed: int, log: TargetLog | None) -> _One:
+def _by_cuts(
+    cuts: OffsetAnchors, position: Position, committed: int, log: TargetLog | None
+) -> _One:
     """Between two records whose landing is known, the first is the safest."""
     low = cuts.before(committed)
     if log is None:
@@ -264,7 +273,9 @@ def _lost(position: Position, committed: int) -> str:
     return ""
 
 
-def _at_end(replica: Replica, committed: int, ranges: Ranges | None, log: TargetLog | None) -> _One:
+def _at_end(
+    replica: Replica, committed: int, ranges: MappingRanges | None, log: TargetLog | None
+) -> _One:
     """The group has consumed all that was copied, or more."""
     position = replica.position
     assert position is not None
@@ -306,7 +317,7 @@ def _unread_mappings(
 
 
 def _retained(
-    found: int, ranges: Ranges | None, committed: int, log: TargetLog | None, reason: str
+    found: int, ranges: MappingRanges | None, committed: int, log: TargetLog | None, reason: str
 ) -> _One:
     """The mapping knows the record; the target may have deleted it since."""
     if log is None or found >= log.start or ranges is None:
@@ -316,7 +327,7 @@ def _retained(
     return _One(log.start, Basis.EXACT, 0, gone, "; ".join(filter(None, (reason, why))))
 
 
-def _taken_over(ranges: Ranges, committed: int, log: TargetLog) -> _One:
+def _taken_over(ranges: MappingRanges, committed: int, log: TargetLog) -> _One:
     """Another program copied what is before the start; of some records it is known where they are.
 
     Nothing is skipped behind the last of them that the group has read (k2ktui mm2 takeover).
@@ -339,7 +350,11 @@ def _taken_over(ranges: Ranges, committed: int, log: TargetLog) -> _One:
 
 
 def _below(
-    replica: Replica, committed: int, found: int, ranges: Ranges | None, log: TargetLog | None
+    replica: Replica,
+    committed: int,
+    found: int,
+    ranges: MappingRanges | None,
+    log: TargetLog | None,
 ) -> _One:
     """The group is further back than the mapping reaches."""
     position = replica.position

@@ -26,7 +26,7 @@ _DIRECTIONS = (Direction.UNKNOWN, Direction.STEADY, Direction.RISING, Direction.
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class TrendLines:
     """The line of least squares through the samples of each value; NaN is unknown.
 
     Attributes:
@@ -63,13 +63,15 @@ class Trends:
     def rearrange(self, places: NDArray[np.int64]) -> None:
         """Take values for others: each is what was at its place, or new where that is -1."""
         self._count = len(places)
-        self._samples = deque((at, moved(values, places)) for at, values in self._samples)
+        self._samples = deque(
+            (at, rearrange_values(values, places)) for at, values in self._samples
+        )
 
-    def lines(self) -> Lines:
+    def lines(self) -> TrendLines:
         """Return the lines through what was added."""
         if len(self._samples) < 2:
             unknown = np.full(self._count, np.nan)
-            return Lines(unknown, [Direction.UNKNOWN] * self._count, unknown)
+            return TrendLines(unknown, [Direction.UNKNOWN] * self._count, unknown)
         last = self._samples[-1][0]
         times = np.array([at - last for at, _ in self._samples])[:, None]
         values = np.array([sample for _, sample in self._samples])
@@ -90,10 +92,10 @@ class Trends:
             to_zero = np.where(heading == 3, -values[-1] / slope, np.nan)
             to_zero = np.where(known[-1] & (values[-1] == 0), 0.0, to_zero)
         slope = np.where(np.isfinite(slope), slope, np.nan)
-        return Lines(slope, [_DIRECTIONS[n] for n in heading.tolist()], to_zero)
+        return TrendLines(slope, [_DIRECTIONS[n] for n in heading.tolist()], to_zero)
 
 
-def moved(values: Values, places: NDArray[np.int64]) -> Values:
+def rearrange_values(values: Values, places: NDArray[np.int64]) -> Values:
     """Return the values at ``places``, NaN where that is -1."""
     if not len(values):
         return np.full(len(places), np.nan)

@@ -11,8 +11,8 @@ import psutil
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.journal import Runner
 from k2ktui.errors import K2kError
-from k2ktui.jobs.manager import Job, look
-from k2ktui.jobs.place import place_of
+from k2ktui.jobs.job_directory import job_directory
+from k2ktui.jobs.manager import Job, read_job
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.replication.preflight.checks import Check, failed, passed, unknown
 from k2ktui.replication.preflight.suite import each_check
@@ -35,13 +35,13 @@ def start_checks(config: PipelineConfig, *, restart: bool = False) -> Iterator[C
         reached = reached and not check.unreachable
         yield check
     yield (
-        _others(config, look(place_of(config)), restart)
+        _others(config, read_job(job_directory(config)), restart)
         if reached
         else unknown(NAME, "a cluster did not answer")
     )
 
 
-def runners(config: PipelineConfig) -> tuple[Runner, ...]:
+def read_runners(config: PipelineConfig) -> tuple[Runner, ...]:
     """Return the last heartbeat of each run on any host, the last started first.
 
     Raises:
@@ -73,7 +73,7 @@ def alive_elsewhere(found: Sequence[Runner], job: Job | None, now: float) -> lis
     ]
 
 
-def described(runner: Runner, now: float) -> str:
+def describe_runner(runner: Runner, now: float) -> str:
     """Return where a runner runs, safe to print."""
     age = max(0.0, now - runner.last_ms / 1000)
     return (
@@ -91,14 +91,14 @@ def _others(config: PipelineConfig, job: Job | None, restart: bool) -> Check:
             fatal=True,
         )
     try:
-        found = runners(config)
+        found = read_runners(config)
     except K2kError as error:
         return unknown(NAME, error.what, error.mend)
     now = time()
     alive = alive_elsewhere(found, job, now)
     if not alive:
         return passed(NAME, "no heartbeat says that it runs anywhere else")
-    where = "; ".join(described(each, now) for each in alive)
+    where = "; ".join(describe_runner(each, now) for each in alive)
     return failed(
         NAME,
         f"it runs {where}",

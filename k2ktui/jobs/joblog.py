@@ -20,8 +20,8 @@ from k2ktui.engine.strict_json import (
     parse_object,
 )
 from k2ktui.engine.strict_json import number as strict_number
-from k2ktui.jobs.place import Place
-from k2ktui.replication.report_text import read_report, report_text
+from k2ktui.jobs.job_directory import JobDirectory
+from k2ktui.replication.event_text import read_report, report_text
 from k2ktui.text import safe_text
 
 LIMIT_BYTES = 5 << 20
@@ -33,14 +33,14 @@ _DEEPEST = 16
 _BLOCK = 64 << 10
 
 
-class Bounded:
+class BoundedLog:
     """Keeps the log, to which standard output and error go, within ``limit * (kept + 1)`` bytes.
 
     Whatever writes there is bounded, libraries in C included: a full log is renamed, and both
     descriptors are moved to a new one. Nothing is lost between the two.
     """
 
-    def __init__(self, place: Place, limit: int = LIMIT_BYTES, kept: int = KEPT) -> None:
+    def __init__(self, place: JobDirectory, limit: int = LIMIT_BYTES, kept: int = KEPT) -> None:
         self._place, self._limit, self._kept = place, limit, kept
 
     def start(self) -> None:
@@ -92,7 +92,7 @@ def write_object(value: Mapping[str, Any]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LogEntry:
     """One line of a log.
 
     Attributes:
@@ -173,17 +173,17 @@ def _clock(at: float | None) -> str:
         return " " * 8
 
 
-def entry(raw: bytes) -> Entry:
+def parse_entry(raw: bytes) -> LogEntry:
     """Read one line, whatever it holds."""
     text = raw.decode(errors="replace").rstrip("\r\n")
     try:
         event = parse_object(text)
     except MalformedRecord:
         event = {}
-    return Entry(text, {} if is_deeper(event, _DEEPEST) else event)
+    return LogEntry(text, {} if is_deeper(event, _DEEPEST) else event)
 
 
-def tail(place: Place, count: int, end: int | None = None) -> list[Entry]:
+def read_tail(place: JobDirectory, count: int, end: int | None = None) -> list[LogEntry]:
     """Return the last entries of a job's log, the oldest first; of older logs if need be.
 
     Args:
@@ -200,7 +200,7 @@ def tail(place: Place, count: int, end: int | None = None) -> list[Entry]:
             break
         if len(lines) >= count:
             break
-    return [entry(line) for line in lines]
+    return [parse_entry(line) for line in lines]
 
 
 def _last_lines(path: Path, count: int, end: int | None = None) -> list[bytes]:
@@ -216,7 +216,7 @@ def _last_lines(path: Path, count: int, end: int | None = None) -> list[bytes]:
     return [line[:_LONGEST_LINE] for line in lines[max(0, len(lines) - count) :] if line]
 
 
-def since_start(entries: Sequence[Entry], start: str) -> list[Entry]:
+def entries_since_start(entries: Sequence[LogEntry], start: str) -> list[LogEntry]:
     """Return the entries that belong to a start of a job; all, if its beginning is not there."""
     for number in range(len(entries) - 1, -1, -1):
         if entries[number].kind == "job" and entries[number].event.get("start") == start:
@@ -224,7 +224,7 @@ def since_start(entries: Sequence[Entry], start: str) -> list[Entry]:
     return list(entries)
 
 
-def last_error(entries: Sequence[Entry]) -> str:
+def last_error(entries: Sequence[LogEntry]) -> str:
     """Return the last that went wrong, safe to print; empty if nothing did.
 
     What is no event counts at the end only: those are the last words of a process that broke down.
@@ -244,7 +244,7 @@ class Follower:
         before: those entries.
     """
 
-    def __init__(self, place: Place, count: int = 0) -> None:
+    def __init__(self, place: JobDirectory, count: int = 0) -> None:
         self._path = place.log
         self._file: Any = None
         self._rest = b""
@@ -252,9 +252,9 @@ class Follower:
         with contextlib.suppress(OSError):
             self._file = self._path.open("rb")
             end = self._file.seek(0, os.SEEK_END)
-        self.before = tail(place, count, end) if count else []
+        self.before = read_tail(place, count, end) if count else []
 
-    def read(self) -> list[Entry]:
+    def read(self) -> list[LogEntry]:
         """Return the whole lines that have come since the last call."""
         data = self._more()
         if self._is_over():
@@ -265,7 +265,7 @@ class Follower:
             data += self._more()
         *lines, self._rest = (self._rest + data).split(b"\n")
         self._rest = self._rest[-_LONGEST_LINE:]
-        return [entry(line[:_LONGEST_LINE]) for line in lines if line]
+        return [parse_entry(line[:_LONGEST_LINE]) for line in lines if line]
 
     def close(self) -> None:
         """Close the file."""

@@ -21,7 +21,13 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, require
 from k2ktui.errors import K2kError, Refused
 from k2ktui.jobs import joblog
-from k2ktui.jobs.place import Phase, Place, Record, place_of, places
+from k2ktui.jobs.job_directory import (
+    JobDirectory,
+    JobRecord,
+    Phase,
+    job_directory,
+    list_job_directories,
+)
 from k2ktui.jobs.process import same_boot
 from k2ktui.sync.plans import whoami
 from k2ktui.text import safe_text
@@ -47,7 +53,7 @@ class JobState(StrEnum):
     DIED = "died"
 
 
-class How(StrEnum):
+class StopMode(StrEnum):
     """How a job is stopped: politely, without waiting for the lap, or by killing it."""
 
     GRACEFULLY = "gracefully"
@@ -66,8 +72,8 @@ class Job:
         why: what made it end, or what went wrong last; safe to print, empty for nothing.
     """
 
-    place: Place
-    record: Record
+    place: JobDirectory
+    record: JobRecord
     state: JobState
     why: str = ""
 
@@ -82,13 +88,13 @@ class Job:
         return self.record.code
 
 
-def jobs() -> list[Job]:
+def list_jobs() -> list[Job]:
     """Return the jobs of this host and user, the last started first; no cluster is asked."""
-    found = [job for place in places() if (job := look(place)) is not None]
+    found = [job for place in list_job_directories() if (job := read_job(place)) is not None]
     return sorted(found, key=lambda job: -job.record.started_at)
 
 
-def look(place: Place) -> Job | None:
+def read_job(place: JobDirectory) -> Job | None:
     """Return the job that is kept at a place, None if there is none."""
     record = place.read()
     if record is None:
@@ -105,7 +111,7 @@ def look(place: Place) -> Job | None:
     return Job(place, record, state, record.error)
 
 
-def find(files: Sequence[str], config: Callable[[], PipelineConfig]) -> Job | None:
+def find_job(files: Sequence[str], config: Callable[[], PipelineConfig]) -> Job | None:
     """Return the job of a pipeline, None if it was never started here.
 
     Args:
@@ -116,9 +122,9 @@ def find(files: Sequence[str], config: Callable[[], PipelineConfig]) -> Job | No
     Raises:
         ConfigError: no job was started from these files, and they cannot be read.
     """
-    wanted = absolute(files)
-    found = [job for job in jobs() if job.record.files == wanted]
-    return found[0] if found else look(place_of(config()))
+    wanted = absolute_paths(files)
+    found = [job for job in list_jobs() if job.record.files == wanted]
+    return found[0] if found else read_job(job_directory(config()))
 
 
 def this_host() -> str:
@@ -126,13 +132,13 @@ def this_host() -> str:
     return socket.gethostname()
 
 
-def absolute(files: Sequence[str]) -> tuple[str, ...]:
+def absolute_paths(files: Sequence[str]) -> tuple[str, ...]:
     """Return the files as a job can find them from anywhere; one text may name several."""
     names = [part.strip() for file in files for part in file.split(",")]
     return tuple(os.path.abspath(name) for name in names if name)
 
 
-def start(
+def start_job(
     config: PipelineConfig,
     files: Sequence[str],
     allowed: Access,
@@ -154,11 +160,11 @@ def start(
         Refused: it is not allowed, it runs here already, or it cannot be started.
     """
     require(allowed, "starting a job")
-    place = place_of(config)
+    place = job_directory(config)
     place.make()
     lock = _locked(place)
     try:
-        record = _new_record(place, config, absolute(files), cwd, telemetry)
+        record = _new_record(place, config, absolute_paths(files), cwd, telemetry)
         place.write(record)
         return _spawn(place, record, lock)
     finally:
@@ -166,10 +172,10 @@ def start(
 
 
 def _new_record(
-    place: Place, config: PipelineConfig, files: tuple[str, ...], cwd: str, telemetry: bool
-) -> Record:
+    place: JobDirectory, config: PipelineConfig, files: tuple[str, ...], cwd: str, telemetry: bool
+) -> JobRecord:
     before = place.read()
-    return Record(
+    return JobRecord(
         start=uuid.uuid4().hex,
         pipeline=config.name,
         group=config.coordination.commit.group,
@@ -188,11 +194,11 @@ def _new_record(
     )
 
 
-def _locked(place: Place) -> int:
+def _locked(place: JobDirectory) -> int:
     lock = _lock_soon(place)
     if lock is not None:
         return lock
-    job = look(place)
+    job = read_job(place)
     where = f" as pid {job.record.pid}" if job is not None and job.alive else ""
     raise Refused(
         f"{safe_text(place.id)} runs on this host already{where}, or is being started",
@@ -201,21 +207,21 @@ def _locked(place: Place) -> int:
     )
 
 
-def _lock_soon(place: Place) -> int | None:
+def _lock_soon(place: JobDirectory) -> int | None:
     """Return the lock; None if the job runs, or if it is not to be had within a second.
 
     A process that has ended may hold it a moment longer, until the last of its threads is gone.
     """
     until = monotonic() + _LOCK_S
     while (lock := place.lock()) is None:
-        job = look(place)
+        job = read_job(place)
         if (job is not None and job.alive) or monotonic() > until:
             return None
         Event().wait(_TICK_S)
     return lock
 
 
-def _spawn(place: Place, record: Record, lock: int) -> Job:
+def _spawn(place: JobDirectory, record: JobRecord, lock: int) -> Job:
     # Without the working directory as a place of modules, which is anybody's.
     command = [sys.executable, "-P", "-m", "k2ktui", "jobs", "run"]
     command += ["--place", str(place.directory), "--lock", str(lock)]
@@ -236,7 +242,7 @@ def _spawn(place: Place, record: Record, lock: int) -> Job:
         raise _not_started(place, type(error).__name__) from None
     finally:
         os.close(log)
-    job = look(place)
+    job = read_job(place)
     if code != 0 or job is None:
         why = "its process could not be started"
         place.write(replace(record, phase=Phase.ENDED, ended_at=time(), error=why))
@@ -244,8 +250,8 @@ def _spawn(place: Place, record: Record, lock: int) -> Job:
     return job
 
 
-def _not_started(place: Place, why: str) -> Refused:
-    said = joblog.last_error(joblog.tail(place, _TAIL))
+def _not_started(place: JobDirectory, why: str) -> Refused:
+    said = joblog.last_error(joblog.read_tail(place, _TAIL))
     return Refused(
         f"the job could not be started ({why}){': ' + said if said else ''}",
         unchanged="Nothing was copied.",
@@ -264,10 +270,10 @@ def await_running(job: Job, timeout: float = START_S, waiting: Waiting = lambda:
     return _await(job, lambda now: now.state is not JobState.STARTING, timeout, waiting)
 
 
-def stop(
+def stop_job(
     job: Job,
     allowed: Access,
-    how: How = How.GRACEFULLY,
+    how: StopMode = StopMode.GRACEFULLY,
     timeout: float = STOP_S,
     waiting: Waiting = lambda: None,
 ) -> Job:
@@ -285,14 +291,14 @@ def stop(
         Refused: it is not allowed, or the job belongs to another user.
     """
     require(allowed, "stopping a job")
-    number = signal.SIGKILL if how is How.KILL else signal.SIGTERM
+    number = signal.SIGKILL if how is StopMode.KILL else signal.SIGTERM
     _send(job, number)
     insisted = monotonic()
 
     def waits() -> None:
         nonlocal insisted
         # Signals of one kind that are not handled yet become one: insist until it is gone.
-        if how is How.NOW and monotonic() - insisted >= _AGAIN_S:
+        if how is StopMode.NOW and monotonic() - insisted >= _AGAIN_S:
             insisted = monotonic()
             _send(job, number)
         waiting()
@@ -313,25 +319,25 @@ def _send(job: Job, number: signal.Signals) -> None:
         ) from None
 
 
-def _written_off(job: Job, how: How) -> Job:
+def _written_off(job: Job, how: StopMode) -> Job:
     """Write the last words of a job that could not: it was killed, or had hardly begun."""
-    error = "" if how is not How.KILL else "it was killed by an operator"
+    error = "" if how is not StopMode.KILL else "it was killed by an operator"
     record = replace(job.record, phase=Phase.ENDED, ended_at=time(), error=error)
     job.place.write(record)
-    return look(job.place) or job
+    return read_job(job.place) or job
 
 
 def _await(job: Job, over: Callable[[Job], bool], timeout: float, waiting: Waiting) -> Job:
     until, wait = monotonic() + timeout, Event()
     while True:
-        now = look(job.place) or job
+        now = read_job(job.place) or job
         if over(now) or monotonic() >= until:
             return now
         waiting()
         wait.wait(_TICK_S)
 
 
-def restart(
+def restart_job(
     job: Job,
     config: PipelineConfig,
     files: Sequence[str],
@@ -344,7 +350,7 @@ def restart(
     Raises:
         K2kError: it did not end within ``timeout`` seconds, or could not be started.
     """
-    ended = stop(job, allowed, timeout=timeout, waiting=waiting)
+    ended = stop_job(job, allowed, timeout=timeout, waiting=waiting)
     if ended.alive:
         raise K2kError(
             f"pid {ended.record.pid} still runs after {timeout:g} s",
@@ -352,10 +358,10 @@ def restart(
             mend="Stop it with --now or --kill, then start it.",
         )
     record = job.record
-    return start(config, files, allowed, telemetry=record.telemetry, cwd=record.cwd)
+    return start_job(config, files, allowed, telemetry=record.telemetry, cwd=record.cwd)
 
 
-def forget(job: Job) -> None:
+def forget_job(job: Job) -> None:
     """Remove what is kept of a job that does not run."""
     lock = _lock_soon(job.place)
     if lock is None:
@@ -367,15 +373,15 @@ def forget(job: Job) -> None:
     os.close(lock)
 
 
-def _last_error(place: Place, record: Record) -> str:
+def _last_error(place: JobDirectory, record: JobRecord) -> str:
     return joblog.last_error(_told(place, record))
 
 
-def _told(place: Place, record: Record) -> list[joblog.Entry]:
-    return joblog.since_start(joblog.tail(place, _TAIL), record.start)
+def _told(place: JobDirectory, record: JobRecord) -> list[joblog.LogEntry]:
+    return joblog.entries_since_start(joblog.read_tail(place, _TAIL), record.start)
 
 
-def _death(place: Place, record: Record) -> str:
+def _death(place: JobDirectory, record: JobRecord) -> str:
     """Say what is known of a job that ended without a word."""
     if not record.birth:
         why = "its process could not be started"

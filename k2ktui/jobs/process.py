@@ -19,7 +19,7 @@ _DEAD = ("Z", "X")
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ProcessIdentity:
     """A process of this host.
 
     Attributes:
@@ -52,9 +52,9 @@ class Identity:
         return False
 
 
-def this_process() -> Identity:
+def this_process() -> ProcessIdentity:
     """Return the identity of the calling process."""
-    return Identity(os.getpid(), birth_of(os.getpid()))
+    return ProcessIdentity(os.getpid(), birth_of(os.getpid()))
 
 
 def same_boot(birth: str) -> bool:

@@ -19,12 +19,17 @@ from kafka.protocol.consumer.group import OffsetFetchRequest
 
 from k2ktui.errors import Refused, TimedOut
 from k2ktui.kafka.codes import Code, code_name
-from k2ktui.kafka.groups_courier import Courier, Question, Refusal, back_off
-from k2ktui.kafka.groups_messages import (
+from k2ktui.kafka.group_coordinator import (
+    BatchRequest,
+    GroupCoordinatorClient,
+    GroupError,
+    back_off,
+)
+from k2ktui.kafka.group_messages import (
     HAS_MEMBERS,
-    Committed,
     ConsumerGroupDescribeRequest,
-    Fetched,
+    FetchedOffsets,
+    GroupCommit,
     GroupListing,
     GroupOffsets,
     GroupState,
@@ -35,8 +40,8 @@ from k2ktui.kafka.groups_messages import (
     delete_offsets,
     describe_classic,
     describe_consumer,
+    describe_error,
     fetch_offsets,
-    in_words,
     list_request,
     read_listing,
 )
@@ -46,11 +51,11 @@ from k2ktui.text import safe_text
 
 __all__ = [
     "HAS_MEMBERS",
-    "Committed",
+    "ConsumerGroupClient",
+    "GroupCommit",
     "GroupListing",
     "GroupOffsets",
     "GroupState",
-    "Groups",
     "Member",
 ]
 
@@ -61,12 +66,12 @@ _CLOSED_AFTER = 4
 # Kinds that only the listing tells about; share groups commit no offsets.
 _LISTED_ONLY = frozenset({"share", "streams"})
 
-_NOT_TOLD = Refusal(Code.NONE, "the broker left it out of its answer", doubtful=True)
+_NOT_TOLD = GroupError(Code.NONE, "the broker left it out of its answer", doubtful=True)
 
 Verdicts = dict[str, dict[TopicPartition, str]]
 
 
-class Groups:
+class ConsumerGroupClient:
     """Connections to one cluster, for its consumer groups. For use by one thread at a time.
 
     Args:
@@ -88,7 +93,7 @@ class Groups:
         patience: float = 30.0,
         stable_patience: float = 5.0,
     ) -> None:
-        self._courier = Courier(options, label, patience)
+        self._courier = GroupCoordinatorClient(options, label, patience)
         self._label = label
         self._stable_patience = stable_patience
         self.unheard = ""
@@ -149,7 +154,7 @@ class Groups:
         """
         return self._courier.run(lambda: self._committed(list(names)))
 
-    def commit(self, commits: Mapping[str, Mapping[TopicPartition, Committed]]) -> Verdicts:
+    def commit(self, commits: Mapping[str, Mapping[TopicPartition, GroupCommit]]) -> Verdicts:
         """Commit offsets of groups that have no members.
 
         A coordinator that does not answer is asked again with the same offsets.
@@ -182,7 +187,7 @@ class Groups:
     def _write(
         self,
         wanted: Mapping[str, Collection[TopicPartition]],
-        question: Question[PartitionCodes],
+        question: BatchRequest[PartitionCodes],
         right: str,
     ) -> Verdicts:
         asked = [group for group, wheres in wanted.items() if wheres]
@@ -193,12 +198,14 @@ class Groups:
         return verdicts
 
     def _verdicts(
-        self, wheres: Iterable[TopicPartition], answer: PartitionCodes | Refusal, right: str
+        self, wheres: Iterable[TopicPartition], answer: PartitionCodes | GroupError, right: str
     ) -> dict[TopicPartition, str]:
-        if isinstance(answer, Refusal):
-            return dict.fromkeys(wheres, in_words(answer, self._label, right))
+        if isinstance(answer, GroupError):
+            return dict.fromkeys(wheres, describe_error(answer, self._label, right))
         words = {
-            code: in_words(_NOT_TOLD if code is None else Refusal(code), self._label, right)
+            code: describe_error(
+                _NOT_TOLD if code is None else GroupError(code), self._label, right
+            )
             for code in set(map(answer.get, wheres)) - {0}
         }
         return {where: words.get(answer.get(where), "") for where in wheres}
@@ -234,7 +241,9 @@ class Groups:
         except (NotSent, OutcomeUnknown) as error:
             return None, str(error)
         for node, response in answers.items():
-            code = Code.NETWORK_EXCEPTION if isinstance(response, Refusal) else response.error_code
+            code = (
+                Code.NETWORK_EXCEPTION if isinstance(response, GroupError) else response.error_code
+            )
             if code:
                 silent.append(_silence(node, response))
                 continue
@@ -259,8 +268,8 @@ class Groups:
             described = await self._courier.ask(modern, describe_consumer())
             found |= described
         for name, answer in found.items():
-            if isinstance(answer, Refusal):
-                why = in_words(answer, self._label, "Describe")
+            if isinstance(answer, GroupError):
+                why = describe_error(answer, self._label, "Describe")
                 states[name] = replace(states[name], error=why)
             else:
                 states[name] = answer
@@ -286,14 +295,14 @@ class Groups:
         offsets = {n: GroupOffsets(n, {}, "" if n in listed else unlisted) for n in names}
         found = await self._fetch(self._askable(names, listed))
         for name, answer in found.items():
-            if isinstance(answer, Refusal):
-                why = in_words(answer, self._label, "Describe")
+            if isinstance(answer, GroupError):
+                why = describe_error(answer, self._label, "Describe")
                 offsets[name] = GroupOffsets(name, {}, why)
             else:
                 offsets[name] = GroupOffsets(name, answer.offsets, self._shortcomings(answer))
         return offsets
 
-    async def _fetch(self, names: Collection[str]) -> dict[str, Fetched | Refusal]:
+    async def _fetch(self, names: Collection[str]) -> dict[str, FetchedOffsets | GroupError]:
         version = self._courier.version_of(OffsetFetchRequest)
         stable = fetch_offsets(version, require_stable=True)
         found = await self._courier.ask(names, stable)
@@ -307,12 +316,12 @@ class Groups:
             list(unstable), fetch_offsets(version, require_stable=False)
         )
         for name, answer in lasting.items():
-            if isinstance(answer, Fetched):
+            if isinstance(answer, FetchedOffsets):
                 answer.unstable = unstable[name]
             found[name] = answer
         return found
 
-    def _shortcomings(self, fetched: Fetched) -> str:
+    def _shortcomings(self, fetched: FetchedOffsets) -> str:
         reasons = []
         if fetched.unstable:
             reasons.append(
@@ -320,20 +329,22 @@ class Groups:
                 f"within {self._stable_patience:g} s; the offset committed before it is given"
             )
         for where, code in fetched.refused.items():
-            reasons.append(f"{_some([where])}: {in_words(Refusal(code), self._label, 'Describe')}")
+            reasons.append(
+                f"{_some([where])}: {describe_error(GroupError(code), self._label, 'Describe')}"
+            )
         return "; ".join(reasons[:_NAMED_AT_MOST])
 
 
-def _unstable(found: Mapping[str, Fetched | Refusal]) -> dict[str, list[TopicPartition]]:
+def _unstable(found: Mapping[str, FetchedOffsets | GroupError]) -> dict[str, list[TopicPartition]]:
     return {
         name: answer.unstable
         for name, answer in found.items()
-        if isinstance(answer, Fetched) and answer.unstable
+        if isinstance(answer, FetchedOffsets) and answer.unstable
     }
 
 
 def _silence(node: int, response: Any) -> str:
-    if isinstance(response, Refusal):
+    if isinstance(response, GroupError):
         return f"broker {node}: {response.reason}"
     return f"broker {node}: {code_name(response.error_code)}"
 

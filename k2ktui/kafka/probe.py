@@ -58,7 +58,7 @@ class Operation(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rights:
+class TopicPermissions:
     """What the principal may do with a topic; ``operations`` None when the broker does not say."""
 
     exists: bool
@@ -118,7 +118,7 @@ class Probe:
             if self._wire.version_of(request) < least
         ]
 
-    def rights(self, topics: Collection[str]) -> dict[str, Rights]:
+    def rights(self, topics: Collection[str]) -> dict[str, TopicPermissions]:
         """Return what the principal may do with topics, whether they exist or not.
 
         Raises:
@@ -147,17 +147,17 @@ class Probe:
         partition = DescribeQuorumRequest.TopicData.PartitionData(partition_index=0)
         topic = DescribeQuorumRequest.TopicData(topic_name=_METADATA_LOG, partitions=[partition])
         if self._wire.version_of(DescribeQuorumRequest) < 1:
-            raise Unknown("its brokers have no request that tells their time")
+            raise NotDisclosed("its brokers have no request that tells their time")
         asked = time.time()
         try:
             response = self._loop.run(
                 lambda: self._wire.send(DescribeQuorumRequest(topics=[topic]))
             )
         except (NotSent, OutcomeUnknown) as error:
-            raise Unknown(str(error)) from None
+            raise NotDisclosed(str(error)) from None
         answered = time.time()
         if response.error_code == Code.CLUSTER_AUTHORIZATION_FAILED:
-            raise Unknown("its brokers tell their time only to who may Describe the cluster")
+            raise NotDisclosed("its brokers tell their time only to who may Describe the cluster")
         return _controller_time(response) - (asked + answered) / 2
 
     def may_use_transactional_id(self, transactional_id: str) -> str:
@@ -171,7 +171,7 @@ class Probe:
             return code_name(code)
         if code in (Code.INVALID_PRODUCER_ID_MAPPING, Code.INVALID_TXN_STATE, Code.NONE):
             return ""
-        raise Unknown(f"the transaction coordinator answered {code_name(code)}")
+        raise NotDisclosed(f"the transaction coordinator answered {code_name(code)}")
 
     async def _end_nothing(self, transactional_id: str) -> int:
         request = EndTxnRequest(
@@ -197,16 +197,16 @@ class Probe:
             await self._loop.sleep(0.1)
 
 
-class Unknown(Exception):
+class NotDisclosed(Exception):
     """The cluster does not tell; the text says why, after "could not check: "."""
 
 
-def _rights(topic: Any) -> Rights:
+def _rights(topic: Any) -> TopicPermissions:
     exists = topic.error_code != Code.UNKNOWN_TOPIC_OR_PARTITION
     if topic.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
-        return Rights(exists, frozenset())
+        return TopicPermissions(exists, frozenset())
     told = topic.authorized_operations
-    return Rights(exists, None if told is None else frozenset(told))
+    return TopicPermissions(exists, None if told is None else frozenset(told))
 
 
 def _controller_time(response: Any) -> float:
@@ -217,4 +217,4 @@ def _controller_time(response: Any) -> float:
                 stamp = replica.last_fetch_timestamp
                 if replica.replica_id == partition.leader_id and stamp and stamp > 0:
                     return float(stamp) / 1000
-    raise Unknown("its controller does not tell its time")
+    raise NotDisclosed("its controller does not tell its time")

@@ -16,8 +16,8 @@ from typing import Any, Literal
 from k2ktui.config.clusters import ClientFinding, ClusterConfig, Role
 from k2ktui.config.load import Loaded, load
 from k2ktui.errors import ConfigError
-from k2ktui.kafka.property_table import ALL, JAVA_FOR_LIBRDKAFKA, RULES, Rule
-from k2ktui.kafka.security import Unusable, for_librdkafka, for_wire, resolve
+from k2ktui.kafka.property_table import ALL, JAVA_FOR_LIBRDKAFKA, RULES, PropertyRule
+from k2ktui.kafka.security import UnusableProperty, for_librdkafka, for_wire, resolve
 
 ROLES: tuple[Role, ...] = ("consumer", "producer", "admin")
 _BOOTSTRAP = "bootstrap.servers"
@@ -111,7 +111,7 @@ def _findings(cluster: ClusterConfig, role: Role) -> Iterator[ClientFinding]:
             yield ClientFinding(section, key, message, kind == "refused")
     if not properties.get(_BOOTSTRAP, "").strip():
         yield ClientFinding("common", _BOOTSTRAP, f"missing; the {role} needs it", True)
-    problems: list[Unusable] = []
+    problems: list[UnusableProperty] = []
     resolve(properties, problems)
     for problem in problems:
         yield ClientFinding(_section(cluster, role, problem.key), problem.key, str(problem), True)
@@ -155,7 +155,7 @@ def _nearest(key: str) -> str:
     return f"did you mean {close[0]}?" if close else "no Kafka client has one like it"
 
 
-def _value(rule: Rule, text: str) -> str:
+def _value(rule: PropertyRule, text: str) -> str:
     value = rule.values.get(text.strip(), text.strip())
     if rule.bounds:
         low, high = rule.bounds

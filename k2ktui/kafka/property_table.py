@@ -13,7 +13,7 @@ _INT_MAX = 2_147_483_647
 
 
 @dataclass(frozen=True)
-class Rule:
+class PropertyRule:
     """One property's fate.
 
     Attributes:
@@ -39,8 +39,8 @@ class Rule:
     security: bool = False
 
 
-def _ms(librdkafka: str, wire: str = "", *, low: int = 0, high: int = _INT_MAX) -> Rule:
-    return Rule(librdkafka, wire, bounds=(low, high))
+def _ms(librdkafka: str, wire: str = "", *, low: int = 0, high: int = _INT_MAX) -> PropertyRule:
+    return PropertyRule(librdkafka, wire, bounds=(low, high))
 
 
 _OTHERWISE = "k2ktui does this in its own way"
@@ -52,24 +52,24 @@ _NO_JAVA = "a Java class cannot be loaded here; remove it"
 _KERBEROS = "Kerberos is not supported"
 _BYTES = "records are copied as bytes"
 
-_ANY: dict[str, Rule] = {
-    "bootstrap.servers": Rule("bootstrap.servers", "bootstrap_servers"),
-    "client.dns.lookup": Rule(
+_ANY: dict[str, PropertyRule] = {
+    "bootstrap.servers": PropertyRule("bootstrap.servers", "bootstrap_servers"),
+    "client.dns.lookup": PropertyRule(
         "client.dns.lookup", "client_dns_lookup", values={"default": "use_all_dns_ips"}
     ),
-    "client.id": Rule("client.id", "client_id"),
-    "config.providers": Rule(
+    "client.id": PropertyRule("client.id", "client_id"),
+    "config.providers": PropertyRule(
         refused="use ${env:string:NAME} or ${file:/path} in the pipeline file"
     ),
     "connections.max.idle.ms": _ms("connections.max.idle.ms", "connections_max_idle_ms"),
-    "enable.metrics.push": Rule("enable.metrics.push"),
+    "enable.metrics.push": PropertyRule("enable.metrics.push"),
     "metadata.max.age.ms": _ms("metadata.max.age.ms", "metadata_max_age_ms", low=1, high=86400000),
     "metadata.recovery.rebootstrap.trigger.ms": _ms("metadata.recovery.rebootstrap.trigger.ms"),
-    "metadata.recovery.strategy": Rule("metadata.recovery.strategy"),
-    "metric.reporters": Rule(ignored=_OTHERWISE),
-    "metrics.num.samples": Rule(ignored=_OTHERWISE),
-    "metrics.recording.level": Rule(ignored=_OTHERWISE),
-    "metrics.sample.window.ms": Rule(ignored=_OTHERWISE),
+    "metadata.recovery.strategy": PropertyRule("metadata.recovery.strategy"),
+    "metric.reporters": PropertyRule(ignored=_OTHERWISE),
+    "metrics.num.samples": PropertyRule(ignored=_OTHERWISE),
+    "metrics.recording.level": PropertyRule(ignored=_OTHERWISE),
+    "metrics.sample.window.ms": PropertyRule(ignored=_OTHERWISE),
     "receive.buffer.bytes": _ms("socket.receive.buffer.bytes", high=100_000_000),
     "reconnect.backoff.max.ms": _ms(
         "reconnect.backoff.max.ms", "reconnect_backoff_max_ms", high=3_600_000
@@ -79,78 +79,84 @@ _ANY: dict[str, Rule] = {
     "retry.backoff.max.ms": _ms("retry.backoff.max.ms", low=1, high=300_000),
     "retry.backoff.ms": _ms("retry.backoff.ms", low=1, high=300_000),
     "send.buffer.bytes": _ms("socket.send.buffer.bytes", high=100_000_000),
-    "socket.connection.setup.timeout.max.ms": Rule(
+    "socket.connection.setup.timeout.max.ms": PropertyRule(
         wire="socket_connection_setup_timeout_max_ms", bounds=(1000, _INT_MAX)
     ),
     "socket.connection.setup.timeout.ms": _ms(
         "socket.connection.setup.timeout.ms", "socket_connection_setup_timeout_ms", low=1000
     ),
-    "default.api.timeout.ms": Rule(ignored=_NO_COUNTERPART),
+    "default.api.timeout.ms": PropertyRule(ignored=_NO_COUNTERPART),
 }
 
-_CONSUMER: dict[str, Rule] = {
-    "allow.auto.create.topics": Rule("allow.auto.create.topics"),
+_CONSUMER: dict[str, PropertyRule] = {
+    "allow.auto.create.topics": PropertyRule("allow.auto.create.topics"),
     "auto.commit.interval.ms": _ms("auto.commit.interval.ms", high=86_400_000),
-    "auto.offset.reset": Rule("auto.offset.reset", values={"none": "error"}),
-    "check.crcs": Rule("check.crcs"),
-    "client.rack": Rule("client.rack"),
-    "enable.auto.commit": Rule("enable.auto.commit"),
-    "exclude.internal.topics": Rule(ignored="a pattern never matches Kafka's internal topics"),
+    "auto.offset.reset": PropertyRule("auto.offset.reset", values={"none": "error"}),
+    "check.crcs": PropertyRule("check.crcs"),
+    "client.rack": PropertyRule("client.rack"),
+    "enable.auto.commit": PropertyRule("enable.auto.commit"),
+    "exclude.internal.topics": PropertyRule(
+        ignored="a pattern never matches Kafka's internal topics"
+    ),
     # librdkafka wants fetch.max.bytes >= message.max.bytes, whose default is 1000000.
     "fetch.max.bytes": _ms("fetch.max.bytes", low=1_000_000, high=_INT_MAX - 512),
     "fetch.max.wait.ms": _ms("fetch.wait.max.ms", high=300_000),
     "fetch.min.bytes": _ms("fetch.min.bytes", low=1, high=100_000_000),
-    "group.id": Rule("group.id"),
-    "group.instance.id": Rule("group.instance.id"),
-    "group.protocol": Rule(ignored=_NO_GROUP, harmless=("classic", "consumer")),
-    "group.remote.assignor": Rule(ignored=_NO_GROUP),
+    "group.id": PropertyRule("group.id"),
+    "group.instance.id": PropertyRule("group.instance.id"),
+    "group.protocol": PropertyRule(ignored=_NO_GROUP, harmless=("classic", "consumer")),
+    "group.remote.assignor": PropertyRule(ignored=_NO_GROUP),
     "heartbeat.interval.ms": _ms("heartbeat.interval.ms", low=1, high=3_600_000),
-    "interceptor.classes": Rule(refused=_NO_JAVA),
-    "isolation.level": Rule("isolation.level"),
-    "key.deserializer": Rule(ignored=_BYTES, harmless=("bytearraydeserializer",)),
+    "interceptor.classes": PropertyRule(refused=_NO_JAVA),
+    "isolation.level": PropertyRule("isolation.level"),
+    "key.deserializer": PropertyRule(ignored=_BYTES, harmless=("bytearraydeserializer",)),
     "max.partition.fetch.bytes": _ms("max.partition.fetch.bytes", low=1, high=1_000_000_000),
     "max.poll.interval.ms": _ms("max.poll.interval.ms", low=1, high=86_400_000),
-    "max.poll.records": Rule(ignored=_NO_COUNTERPART),
-    "partition.assignment.strategy": Rule(ignored=_NO_GROUP),
+    "max.poll.records": PropertyRule(ignored=_NO_COUNTERPART),
+    "partition.assignment.strategy": PropertyRule(ignored=_NO_GROUP),
     "session.timeout.ms": _ms("session.timeout.ms", low=1, high=3_600_000),
-    "share.acknowledgement.mode": Rule(ignored=_NO_GROUP),
-    "share.acquire.mode": Rule(ignored=_NO_GROUP),
-    "value.deserializer": Rule(ignored=_BYTES, harmless=("bytearraydeserializer",)),
+    "share.acknowledgement.mode": PropertyRule(ignored=_NO_GROUP),
+    "share.acquire.mode": PropertyRule(ignored=_NO_GROUP),
+    "value.deserializer": PropertyRule(ignored=_BYTES, harmless=("bytearraydeserializer",)),
 }
 
-_PRODUCER: dict[str, Rule] = {
-    "acks": Rule("acks"),
+_PRODUCER: dict[str, PropertyRule] = {
+    "acks": PropertyRule("acks"),
     "batch.size": _ms("batch.size", low=1),
-    "buffer.memory": Rule("queue.buffering.max.kbytes", bounds=(1, _INT_MAX), divide=1024),
-    "compression.gzip.level": Rule(ignored=_NO_COUNTERPART),
-    "compression.lz4.level": Rule(ignored=_NO_COUNTERPART),
-    "compression.type": Rule("compression.type"),
-    "compression.zstd.level": Rule(ignored=_NO_COUNTERPART),
+    "buffer.memory": PropertyRule("queue.buffering.max.kbytes", bounds=(1, _INT_MAX), divide=1024),
+    "compression.gzip.level": PropertyRule(ignored=_NO_COUNTERPART),
+    "compression.lz4.level": PropertyRule(ignored=_NO_COUNTERPART),
+    "compression.type": PropertyRule("compression.type"),
+    "compression.zstd.level": PropertyRule(ignored=_NO_COUNTERPART),
     "delivery.timeout.ms": _ms("delivery.timeout.ms"),
-    "enable.idempotence": Rule("enable.idempotence"),
-    "interceptor.classes": Rule(refused=_NO_JAVA),
-    "key.serializer": Rule(ignored=_BYTES, harmless=("bytearrayserializer",)),
+    "enable.idempotence": PropertyRule("enable.idempotence"),
+    "interceptor.classes": PropertyRule(refused=_NO_JAVA),
+    "key.serializer": PropertyRule(ignored=_BYTES, harmless=("bytearrayserializer",)),
     "linger.ms": _ms("linger.ms", high=900_000),
-    "max.block.ms": Rule(ignored=_NO_COUNTERPART),
+    "max.block.ms": PropertyRule(ignored=_NO_COUNTERPART),
     "max.in.flight.requests.per.connection": _ms(
         "max.in.flight.requests.per.connection", low=1, high=1_000_000
     ),
     "max.request.size": _ms("message.max.bytes", low=1000, high=1_000_000_000),
-    "metadata.max.idle.ms": Rule(ignored=_NO_COUNTERPART),
-    "partitioner.adaptive.partitioning.enable": Rule(ignored=_OTHERWISE),
-    "partitioner.availability.timeout.ms": Rule(ignored=_OTHERWISE),
-    "partitioner.class": Rule(ignored="replication.sink.partition decides", harmless=("",)),
-    "partitioner.ignore.keys": Rule(ignored="replication.sink.partition decides"),
+    "metadata.max.idle.ms": PropertyRule(ignored=_NO_COUNTERPART),
+    "partitioner.adaptive.partitioning.enable": PropertyRule(ignored=_OTHERWISE),
+    "partitioner.availability.timeout.ms": PropertyRule(ignored=_OTHERWISE),
+    "partitioner.class": PropertyRule(ignored="replication.sink.partition decides", harmless=("",)),
+    "partitioner.ignore.keys": PropertyRule(ignored="replication.sink.partition decides"),
     "retries": _ms("retries"),
     "transaction.timeout.ms": _ms("transaction.timeout.ms", low=1000),
-    "transaction.two.phase.commit.enable": Rule(ignored=_NO_COUNTERPART, harmless=("false",)),
-    "transactional.id": Rule(ignored="k2ktui names its transactions after the pipeline"),
-    "value.serializer": Rule(ignored=_BYTES, harmless=("bytearrayserializer",)),
+    "transaction.two.phase.commit.enable": PropertyRule(
+        ignored=_NO_COUNTERPART, harmless=("false",)
+    ),
+    "transactional.id": PropertyRule(ignored="k2ktui names its transactions after the pipeline"),
+    "value.serializer": PropertyRule(ignored=_BYTES, harmless=("bytearrayserializer",)),
 }
 
-_ADMIN: dict[str, Rule] = {
-    "retries": Rule(ignored=_NO_COUNTERPART),
-    "bootstrap.controllers": Rule(refused="use bootstrap.servers, with the brokers' addresses"),
+_ADMIN: dict[str, PropertyRule] = {
+    "retries": PropertyRule(ignored=_NO_COUNTERPART),
+    "bootstrap.controllers": PropertyRule(
+        refused="use bootstrap.servers, with the brokers' addresses"
+    ),
 }
 
 _SECURITY_NAMES = """
@@ -165,25 +171,29 @@ ssl.truststore.password ssl.truststore.type
 _ASSERTION = "only client credentials are supported, not assertions (JWT bearer)"
 _LOGIN_HANDLERS = ("oauthbearerlogincallbackhandler",)
 
-_SECURITY: dict[str, Rule] = {
-    **dict.fromkeys(_SECURITY_NAMES.split(), Rule(security=True)),
-    "sasl.client.callback.handler.class": Rule(refused=_NO_JAVA),
-    "sasl.login.callback.handler.class": Rule(refused=_NO_JAVA, harmless=_LOGIN_HANDLERS),
-    "sasl.login.class": Rule(refused=_NO_JAVA),
-    "sasl.oauthbearer.jwt.retriever.class": Rule(
+_SECURITY: dict[str, PropertyRule] = {
+    **dict.fromkeys(_SECURITY_NAMES.split(), PropertyRule(security=True)),
+    "sasl.client.callback.handler.class": PropertyRule(refused=_NO_JAVA),
+    "sasl.login.callback.handler.class": PropertyRule(refused=_NO_JAVA, harmless=_LOGIN_HANDLERS),
+    "sasl.login.class": PropertyRule(refused=_NO_JAVA),
+    "sasl.oauthbearer.jwt.retriever.class": PropertyRule(
         refused=_NO_JAVA, harmless=("defaultjwtretriever", "clientcredentialsjwtretriever")
     ),
-    "sasl.oauthbearer.jwt.validator.class": Rule(ignored=_BROKER_SIDE),
-    "sasl.oauthbearer.header.urlencode": Rule(ignored=_NO_COUNTERPART, harmless=("false",)),
-    "security.providers": Rule(ignored=_OPENSSL),
-    "ssl.cipher.suites": Rule(ignored=_OPENSSL + "; Java's names of ciphers are not OpenSSL's"),
-    "ssl.enabled.protocols": Rule(ignored=_OPENSSL + " (TLS 1.2 and 1.3)"),
-    "ssl.engine.factory.class": Rule(refused=_NO_JAVA, harmless=("defaultsslenginefactory",)),
-    "ssl.keymanager.algorithm": Rule(ignored=_OPENSSL),
-    "ssl.protocol": Rule(ignored=_OPENSSL + " (TLS 1.2 and 1.3)"),
-    "ssl.provider": Rule(ignored=_OPENSSL),
-    "ssl.secure.random.implementation": Rule(ignored=_OPENSSL),
-    "ssl.trustmanager.algorithm": Rule(ignored=_OPENSSL),
+    "sasl.oauthbearer.jwt.validator.class": PropertyRule(ignored=_BROKER_SIDE),
+    "sasl.oauthbearer.header.urlencode": PropertyRule(ignored=_NO_COUNTERPART, harmless=("false",)),
+    "security.providers": PropertyRule(ignored=_OPENSSL),
+    "ssl.cipher.suites": PropertyRule(
+        ignored=_OPENSSL + "; Java's names of ciphers are not OpenSSL's"
+    ),
+    "ssl.enabled.protocols": PropertyRule(ignored=_OPENSSL + " (TLS 1.2 and 1.3)"),
+    "ssl.engine.factory.class": PropertyRule(
+        refused=_NO_JAVA, harmless=("defaultsslenginefactory",)
+    ),
+    "ssl.keymanager.algorithm": PropertyRule(ignored=_OPENSSL),
+    "ssl.protocol": PropertyRule(ignored=_OPENSSL + " (TLS 1.2 and 1.3)"),
+    "ssl.provider": PropertyRule(ignored=_OPENSSL),
+    "ssl.secure.random.implementation": PropertyRule(ignored=_OPENSSL),
+    "ssl.trustmanager.algorithm": PropertyRule(ignored=_OPENSSL),
     **dict.fromkeys(
         (
             "sasl.kerberos.kinit.cmd",
@@ -192,7 +202,7 @@ _SECURITY: dict[str, Rule] = {
             "sasl.kerberos.ticket.renew.jitter",
             "sasl.kerberos.ticket.renew.window.factor",
         ),
-        Rule(ignored=_KERBEROS),
+        PropertyRule(ignored=_KERBEROS),
     ),
     **dict.fromkeys(
         (
@@ -205,7 +215,7 @@ _SECURITY: dict[str, Rule] = {
             "sasl.login.retry.backoff.max.ms",
             "sasl.login.retry.backoff.ms",
         ),
-        Rule(ignored=_NO_COUNTERPART),
+        PropertyRule(ignored=_NO_COUNTERPART),
     ),
     **dict.fromkeys(
         (
@@ -219,7 +229,7 @@ _SECURITY: dict[str, Rule] = {
             "sasl.oauthbearer.scope.claim.name",
             "sasl.oauthbearer.sub.claim.name",
         ),
-        Rule(ignored=_BROKER_SIDE),
+        PropertyRule(ignored=_BROKER_SIDE),
     ),
     **dict.fromkeys(
         (
@@ -235,21 +245,21 @@ _SECURITY: dict[str, Rule] = {
             "sasl.oauthbearer.assertion.private.key.passphrase",
             "sasl.oauthbearer.assertion.template.file",
         ),
-        Rule(refused=_ASSERTION),
+        PropertyRule(refused=_ASSERTION),
     ),
 }
 
 _SHARED = {**_ANY, **_SECURITY}
 
 #: Rules of the properties that a Java client of each role knows.
-RULES: Final[dict[str, dict[str, Rule]]] = {
+RULES: Final[dict[str, dict[str, PropertyRule]]] = {
     "consumer": {**_SHARED, **_CONSUMER},
     "producer": {**_SHARED, **_PRODUCER},
     "admin": {**_SHARED, **_ADMIN},
 }
 
 #: Rules of every property of any role.
-ALL: Final[dict[str, Rule]] = {**_ADMIN, **_PRODUCER, **_CONSUMER, **_SHARED}
+ALL: Final[dict[str, PropertyRule]] = {**_ADMIN, **_PRODUCER, **_CONSUMER, **_SHARED}
 
 #: librdkafka's own names that people write instead of Java's.
 JAVA_FOR_LIBRDKAFKA: Final[dict[str, str]] = {

@@ -36,7 +36,7 @@ _MODULES: dict[str, str] = {
 }
 
 
-class Unusable(ValueError):
+class UnusableProperty(ValueError):
     """A property cannot be used: its name and the reason, without any secret."""
 
     def __init__(self, key: str, reason: str) -> None:
@@ -72,34 +72,36 @@ class Security:
     login: Login | None
 
 
-def resolve(properties: Mapping[str, str], problems: list[Unusable]) -> Security:
+def resolve(properties: Mapping[str, str], problems: list[UnusableProperty]) -> Security:
     """Read protocol, stores and login from Java properties; append what is wrong to ``problems``.
 
     Files are read here and nowhere else.
     """
     protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
     if protocol not in PROTOCOLS:
-        problems.append(Unusable("security.protocol", f"expected one of {', '.join(PROTOCOLS)}"))
+        problems.append(
+            UnusableProperty("security.protocol", f"expected one of {', '.join(PROTOCOLS)}")
+        )
         return Security("PLAINTEXT", None, None)
     tls = _tls(properties, problems) if protocol.endswith("SSL") else None
     login = _attempt(lambda: _login(properties), problems) if "SASL" in protocol else None
     return Security(protocol, tls, login)
 
 
-def _attempt(read: Callable[[], Any], problems: list[Unusable]) -> Any:
+def _attempt(read: Callable[[], Any], problems: list[UnusableProperty]) -> Any:
     try:
         return read()
     except StoreError as error:
-        problems.append(Unusable(error.key, str(error)))
-    except Unusable as error:
+        problems.append(UnusableProperty(error.key, str(error)))
+    except UnusableProperty as error:
         problems.append(error)
     return None
 
 
-def _tls(properties: Mapping[str, str], problems: list[Unusable]) -> Tls:
+def _tls(properties: Mapping[str, str], problems: list[UnusableProperty]) -> Tls:
     verify = properties.get(_VERIFY, "https").strip().lower()
     if verify not in {"https", ""}:
-        problems.append(Unusable(_VERIFY, 'expected https, or "" for no check of the name'))
+        problems.append(UnusableProperty(_VERIFY, 'expected https, or "" for no check of the name'))
     trust = _attempt(lambda: read_trust(properties), problems)
     identity = _attempt(lambda: read_identity(properties), problems)
     return Tls(trust or "", identity, verify != "")
@@ -110,19 +112,19 @@ def _login(properties: Mapping[str, str]) -> Login:
     if mechanism not in _MODULES:
         known = ", ".join(_MODULES)
         reason = f"expected one of {known}; {safe_text(mechanism, 40)} is not supported"
-        raise Unusable(_MECHANISM, reason)
+        raise UnusableProperty(_MECHANISM, reason)
     line = properties.get(_JAAS, "").strip()
     entry = _entry(line, mechanism) if line else None
     if mechanism == "OAUTHBEARER":
         options = entry.options if entry else {}
         return Login(mechanism, oauth=_oauth(properties, options))
     if entry is None:
-        raise Unusable(_JAAS, f"missing; {mechanism} needs it, with username and password")
+        raise UnusableProperty(_JAAS, f"missing; {mechanism} needs it, with username and password")
     if entry.options.get("tokenauth", "false").lower() == "true":
-        raise Unusable(_JAAS, "delegation tokens (tokenauth) are not supported")
+        raise UnusableProperty(_JAAS, "delegation tokens (tokenauth) are not supported")
     missing = [name for name in ("username", "password") if not entry.options.get(name)]
     if missing:
-        raise Unusable(_JAAS, f"no {' and no '.join(missing)} in it")
+        raise UnusableProperty(_JAAS, f"no {' and no '.join(missing)} in it")
     return Login(mechanism, entry.options["username"], entry.options["password"])
 
 
@@ -130,23 +132,25 @@ def _entry(line: str, mechanism: str) -> JaasEntry:
     try:
         entry = parse_jaas(line)
     except ValueError as error:
-        raise Unusable(_JAAS, f"expected {error}") from None
+        raise UnusableProperty(_JAAS, f"expected {error}") from None
     if entry.module != _MODULES[mechanism]:
         reason = f"expected {_MODULES[mechanism]}, because {_MECHANISM} is {mechanism}"
-        raise Unusable(_JAAS, reason)
+        raise UnusableProperty(_JAAS, reason)
     return entry
 
 
 def _oauth(properties: Mapping[str, str], options: Mapping[str, str]) -> OauthClient:
     if any(name.startswith("unsecured") for name in options):
-        raise Unusable(_JAAS, "unsecured tokens are not supported, only client credentials")
+        raise UnusableProperty(_JAAS, "unsecured tokens are not supported, only client credentials")
     endpoint = properties.get(_ENDPOINT, "").strip()
     if urlsplit(endpoint).scheme not in {"http", "https"}:
-        raise Unusable(_ENDPOINT, "expected the http(s) URL that issues tokens")
+        raise UnusableProperty(_ENDPOINT, "expected the http(s) URL that issues tokens")
     client_id = properties.get(_CLIENT_ID) or options.get("clientId")
     secret = properties.get(_CLIENT_SECRET) or options.get("clientSecret")
     if not client_id or not secret:
-        raise Unusable(_JAAS, f"no clientId and clientSecret in it (nor {_CLIENT_ID} and …secret)")
+        raise UnusableProperty(
+            _JAAS, f"no clientId and clientSecret in it (nor {_CLIENT_ID} and …secret)"
+        )
     return OauthClient(
         endpoint=endpoint,
         client_id=client_id,

@@ -1,7 +1,7 @@
 """Sockets of kafka-python's connections that receive into place and send in pieces.
 
 The library reads 4 KiB at a time and joins what it read, then copies it into the frame. Here the
-connection's ``Frames`` says where bytes belong, and they are received there at once.
+connection's ``ZeroCopyConnection`` says where bytes belong, and they are received there at once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kafka.errors import KafkaConnectionError, KafkaError
 from kafka.net.connection import KafkaConnection
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
-from k2ktui.kafka.frames import Frames
+from k2ktui.kafka.zero_copy import ZeroCopyConnection
 
 # Linux takes 1,024 pieces at a time (IOV_MAX); with records of 64 KiB this fills any buffer.
 _PIECES = 64
@@ -124,12 +124,12 @@ class TlsTransport(_InPlace, KafkaSSLTransport):  # type: ignore[misc]
 
 
 class Connection(KafkaConnection):  # type: ignore[misc]
-    """The library's connection, reading and writing by ``Frames``."""
+    """The library's connection, reading and writing by ``ZeroCopyConnection``."""
 
     def connection_made(self, transport: Any) -> None:
         """Take over a connected transport of this module."""
         super().connection_made(transport)
-        self.parser = Frames(
+        self.parser = ZeroCopyConnection(
             client_id=self.config["client_id"],
             receive_message_max_bytes=self.config["receive_message_max_bytes"],
             ident=f"node={self.node_id}",

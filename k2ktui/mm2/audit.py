@@ -6,12 +6,12 @@ import time
 from collections.abc import Mapping, Sequence
 
 from k2ktui.engine.audit import SURE, Audit, AuditRow
-from k2ktui.engine.groups import GroupRow, rows
+from k2ktui.engine.groups import GroupRow, make_group_rows
 from k2ktui.kafka.clients import source_cluster, target_cluster
 from k2ktui.mm2.formats import GroupPartition
 from k2ktui.mm2.pipeline import MirrorPipeline
 from k2ktui.mm2.topics import MirrorTopics, WrittenCheckpoint
-from k2ktui.sync.snapshot import Snapshots
+from k2ktui.sync.snapshot import SnapshotReader
 
 
 class Auditor:
@@ -24,7 +24,7 @@ class Auditor:
     def __init__(self, config: MirrorPipeline) -> None:
         self._name = config.name
         self._topics = MirrorTopics(config.flow, source_cluster(config), target_cluster(config))
-        self._snapshots = Snapshots(config)
+        self._snapshots = SnapshotReader(config)
 
     def close(self) -> None:
         """Disconnect."""
@@ -41,7 +41,7 @@ class Auditor:
         self._topics.read_checkpoints()
         snapshot = self._snapshots.take()
         now = time.time()
-        found = audited(rows(snapshot), self._topics.checkpoints, now)
+        found = compare_checkpoints(make_group_rows(snapshot), self._topics.checkpoints, now)
         unseen = self._topics.unseen_checkpoints()
         notes = (*unseen, *self._topics.foreign(), *snapshot.notes)
         return Audit(self._name, now, tuple(found), notes)
@@ -56,7 +56,7 @@ def audit(config: MirrorPipeline) -> Audit:
         auditor.close()
 
 
-def audited(
+def compare_checkpoints(
     groups: Sequence[GroupRow],
     checkpoints: Mapping[GroupPartition, WrittenCheckpoint],
     now: float,

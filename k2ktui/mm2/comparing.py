@@ -11,9 +11,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 
-from k2ktui.engine.cuts import Cut
-from k2ktui.mm2.neighbours import Neighbours
-from k2ktui.sync.content import Record, Stretch, digest, same_content
+from k2ktui.engine.offset_anchors import OffsetAnchor
+from k2ktui.log.content import KafkaRecord, RecordRange, compare_content, content_digest
+from k2ktui.mm2.neighbors import Neighbors
 
 # How many neighbours a pattern has on either side.
 NEIGHBOURS = 32
@@ -23,10 +23,10 @@ _DIFFER = "records between it and the last known one differ, or were deleted, on
 _ALIKE = "records around it are alike, so that comparing them proves nothing"
 
 Answers = list[int | str]
-Way = Callable[[Sequence[Record], Sequence[Record]], Answers]
+Way = Callable[[Sequence[KafkaRecord], Sequence[KafkaRecord]], Answers]
 
 
-def compare(offsets: Sequence[int], here: Stretch, there: Stretch, way: Way) -> Answers:
+def compare(offsets: Sequence[int], here: RecordRange, there: RecordRange, way: Way) -> Answers:
     """Return the target offset of the cut at each source offset, or why it is not proven.
 
     Args:
@@ -47,7 +47,7 @@ def compare(offsets: Sequence[int], here: Stretch, there: Stretch, way: Way) -> 
         every = [both[at] for at in sorted(both)]
         landed = _agreed(landed, way(every, copy), _copied(here, copy))
     if any(isinstance(each, str) for each in landed):
-        left = Neighbours(every, copy)
+        left = Neighbors(every, copy)
         landed = [
             each if isinstance(each, int) else (left.landed(offset) or each)
             for offset, each in zip(offsets, landed, strict=True)
@@ -59,16 +59,16 @@ def compare(offsets: Sequence[int], here: Stretch, there: Stretch, way: Way) -> 
     ]
 
 
-def _copied(here: Stretch, copy: Sequence[Record]) -> bool | None:
+def _copied(here: RecordRange, copy: Sequence[KafkaRecord]) -> bool | None:
     """Tell whether the copy has records of aborted transactions; None if that is unknown.
 
     Where none of them is the same as a committed one, a single one on the copy tells.
     """
-    committed = {digest(record) for record in here.records.values()}
-    aborted = {digest(record) for record in here.aborted.values()}
+    committed = {content_digest(record) for record in here.records.values()}
+    aborted = {content_digest(record) for record in here.aborted.values()}
     if not committed.isdisjoint(aborted):
         return None
-    return not aborted.isdisjoint(digest(record) for record in copy)
+    return not aborted.isdisjoint(content_digest(record) for record in copy)
 
 
 def _agreed(without: Answers, with_aborted: Answers, copied: bool | None) -> Answers:
@@ -82,18 +82,21 @@ def _agreed(without: Answers, with_aborted: Answers, copied: bool | None) -> Ans
     return [one if one == other else _ALIKE for one, other in pairs]
 
 
-def _same(pairs: Iterator[tuple[Record, Record]]) -> int:
+def _same(pairs: Iterator[tuple[KafkaRecord, KafkaRecord]]) -> int:
     """Return how many pairs are the same before the first one that is not."""
     count = 0
     for one, other in pairs:
-        if same_content(one, other):
+        if compare_content(one, other):
             break
         count += 1
     return count
 
 
 def walked(
-    offsets: Sequence[int], anchor: Cut, original: Sequence[Record], copy: Sequence[Record]
+    offsets: Sequence[int],
+    anchor: OffsetAnchor,
+    original: Sequence[KafkaRecord],
+    copy: Sequence[KafkaRecord],
 ) -> Answers:
     """Compare onwards from a known cut, with which both lists begin."""
     same = _same(zip(original, copy, strict=False))
@@ -115,7 +118,10 @@ def walked(
 
 
 def walked_back(
-    offsets: Sequence[int], anchor: Cut, original: Sequence[Record], copy: Sequence[Record]
+    offsets: Sequence[int],
+    anchor: OffsetAnchor,
+    original: Sequence[KafkaRecord],
+    copy: Sequence[KafkaRecord],
 ) -> Answers:
     """Compare back from a known cut, before which both lists end."""
     same = _same(zip(reversed(original), reversed(copy), strict=False))
@@ -136,7 +142,10 @@ def walked_back(
 
 
 def found_once(
-    offsets: Sequence[int], anchor: Cut, original: Sequence[Record], copy: Sequence[Record]
+    offsets: Sequence[int],
+    anchor: OffsetAnchor,
+    original: Sequence[KafkaRecord],
+    copy: Sequence[KafkaRecord],
 ) -> Answers:
     """Look for the neighbours of one offset, which must be there exactly once."""
     (offset,) = offsets

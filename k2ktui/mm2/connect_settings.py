@@ -20,7 +20,7 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from k2ktui.config.clusters import Section
-from k2ktui.config.problems import Problem, spoken_path
+from k2ktui.config.problems import Problem, format_path
 from k2ktui.config.scalars import Duration, Name
 from k2ktui.config.templates import Templates
 from k2ktui.config.tree import read_tree
@@ -30,7 +30,7 @@ from k2ktui.text import safe_text
 _TIMEOUT_S = 30.0
 
 
-class Tls(Section):
+class ConnectTls(Section):
     """PEM files for https: whom to trust (the system's by default), and who we are."""
 
     ca: Name = ""
@@ -52,7 +52,7 @@ class ConnectSettings(Section):
     url: Name
     user: Name = ""
     password: Name = Field(default="", repr=False)
-    tls: Tls = Tls()
+    tls: ConnectTls = ConnectTls()
     timeout_s: Duration = Field(default=_TIMEOUT_S, gt=0)
 
     @field_validator("url")
@@ -145,7 +145,7 @@ def _split(url: str) -> SplitResult:
 
 def _problem(file: str, error: Mapping[str, object]) -> Problem:
     location = error["loc"]
-    path = spoken_path(location) if isinstance(location, tuple) else ""
+    path = format_path(location) if isinstance(location, tuple) else ""
     messages = {"missing": "missing; this key is required", "extra_forbidden": "unknown key"}
     message = str(error["msg"]).removeprefix("Value error, ")
     return Problem(

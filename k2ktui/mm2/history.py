@@ -12,7 +12,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from k2ktui.engine.cuts import Cut
+from k2ktui.engine.offset_anchors import OffsetAnchor
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.strict_json import (
     LARGEST_INT,
@@ -24,13 +24,13 @@ from k2ktui.engine.strict_json import (
     text,
 )
 from k2ktui.kafka.clients import Cluster, TopicDescription
-from k2ktui.kafka.keyed import KeyedWriter
+from k2ktui.kafka.keyed_writer import KeyedWriter
 from k2ktui.kafka.topics import TopicSpec, create_topics
+from k2ktui.log.record import KafkaRecord
 from k2ktui.mm2.formats import OffsetSync
 from k2ktui.mm2.pipeline import MirrorPipeline
-from k2ktui.mm2.tail import Tail
-from k2ktui.mm2.topics import Timed
-from k2ktui.sync.record import Record
+from k2ktui.mm2.topic_tail import TopicTail
+from k2ktui.mm2.topics import TimedOffsetSync
 
 TOPIC = "__k2k_mm2_offset_syncs"
 _VERSION = 1
@@ -41,15 +41,15 @@ _RETENTION_MS = 7 * 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
-class Proven:
+class ProvenPosition:
     """A position that comparing records proved, and when, epoch milliseconds."""
 
     source: SourcePartition
-    cut: Cut
+    cut: OffsetAnchor
     at_ms: int
 
 
-Known = Timed | Proven
+Known = TimedOffsetSync | ProvenPosition
 
 
 class SyncHistory:
@@ -62,21 +62,21 @@ class SyncHistory:
 
     def __init__(self, config: MirrorPipeline, target: Cluster) -> None:
         self._config, self._target = config, target
-        self._tail = Tail(target, TOPIC)
+        self._tail = TopicTail(target, TOPIC)
         self._kept: list[Known] = []
         # Whoever only reads never writes: the oldest go, and are in MirrorMaker 2's own topic yet.
         self._unwritten: deque[Known] = deque(maxlen=_UNWRITTEN)
         self._malformed = 0
         self._writer: KeyedWriter | None = None
 
-    def merged(self, new: Sequence[Timed]) -> list[Known]:
+    def merged(self, new: Sequence[TimedOffsetSync]) -> list[Known]:
         """Return what was kept together with what the flow's own topic holds, in order of time.
 
         Raises:
             K2kError: the topic cannot be read.
         """
         self._kept += (known for record in self._tail.read() for known in self._read(record))
-        there = {known.sync for known in self._kept if isinstance(known, Timed)}
+        there = {known.sync for known in self._kept if isinstance(known, TimedOffsetSync)}
         added = [timed for timed in new if timed.sync not in there]
         self._unwritten += added
         return sorted([*self._kept, *added], key=lambda known: known.at_ms)
@@ -129,7 +129,7 @@ class SyncHistory:
     def _entries(self, known: Sequence[Known]) -> list[tuple[bytes, bytes]]:
         found: dict[tuple[SourcePartition, str], list[list[int]]] = defaultdict(list)
         for each in known:
-            if isinstance(each, Timed):
+            if isinstance(each, TimedOffsetSync):
                 sync = each.sync
                 found[sync.source, _SYNCS].append([sync.upstream, sync.downstream, each.at_ms])
             else:
@@ -143,7 +143,7 @@ class SyncHistory:
     def _key(self, at: SourcePartition) -> bytes:
         return _json({"flow": self._config.name, "partition": at.partition, "topic": at.topic})
 
-    def _read(self, record: Record) -> list[Known]:
+    def _read(self, record: KafkaRecord) -> list[Known]:
         try:
             return read_history(record.key, record.value, self._config.name)
         except MalformedRecord:
@@ -174,8 +174,11 @@ def read_history(key: bytes | None, value: bytes | None, flow: str) -> list[Know
         for kind in (_SYNCS, _CUTS)
     )
     return [
-        *(Timed(OffsetSync(at, up, down), at_ms) for up, down, at_ms in syncs),
-        *(Proven(at, Cut(source, target), at_ms) for source, target, at_ms in cuts),
+        *(TimedOffsetSync(OffsetSync(at, up, down), at_ms) for up, down, at_ms in syncs),
+        *(
+            ProvenPosition(at, OffsetAnchor(source, target), at_ms)
+            for source, target, at_ms in cuts
+        ),
     ]
 
 

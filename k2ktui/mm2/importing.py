@@ -71,7 +71,7 @@ class Imported:
     notes: tuple[str, ...]
 
 
-def document(flow: Flow, name: str, value: Value) -> dict[str, Any]:
+def pipeline_document(flow: Flow, name: str, value: Value) -> dict[str, Any]:
     """Return a flow as the values of a pipeline.
 
     Args:
@@ -106,14 +106,16 @@ def document(flow: Flow, name: str, value: Value) -> dict[str, Any]:
     return tree
 
 
-def imported(flow: Flow) -> Imported:
+def import_flow(flow: Flow) -> Imported:
     """Turn a flow, read without filling its variables, into a pipeline file.
 
     Secrets are not written: they become variables of the environment, which the notes name.
     """
     notes: list[str] = []
     name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{flow.source}-to-{flow.target}")
-    tree = document(flow, name, lambda *property_: _value_for_file(*property_, notes=notes))
+    tree = pipeline_document(
+        flow, name, lambda *property_: _value_for_file(*property_, notes=notes)
+    )
     # The file writes this section as a list.
     tree["replication"] = [{key: each} for key, each in tree["replication"].items()]
     notes += _without_counterpart(flow)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from k2ktui.config.problems import Mark
+from k2ktui.config.problems import FilePosition
 
 # Key, then a separator: "=", ":" or blanks; a backslash makes the next character an ordinary one.
 _KEY = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
@@ -19,7 +19,7 @@ class Property:
     """A value, and where its key stands; no repr shows the value, which may be a secret."""
 
     value: str
-    mark: Mark
+    mark: FilePosition
 
     def __repr__(self) -> str:
         return f"Property({self.mark})"
@@ -36,7 +36,7 @@ def parse(raw: bytes, file: str) -> dict[str, Property]:
     for number, line in _logical_lines(raw.decode("latin-1")):
         split = _KEY.fullmatch(line)
         assert split is not None
-        found[_unescaped(split[1])] = Property(_unescaped(split[2]), Mark(file, number))
+        found[_unescaped(split[1])] = Property(_unescaped(split[2]), FilePosition(file, number))
     return found
 
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.mm2.flows import Flow
-from k2ktui.mm2.importing import document
+from k2ktui.mm2.importing import pipeline_document
 from k2ktui.mm2.settings import load_settings
 
 SUFFIX = ".properties"
@@ -23,7 +23,7 @@ class MirrorPipeline(PipelineConfig):
     @classmethod
     def of(cls, flow: Flow) -> Self:
         """Make one of a flow; its secrets are in it, as in every pipeline that was loaded."""
-        tree = document(flow, str(flow), lambda side, role, key, text: text)
+        tree = pipeline_document(flow, str(flow), lambda side, role, key, text: text)
         return cls.model_validate({**tree, "flow": flow})
 
 
@@ -39,7 +39,7 @@ def load_mirror(file: str) -> tuple[MirrorPipeline, tuple[str, ...]]:
         ConfigError: with every error of the file.
     """
     # What it registers makes such a pipeline readable; it imports this module.
-    import k2ktui.mm2.copies  # noqa: F401
+    import k2ktui.mm2.mirror_mappings  # noqa: F401
 
     path, _, name = file.partition("#")
     settings = load_settings(Path(path))

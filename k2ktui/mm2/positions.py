@@ -26,7 +26,7 @@ _RESET = "auto.offset.reset"
 _LARGEST_OFFSET = (1 << 63) - 2
 
 
-class Effect(StrEnum):
+class StoredMoveEffect(StrEnum):
     """What a move of a position means."""
 
     KEEP = "keep"
@@ -64,7 +64,7 @@ class Connector:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class StoredMove:
     """One position: what it is, and what it is to be; None for none stored.
 
     ``bounds`` are None where the source cluster was not asked.
@@ -76,33 +76,33 @@ class Move:
     bounds: Bounds | None = None
 
     @property
-    def effect(self) -> Effect:
+    def effect(self) -> StoredMoveEffect:
         """What it means for the copying."""
         if self.before == self.after:
-            return Effect.KEEP
+            return StoredMoveEffect.KEEP
         if self.after is None:
-            return Effect.CLEAR
+            return StoredMoveEffect.CLEAR
         if self.before is None:
-            return Effect.BEGIN
-        return Effect.FORWARD if self.after > self.before else Effect.BACK
+            return StoredMoveEffect.BEGIN
+        return StoredMoveEffect.FORWARD if self.after > self.before else StoredMoveEffect.BACK
 
     @property
     def again(self) -> int:
         """Offsets whose records are copied a second time, at most."""
-        if self.effect is not Effect.BACK or self.before is None or self.after is None:
+        if self.effect is not StoredMoveEffect.BACK or self.before is None or self.after is None:
             return 0
         return self.before - self.after
 
     @property
     def left_out(self) -> int:
         """Offsets whose records are never copied, at most."""
-        if self.effect is not Effect.FORWARD or self.before is None or self.after is None:
+        if self.effect is not StoredMoveEffect.FORWARD or self.before is None or self.after is None:
             return 0
         return self.after - self.before
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StoredChange:
     """Moves of one connector's positions.
 
     Attributes:
@@ -114,20 +114,20 @@ class Change:
 
     connector: str
     cluster: str
-    moves: tuple[Move, ...]
+    moves: tuple[StoredMove, ...]
     notes: tuple[str, ...] = ()
 
     @property
-    def changes(self) -> tuple[Move, ...]:
+    def changes(self) -> tuple[StoredMove, ...]:
         """The moves that write something."""
-        return tuple(move for move in self.moves if move.effect is not Effect.KEEP)
+        return tuple(move for move in self.moves if move.effect is not StoredMoveEffect.KEEP)
 
     def offsets(self) -> list[SourceOffset]:
         """Return what Connect is to store for the moves that write something."""
-        return [stored(self.cluster, move.source, move.after) for move in self.changes]
+        return [connect_offset(self.cluster, move.source, move.after) for move in self.changes]
 
 
-def stored(cluster: str, source: SourcePartition, position: int | None) -> SourceOffset:
+def connect_offset(cluster: str, source: SourcePartition, position: int | None) -> SourceOffset:
     """Return a position as Connect stores it; the order of the keys is part of the record's key."""
     place = {"cluster": cluster, "partition": source.partition, "topic": source.topic}
     return SourceOffset(place, None if position is None else {"offset": position - 1})
@@ -217,7 +217,7 @@ def plan(
     connector: Connector,
     wanted: Mapping[SourcePartition, int | None],
     bounds: Mapping[SourcePartition, Bounds] | None,
-) -> Change:
+) -> StoredChange:
     """Plan exact positions, and None where nothing is to be stored, so that they begin anew.
 
     Args:
@@ -238,18 +238,18 @@ def plan(
         if position == 0:
             notes.append(f"{safe_text(source)}: storing no position is how to begin at 0")
         # Connect refuses an offset of -1 (MirrorUtils.validateSourceOffset).
-        moves.append(Move(source, connector.positions.get(source), position or None, log))
+        moves.append(StoredMove(source, connector.positions.get(source), position or None, log))
     if wrong:
         raise Refused(
             "positions that MirrorMaker 2 would not read from:\n    " + "\n    ".join(wrong),
             unchanged=NOTHING,
             mend="k2ktui mm2 offsets show lists the partitions and their bounds.",
         )
-    if any(move.effect is Effect.CLEAR for move in moves):
+    if any(move.effect is StoredMoveEffect.CLEAR for move in moves):
         notes.append(reset_in_words(connector.reset))
     if bounds is None and any(wanted.values()):
         notes.append("the source cluster was not asked: whether these offsets exist is not known")
-    return Change(connector.name, connector.cluster, tuple(moves), tuple(notes))
+    return StoredChange(connector.name, connector.cluster, tuple(moves), tuple(notes))
 
 
 def _objection(position: int | None, log: Bounds | None, reset: str, *, asked: bool) -> str:
@@ -271,7 +271,7 @@ def _objection(position: int | None, log: Bounds | None, reset: str, *, asked: b
     return ""
 
 
-def overtaken(change: Change, now: Mapping[SourcePartition, int]) -> None:
+def refuse_overtaken(change: StoredChange, now: Mapping[SourcePartition, int]) -> None:
     """Refuse moves that mean something else by now, since copying went on while they waited.
 
     A move back stays one, however far copying has come; a move forward that was overtaken would
@@ -283,7 +283,7 @@ def overtaken(change: Change, now: Mapping[SourcePartition, int]) -> None:
     lines = ""
     for move in change.changes:
         at = now.get(move.source)
-        if Move(move.source, at, move.after).effect is not move.effect:
+        if StoredMove(move.source, at, move.after).effect is not move.effect:
             said = "none" if at is None else at
             lines += f"\n    {safe_text(move.source)}: its position is {said} now"
     if lines:
@@ -294,14 +294,14 @@ def overtaken(change: Change, now: Mapping[SourcePartition, int]) -> None:
         )
 
 
-def payload(offsets: Iterable[SourceOffset]) -> str:
+def offsets_body(offsets: Iterable[SourceOffset]) -> str:
     """Return the body of Connect's ``PATCH …/offsets``, readable."""
     return json.dumps(
         {"offsets": [{"partition": o.partition, "offset": o.offset} for o in offsets]}, indent=2
     )
 
 
-def read_payload(text: str) -> dict[tuple[str, SourcePartition], int | None]:
+def parse_offsets_body(text: str) -> dict[tuple[str, SourcePartition], int | None]:
     """Read such a body: positions by alias and partition, None where nothing is to be stored.
 
     Raises:

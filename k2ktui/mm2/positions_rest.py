@@ -16,16 +16,16 @@ from k2ktui.mm2.flows import Flow
 from k2ktui.mm2.positions import (
     SOURCE_CONNECTOR,
     Bounds,
-    Change,
     Connector,
-    overtaken,
-    payload,
+    StoredChange,
+    connect_offset,
+    offsets_body,
     read_positions,
+    refuse_overtaken,
     reset_of,
     source_alias,
-    stored,
 )
-from k2ktui.mm2.positions_kept import Done, keep, not_put_back
+from k2ktui.mm2.positions_backup import AppliedChange, not_put_back, write_backup
 from k2ktui.mm2.settings import connector_flow
 from k2ktui.mm2.source_logs import connector_source, read_bounds
 from k2ktui.text import safe_text
@@ -93,7 +93,7 @@ class RestPositions:
         """
         return read_bounds(connector_source(self._connect.config(self._name)), sources)
 
-    def apply(self, change: Change, told: Callable[[str], None]) -> Done:
+    def apply(self, change: StoredChange, told: Callable[[str], None]) -> AppliedChange:
         """Make a change that was confirmed; see :func:`apply`."""
         return apply(self._connect, change, told)
 
@@ -116,7 +116,9 @@ def _positions(connect: Connect, name: str, cluster: str) -> dict[SourcePartitio
     return {source: offset for (alias, source), offset in found.items() if alias == cluster}
 
 
-def apply(connect: Connect, change: Change, told: Callable[[str], None] = lambda _: None) -> Done:
+def apply(
+    connect: Connect, change: StoredChange, told: Callable[[str], None] = lambda _: None
+) -> AppliedChange:
     """Make a change that was confirmed.
 
     Args:
@@ -155,7 +157,7 @@ def apply(connect: Connect, change: Change, told: Callable[[str], None] = lambda
             unchanged=f"It was {safe_text(was)} before; what was stored is in {kept}.",
             mend="Resume it by hand: PUT /connectors/NAME/resume.",
         ) from None
-    return Done(kept, state.state, state.trace)
+    return AppliedChange(kept, state.state, state.trace)
 
 
 def _resumption(connect: Connect, name: str, was: str) -> Callable[[], None]:
@@ -185,13 +187,13 @@ def _back(back_to_work: Callable[[], None], why: BaseException) -> None:
         ) from why
 
 
-def _replaced(connect: Connect, change: Change, told: Callable[[str], None]) -> Path:
+def _replaced(connect: Connect, change: StoredChange, told: Callable[[str], None]) -> Path:
     """Store the new offsets of a stopped connector; return the file with the old ones."""
     name = change.connector
     now = _positions(connect, name, change.cluster)
-    overtaken(change, now)
-    old = [stored(change.cluster, m.source, now.get(m.source)) for m in change.changes]
-    kept = keep(name, payload(old))
+    refuse_overtaken(change, now)
+    old = [connect_offset(change.cluster, m.source, now.get(m.source)) for m in change.changes]
+    kept = write_backup(name, offsets_body(old))
     told(f"what was stored is kept in {kept}")
     try:
         said = connect.alter_offsets(name, change.offsets())
@@ -203,7 +205,7 @@ def _replaced(connect: Connect, change: Change, told: Callable[[str], None]) -> 
     return kept
 
 
-def _read_back(connect: Connect, change: Change) -> None:
+def _read_back(connect: Connect, change: StoredChange) -> None:
     there = _positions(connect, change.connector, change.cluster)
     wrong = [m for m in change.changes if there.get(m.source) != m.after]
     if wrong:
@@ -218,7 +220,7 @@ def _read_back(connect: Connect, change: Change) -> None:
 
 def _put_back(
     connect: Connect,
-    change: Change,
+    change: StoredChange,
     before: Mapping[SourcePartition, int],
     kept: Path,
     why: BaseException,
@@ -231,7 +233,7 @@ def _put_back(
             m.source for m in change.changes if there.get(m.source) != before.get(m.source)
         ]
         if differing:
-            old = [stored(change.cluster, s, before.get(s)) for s in differing]
+            old = [connect_offset(change.cluster, s, before.get(s)) for s in differing]
             connect.alter_offsets(name, old)
     except K2kError as error:
         raise not_put_back(why, error, kept) from why

@@ -13,8 +13,8 @@ from pathlib import Path
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.clients import Cluster, TopicDescription
-from k2ktui.kafka.keyed import Entry, KeyedWriter
-from k2ktui.kafka.logread import read_committed
+from k2ktui.kafka.control_reader import read_committed
+from k2ktui.kafka.keyed_writer import Entry, KeyedWriter
 from k2ktui.mm2.connect import NOTHING, STOPPED
 from k2ktui.mm2.flows import Flow
 from k2ktui.mm2.formats import (
@@ -25,16 +25,16 @@ from k2ktui.mm2.formats import (
     connect_offset_value,
     read_connect_offset,
 )
+from k2ktui.mm2.liveness import find_signs_of_life, require_stopped
 from k2ktui.mm2.positions import (
     Bounds,
-    Change,
     Connector,
-    overtaken,
-    payload,
-    stored,
+    StoredChange,
+    connect_offset,
+    offsets_body,
+    refuse_overtaken,
 )
-from k2ktui.mm2.positions_kept import Done, keep, not_put_back
-from k2ktui.mm2.running import require_stopped, signs_of_life
+from k2ktui.mm2.positions_backup import AppliedChange, not_put_back, write_backup
 from k2ktui.mm2.source_logs import read_bounds
 from k2ktui.text import safe_text
 
@@ -65,7 +65,7 @@ class TopicPositions:
             ConnectionFailed, TimedOut: the target did not answer.
         """
         flow = self._flow
-        state = "RUNNING" if signs_of_life(flow, self._target) else STOPPED
+        state = "RUNNING" if find_signs_of_life(flow, self._target) else STOPPED
         consumer = flow.clients["source"].get("consumer", {})
         reset = consumer.get(_RESET, "earliest").strip().lower()
         return Connector(str(flow), flow.source, state, reset, self.positions())
@@ -79,7 +79,7 @@ class TopicPositions:
         return read_bounds(self._flow.cluster("source"), sources)
 
     def require_stopped(self, unchanged: str) -> None:
-        """Refuse while it runs; see :func:`k2ktui.mm2.running.require_stopped`."""
+        """Refuse while it runs; see :func:`k2ktui.mm2.liveness.require_stopped`."""
         require_stopped(self._flow, self._target, unchanged)
 
     def positions(self) -> dict[SourcePartition, int]:
@@ -117,7 +117,7 @@ class TopicPositions:
     def _is_ours(self, at: ConnectorPartition) -> bool:
         return at.connector == SOURCE_CONNECTOR and at.cluster == self._flow.source
 
-    def apply(self, change: Change, told: Callable[[str], None]) -> Done:
+    def apply(self, change: StoredChange, told: Callable[[str], None]) -> AppliedChange:
         """Make a change that was confirmed, while MirrorMaker 2 is stopped.
 
         Raises:
@@ -128,9 +128,9 @@ class TopicPositions:
         told("making sure that it is stopped")
         self.require_stopped(_UNCHANGED)
         now = self.positions()
-        overtaken(change, now)
-        old = [stored(change.cluster, m.source, now.get(m.source)) for m in change.changes]
-        kept = keep(change.connector, payload(old))
+        refuse_overtaken(change, now)
+        old = [connect_offset(change.cluster, m.source, now.get(m.source)) for m in change.changes]
+        kept = write_backup(change.connector, offsets_body(old))
         told(f"what was stored is kept in {kept}")
         writer = KeyedWriter(self._target, self._flow.connect_offsets_topic)
         try:
@@ -143,7 +143,7 @@ class TopicPositions:
             raise
         finally:
             writer.close()
-        return Done(kept, STOPPED)
+        return AppliedChange(kept, STOPPED)
 
     def _write(self, writer: KeyedWriter, wanted: Mapping[SourcePartition, int | None]) -> None:
         """Write positions and read them back."""

@@ -21,7 +21,7 @@ class _Unfilled(Exception):
     """A variable without a value; the text says why, without any value."""
 
 
-def fill(
+def fill_variables(
     properties: Mapping[str, Property], env: Mapping[str, str], problems: list[Problem]
 ) -> dict[str, Property]:
     """Replace ``${…}`` of the providers that the file names; others stay as they are, as in Java.

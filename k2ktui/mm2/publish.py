@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.groups import Snapshot, translated
+from k2ktui.engine.groups import Snapshot, translate_groups
 from k2ktui.engine.replica import Replica
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConfigError, Refused
 from k2ktui.kafka.clients import Cluster, TopicDescription, target_cluster
-from k2ktui.kafka.keyed import KeyedWriter
+from k2ktui.kafka.keyed_writer import KeyedWriter
 from k2ktui.kafka.topics import TopicSpec, create_topics
 from k2ktui.mm2.formats import (
     Checkpoint,
@@ -33,15 +33,15 @@ from k2ktui.mm2.formats import (
 )
 from k2ktui.mm2.pipeline import MirrorPipeline
 from k2ktui.mm2.policy import HEARTBEATS, ReplicationPolicy
-from k2ktui.sync.beside import BesideThread
-from k2ktui.sync.snapshot import Snapshots
+from k2ktui.sync.background import BackgroundRunner
+from k2ktui.sync.snapshot import SnapshotReader
 from k2ktui.text import safe_text
 
 _COMPACTED = {"cleanup.policy": "compact"}
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class MirrorNames:
     """What the pipeline is called in MirrorMaker 2's words: aliases, and its topics."""
 
     source: str
@@ -96,7 +96,9 @@ class Publisher:
         ConnectionFailed, TimedOut: the target does not answer.
     """
 
-    def __init__(self, config: PipelineConfig, names: Names, *, even_so: bool = False) -> None:
+    def __init__(
+        self, config: PipelineConfig, names: MirrorNames, *, even_so: bool = False
+    ) -> None:
         if isinstance(config, MirrorPipeline):
             raise ConfigError(
                 "MirrorMaker 2 publishes itself", mend="Give a pipeline file of k2ktui with -f."
@@ -112,7 +114,7 @@ class Publisher:
         if not even_so:
             _alone(self._target, names)
         _ensure(config, self._target, names)
-        self._snapshots = Snapshots(config)
+        self._snapshots = SnapshotReader(config)
         self._writers = {topic: self._writer(topic) for topic in names.all}
         self._checkpoints: dict[GroupPartition, Checkpoint] = {}
         self._syncs: dict[SourcePartition, OffsetSync] = {}
@@ -154,7 +156,7 @@ class Publisher:
         return KeyedWriter(self._target, topic, partition_of=lambda key: 0)
 
 
-class PublisherThread(BesideThread):
+class PublisherThread(BackgroundRunner):
     """Publishes beside a running pipeline, as its ``mm2`` section says, and once more at its end.
 
     Args:
@@ -185,14 +187,14 @@ class PublisherThread(BesideThread):
 
     def _made(self) -> Publisher:
         chosen = self._config.mm2
-        names = Names(chosen.source_alias, chosen.target_alias, chosen.separator)
+        names = MirrorNames(chosen.source_alias, chosen.target_alias, chosen.separator)
         return Publisher(self._config, names, even_so=chosen.even_so)
 
 
 def checkpoints_of(snapshot: Snapshot) -> tuple[dict[GroupPartition, Checkpoint], int]:
     """Return the checkpoints of all groups, and how many have no position that holds; pure."""
     found, left_out = {}, 0
-    for group in translated(snapshot):
+    for group in translate_groups(snapshot):
         for row in group.translations:
             if row.offset is None or row.skipped is None or row.skipped or len(row.sources) > 1:
                 left_out += 1
@@ -214,7 +216,7 @@ def syncs_of(replicas: Mapping[SourcePartition, Replica]) -> dict[SourcePartitio
     return found
 
 
-def _alone(target: Cluster, names: Names) -> None:
+def _alone(target: Cluster, names: MirrorNames) -> None:
     storage = f"mm2-offsets.{names.source}.internal"
     if isinstance(target.describe([storage])[storage], TopicDescription):
         raise Refused(
@@ -226,7 +228,7 @@ def _alone(target: Cluster, names: Names) -> None:
         )
 
 
-def _ensure(config: PipelineConfig, target: Cluster, names: Names) -> None:
+def _ensure(config: PipelineConfig, target: Cluster, names: MirrorNames) -> None:
     present = target.describe(names.all)
     missing = [n for n in names.all if not isinstance(present[n], TopicDescription)]
     replication = config.topic_creation.control.common.replication

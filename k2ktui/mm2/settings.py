@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from k2ktui.config.problems import Mark, Problem, refuse
+from k2ktui.config.problems import FilePosition, Problem, refuse
 from k2ktui.errors import ConfigError
 from k2ktui.mm2.flows import ROLES, Flow, Side, is_client
 from k2ktui.mm2.javaprops import Property, parse
@@ -25,7 +25,7 @@ from k2ktui.mm2.policy import (
     NameFilter,
     ReplicationPolicy,
 )
-from k2ktui.mm2.providers import fill
+from k2ktui.mm2.providers import fill_variables
 from k2ktui.text import safe_text
 
 _POLICIES: Mapping[str, Literal["default", "identity"]] = {
@@ -94,7 +94,7 @@ def parse_settings(raw: bytes, file: str, env: Mapping[str, str] | None) -> Mirr
     problems: list[Problem] = []
     properties: Mapping[str, Property] = parse(raw, file)
     if env is not None:
-        properties = fill(properties, env, problems)
+        properties = fill_variables(properties, env, problems)
     found = _Reading(file, properties, problems).settings()
     if problems:
         raise refuse(problems)
@@ -120,7 +120,7 @@ def connector_flow(config: Mapping[str, str], offsets_topic: str) -> Flow:
         **{f"{source}->{target}.{key}": value for key, value in config.items()},
         f"{source}->{target}.enabled": "true",
     }
-    properties = {key: Property(value, Mark(name, 0)) for key, value in lines.items()}
+    properties = {key: Property(value, FilePosition(name, 0)) for key, value in lines.items()}
     problems: list[Problem] = []
     found = _Reading(name, properties, problems).settings()
     if problems:
@@ -140,7 +140,7 @@ class _Reading:
         named = self.properties.get("clusters")
         aliases = _listed(named.value) if named else ()
         if not aliases:
-            mark = named.mark if named else Mark(self.file, 1)
+            mark = named.mark if named else FilePosition(self.file, 1)
             self.problems.append(Problem(mark, "clusters", "missing; it lists the aliases"))
         flows = [
             self._flow(source, target)
@@ -243,9 +243,9 @@ class _Reading:
                 message = f"what {safe_text(name)} takes cannot be known here"
                 self.problems.append(Problem(self._mark(f"{flow}.{key}", key), key, message))
 
-    def _mark(self, key: str, otherwise: str) -> Mark:
+    def _mark(self, key: str, otherwise: str) -> FilePosition:
         found = self.properties.get(key) or self.properties.get(otherwise)
-        return found.mark if found else Mark(self.file, 1)
+        return found.mark if found else FilePosition(self.file, 1)
 
     def _strangers(self, aliases: tuple[str, ...]) -> list[str]:
         """Say which flows name clusters that the file does not list."""

@@ -15,7 +15,7 @@ import yaml
 
 from k2ktui.errors import ConfigError
 from k2ktui.mm2.connect import NOTHING
-from k2ktui.mm2.positions import Change, Connector, payload, stored
+from k2ktui.mm2.positions import Connector, StoredChange, connect_offset, offsets_body
 from k2ktui.text import safe_text
 
 MIRROR_MAKER, CONNECTOR = "kafkamirrormaker2", "kafkaconnector"
@@ -26,7 +26,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,200}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class StrimziResource:
     """The Strimzi resource that a connector is part of.
 
     ``kind`` is :data:`MIRROR_MAKER` or :data:`CONNECTOR`.
@@ -37,7 +37,7 @@ class Resource:
     namespace: str = ""
 
 
-def resource(text: str, namespace: str = "") -> Resource:
+def parse_resource(text: str, namespace: str = "") -> StrimziResource:
     """Read ``kafkamirrormaker2/NAME`` or ``kafkaconnector/NAME``.
 
     Raises:
@@ -51,10 +51,10 @@ def resource(text: str, namespace: str = "") -> Resource:
             unchanged=NOTHING,
             mend=f"Give {MIRROR_MAKER}/NAME or {CONNECTOR}/NAME.",
         )
-    return Resource(kind.lower(), name, namespace)
+    return StrimziResource(kind.lower(), name, namespace)
 
 
-def unseen(connector: str) -> Connector:
+def unreachable_connector(connector: str) -> Connector:
     """Return a connector that Strimzi runs and that cannot be asked from here.
 
     Its name tells the alias of its source: ``A->B.MirrorSourceConnector``.
@@ -72,7 +72,7 @@ def unseen(connector: str) -> Connector:
     return Connector(connector, source, "not asked", "earliest", {})
 
 
-def manifest(where: Resource, change: Change) -> str:
+def manifest(where: StrimziResource, change: StoredChange) -> str:
     """Return the ConfigMap with the offsets as YAML, and every step around it as comments.
 
     All positions of the change are in it: those that need no change do no harm.
@@ -89,7 +89,7 @@ def manifest(where: Resource, change: Change) -> str:
     config_map = f"{where.name}-offsets"
     whole = where.kind == MIRROR_MAKER
     entry = f"{change.connector.replace('->', '--')}.json" if whole else "offsets.json"
-    offsets = [stored(change.cluster, move.source, move.after) for move in change.moves]
+    offsets = [connect_offset(change.cluster, move.source, move.after) for move in change.moves]
     metadata = {"name": config_map}
     if where.namespace:
         metadata["namespace"] = where.namespace
@@ -97,7 +97,7 @@ def manifest(where: Resource, change: Change) -> str:
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": metadata,
-        "data": {entry: payload(offsets) + "\n"},
+        "data": {entry: offsets_body(offsets) + "\n"},
     }
     spec = {"state": "stopped", "alterOffsets": {"fromConfigMap": {"name": config_map}}}
     steps = [
@@ -113,7 +113,7 @@ def manifest(where: Resource, change: Change) -> str:
     return comments + yaml.dump(document, Dumper=_Dumper, sort_keys=False)
 
 
-def _fragment(where: Resource, change: Change, spec: dict[str, Any]) -> list[str]:
+def _fragment(where: StrimziResource, change: StoredChange, spec: dict[str, Any]) -> list[str]:
     if where.kind == MIRROR_MAKER:
         source, _, rest = change.connector.partition("->")
         spec = {
@@ -129,12 +129,12 @@ def _fragment(where: Resource, change: Change, spec: dict[str, Any]) -> list[str
     return [f"     {line}" for line in lines]
 
 
-def _target(where: Resource) -> str:
+def _target(where: StrimziResource) -> str:
     namespace = f" -n {where.namespace}" if where.namespace else ""
     return f"{where.kind} {where.name}{namespace}"
 
 
-def _annotate(where: Resource, change: Change) -> str:
+def _annotate(where: StrimziResource, change: StoredChange) -> str:
     marks = ["strimzi.io/connector-offsets=alter"]
     if where.kind == MIRROR_MAKER:
         marks.append(f"strimzi.io/mirrormaker-connector={change.connector}")

@@ -19,12 +19,12 @@ from k2ktui.engine.replica import TargetLog, TargetPartition
 from k2ktui.engine.state import MappingRange, SourcePartition
 from k2ktui.errors import Refused
 from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster, target_cluster
+from k2ktui.log.content import ContentReader, RecordPart, content_digest
 from k2ktui.mm2.connect import NOTHING
 from k2ktui.mm2.flows import Flow
 from k2ktui.mm2.matching import Matched, Print, match
 from k2ktui.mm2.syncs import Syncs, read_syncs
 from k2ktui.replication.naming import target_name
-from k2ktui.sync.content import Contents, Part, digest
 from k2ktui.text import safe_text
 
 _CHUNK = 5_000
@@ -35,7 +35,7 @@ _STAMPED_BY = "message.timestamp.type"
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TakeoverRow:
     """One source partition, as our pipeline will go on with it.
 
     Attributes:
@@ -85,16 +85,16 @@ class TakeoverPlan:
 
     pipeline: str
     flow: str
-    rows: tuple[Taken, ...]
+    rows: tuple[TakeoverRow, ...]
     notes: tuple[str, ...] = ()
 
     @property
-    def doubtful(self) -> tuple[Taken, ...]:
+    def doubtful(self) -> tuple[TakeoverRow, ...]:
         """Partitions whose position is not proven."""
         return tuple(row for row in self.rows if row.doubt)
 
 
-class MirrorMaker(Protocol):
+class MirrorMakerSource(Protocol):
     """What a take-over asks of the MirrorMaker 2 that it takes over from."""
 
     @property
@@ -108,7 +108,7 @@ class MirrorMaker(Protocol):
         """Raise Refused while it runs; the error says so too."""
 
 
-class Planner:
+class TakeoverPlanner:
     """Plans the take-over from a MirrorMaker 2 by a pipeline of ours; changes nothing.
 
     Args:
@@ -117,7 +117,7 @@ class Planner:
         span: offsets of each target partition, from its end back, whose mapping is rebuilt.
     """
 
-    def __init__(self, config: PipelineConfig, mirror: MirrorMaker, span: int) -> None:
+    def __init__(self, config: PipelineConfig, mirror: MirrorMakerSource, span: int) -> None:
         self._config, self._mirror, self._span = config, mirror, span
         self._flow = mirror.flow
         self._source, self._target = source_cluster(config), target_cluster(config)
@@ -149,7 +149,7 @@ class Planner:
                 continue  # nothing was copied: the pipeline begins with it as with any other
             for number in range(min(ours.partitions, theirs.partitions)):
                 at = SourcePartition(name, number)
-                blank = Taken(
+                blank = TakeoverRow(
                     at, (copy, number), (ours.topic_id, theirs.topic_id), 0, stored.get(at), 0, 0
                 )
                 found.append(blank)
@@ -178,13 +178,13 @@ class Planner:
         shown = ", ".join(safe_text(name) for name in left[:5])
         return names, [f"MirrorMaker 2 copies, and this pipeline does not: {shown}"] if left else []
 
-    def _looked_at(self, found: Collection[Taken], syncs: Syncs) -> list[Taken]:
+    def _looked_at(self, found: Collection[TakeoverRow], syncs: Syncs) -> list[TakeoverRow]:
         stamped = self._stamped_there({row.target[0] for row in found})
         source_logs = _logs(self._source, [(r.source.topic, r.source.partition) for r in found])
         target_logs = _logs(self._target, [row.target for row in found])
         highs = self._target.offsets([row.target for row in found], OffsetSpec.latest())
         rows = []
-        with Contents(self._source) as there, Contents(self._target) as here:
+        with ContentReader(self._source) as there, ContentReader(self._target) as here:
             for row in found:
                 at = (row.source.topic, row.source.partition)
                 if at not in source_logs or row.target not in target_logs:
@@ -194,7 +194,9 @@ class Planner:
                     )
                 log, copy = source_logs[at], target_logs[row.target]
                 known = syncs.get(row.source, ())
-                ignored = frozenset({Part.TIMESTAMP}) if row.target[0] in stamped else frozenset()
+                ignored = (
+                    frozenset({RecordPart.TIMESTAMP}) if row.target[0] in stamped else frozenset()
+                )
                 reader = _Reader(there, here, row, log, copy, known, ignored)
                 taken = reader.taken(self._span)
                 if highs.get(row.target, copy.end) > copy.end:
@@ -217,7 +219,7 @@ class Planner:
         }
 
 
-def _undecided(row: Taken) -> Taken:
+def _undecided(row: TakeoverRow) -> TakeoverRow:
     """Say that a transaction of a copier may still be committed: its records would come twice."""
     doubt = (
         f"a transaction is open on the target from offset {row.end} on, and what it holds may "
@@ -237,15 +239,15 @@ def _logs(cluster: Cluster, where: Collection[TargetPartition]) -> dict[TargetPa
 class _Reader:
     """Compares one partition with its copy."""
 
-    there: Contents
-    here: Contents
-    row: Taken
+    there: ContentReader
+    here: ContentReader
+    row: TakeoverRow
     log: TargetLog
     copy: TargetLog
     known: tuple[tuple[int, int], ...]
-    ignored: frozenset[Part]
+    ignored: frozenset[RecordPart]
 
-    def taken(self, span: int) -> Taken | None:
+    def taken(self, span: int) -> TakeoverRow | None:
         """Return how to go on; None where nothing was copied, so that the pipeline begins."""
         stored, copy = self.row.stored, self.copy
         row = replace(self.row, end=copy.end)
@@ -314,7 +316,11 @@ class _Reader:
 
 
 def _prints(
-    contents: Contents, at: TargetPartition, first: int, end: int, ignored: frozenset[Part]
+    contents: ContentReader,
+    at: TargetPartition,
+    first: int,
+    end: int,
+    ignored: frozenset[RecordPart],
 ) -> list[Print]:
     """Return offset and digest of every committed record of a stretch."""
     found: list[Print] = []
@@ -327,12 +333,13 @@ def _prints(
                 unchanged=NOTHING,
             )
         found += [
-            (o, bytes.fromhex(digest(read.records[o], ignored))) for o in sorted(read.records)
+            (o, bytes.fromhex(content_digest(read.records[o], ignored)))
+            for o in sorted(read.records)
         ]
     return found
 
 
-def unmoved(plan: TakeoverPlan, ends: Mapping[TargetPartition, int]) -> None:
+def refuse_changed_target(plan: TakeoverPlan, ends: Mapping[TargetPartition, int]) -> None:
     """Refuse if somebody has written to the target since the plan was made.
 
     Raises:

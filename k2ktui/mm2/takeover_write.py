@@ -19,8 +19,8 @@ from k2ktui.engine.access import Access, require
 from k2ktui.engine.journal import JournalHeader, JournalRow, JournalRows, new_id
 from k2ktui.engine.state import (
     Covers,
-    Mapping,
     MappingRange,
+    MappingRecord,
     Position,
     SourcePartition,
     mapping_key,
@@ -29,15 +29,15 @@ from k2ktui.engine.state import (
 from k2ktui.errors import K2kError, PartlyApplied, Refused
 from k2ktui.kafka.clients import Cluster, TopicDescription, target_cluster
 from k2ktui.kafka.control import ensure_control_topics
-from k2ktui.kafka.keyed import Entry, KeyedWriter
+from k2ktui.kafka.keyed_writer import Entry, KeyedWriter
 from k2ktui.kafka.properties import wire
-from k2ktui.mm2.takeover import MirrorMaker, Taken, TakeoverPlan, unmoved
-from k2ktui.replication.copying.feed import now_ms
-from k2ktui.replication.fencing import Warden, read_books
+from k2ktui.mm2.takeover import MirrorMakerSource, TakeoverPlan, TakeoverRow, refuse_changed_target
+from k2ktui.replication.copying.partition_reader import now_ms
+from k2ktui.replication.fencing import TransactionFencer, read_commit_state
 from k2ktui.replication.pipeline import commit_topic, make_warden
-from k2ktui.sync.moving import refuse_running
 from k2ktui.sync.plans import whoami
-from k2ktui.sync.positions import image
+from k2ktui.sync.position_writer import refuse_running
+from k2ktui.sync.positions import position_image
 from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
 
@@ -68,7 +68,7 @@ def require_new(config: PipelineConfig, target: Cluster) -> None:
     name = config.coordination.commit.topic
     found = target.describe([name])[name]
     if isinstance(found, TopicDescription):
-        books = read_books(target, commit_topic(config, found.partitions), _READ_S)
+        books = read_commit_state(target, commit_topic(config, found.partitions), _READ_S)
         _require_none(config, len(books.positions))
 
 
@@ -83,7 +83,7 @@ def _require_none(config: PipelineConfig, positions: int) -> None:
 
 
 def take_over(
-    config: PipelineConfig, mirror: MirrorMaker, plan: TakeoverPlan, may: Access
+    config: PipelineConfig, mirror: MirrorMakerSource, plan: TakeoverPlan, may: Access
 ) -> TakenOver:
     """Write positions and mappings exactly as planned.
 
@@ -108,7 +108,9 @@ def take_over(
     try:
         _require_none(config, len(warden.take_over(0).positions))
         where = [row.target for row in plan.rows]
-        unmoved(plan, target.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED))
+        refuse_changed_target(
+            plan, target.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        )
         positions = {row.source: _position(row, warden.run.term) for row in plan.rows}
         if topics.mapping_partitions:
             _write_mappings(config, target, plan, warden.run.term, topics.mapping_partitions)
@@ -120,7 +122,7 @@ def take_over(
     return TakenOver(term, entry, (note,) if note else ())
 
 
-def _position(row: Taken, term: int) -> Position:
+def _position(row: TakeoverRow, term: int) -> Position:
     source_id, target_id = row.ids
     return Position(
         offset=row.position,
@@ -153,7 +155,7 @@ def _write_mappings(
         writer.close()
 
 
-def _entries(group: str, row: Taken, term: int) -> Iterator[Entry]:
+def _entries(group: str, row: TakeoverRow, term: int) -> Iterator[Entry]:
     """Yield the mapping records of a partition: single records first, then the whole span."""
     for told in row.told:
         yield _entry(group, row, term, (told,), Covers(told.source, told.source + 1))
@@ -166,13 +168,13 @@ def _entries(group: str, row: Taken, term: int) -> Iterator[Entry]:
 
 
 def _entry(
-    group: str, row: Taken, term: int, ranges: tuple[MappingRange, ...], covers: Covers
+    group: str, row: TakeoverRow, term: int, ranges: tuple[MappingRange, ...], covers: Covers
 ) -> Entry:
-    mapping = Mapping(group, row.source, *row.target, term, ranges, covers=covers)
+    mapping = MappingRecord(group, row.source, *row.target, term, ranges, covers=covers)
     return mapping_key(mapping), mapping_value(mapping)
 
 
-def _write_positions(warden: Warden, positions: dict[SourcePartition, Position]) -> None:
+def _write_positions(warden: TransactionFencer, positions: dict[SourcePartition, Position]) -> None:
     warden.write_positions(positions)
     there = warden.read().positions
     wrong = [source for source, position in positions.items() if there.get(source) != position]
@@ -192,7 +194,7 @@ def _journal(
     at = now_ms()
     entry = new_id(at, secrets.token_hex(4))
     rows = tuple(
-        JournalRow(s.topic, s.partition, None, "", p.offset, image(p), "applied")
+        JournalRow(s.topic, s.partition, None, "", p.offset, position_image(p), "applied")
         for s, p in positions.items()
     )
     counts = {"applied": len(rows)}

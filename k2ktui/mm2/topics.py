@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from k2ktui.engine.state import SourcePartition
 from k2ktui.kafka.clients import Cluster
+from k2ktui.log.record import KafkaRecord
 from k2ktui.mm2.flows import Flow
 from k2ktui.mm2.formats import (
     Checkpoint,
@@ -20,8 +21,7 @@ from k2ktui.mm2.formats import (
     read_offset_sync,
 )
 from k2ktui.mm2.policy import HEARTBEATS
-from k2ktui.mm2.tail import Tail
-from k2ktui.sync.record import Record
+from k2ktui.mm2.topic_tail import TopicTail
 from k2ktui.text import safe_text
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ _BEATS = 1000
 
 
 @dataclass(slots=True)
-class Foreign:
+class UnreadableRecords:
     """Records of a topic that are not MirrorMaker 2's, or damaged."""
 
     topic: str
@@ -51,8 +51,8 @@ class _Topic:
     def __init__(
         self, cluster: Cluster, topic: str, *, first_only: bool = True, back: int | None = None
     ) -> None:
-        self.tail = Tail(cluster, topic, first_only=first_only, back=back)
-        self.foreign = Foreign(topic)
+        self.tail = TopicTail(cluster, topic, first_only=first_only, back=back)
+        self.foreign = UnreadableRecords(topic)
 
     def unseen(self) -> list[str]:
         """Say that the topic was looked for and not seen."""
@@ -61,7 +61,9 @@ class _Topic:
         name = safe_text(self.tail.topic)
         return [f"there is no topic {name}, or the principal may not describe it"]
 
-    def new(self, read: Callable[[bytes | None, bytes | None], T]) -> Iterable[tuple[Record, T]]:
+    def new(
+        self, read: Callable[[bytes | None, bytes | None], T]
+    ) -> Iterable[tuple[KafkaRecord, T]]:
         for record in self.tail.read():
             try:
                 yield record, read(record.key, record.value)
@@ -71,7 +73,7 @@ class _Topic:
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
+class TimedOffsetSync:
     """An offset-sync and when its record was written, epoch milliseconds."""
 
     sync: OffsetSync
@@ -87,7 +89,7 @@ class WrittenCheckpoint:
 
 
 @dataclass(slots=True)
-class Beats:
+class HeartbeatTimes:
     """When the flow was seen alive last, epoch milliseconds; None if never.
 
     Attributes:
@@ -128,7 +130,7 @@ class MirrorTopics:
         self._emitted = _Topic(target, HEARTBEATS, back=_BEATS)
         self.positions: dict[SourcePartition, int] = {}
         self.checkpoints: dict[GroupPartition, WrittenCheckpoint] = {}
-        self.beats = Beats()
+        self.beats = HeartbeatTimes()
 
     def close(self) -> None:
         """Disconnect."""
@@ -152,14 +154,14 @@ class MirrorTopics:
         both = (self._syncs, self._positions)
         return [topic.tail.topic for topic in both if not topic.tail.exists]
 
-    def new_syncs(self) -> list[Timed]:
+    def new_syncs(self) -> list[TimedOffsetSync]:
         """Return the offset-syncs that are new since the last call, in the order of the topic.
 
         Raises:
             K2kError: the topic cannot be read; so all of the following.
         """
         return [
-            Timed(sync, record.timestamp_ms)
+            TimedOffsetSync(sync, record.timestamp_ms)
             for record, (_, sync) in self._syncs.new(read_offset_sync)
             if sync is not None
         ]

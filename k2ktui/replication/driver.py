@@ -15,33 +15,33 @@ from time import monotonic, time
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
-from k2ktui.replication.copying.crashpoints import crash_point
+from k2ktui.replication.copying.failpoints import failpoint
+from k2ktui.replication.discovery import TopicDiscovery, TopicSnapshot
 from k2ktui.replication.epochs import Contested
-from k2ktui.replication.fencing import Warden
-from k2ktui.replication.fencing_errors import Superseded
-from k2ktui.replication.held_back import HeldBackWatch
-from k2ktui.replication.laps import LapPlanner
-from k2ktui.replication.loss import LossRecorder
-from k2ktui.replication.placing import place
-from k2ktui.replication.reports import (
+from k2ktui.replication.events import (
     Event,
     Finished,
     Note,
     Started,
 )
-from k2ktui.replication.slots import Slot
-from k2ktui.replication.spark import SparkEnded, SparkRuntime
-from k2ktui.replication.stopped import StoppedPartitions
-from k2ktui.replication.survey import Survey, Surveyor
-from k2ktui.replication.teller import Teller
-from k2ktui.replication.tokens import (
+from k2ktui.replication.fencing import TransactionFencer
+from k2ktui.replication.fencing_errors import Superseded
+from k2ktui.replication.held_back import HeldBackWatch
+from k2ktui.replication.laps import LapPlanner
+from k2ktui.replication.loss import LossRecorder
+from k2ktui.replication.notifier import ThrottledNotifier
+from k2ktui.replication.progress import ProgressReporter
+from k2ktui.replication.slot_placement import choose_slot
+from k2ktui.replication.slot_task import (
     Assignment,
     Fault,
     FaultKind,
-    Outcome,
+    LapOutcome,
     SlotResult,
 )
-from k2ktui.replication.troubles import Troubles
+from k2ktui.replication.slots import SlotState
+from k2ktui.replication.spark import SparkEnded, SparkRuntime
+from k2ktui.replication.stopped import StoppedPartitions
 
 _TICK_S = 0.2
 _SURVEY_EVERY_S = 5.0
@@ -66,9 +66,9 @@ class Driver:
     def __init__(
         self,
         config: PipelineConfig,
-        warden: Warden,
+        warden: TransactionFencer,
         spark: SparkRuntime,
-        surveyor: Surveyor,
+        surveyor: TopicDiscovery,
         report: Callable[[Event], None],
         *,
         mapping_partitions: int,
@@ -88,11 +88,11 @@ class Driver:
         self._stopped = StoppedPartitions(report)
         self._limits: dict[SourcePartition, int] = {}
         self._until: dict[SourcePartition, int] = {}
-        self._survey = Survey()
+        self._survey = TopicSnapshot()
         self._noted: set[str] = set()
-        self._slots: list[Slot] = []
-        self._teller = Teller(report, self._began_at)
-        self._troubles = Troubles(report)
+        self._slots: list[SlotState] = []
+        self._teller = ProgressReporter(report, self._began_at)
+        self._troubles = ThrottledNotifier(report)
         self._loss = LossRecorder(warden, report, self._troubles)
         self._laps = LapPlanner(config, warden, mapping_partitions)
         self._held_back = HeldBackWatch(report)
@@ -115,7 +115,7 @@ class Driver:
             self._report(
                 Note(f"{books.malformed} records of {self._warden.topic.name} are not k2ktui's")
             )
-        self._slots = [Slot(number) for number in range(slots)]
+        self._slots = [SlotState(number) for number in range(slots)]
         self._learn(self._surveyor.survey(self._positions))
         if self._until_caught_up:
             self._until = self._survey.every_end()
@@ -133,7 +133,7 @@ class Driver:
         return self._finish()
 
     def _loop(self, pool: ThreadPoolExecutor) -> None:
-        looking: Future[Survey] | None = None
+        looking: Future[TopicSnapshot] | None = None
         next_look = monotonic() + _SURVEY_EVERY_S
         self._teller.begin()
         while not self._stopping.is_set():
@@ -162,7 +162,7 @@ class Driver:
                 self._looked(looking)
                 looking, next_look = None, monotonic() + _SURVEY_EVERY_S
 
-    def _looked(self, looking: Future[Survey]) -> None:
+    def _looked(self, looking: Future[TopicSnapshot]) -> None:
         try:
             self._learn(looking.result())
         except Superseded:
@@ -172,7 +172,7 @@ class Driver:
         else:
             self._troubles.over(_LOOK)
 
-    def _learn(self, survey: Survey) -> None:
+    def _learn(self, survey: TopicSnapshot) -> None:
         """Take in what the clusters look like now: begin new partitions, notice changed ones."""
         self._survey = survey
         for note in [note for note in survey.notes if note not in self._noted]:
@@ -191,7 +191,9 @@ class Driver:
         known = {source for slot in self._slots for source in slot.sources}
         for source in sorted(survey.routes.keys() - known):
             loads = [len(slot.sources) for slot in self._slots]
-            at = place(loads, survey.routes[source].path, spread=bool(self._config.spark.slots))
+            at = choose_slot(
+                loads, survey.routes[source].path, spread=bool(self._config.spark.slots)
+            )
             self._slots[at].sources.append(source)
         for fault in self._held_back.look(survey.held_back, self._positions, self._until):
             self._stopped.stop(fault)
@@ -206,7 +208,7 @@ class Driver:
         for source in stamped:
             self._stopped.clear(source)
 
-    def _start_lap(self, slot: Slot) -> None:
+    def _start_lap(self, slot: SlotState) -> None:
         now = monotonic()
         if slot.running is not None or now < slot.not_before:
             return
@@ -226,7 +228,7 @@ class Driver:
         except (ConnectionFailed, TimedOut) as error:
             self._postpone(slot, error.what)
             return
-        crash_point("token")
+        failpoint("token")
         slot.running = self._spark.submit([token])
         slot.deadline = monotonic() + self._laps.longest_s
 
@@ -241,14 +243,14 @@ class Driver:
             route = replace(route, batch_limit=self._limits[source])
         return Assignment(source, position, route, until)
 
-    def _end_lap(self, slot: Slot, future: Future[list[SlotResult]]) -> None:
+    def _end_lap(self, slot: SlotState, future: Future[list[SlotResult]]) -> None:
         slot.running = None
         error = future.exception()
         if isinstance(error, SparkEnded):
             raise error
         result = None if error else future.result()[0]
         self._teller.lap_ended(slot.number, result)
-        if result is not None and result.outcome is Outcome.DONE:
+        if result is not None and result.outcome is LapOutcome.DONE:
             self._positions.update(result.positions)
             slot.failures = 0
             self._troubles.over(slot.name)
@@ -263,7 +265,7 @@ class Driver:
         if self._teller.all_ended([s.number for s in self._slots if s.running is not None]):
             self._progress()
 
-    def _give_up_lap(self, slot: Slot, lap: Future[list[SlotResult]]) -> None:
+    def _give_up_lap(self, slot: SlotState, lap: Future[list[SlotResult]]) -> None:
         """Fence a task that hangs, cancel its job, and let the slot go on without it."""
         if self._spark.is_waiting(lap):  # for a free core: other tasks take turns
             slot.deadline = monotonic() + self._laps.longest_s
@@ -291,7 +293,7 @@ class Driver:
         for slot in self._slots:
             slot.broken = False
 
-    def _recover(self, slot: Slot, reason: str, *, lost: bool) -> None:
+    def _recover(self, slot: SlotState, reason: str, *, lost: bool) -> None:
         """After a failed lap: fence what is left of it, and believe only the target."""
         slot.broken = True
         before = self._offsets(slot)
@@ -309,12 +311,12 @@ class Driver:
         if away:
             self._postpone(slot, away)
 
-    def _offsets(self, slot: Slot) -> list[int]:
+    def _offsets(self, slot: SlotState) -> list[int]:
         return [self._positions[s].offset for s in slot.sources if s in self._positions]
 
-    def _believe_target(self, slot: Slot) -> None:
+    def _believe_target(self, slot: SlotState) -> None:
         self._warden.recover(slot.number)
-        crash_point("recovering")
+        failpoint("recovering")
         books = self._warden.read()
         for source in slot.sources:
             self._believe(source, books.positions.get(source))
@@ -329,7 +331,7 @@ class Driver:
         elif known is not None:
             raise TimedOut(f"the position of {source} there is older than one that was committed")
 
-    def _postpone(self, slot: Slot, reason: str) -> None:
+    def _postpone(self, slot: SlotState, reason: str) -> None:
         """The target does not answer: nothing is copied meanwhile, and nothing is lost."""
         slot.broken = True
         slot.failed()

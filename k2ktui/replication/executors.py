@@ -31,7 +31,7 @@ _RAISED = re.compile(r"^(?:[\w.]*\.)?(\w+(?:Error|Exception)): (.*)$", re.MULTIL
 _LOST = re.compile(r"(ExecutorLostFailure.*|Job .*cancelled.*|.*SparkContext was shut down.*)")
 
 
-def ship(context: Any, directory: Path) -> None:
+def ship_code(context: Any, directory: Path) -> None:
     """Send this package's code to the executors; its dependencies must be installed there.
 
     Args:

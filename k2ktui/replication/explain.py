@@ -13,9 +13,9 @@ from k2ktui.replication.naming import target_name
 from k2ktui.replication.preflight.rights import selected_topics
 from k2ktui.replication.preflight.topics import known_positions
 from k2ktui.replication.routing import choose_path
+from k2ktui.replication.slot_task import CopyPath
 from k2ktui.replication.target_settings import TIMESTAMP_TYPE
 from k2ktui.replication.targets import TargetPlan, plan_targets
-from k2ktui.replication.tokens import Path
 from k2ktui.text import safe_text
 
 
@@ -25,7 +25,7 @@ class Explanation:
 
     topic: str
     target: str
-    path: Path | None
+    path: CopyPath | None
     reason: str
 
 

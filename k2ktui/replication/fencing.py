@@ -31,15 +31,15 @@ from k2ktui.engine.state import (
 from k2ktui.errors import K2kError, TimedOut
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.codes import FENCED
-from k2ktui.kafka.logread import await_stable, read_committed, read_written
+from k2ktui.kafka.control_reader import await_stable, read_committed, read_written
 from k2ktui.kafka.transactions import Producer, add_partitions, end_transaction, init_producer
 from k2ktui.kafka.wire import CoordinatorError, Loop, OutcomeUnknown, Signal, Wire
-from k2ktui.replication.books import Books, Ledger
-from k2ktui.replication.copying.crashpoints import crash_point
-from k2ktui.replication.copying.feed import now_ms
-from k2ktui.replication.copying.outgoing import Outgoing
-from k2ktui.replication.copying.rebuild import build
-from k2ktui.replication.copying.records import of
+from k2ktui.log.rebuild import build_batches
+from k2ktui.log.records import make_records
+from k2ktui.replication.commit_state import CommitState, CommitStateFold
+from k2ktui.replication.copying.failpoints import failpoint
+from k2ktui.replication.copying.outgoing_batch import OutgoingBatch
+from k2ktui.replication.copying.partition_reader import now_ms
 from k2ktui.replication.copying.writer import (
     DELIVERY_TIMEOUT_S,
     BatchRefused,
@@ -92,19 +92,19 @@ class CommitTopic:
         return first if self.shared else (first + max(0, slot)) % self.partitions
 
 
-def read_books(target: Cluster, topic: CommitTopic, timeout: float) -> Books:
+def read_commit_state(target: Cluster, topic: CommitTopic, timeout: float) -> CommitState:
     """Read a pipeline's state from the target; needs no running job and changes nothing.
 
     Raises:
         ConnectionFailed, TimedOut: the topic could not be read within ``timeout`` seconds.
     """
-    ledger = Ledger(topic.group)
+    ledger = CommitStateFold(topic.group)
     for entry in read_committed(target, topic.name, topic.partitions, timeout):
         ledger.take(entry)
     return ledger.books()
 
 
-class Warden:
+class TransactionFencer:
     """Issues fencing tokens and writes the driver's own records.
 
     Args:
@@ -143,7 +143,7 @@ class Warden:
         self._began = False
         self.run = Run(0, 0)
 
-    def take_over(self, slots: int) -> Books:
+    def take_over(self, slots: int) -> CommitState:
         """Fence every other driver of this pipeline, begin a new term, return the positions.
 
         Raises:
@@ -158,7 +158,7 @@ class Warden:
             self._fence_others(slots)
         books = self.read()
         self.run = books.run
-        crash_point("fenced")
+        failpoint("fenced")
         self._owned = True
         try:
             self.begin_term(slots)
@@ -166,7 +166,7 @@ class Warden:
             self._owned = False
             raise
         self._began = True
-        crash_point("begun")
+        failpoint("begun")
         return books
 
     @property
@@ -190,7 +190,7 @@ class Warden:
         self._run(lambda: epochs.take_ownership(seconds))
         self._run(lambda: epochs.fence(STATE, seconds))
         for slot in range(max(self._slots_ever(), slots)):
-            crash_point("fencing")
+            failpoint("fencing")
             self._run(lambda slot=slot: epochs.fence(slot, seconds))  # type: ignore[misc]
         self._run(lambda: epochs.confirm_ownership(seconds))
 
@@ -211,12 +211,12 @@ class Warden:
                 if group == topic.group and isinstance(state, Run):
                     yield state
 
-    def read(self) -> Books:
+    def read(self) -> CommitState:
         """Read the state once every transaction on the commit topic is decided."""
         topic = self.topic
         if self._transactional:
             await_stable(self._target, topic.name, topic.partitions, self._sync_timeout)
-        return read_books(self._target, topic, self._sync_timeout)
+        return read_commit_state(self._target, topic, self._sync_timeout)
 
     def begin_term(self, slots: int) -> None:
         """Start a new term: positions of it win over all earlier ones, even where they go back."""
@@ -291,7 +291,7 @@ class Warden:
         if not entries:
             return
         at = now_ms()
-        records = of([(i, at, key, value) for i, (key, value) in enumerate(entries)])
+        records = make_records([(i, at, key, value) for i, (key, value) in enumerate(entries)])
         producer = self.recover(STATE)
         where = [(self.topic.name, p) for p in partitions or (self.topic.partition(DRIVER),)]
 
@@ -301,10 +301,10 @@ class Warden:
             if self._transactional:
                 await add_partitions(self._wire, producer, where)
             for at_partition in where:
-                for built in build(records, 0, _STATE_LIMIT):
-                    writer.offer(at_partition, Outgoing(memoryview(built.data), built.count))
+                for built in build_batches(records, 0, _STATE_LIMIT):
+                    writer.offer(at_partition, OutgoingBatch(memoryview(built.data), built.count))
             await writer.drain()
-            crash_point("recorded")
+            failpoint("recorded")
             if self._transactional:
                 await end_transaction(self._wire, producer, commit=True)
 

@@ -24,10 +24,10 @@ from k2ktui.engine.state import MalformedRecord
 from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.clients import Cluster, target_cluster
 from k2ktui.kafka.control import ensure_state_topic
-from k2ktui.kafka.keyed import KeyedWriter
-from k2ktui.kafka.logread import read_committed
-from k2ktui.replication.copying.feed import now_ms
-from k2ktui.replication.reports import Event, Note, Progress, Started, Stopped, Surveyed
+from k2ktui.kafka.control_reader import read_committed
+from k2ktui.kafka.keyed_writer import KeyedWriter
+from k2ktui.replication.copying.partition_reader import now_ms
+from k2ktui.replication.events import Event, Note, Progress, Started, Stopped, TopicsDiscovered
 from k2ktui.text import safe_text
 
 BEAT_S = BEAT_MS / 1000
@@ -92,7 +92,7 @@ class Heartbeat:
                 lap=event.lap,
                 commit_ms=None if each is None else round(1000 * each, 1),
             )
-        elif isinstance(event, Surveyed):
+        elif isinstance(event, TopicsDiscovered):
             self._now = replace(self._now, lag_records=event.lag_records)
         elif isinstance(event, Stopped):
             self.failed(event.fault.what)

@@ -15,8 +15,8 @@ from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.engine.status import HELD_BACK_S, HeldBack
 from k2ktui.kafka.clients import Cluster, Partition
 from k2ktui.kafka.open_transactions import OpenTransaction, oldest_transactions
-from k2ktui.replication.reports import Event, Note
-from k2ktui.replication.tokens import Fault, FaultKind
+from k2ktui.replication.events import Event, Note
+from k2ktui.replication.slot_task import Fault, FaultKind
 
 # Before that it is a transaction like any other.
 _WORTH_ASKING_S = 5.0

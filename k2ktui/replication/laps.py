@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.replication.fencing import Warden
-from k2ktui.replication.slots import Slot
-from k2ktui.replication.tokens import Assignment, Ledger, Pace, Token
+from k2ktui.replication.fencing import TransactionFencer
+from k2ktui.replication.slot_task import Assignment, CommitPolicy, SlotTask, StateTopics
+from k2ktui.replication.slots import SlotState
 
 # A worker connects to both clusters before it copies, to each within 15 s.
 _START_S = 30.0
@@ -20,7 +20,9 @@ class LapPlanner:
         mapping_partitions: partitions of the mapping topic, 0 without offset mapping.
     """
 
-    def __init__(self, config: PipelineConfig, warden: Warden, mapping_partitions: int) -> None:
+    def __init__(
+        self, config: PipelineConfig, warden: TransactionFencer, mapping_partitions: int
+    ) -> None:
         self._config = config
         self._warden = warden
         self._mapping_partitions = mapping_partitions
@@ -35,15 +37,15 @@ class LapPlanner:
         """
         return _START_S + self._config.spark.lap_s + self._warden.longest_commit_s
 
-    def token(self, slot: Slot, assignments: tuple[Assignment, ...]) -> Token:
-        """Raise the slot's epoch and return its token; errors as for ``Warden.renew``."""
+    def token(self, slot: SlotState, assignments: tuple[Assignment, ...]) -> SlotTask:
+        """Raise the slot's epoch and return its token; errors as for ``TransactionFencer.renew``."""
         config, topic = self._config, self._warden.topic
         mapping = config.offset_mapping.topic if self._mapping_partitions else ""
-        return Token(
+        return SlotTask(
             slot=slot.number,
             producer=self._warden.renew(slot.number),
             transactional=config.features.exactly_once,
-            ledger=Ledger(
+            ledger=StateTopics(
                 pipeline=config.name,
                 group=topic.group,
                 term=self._warden.run.term,
@@ -52,7 +54,7 @@ class LapPlanner:
                 mapping_topic=mapping,
                 mapping_partitions=self._mapping_partitions,
             ),
-            pace=Pace(
+            pace=CommitPolicy(
                 lap_s=config.spark.lap_s,
                 batch_timeout_s=config.coordination.commit.batch_timeout_s,
                 batch_size=config.coordination.commit.batch_size,

@@ -9,11 +9,11 @@ from time import monotonic
 from k2ktui.engine.gaps import with_gap
 from k2ktui.engine.state import Gap, Position, SourcePartition
 from k2ktui.errors import K2kError
-from k2ktui.replication.fencing import Warden
+from k2ktui.replication.events import Event, Note
+from k2ktui.replication.fencing import TransactionFencer
 from k2ktui.replication.fencing_errors import Superseded
-from k2ktui.replication.reports import Event, Note
-from k2ktui.replication.tokens import Fault
-from k2ktui.replication.troubles import Troubles
+from k2ktui.replication.notifier import ThrottledNotifier
+from k2ktui.replication.slot_task import Fault
 
 _RETRY_S = 1.0
 _SUBJECT = "going on behind lost records"
@@ -30,7 +30,12 @@ class LossRecorder:
         troubles: reports what prevents it.
     """
 
-    def __init__(self, warden: Warden, report: Callable[[Event], None], troubles: Troubles) -> None:
+    def __init__(
+        self,
+        warden: TransactionFencer,
+        report: Callable[[Event], None],
+        troubles: ThrottledNotifier,
+    ) -> None:
         self._warden = warden
         self._report = report
         self._troubles = troubles

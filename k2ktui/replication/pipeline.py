@@ -13,14 +13,14 @@ from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.kafka.control import ControlTopics, ensure_control_topics
 from k2ktui.kafka.properties import wire
-from k2ktui.replication.books import CommittedPositions
+from k2ktui.replication.commit_state import CommittedPositions
+from k2ktui.replication.discovery import TopicDiscovery
 from k2ktui.replication.driver import Driver
-from k2ktui.replication.fencing import CommitTopic, Warden
+from k2ktui.replication.events import Event, Finished
+from k2ktui.replication.fencing import CommitTopic, TransactionFencer
 from k2ktui.replication.heartbeat import Heartbeat
-from k2ktui.replication.reports import Event, Finished
 from k2ktui.replication.spark import SparkRuntime
 from k2ktui.replication.spark_settings import local_cores
-from k2ktui.replication.survey import Surveyor
 
 _TRANSACTION_TIMEOUT_MS = 60_000
 
@@ -37,7 +37,7 @@ def commit_topic(config: PipelineConfig, partitions: int) -> CommitTopic:
 
 def make_warden(
     config: PipelineConfig, target: Cluster, options: Mapping[str, Any], partitions: int
-) -> Warden:
+) -> TransactionFencer:
     """Return what issues this pipeline's fencing tokens; the caller closes it.
 
     Args:
@@ -47,7 +47,7 @@ def make_warden(
         partitions: how many the commit topic has.
     """
     timeout = config.target.properties("producer").get("transaction.timeout.ms")
-    return Warden(
+    return TransactionFencer(
         target,
         options,
         name=config.name,
@@ -144,7 +144,7 @@ class Pipeline:
             config,
             warden,
             self._spark,
-            Surveyor(config, source, target, CommittedPositions(target, warden.topic)),
+            TopicDiscovery(config, source, target, CommittedPositions(target, warden.topic)),
             self._observed,
             mapping_partitions=control.mapping_partitions,
             until_caught_up=self._until_caught_up,

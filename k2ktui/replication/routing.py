@@ -22,8 +22,8 @@ from dataclasses import dataclass
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.kafka.clients import TopicDescription
+from k2ktui.replication.slot_task import CopyPath, HeaderRules, Route
 from k2ktui.replication.targets import TargetTopic
-from k2ktui.replication.tokens import HeaderRules, Path, Route
 
 APPEND_TIME = "LogAppendTime"
 _COORDINATES = ("topic", "partition", "offset", "pipeline")
@@ -33,7 +33,7 @@ _COORDINATES = ("topic", "partition", "offset", "pipeline")
 class Choice:
     """A path and its reason, in an operator's words."""
 
-    path: Path
+    path: CopyPath
     reason: str
 
 
@@ -45,7 +45,7 @@ def routes_for(config: PipelineConfig, topic: TopicDescription, target: TargetTo
     """
     by_key = config.replication.sink.partition == "producer"
     choice = choose_path(config, target.timestamp_type)
-    verbatim = choice.path is Path.VERBATIM
+    verbatim = choice.path is CopyPath.VERBATIM
     return [
         Route(
             path=choice.path,
@@ -81,7 +81,7 @@ def choose_path(
     """
     why = _record_reasons(config, timestamp_type)
     if why:
-        return Choice(Path.RECORD, "; ".join(why))
+        return Choice(CopyPath.RECORD, "; ".join(why))
     reason = "records and partitions stay as they are"
     if others:
         reason += (
@@ -90,7 +90,7 @@ def choose_path(
         )
     if timestamp_type == APPEND_TIME:
         reason += f"; the target replaces timestamps ({APPEND_TIME})"
-    return Choice(Path.VERBATIM, reason)
+    return Choice(CopyPath.VERBATIM, reason)
 
 
 def _record_reasons(config: PipelineConfig, timestamp_type: str) -> list[str]:

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from k2ktui.engine.state import SourcePartition
-from k2ktui.replication.tokens import SlotResult
+from k2ktui.replication.slot_task import SlotResult
 
 _BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 @dataclass(slots=True, eq=False)
-class Slot:
+class SlotState:
     """One slot.
 
     Attributes:

@@ -20,17 +20,17 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
-from k2ktui.config.model import Spark
+from k2ktui.config.model import SparkSettings
 from k2ktui.errors import K2kError
-from k2ktui.replication.copying.worker import run_slot, warm
-from k2ktui.replication.executors import await_executors, runs_task, ship, spark_reason
+from k2ktui.replication.copying.worker import open_connections, run_slot
+from k2ktui.replication.executors import await_executors, runs_task, ship_code, spark_reason
+from k2ktui.replication.slot_task import SlotResult, SlotTask
 from k2ktui.replication.spark_settings import (
     is_local,
     properties_text,
     set_environment,
     spark_properties,
 )
-from k2ktui.replication.tokens import SlotResult, Token
 from k2ktui.runtime.java import spark_java_home
 from k2ktui.runtime.scratch import Scratch, sweep
 from k2ktui.text import safe_text
@@ -78,7 +78,11 @@ class SparkRuntime:
     """
 
     def __init__(
-        self, settings: Spark, name: str, source: Mapping[str, Any], target: Mapping[str, Any]
+        self,
+        settings: SparkSettings,
+        name: str,
+        source: Mapping[str, Any],
+        target: Mapping[str, Any],
     ) -> None:
         self._settings = settings
         self._name = name
@@ -106,7 +110,7 @@ class SparkRuntime:
             raise self._did_not_start(error) from None
         if not is_local(self._settings.master):
             assert self._private is not None
-            ship(self._context, self._private.path)
+            ship_code(self._context, self._private.path)
             await_executors(self._context, self._settings.master, self._pool().submit)
 
     def _launch(self) -> None:
@@ -159,7 +163,7 @@ class SparkRuntime:
         source, target = self._options
 
         def task(_: Iterator[int]) -> Iterator[int]:
-            warm(source, target)
+            open_connections(source, target)
             time.sleep(_WARM_S)  # hold this worker, so that the next task gets another one
             yield 0
 
@@ -174,7 +178,7 @@ class SparkRuntime:
         """How many tasks run at once."""
         return int(self._context.defaultParallelism)
 
-    def submit(self, tokens: Sequence[Token]) -> Future[list[SlotResult]]:
+    def submit(self, tokens: Sequence[SlotTask]) -> Future[list[SlotResult]]:
         """Run a job: a task a token.
 
         The future fails with LapLost if Spark lost a task or ended, with SparkEnded if it had ended
@@ -223,7 +227,7 @@ class SparkRuntime:
             self._jobs = ThreadPoolExecutor(_MAX_JOBS, thread_name_prefix="lap")
         return self._jobs
 
-    def _run(self, tokens: tuple[Token, ...], group: str) -> list[SlotResult]:
+    def _run(self, tokens: tuple[SlotTask, ...], group: str) -> list[SlotResult]:
         context = self._living()
         source, target = self._options
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from k2ktui.config.model import Spark
+from k2ktui.config.model import SparkSettings
 
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 _STANDALONE = "spark://"
@@ -80,7 +80,7 @@ def is_local(master: str) -> bool:
     return local_cores(master) is not None
 
 
-def set_environment(settings: Spark, python: str, java_home: Path) -> None:
+def set_environment(settings: SparkSettings, python: str, java_home: Path) -> None:
     """Set the variables of this process that Spark and its children read.
 
     Args:
@@ -100,7 +100,7 @@ def set_environment(settings: Spark, python: str, java_home: Path) -> None:
 
 
 def spark_properties(
-    settings: Spark, name: str, directory: Path, logging_file: Path
+    settings: SparkSettings, name: str, directory: Path, logging_file: Path
 ) -> dict[str, str]:
     """Return Spark's properties for a session.
 
@@ -124,7 +124,7 @@ def spark_properties(
     return properties
 
 
-def unauthenticated_reason(settings: Spark) -> str:
+def unauthenticated_reason(settings: SparkSettings) -> str:
     """Return why others could read the tasks from Spark's ports; empty if they cannot."""
     if is_local(settings.master):
         return ""
@@ -137,7 +137,7 @@ def unauthenticated_reason(settings: Spark) -> str:
     return ""
 
 
-def unencrypted_properties(settings: Spark) -> tuple[str, ...]:
+def unencrypted_properties(settings: SparkSettings) -> tuple[str, ...]:
     """Return the properties that are off and would encrypt tasks on the network and on disks."""
     if is_local(settings.master):
         return ()
@@ -154,7 +154,7 @@ def properties_text(properties: Mapping[str, str]) -> str:
     return "".join(f"{_escaped(key)}={_escaped(text)}\n" for key, text in properties.items())
 
 
-def _on(settings: Spark, key: str) -> bool:
+def _on(settings: SparkSettings, key: str) -> bool:
     return settings.config.get(key, "").strip().lower() == "true"
 
 

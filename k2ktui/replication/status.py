@@ -31,12 +31,12 @@ from k2ktui.kafka.clients import (
     source_cluster,
     target_cluster,
 )
-from k2ktui.kafka.logread import every_offset, stable_ends
-from k2ktui.replication.fencing import read_books
+from k2ktui.kafka.control_reader import require_offsets, stable_ends
+from k2ktui.replication.fencing import read_commit_state
 from k2ktui.replication.held_back import HeldBackReader
 from k2ktui.replication.naming import target_name
-from k2ktui.replication.peek import Peek
 from k2ktui.replication.pipeline import commit_topic
+from k2ktui.replication.record_times import RecordTimeReader
 from k2ktui.replication.routing import choose_path
 
 _READ_S = 20.0
@@ -90,7 +90,7 @@ class StatusReader:
         self._config = config
         self._source = source_cluster(config)
         self._target = target_cluster(config)
-        self._peek = Peek(self._source)
+        self._peek = RecordTimeReader(self._source)
         self._held_back = HeldBackReader(self._source)
         self._mappings = _MappingCounter(config, self._target)
 
@@ -130,7 +130,7 @@ class StatusReader:
         if found is None:
             return {}  # it has not been started yet
         topic = commit_topic(self._config, found.partitions)
-        return read_books(self._target, topic, _READ_S).positions
+        return read_commit_state(self._target, topic, _READ_S).positions
 
     def _source_logs(
         self, names: Collection[str], positions: Mapping[SourcePartition, Position]
@@ -246,7 +246,7 @@ class _MappingCounter:
             **{"isolation.level": "read_committed", "fetch.wait.max.ms": 50}
         )
         where = [(self._topic, p) for p in range(partitions)]
-        starts = every_offset(self._target, where, OffsetSpec.earliest())
+        starts = require_offsets(self._target, where, OffsetSpec.earliest())
         self._next = {p: start for (_, p), start in starts.items()}
         self._trimmed = {p for p, start in self._next.items() if start > 0}
         consumer.assign([TopicPartition(self._topic, p, OFFSET_BEGINNING) for p in self._next])
@@ -268,7 +268,7 @@ class _MappingCounter:
 
 
 def _ages(
-    peek: Peek,
+    peek: RecordTimeReader,
     positions: Mapping[SourcePartition, Position],
     starts: Mapping[Partition, int],
     ends: Mapping[Partition, int],

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection
 from time import monotonic
 
 from k2ktui.engine.state import SourcePartition
-from k2ktui.replication.reports import Event, Resumed, Stopped
-from k2ktui.replication.tokens import Fault, FaultKind
+from k2ktui.replication.events import Event, Resumed, Stopped
+from k2ktui.replication.slot_task import Fault, FaultKind
 
 _RETRY_S = 30.0
 _MENDABLE = frozenset(

@@ -2,7 +2,7 @@
 
 :func:`classpath` resolves coordinates with jgo, downloads what is missing, and remembers the answer
 in the cache, so that later starts only check that the files are still there. What the demo needs is
-already resolved in :mod:`k2ktui.runtime.lock`, with checksums. It is safe to call
+already resolved in :mod:`k2ktui.runtime.artifact_lock`, with checksums. It is safe to call
 from several processes and threads at once: the first does the work, the others wait for it.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 
 from k2ktui.engine.strict_json import parse_object
 from k2ktui.errors import ConnectionFailed
-from k2ktui.runtime import lock
+from k2ktui.runtime import artifact_lock
 from k2ktui.runtime.paths import cache_dir, locked, write_atomically
 
 KAFKA_VERSION = "4.3.1"
@@ -36,7 +36,7 @@ _TIMEOUT_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ProgressStep:
     """Progress of a long piece of work: ``done`` of ``total`` (0 when not known) of ``text``."""
 
     text: str
@@ -44,7 +44,7 @@ class Step:
     total: int = 0
 
 
-Progress = Callable[[Step], None]
+Progress = Callable[[ProgressStep], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def _fetch(coordinates: tuple[str, ...], repository: Path, progress: Progress) -
     import requests
 
     logging.getLogger("jgo").setLevel(logging.ERROR)
-    progress(Step("Looking up Apache Kafka's parts"))
+    progress(ProgressStep("Looking up Apache Kafka's parts"))
     try:
         artifacts = _resolve(coordinates, repository)
         return _download_all(artifacts, progress)
@@ -145,7 +145,7 @@ def _resolve(coordinates: tuple[str, ...], repository: Path) -> list[Any]:
     from jgo.maven import MavenContext
     from jgo.parse import Coordinate
 
-    locked_sums = lock.read(coordinates)
+    locked_sums = artifact_lock.read(coordinates)
     context = MavenContext(
         resolver=_resolver(locked_sums), repo_cache=repository, timeout=_TIMEOUT_SECONDS
     )
@@ -167,7 +167,7 @@ def _download_all(artifacts: list[Any], progress: Progress) -> tuple[Path, ...]:
     try:
         for jar in pool.map(lambda artifact: Path(artifact.resolve()), artifacts):
             jars.append(jar)
-            progress(Step("Downloading Apache Kafka", len(jars), total))
+            progress(ProgressStep("Downloading Apache Kafka", len(jars), total))
     finally:
         pool.shutdown(cancel_futures=True)  # an interrupted start does not fetch the rest
     return tuple(jars)

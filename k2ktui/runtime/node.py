@@ -7,7 +7,7 @@ Example::
 
 The node listens on loopback ports that it holds for its whole life, so :meth:`KafkaNode.restart`
 comes back at the same address with the same data. It cannot outlive this process (see
-:mod:`k2ktui.runtime.reaper`).
+:mod:`k2ktui.runtime.child_process`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Self
 
 from k2ktui.engine.strict_json import integer, parse_object
 from k2ktui.errors import Refused, TimedOut
-from k2ktui.runtime import artifacts, probe, reaper, storage
+from k2ktui.runtime import artifacts, child_process, probe, storage
 from k2ktui.runtime.java import Java, find_java
 from k2ktui.runtime.paths import write_atomically
 from k2ktui.runtime.ports import HeldPort
@@ -111,7 +111,7 @@ class KafkaNode:
         self._heap = heap
         self._jvm = jvm
         self._ports: dict[str, HeldPort] = {}
-        self._process: reaper.Supervised | None = None
+        self._process: child_process.ChildProcess | None = None
         self._cluster_id: str | None = None
         self._served = False
         self._life = threading.RLock()
@@ -256,7 +256,7 @@ class KafkaNode:
         for port in self._ports.values():
             port.lend()
         options = [*_JVM_OPTIONS, f"-Xmx{self._heap}", *self._jvm, "-cp", jars.argument]
-        self._process = reaper.spawn(
+        self._process = child_process.spawn(
             [str(java.executable), *options, "kafka.Kafka", str(config)],
             log_path=self.log_path,
             cwd=self.data_dir,
@@ -298,7 +298,7 @@ class KafkaNode:
     def _await_service(self, timeout: float) -> None:
         assert self._process is not None
         deadline = time.monotonic() + timeout
-        while not probe.answers(self.bootstrap):
+        while not probe.is_serving(self.bootstrap):
             code = self._process.poll()
             if code is not None:
                 raise self._ended(code)

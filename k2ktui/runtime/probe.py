@@ -11,7 +11,7 @@ _CORRELATION = 0x6B32
 _LONGEST_ANSWER = 1 << 20
 
 
-def answers(address: str, timeout: float = 2.0) -> bool:
+def is_serving(address: str, timeout: float = 2.0) -> bool:
     """Return True when the broker at ``host:port`` answers a metadata request and names a broker.
 
     A node that still starts either refuses the connection, or answers with no broker at all.

@@ -18,14 +18,14 @@ from types import MappingProxyType
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.applying import (
-    Result,
-    Write,
-    Written,
-    found_afterwards,
-    objections,
-    read_back,
-    reversal,
-    writes_of,
+    OffsetWrite,
+    WriteOutcome,
+    WriteResult,
+    check_written,
+    find_conflicts,
+    judge_unreported,
+    make_writes,
+    reverse_writes,
 )
 from k2ktui.engine.groups import ABSENT, GroupView
 from k2ktui.engine.journal import BEGUN, JournalHeader, JournalRow, JournalRows, new_id
@@ -34,9 +34,9 @@ from k2ktui.engine.plan import Plan
 from k2ktui.engine.planning import commit_metadata
 from k2ktui.errors import K2kError, PartlyApplied, Refused
 from k2ktui.kafka.clients import Cluster, source_cluster
-from k2ktui.kafka.groups import Committed
+from k2ktui.kafka.groups import GroupCommit
+from k2ktui.sync.cluster_readers import TargetClusterReader
 from k2ktui.sync.plans import whoami
-from k2ktui.sync.sides import TargetSide
 from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
 
@@ -52,7 +52,7 @@ class Applied:
     """What became of an apply or an undo; ``id`` is its journal entry."""
 
     id: str
-    rows: tuple[Written, ...]
+    rows: tuple[WriteResult, ...]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -62,7 +62,7 @@ class Applied:
     @property
     def complete(self) -> bool:
         """Whether every row was applied."""
-        return all(row.result is Result.APPLIED for row in self.rows)
+        return all(row.result is WriteOutcome.APPLIED for row in self.rows)
 
 
 class SomethingMoved(Refused):
@@ -88,9 +88,9 @@ class Applier:
     def __init__(
         self,
         config: PipelineConfig,
-        target: TargetSide,
+        target: TargetClusterReader,
         store: StateStore,
-        told: Callable[[Written], None] = lambda _: None,
+        told: Callable[[WriteResult], None] = lambda _: None,
     ) -> None:
         self._config, self._target, self._store, self._told = config, target, store, told
         self._begun = ""
@@ -106,16 +106,16 @@ class Applier:
         self._fits(plan)
         views = self._target.views(sorted({row.group for row in plan.changes}))
         expected = {(r.group, r.topic, r.partition): r.current for r in plan.changes}
-        moved = {**self._log_objections(plan), **objections(expected, views)}
+        moved = {**self._log_objections(plan), **find_conflicts(expected, views)}
         if moved:
             raise _moved(moved, "Make a new plan: k2ktui plan.")
         prefix = self._config.groups.offset_guard_prefix
         metadata = {row: commit_metadata(row, prefix) for row in plan.changes}
-        writes = writes_of(plan.changes, views, metadata)
+        writes = make_writes(plan.changes, views, metadata)
         return self._told_if_cut_short(writes, "apply", plan=plan.id)
 
     def _fits(self, plan: Plan) -> None:
-        refuse_foreign(plan, self._config)
+        refuse_other_pipeline(plan, self._config)
         source = _IdQuestion(source_cluster(self._config))
         _same("target", plan.target_cluster, self._target.cluster.cluster_id())
         # A source that is gone for good is what a failover is for.
@@ -130,7 +130,7 @@ class Applier:
         logs = self._target.logs([at for at in places if at[0] in ids])
         return log_objections(plan.changes, plan.logs, logs, ids)
 
-    def undo(self, entry: str, rows: Sequence[Written], *, skip_moved: bool) -> Applied:
+    def undo(self, entry: str, rows: Sequence[WriteResult], *, skip_moved: bool) -> Applied:
         """Take back what an entry of the journal applied.
 
         Args:
@@ -141,11 +141,11 @@ class Applier:
         Raises:
             Refused: a group has moved since, or there is nothing to take back.
         """
-        writes = reversal(rows)
+        writes = reverse_writes(rows)
         if not writes:
             raise Refused(f"entry {entry} applied nothing", unchanged="Nothing was changed.")
         views = self._target.views(sorted({write.group for write in writes}))
-        moved = objections({_where(write): write.before for write in writes}, views)
+        moved = find_conflicts({_where(write): write.before for write in writes}, views)
         if moved and not skip_moved:
             mend = "Give --skip-moved to take back the others, or decide by hand."
             raise _moved(moved, mend)
@@ -155,7 +155,7 @@ class Applier:
         return self._told_if_cut_short(kept, "undo", undoes=entry)
 
     def _told_if_cut_short(
-        self, writes: Sequence[Write], what: str, *, plan: str = "", undoes: str = ""
+        self, writes: Sequence[OffsetWrite], what: str, *, plan: str = "", undoes: str = ""
     ) -> Applied:
         """Write; who asked for it is told what is known when it is cut short."""
         try:
@@ -170,7 +170,7 @@ class Applier:
             ) from error
 
     def write(
-        self, writes: Sequence[Write], what: str, *, plan: str = "", undoes: str = ""
+        self, writes: Sequence[OffsetWrite], what: str, *, plan: str = "", undoes: str = ""
     ) -> Applied:
         """Write, read back, and keep a journal; preconditions were checked by the caller."""
         now = int(time.time() * 1000)
@@ -178,7 +178,7 @@ class Applier:
         header = JournalHeader(
             entry, now, whoami(), what, plan, self._config.name, {BEGUN: len(writes)}, undoes
         )
-        begun = [Written(write, Result.UNKNOWN, BEGUN) for write in writes]
+        begun = [WriteResult(write, WriteOutcome.UNKNOWN, BEGUN) for write in writes]
         self._store.put([header, *_journal_rows(entry, begun)])
         self._begun = entry
         done = Applied(entry, tuple(self.write_only(writes)))
@@ -187,9 +187,9 @@ class Applier:
         self._begun = ""
         return done
 
-    def write_only(self, writes: Sequence[Write]) -> list[Written]:
+    def write_only(self, writes: Sequence[OffsetWrite]) -> list[WriteResult]:
         """Write and read back without an entry in the journal."""
-        rows: list[Written] = []
+        rows: list[WriteResult] = []
         by_group = [list(each) for _, each in groupby(writes, key=lambda write: write.group)]
         for first in range(0, len(by_group), _GROUPS_AT_ONCE):
             chunk = [w for each in by_group[first : first + _GROUPS_AT_ONCE] for w in each]
@@ -198,13 +198,13 @@ class Applier:
                 self._told(written)
         return rows
 
-    def _written(self, writes: Sequence[Write]) -> list[Written]:
+    def _written(self, writes: Sequence[OffsetWrite]) -> list[WriteResult]:
         refused = _send(self._target, writes)
         views: Mapping[str, GroupView] = self._target.views(sorted({w.group for w in writes}))
         # A group that was emptied of its last offset may be gone: that is what was wanted.
         gone = {w.group for w in writes} - views.keys()
         seen = {**views, **{group: GroupView("") for group in gone}}
-        return read_back(writes, refused, seen)
+        return check_written(writes, refused, seen)
 
 
 class _IdQuestion:
@@ -236,7 +236,7 @@ def _same(side: str, planned: str, found: str) -> None:
         )
 
 
-def refuse_foreign(plan: Plan, config: PipelineConfig) -> None:
+def refuse_other_pipeline(plan: Plan, config: PipelineConfig) -> None:
     """Refuse a plan of another pipeline.
 
     Raises:
@@ -250,21 +250,21 @@ def refuse_foreign(plan: Plan, config: PipelineConfig) -> None:
         )
 
 
-def _send(target: TargetSide, writes: Sequence[Write]) -> dict[Write, str]:
+def _send(target: TargetClusterReader, writes: Sequence[OffsetWrite]) -> dict[OffsetWrite, str]:
     """Commit and delete; return what was refused, and why."""
     by_place = {_where(write): write for write in writes}
-    commits: dict[str, dict[tuple[str, int], Committed]] = {}
+    commits: dict[str, dict[tuple[str, int], GroupCommit]] = {}
     deletes: dict[str, list[tuple[str, int]]] = {}
     for write in writes:
         at = (write.topic, write.partition)
         if write.after is None:
             deletes.setdefault(write.group, []).append(at)
         else:
-            commits.setdefault(write.group, {})[at] = Committed(
+            commits.setdefault(write.group, {})[at] = GroupCommit(
                 write.after, write.after_metadata, -1
             )
     verdicts: dict[str, Mapping[tuple[str, int], str]] = {}
-    refused: dict[Write, str] = {}
+    refused: dict[OffsetWrite, str] = {}
     for answers in (
         target.groups.commit(commits) if commits else verdicts,
         target.groups.delete_offsets(deletes) if deletes else verdicts,
@@ -276,7 +276,7 @@ def _send(target: TargetSide, writes: Sequence[Write]) -> dict[Write, str]:
     return refused
 
 
-def _where(write: Write) -> Where:
+def _where(write: OffsetWrite) -> Where:
     return write.group, write.topic, write.partition
 
 
@@ -295,7 +295,7 @@ def _moved(moved: Mapping[Where, str], mend: str) -> SomethingMoved:
     return error
 
 
-def _journal_rows(entry: str, rows: Iterable[Written]) -> list[JournalRows]:
+def _journal_rows(entry: str, rows: Iterable[WriteResult]) -> list[JournalRows]:
     found: dict[str, list[JournalRow]] = {}
     for each in rows:
         write = each.write
@@ -314,13 +314,13 @@ def _journal_rows(entry: str, rows: Iterable[Written]) -> list[JournalRows]:
     return [JournalRows(entry, group, tuple(each)) for group, each in found.items()]
 
 
-def seen(parts: Sequence[JournalRows], target: TargetSide) -> list[JournalRows]:
+def judge_entry(parts: Sequence[JournalRows], target: TargetClusterReader) -> list[JournalRows]:
     """Return an entry's parts; what its writer did not tell is judged by what is there now.
 
     Raises:
         ConnectionFailed, TimedOut: the target does not answer.
     """
-    told = f"{Result.UNKNOWN}: {BEGUN}"
+    told = f"{WriteOutcome.UNKNOWN}: {BEGUN}"
     open_groups = {p.consumer_group for p in parts if any(r.result == told for r in p.rows)}
     views = target.views(sorted(open_groups)) if open_groups else {}
     found: list[JournalRows] = []
@@ -330,14 +330,14 @@ def seen(parts: Sequence[JournalRows], target: TargetSide) -> list[JournalRows]:
             continue
         view = views.get(part.consumer_group, ABSENT)
         judged = [
-            each if row.result != told else found_afterwards(each.write, view)
-            for row, each in zip(part.rows, written_of([part]), strict=True)
+            each if row.result != told else judge_unreported(each.write, view)
+            for row, each in zip(part.rows, read_results([part]), strict=True)
         ]
         found += _journal_rows(part.id, judged)
     return found
 
 
-def written_of(parts: Iterable[JournalRows]) -> list[Written]:
+def read_results(parts: Iterable[JournalRows]) -> list[WriteResult]:
     """Return the rows of a journal entry as they were written.
 
     An entry that was begun and never ended counts as applied; :func:`seen` tells more of it.
@@ -345,7 +345,7 @@ def written_of(parts: Iterable[JournalRows]) -> list[Written]:
     found = []
     for part in parts:
         for row in part.rows:
-            write = Write(
+            write = OffsetWrite(
                 part.consumer_group,
                 row.topic,
                 row.partition,
@@ -355,6 +355,6 @@ def written_of(parts: Iterable[JournalRows]) -> list[Written]:
                 row.after_metadata,
             )
             name, _, why = row.result.partition(": ")
-            result = Result.APPLIED if why == BEGUN else Result(name)
-            found.append(Written(write, result, why))
+            result = WriteOutcome.APPLIED if why == BEGUN else WriteOutcome(name)
+            found.append(WriteResult(write, result, why))
     return found

@@ -10,21 +10,21 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.applying import Result, Written, objections, writes_of
+from k2ktui.engine.applying import WriteOutcome, WriteResult, find_conflicts, make_writes
 from k2ktui.engine.groups import EMPTY_STATES, Snapshot
 from k2ktui.engine.journal import SYNC
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind
 from k2ktui.engine.planning import commit_metadata, make_plan
 from k2ktui.errors import K2kError
 from k2ktui.sync.apply import Applier
-from k2ktui.sync.keeper import Keeper
-from k2ktui.sync.plans import options_of
-from k2ktui.sync.snapshot import Snapshots
+from k2ktui.sync.commit_snapshots import CommitSnapshotWriter
+from k2ktui.sync.plans import plan_options
+from k2ktui.sync.snapshot import SnapshotReader
 from k2ktui.text import safe_text
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class SyncPoll:
     """One poll of the sync application; ``taken_at`` is epoch seconds.
 
     Attributes:
@@ -59,8 +59,8 @@ class SyncLoop:
 
     def __init__(self, config: PipelineConfig, rewind: Rewind = Rewind.NEVER) -> None:
         self._config = config
-        self._snapshots = Snapshots(config)
-        self._keeper = Keeper(self._snapshots.store)
+        self._snapshots = SnapshotReader(config)
+        self._keeper = CommitSnapshotWriter(self._snapshots.store)
         self._applier = Applier(config, self._snapshots.target, self._snapshots.store)
         self._rewind = rewind
         self._stops = config.error_handling.on_active_consumer_group_commit == "fail"
@@ -72,7 +72,7 @@ class SyncLoop:
         """Disconnect."""
         self._snapshots.close()
 
-    def turn(self) -> Turn:
+    def turn(self) -> SyncPoll:
         """Take a snapshot, keep the source's commits, commit what has to be.
 
         Raises:
@@ -81,18 +81,18 @@ class SyncLoop:
         """
         snapshot = self._snapshots.take()
         notes = [*snapshot.notes, *self._keep(snapshot)]
-        options = options_of(self._config, rewind=self._rewind, own_only=True)
+        options = plan_options(self._config, rewind=self._rewind, own_only=True)
         plan = make_plan(snapshot, options)
         notes += self._look_at_active(plan)
         rows = [row for row in plan.changes if row.group not in self.stopped]
         written = self._write(rows, snapshot)
-        failed = [_failure(each) for each in written if each.result is not Result.APPLIED]
-        return Turn(
+        failed = [_failure(each) for each in written if each.result is not WriteOutcome.APPLIED]
+        return SyncPoll(
             taken_at=snapshot.taken_at,
             commits_at=snapshot.commits_at,
             groups=len(snapshot.source),
             actions=dict(Counter(str(row.action) for row in plan.rows)),
-            applied=sum(each.result is Result.APPLIED for each in written),
+            applied=sum(each.result is WriteOutcome.APPLIED for each in written),
             failed=tuple(failed),
             stopped=dict(self.stopped),
             notes=tuple(self._new(notes)),
@@ -137,24 +137,24 @@ class SyncLoop:
                 notes.append(f"{why}; passed over while it is")
         return notes
 
-    def _write(self, rows: list[PlanRow], snapshot: Snapshot) -> list[Written]:
+    def _write(self, rows: list[PlanRow], snapshot: Snapshot) -> list[WriteResult]:
         if not rows:
             return []
         # Another sync application may have written since the snapshot: its row waits a turn.
         views = self._snapshots.target.views(sorted({row.group for row in rows}))
         expected = {(row.group, row.topic, row.partition): row.current for row in rows}
-        moved = objections(expected, views)
+        moved = find_conflicts(expected, views)
         rows = [row for row in rows if (row.group, row.topic, row.partition) not in moved]
         prefix = self._config.groups.offset_guard_prefix
         metadata = {row: commit_metadata(row, prefix) for row in rows}
         # Following a group that moves forward is no news; what is new or goes back is kept.
         told = [row for row in rows if row.action is not Action.ADVANCE]
         quiet = [row for row in rows if row.action is Action.ADVANCE]
-        written: list[Written] = []
+        written: list[WriteResult] = []
         if told:
-            written += self._applier.write(writes_of(told, snapshot.target, metadata), SYNC).rows
+            written += self._applier.write(make_writes(told, snapshot.target, metadata), SYNC).rows
         if quiet:
-            written += self._applier.write_only(writes_of(quiet, snapshot.target, metadata))
+            written += self._applier.write_only(make_writes(quiet, snapshot.target, metadata))
         return written
 
     def _new(self, notes: list[str]) -> list[str]:
@@ -184,6 +184,6 @@ def _rereads(plan: Plan) -> dict[str, int]:
     return dict(found.most_common())
 
 
-def _failure(written: Written) -> str:
+def _failure(written: WriteResult) -> str:
     write = written.write
     return safe_text(f"{write.group} {write.topic}-{write.partition}: {written.why}")

@@ -15,7 +15,15 @@ from dataclasses import dataclass
 import numpy as np
 from confluent_kafka import Message
 
-from k2ktui.engine.ranges import I64, LARGEST_COUNT, Columns, Flags, columns_of, overlapping
+from k2ktui.engine.mapping_log import MappingChunk
+from k2ktui.engine.ranges import (
+    I64,
+    LARGEST_COUNT,
+    Flags,
+    RangeColumns,
+    decode_columns,
+    has_overlap,
+)
 from k2ktui.engine.replica import TargetPartition
 from k2ktui.engine.state import (
     LARGEST_TERM,
@@ -26,7 +34,6 @@ from k2ktui.engine.state import (
 )
 from k2ktui.engine.strict_json import LARGEST_INT, integer, parse_object
 from k2ktui.engine.strict_json import text as strict_text
-from k2ktui.engine.track import Piece
 
 _HEAD, _MIDDLE, _TAIL = b'{"covers":[', b'],"ranges":[', b'],"targetPartition":'
 _FIELDS = {"targetPartition", "targetTopic", "term", "v"}
@@ -45,13 +52,13 @@ class _Tail:
     target: TargetPartition
 
 
-class Parser:
+class MappingParser:
     """Decodes mapping records; what follows their numbers each once."""
 
     def __init__(self) -> None:
         self._tails: dict[bytes, _Tail | None] = {}
 
-    def pieces(self, groups: Sequence[Sequence[Message]]) -> list[list[Piece]] | None:
+    def pieces(self, groups: Sequence[Sequence[Message]]) -> list[list[MappingChunk]] | None:
         """Return the pieces of each group of records.
 
         Args:
@@ -109,10 +116,10 @@ class _Parsed:
     starts: I64
     rows: I64
 
-    def columns(self, low: int, high: int) -> Columns:
+    def columns(self, low: int, high: int) -> RangeColumns:
         """Return the ranges of the records ``[low, high)``."""
         rows = self.rows[self.starts[low] : self.starts[high]]
-        return Columns(rows[:, 0], rows[:, 1], rows[:, 2])
+        return RangeColumns(rows[:, 0], rows[:, 1], rows[:, 2])
 
     def sound(self) -> bool:
         """Whether each record's ranges are sorted, and within what it covers."""
@@ -139,13 +146,13 @@ class _Parsed:
         return np.concatenate([[True], ~goes_on | (lanes[1:] != lanes[:-1])])
 
 
-def _pieces(found: _Parsed, messages: Sequence[Message], begin: int) -> Iterator[Piece]:
+def _pieces(found: _Parsed, messages: Sequence[Message], begin: int) -> Iterator[MappingChunk]:
     firsts = np.flatnonzero(found.breaks(begin, begin + len(messages))).tolist()
     for low, high in zip(firsts, [*firsts[1:], len(messages)], strict=True):
         tail = found.tails[begin + low]
         first, _, part, parts = found.covers[begin + low].tolist()
         end = int(found.covers[begin + high - 1, 1])
-        yield Piece(
+        yield MappingChunk(
             tail.term,
             messages[low].partition() or 0,
             messages[low].offset() or 0,
@@ -158,7 +165,7 @@ def _pieces(found: _Parsed, messages: Sequence[Message], begin: int) -> Iterator
         )
 
 
-def read_one(message: Message) -> Piece:
+def read_one(message: Message) -> MappingChunk:
     """Decode one mapping record of any layout.
 
     Raises:
@@ -166,13 +173,13 @@ def read_one(message: Message) -> Piece:
     """
     mapping = read_mapping_record(message.key(), message.value())
     try:
-        columns = columns_of(mapping)
+        columns = decode_columns(mapping)
     except OverflowError as error:
         raise MalformedRecord("an offset beyond 64 bits") from error
     covers = mapping.covers
     assert covers is not None
     if len(columns) and (
-        overlapping(columns)
+        has_overlap(columns)
         or int(columns.count.max()) > LARGEST_COUNT
         or int(columns.source[0]) < covers.first
         or int(columns.source[-1] + columns.count[-1]) > covers.end
@@ -180,7 +187,7 @@ def read_one(message: Message) -> Piece:
     ):
         raise MalformedRecord("ranges that overlap, or are not what it covers")
     offset = message.offset() or 0
-    return Piece(
+    return MappingChunk(
         mapping.term,
         message.partition() or 0,
         offset,

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 from confluent_kafka import Message
 
+from k2ktui.engine.mapping_log import MappingChunk
 from k2ktui.engine.state import MalformedRecord, SourcePartition, read_mapping_key
-from k2ktui.engine.track import Piece
-from k2ktui.sync.mapping_parse import Parser, read_one
+from k2ktui.sync.mapping_parse import MappingParser, read_one
 
 _KEYS = 100_000
 _KEPT_MALFORMED = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Malformed:
+class MalformedMapping:
     """A record of the mapping topic that cannot be used."""
 
     partition: int
@@ -30,7 +30,7 @@ class _Owner:
     source: SourcePartition
 
 
-class Sorter:
+class MappingSorter:
     """Takes what was read of one pipeline's mappings.
 
     Args:
@@ -46,15 +46,15 @@ class Sorter:
 
     def __init__(self, pipeline: str, only: Collection[SourcePartition] | None = None) -> None:
         self.records = 0
-        self.malformed: list[Malformed] = []
+        self.malformed: list[MalformedMapping] = []
         self.malformed_count = 0
         self.rivals: dict[SourcePartition, set[str]] = {}
         self._pipeline = pipeline
         self._only = only
-        self._parser = Parser()
+        self._parser = MappingParser()
         self._owners: dict[bytes | None, _Owner | None] = {}
 
-    def sort(self, messages: Sequence[Message]) -> list[tuple[SourcePartition, list[Piece]]]:
+    def sort(self, messages: Sequence[Message]) -> list[tuple[SourcePartition, list[MappingChunk]]]:
         """Return the pieces of each source partition, in the order of the topic.
 
         Args:
@@ -87,7 +87,7 @@ class Sorter:
             return owner
         return None
 
-    def _one_by_one(self, messages: Sequence[Message]) -> list[Piece]:
+    def _one_by_one(self, messages: Sequence[Message]) -> list[MappingChunk]:
         found = []
         for message in messages:
             try:
@@ -99,7 +99,9 @@ class Sorter:
     def _complain(self, message: Message, why: str) -> None:
         self.malformed_count += 1
         if len(self.malformed) < _KEPT_MALFORMED:
-            self.malformed.append(Malformed(message.partition() or 0, message.offset() or 0, why))
+            self.malformed.append(
+                MalformedMapping(message.partition() or 0, message.offset() or 0, why)
+            )
 
 
 def _read_owner(key: bytes | None) -> _Owner | None:

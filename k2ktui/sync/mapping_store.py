@@ -19,19 +19,19 @@ from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.ranges import NOT_FOUND, Ranges
-from k2ktui.engine.replica import Doubts, TargetPartition, doubts_of
-from k2ktui.engine.spans import FOREVER
-from k2ktui.engine.state import Mapping as OffsetMapping
+from k2ktui.engine.mapping_log import MappingLog
+from k2ktui.engine.offset_intervals import FOREVER
+from k2ktui.engine.ranges import NOT_FOUND, MappingRanges
+from k2ktui.engine.replica import MappingGaps, TargetPartition, find_mapping_gaps
+from k2ktui.engine.state import MappingRecord as OffsetMapping
 from k2ktui.engine.state import Position, SourcePartition, mapping_key
-from k2ktui.engine.track import Track
 from k2ktui.errors import Refused, TimedOut
 from k2ktui.kafka.clients import Cluster, TopicDescription
-from k2ktui.kafka.logread import every_offset
-from k2ktui.sync import mapping_repeat
-from k2ktui.sync.mapping_reach import Wanted, reread, walk_back
+from k2ktui.kafka.control_reader import require_offsets
+from k2ktui.sync import mapping_republish
 from k2ktui.sync.mapping_reader import TopicReader
-from k2ktui.sync.mapping_sort import Malformed, Sorter
+from k2ktui.sync.mapping_reload import Wanted, reload_ranges, walk_back
+from k2ktui.sync.mapping_sort import MalformedMapping, MappingSorter
 from k2ktui.text import safe_text
 
 _REREAD_S = 60.0
@@ -55,7 +55,7 @@ class MappingReport:
     """
 
     records: int = 0
-    malformed: tuple[Malformed, ...] = ()
+    malformed: tuple[MalformedMapping, ...] = ()
     malformed_count: int = 0
     behind: bool = False
     rivals: Mapping[SourcePartition, tuple[str, ...]] = field(default_factory=dict)
@@ -81,8 +81,8 @@ class MappingStore:
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        self._sorter = Sorter(self._pipeline)
-        self._tracks: dict[SourcePartition, Track] = {}
+        self._sorter = MappingSorter(self._pipeline)
+        self._tracks: dict[SourcePartition, MappingLog] = {}
         # Per partition of the mapping topic: log start offset, offset to read next, high watermark.
         self._starts: dict[int, int] = {}
         self._next: dict[int, int] = {}
@@ -134,7 +134,7 @@ class MappingStore:
             },
         )
 
-    def lanes(self, source: SourcePartition) -> Mapping[TargetPartition, Ranges]:
+    def lanes(self, source: SourcePartition) -> Mapping[TargetPartition, MappingRanges]:
         """Return the ranges in memory, per target partition; a later refresh adds to them."""
         track = self._tracks.get(source)
         return track.lanes if track else {}
@@ -149,13 +149,13 @@ class MappingStore:
         track = self._tracks.get(source)
         return track.hot_from if track else 0
 
-    def doubts(self, source: SourcePartition) -> Doubts:
+    def doubts(self, source: SourcePartition) -> MappingGaps:
         """Return what is not known below the replicated position."""
         position = self._positions.get(source)
         if position is None:
-            return Doubts()
+            return MappingGaps()
         track = self._tracks.get(source)
-        return doubts_of(track.known.all() if track else (), position, self._unread(source))
+        return find_mapping_gaps(track.known.all() if track else (), position, self._unread(source))
 
     def reach(
         self,
@@ -207,7 +207,7 @@ class MappingStore:
         position = self._positions.get(source)
         return position is not None and source in self._tracks and offset < position.start
 
-    def _first_landed(self, source: SourcePartition, offset: int, ranges: Ranges) -> int:
+    def _first_landed(self, source: SourcePartition, offset: int, ranges: MappingRanges) -> int:
         """Return the lowest target offset that a group can be given for a source offset."""
         position = self._positions.get(source)
         if position is not None and offset < (self.doubts(source).complete_from or position.start):
@@ -233,7 +233,7 @@ class MappingStore:
         """
         if not self._next:
             return []
-        old = mapping_repeat.old_before(self._target, self._topic, self._next)
+        old = mapping_republish.old_before(self._target, self._topic, self._next)
         wanted = {}
         for source, offset in needed.items():
             track = self._tracks.get(source)
@@ -245,11 +245,13 @@ class MappingStore:
             entry
             for source, spans in wanted.items()
             for span in spans
-            for entry in mapping_repeat.repeats(self._pipeline, source, self._tracks[source], span)
+            for entry in mapping_republish.make_repeats(
+                self._pipeline, source, self._tracks[source], span
+            )
         ]
         if entries:
             count = len(self._next)
-            mapping_repeat.write(self._target, self._topic, count, entries, timeout)
+            mapping_republish.write_repeats(self._target, self._topic, count, entries, timeout)
         return sorted(wanted)
 
     def _find_topic(self) -> int:
@@ -301,7 +303,9 @@ class MappingStore:
     ) -> dict[int, int]:
         where = [(self._topic, number) for number in numbers]
         # One left out would be taken for read to its end, and be read anew when it is back.
-        return {n: at for (_, n), at in every_offset(self._target, where, spec, isolation).items()}
+        return {
+            n: at for (_, n), at in require_offsets(self._target, where, spec, isolation).items()
+        }
 
     def _read(self, until: float) -> bool:
         """Read to the last stable offsets; whether they were reached."""
@@ -318,10 +322,10 @@ class MappingStore:
         self._next.update(self._reader.next)
         return all(at >= stable.get(number, FOREVER) for number, at in self._next.items())
 
-    def _track(self, source: SourcePartition) -> Track:
+    def _track(self, source: SourcePartition) -> MappingLog:
         if source not in self._tracks:
             position = self._positions.get(source)
-            self._tracks[source] = Track(position.since if position else 0)
+            self._tracks[source] = MappingLog(position.since if position else 0)
         return self._tracks[source]
 
     def _longest_transaction(self) -> float:
@@ -362,7 +366,7 @@ class MappingStore:
             if offset < track.hot_from:
                 low[source] = max(0, offset)
         read = (self._target, self._topic, self._pipeline, self._tracks, low, self._next, until)
-        if low and not reread(*read):
+        if low and not reload_ranges(*read):
             self._not_read(low, until)
         return not self._stale
 

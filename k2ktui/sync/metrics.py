@@ -10,19 +10,19 @@ from contextlib import contextmanager
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.replication.telemetry.metrics import Metric, Points
-from k2ktui.replication.telemetry.session import chosen_exporters, exporters_for
-from k2ktui.sync.loop import Turn
+from k2ktui.replication.telemetry.session import exporters_for, read_exporter_names
+from k2ktui.sync.loop import SyncPoll
 
 _PREFIX = "offset_mapping_app"
 
 
-class SyncFigures:
+class SyncMetrics:
     """The latest figures of a sync application; fed by one thread, read by others."""
 
     def __init__(self, pipeline: str) -> None:
         self._labels: Mapping[str, str | int] = {"pipeline": pipeline}
         self._lock = threading.Lock()
-        self._turn: Turn | None = None
+        self._turn: SyncPoll | None = None
         self._turns = self._committed = self._failed = 0
 
     @property
@@ -30,7 +30,7 @@ class SyncFigures:
         """The metrics of the sync application."""
         return CATALOGUE
 
-    def feed(self, turn: Turn) -> None:
+    def feed(self, turn: SyncPoll) -> None:
         """Take in a poll."""
         with self._lock:
             self._turn = turn
@@ -38,12 +38,12 @@ class SyncFigures:
             self._committed += turn.applied
             self._failed += len(turn.failed)
 
-    def gauge(self, read: Callable[[Turn], float]) -> Points:
+    def gauge(self, read: Callable[[SyncPoll], float]) -> Points:
         """Return one point of the last poll, none before the first."""
         with self._lock:
             return [] if self._turn is None else [(read(self._turn), self._labels)]
 
-    def total(self, read: Callable[[SyncFigures], int]) -> Points:
+    def total(self, read: Callable[[SyncMetrics], int]) -> Points:
         """Return a sum over all polls."""
         with self._lock:
             return [(read(self), self._labels)]
@@ -70,11 +70,11 @@ class SyncFigures:
         return self._failed
 
 
-def _gauge(name: str, unit: str, text: str, read: Callable[[Turn], float]) -> Metric:
+def _gauge(name: str, unit: str, text: str, read: Callable[[SyncPoll], float]) -> Metric:
     return Metric(_PREFIX, name, unit, text, lambda figures: figures.gauge(read))
 
 
-def _counter(name: str, unit: str, text: str, read: Callable[[SyncFigures], int]) -> Metric:
+def _counter(name: str, unit: str, text: str, read: Callable[[SyncMetrics], int]) -> Metric:
     return Metric(_PREFIX, name, unit, text, lambda figures: figures.total(read), counter=True)
 
 
@@ -88,7 +88,7 @@ CATALOGUE: tuple[Metric, ...] = (
         lambda turn: max(0.0, time.time() - turn.commits_at),
     ),
     _gauge("poll.time", "s", "Length of the last poll", lambda turn: turn.duration_s),
-    Metric(_PREFIX, "rows", "{row}", "Group-partitions by action", SyncFigures.actions),
+    Metric(_PREFIX, "rows", "{row}", "Group-partitions by action", SyncMetrics.actions),
     _counter("polls", "{poll}", "Polls", lambda figures: figures.turns),
     _counter("committed", "{offset}", "Offsets committed", lambda figures: figures.committed),
     _counter("refused", "{offset}", "Offsets not committed", lambda figures: figures.failed),
@@ -96,23 +96,23 @@ CATALOGUE: tuple[Metric, ...] = (
 
 
 @contextmanager
-def measured(
+def measure_sync(
     config: PipelineConfig,
     note: Callable[[str], None],
     *,
     wanted: bool,
     env: Mapping[str, str] = os.environ,
-) -> Iterator[Callable[[Turn], None]]:
+) -> Iterator[Callable[[SyncPoll], None]]:
     """Yield what polls are reported to; leaving exports once more, within three seconds.
 
     Raises:
         ConfigError: the exporters cannot be set up as the environment says.
     """
-    names = chosen_exporters(env, wanted=wanted)
-    figures = SyncFigures(config.name)
+    names = read_exporter_names(env, wanted=wanted)
+    figures = SyncMetrics(config.name)
     exporters = exporters_for(config, figures, names, env, note) if names else None
 
-    def report(turn: Turn) -> None:
+    def report(turn: SyncPoll) -> None:
         figures.feed(turn)
         if exporters is not None:
             exporters.start(figures)

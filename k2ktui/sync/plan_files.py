@@ -10,7 +10,7 @@ from pathlib import Path
 
 from platformdirs import user_state_path
 
-from k2ktui.engine.plan import Plan, dump
+from k2ktui.engine.plan import Plan, dump_plan
 from k2ktui.private_files import private_directory, write_private
 
 KEPT = 50
@@ -27,7 +27,7 @@ def keep(plan: Plan) -> Path | None:
     try:
         private_directory(path.parent.parent)
         private_directory(path.parent)
-        write_private(path, dump(plan).encode())
+        write_private(path, dump_plan(plan).encode())
     except OSError:
         return None
     with suppress(OSError):

@@ -23,7 +23,7 @@ def whoami() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def options_of(
+def plan_options(
     config: PipelineConfig,
     *,
     rewind: Rewind = Rewind.NEVER,
@@ -46,7 +46,7 @@ def options_of(
     )
 
 
-def planned(snapshot: Snapshot, options: PlanOptions, files: Sequence[str]) -> Plan:
+def make_pipeline_plan(snapshot: Snapshot, options: PlanOptions, files: Sequence[str]) -> Plan:
     """Make a plan that remembers its pipeline's files, so that it can be applied by itself."""
     paths = tuple(os.path.abspath(part) for each in files for part in each.split(",") if part)
     return replace(make_plan(snapshot, options), files=paths)

@@ -10,7 +10,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.journal import JournalRow
-from k2ktui.engine.moves import Landing, Move, SourceLog, clear, move_to
+from k2ktui.engine.moves import PositionMove, SourceLog, TargetTopicState, plan_clear, plan_move
 from k2ktui.engine.state import (
     MalformedRecord,
     Position,
@@ -21,10 +21,10 @@ from k2ktui.engine.state import (
 )
 from k2ktui.errors import ConfigError, ConnectionFailed, K2kError, Refused, TimedOut
 from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster, target_cluster
-from k2ktui.replication.fencing import CommitTopic, read_books
+from k2ktui.replication.fencing import CommitTopic, read_commit_state
 from k2ktui.replication.naming import target_name
 from k2ktui.replication.pipeline import commit_topic
-from k2ktui.sync.store import State, StateStore
+from k2ktui.sync.store import PipelineState, StateStore
 from k2ktui.text import safe_text
 
 SET, CLEAR = "offsets set", "offsets clear"
@@ -50,7 +50,7 @@ class PositionRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PositionPlan:
     """A plan over positions; making it changes nothing.
 
     Attributes:
@@ -62,11 +62,11 @@ class Change:
 
     what: str
     pipeline: str
-    moves: tuple[Move, ...]
+    moves: tuple[PositionMove, ...]
     notes: tuple[str, ...] = ()
 
     @property
-    def changes(self) -> tuple[Move, ...]:
+    def changes(self) -> tuple[PositionMove, ...]:
         """The moves that write something."""
         return tuple(move for move in self.moves if move.changes)
 
@@ -80,8 +80,8 @@ class _View:
     target_ids: Mapping[str, str]
 
 
-class Positions:
-    """Reads and plans; :class:`k2ktui.sync.moving.Mover` applies.
+class PositionPlanner:
+    """Reads and plans; :class:`k2ktui.sync.position_writer.PositionWriter` applies.
 
     Args:
         config: the pipeline.
@@ -103,7 +103,7 @@ class Positions:
         """Disconnect."""
         self.store.close()
 
-    def state(self, *, settled: bool = False) -> tuple[State, str]:
+    def state(self, *, settled: bool = False) -> tuple[PipelineState, str]:
         """Return what the state topic says, and why it may not be read ("" if it may).
 
         With ``settled`` it is known which runs are alive, see ``StateStore.read_settled``.
@@ -111,7 +111,7 @@ class Positions:
         try:
             return self.store.read_settled() if settled else self.store.read(), ""
         except Refused as error:
-            return State(), error.what
+            return PipelineState(), error.what
 
     def commit_topic(self) -> CommitTopic | None:
         """Return the topic that holds the positions, None while it does not exist."""
@@ -151,7 +151,7 @@ class Positions:
             )
         return found
 
-    def plan_set(self, wanted: Mapping[SourcePartition, int]) -> Change:
+    def plan_set(self, wanted: Mapping[SourcePartition, int]) -> PositionPlan:
         """Plan exact positions.
 
         Raises:
@@ -161,11 +161,11 @@ class Positions:
         view = self._view({source.topic for source in wanted}, must_have_run=True)
         copied = self._copied(view)
         moves = [self._move(s, wanted[s], view, copied.get(s)) for s in sorted(wanted)]
-        return Change(SET, self._config.name, tuple(moves), self._notes(view, moves))
+        return PositionPlan(SET, self._config.name, tuple(moves), self._notes(view, moves))
 
     def plan_to(
         self, topic: Callable[[str], bool], kind: str, timestamp_ms: int | None = None
-    ) -> Change:
+    ) -> PositionPlan:
         """Plan positions at ``earliest``, ``latest`` or the first record since a ``timestamp``.
 
         Only partitions that have a position are moved. ``timestamp_ms`` is epoch milliseconds;
@@ -181,9 +181,9 @@ class Positions:
             for source in chosen
             if source not in wanted
         ]
-        return Change(SET, self._config.name, tuple(moves), tuple(notes))
+        return PositionPlan(SET, self._config.name, tuple(moves), tuple(notes))
 
-    def plan_clear(self, chosen: Callable[[SourcePartition], bool]) -> Change:
+    def plan_clear(self, chosen: Callable[[SourcePartition], bool]) -> PositionPlan:
         """Plan to remove positions; errors as for :meth:`plan_set`."""
         view = self._view((), must_have_run=True)
         sources = [source for source in sorted(view.positions) if chosen(source)]
@@ -192,10 +192,10 @@ class Positions:
         start = self._config.start
         kind = start.kind if first else "earliest"
         begins = self._offsets_at(sources, view, kind, start.timestamp_ms)
-        moves = [clear(s, view.positions[s], view.logs.get(s), begins.get(s)) for s in sources]
+        moves = [plan_clear(s, view.positions[s], view.logs.get(s), begins.get(s)) for s in sources]
         where = f"where start says ({kind})" if first else "at the log start offset"
         notes = (f"cleared partitions begin as new ones, {where}",) if sources else ()
-        return Change(CLEAR, self._config.name, tuple(moves), notes)
+        return PositionPlan(CLEAR, self._config.name, tuple(moves), notes)
 
     def bounds(self, sources: Collection[SourcePartition]) -> dict[SourcePartition, SourceLog]:
         """Return the logs of source partitions; those that cannot be asked are left out."""
@@ -230,7 +230,7 @@ class Positions:
         )
 
     def _positions(self, topic: CommitTopic | None) -> Mapping[SourcePartition, Position]:
-        return read_books(self.target, topic, _READ_S).positions if topic else {}
+        return read_commit_state(self.target, topic, _READ_S).positions if topic else {}
 
     def _logs(
         self, topics: Mapping[str, object], sources: Collection[SourcePartition]
@@ -251,7 +251,7 @@ class Positions:
         except K2kError:
             return ""
 
-    def _landing(self, source: SourcePartition, view: _View) -> Landing | None:
+    def _landing(self, source: SourcePartition, view: _View) -> TargetTopicState | None:
         """Return where a partition's records go, None if nowhere."""
         position = view.positions.get(source)
         if position is not None:
@@ -260,11 +260,11 @@ class Positions:
             topic = self._target_name(source.topic)
             by_key = self._config.replication.sink.partition == "producer"
             partition = None if by_key else source.partition
-        return Landing(topic, partition, view.target_ids.get(topic)) if topic else None
+        return TargetTopicState(topic, partition, view.target_ids.get(topic)) if topic else None
 
     def _move(
         self, source: SourcePartition, offset: int, view: _View, copied: Position | None
-    ) -> Move:
+    ) -> PositionMove:
         landing = self._landing(source, view)
         selected = self._config.topics.matches(source.topic) or source in view.positions
         if landing is None or not selected:
@@ -274,7 +274,7 @@ class Positions:
                 mend="k2ktui offsets show -f FILE lists the partitions.",
             )
         before, log = view.positions.get(source), view.logs.get(source)
-        return move_to(source, before, offset, log, landing, copied)
+        return plan_move(source, before, offset, log, landing, copied)
 
     def _offsets_at(
         self,
@@ -296,7 +296,7 @@ class Positions:
             if (offset := found.get((source.topic, source.partition))) is not None
         }
 
-    def _notes(self, view: _View, moves: Sequence[Move]) -> tuple[str, ...]:
+    def _notes(self, view: _View, moves: Sequence[PositionMove]) -> tuple[str, ...]:
         begins = any(move.changes and move.before is None for move in moves)
         if begins and not view.positions and self._config.start.kind != "earliest":
             kind = self._config.start.kind
@@ -323,7 +323,7 @@ class Positions:
                 earlier[source, row.after_metadata] = row.before_metadata
         found = {}
         for source, position in view.positions.items():
-            text = seen = image(position)
+            text = seen = position_image(position)
             while (source, text) in earlier:
                 text = earlier.pop((source, text))
             if text != seen and (reached := position_of(text)) is not None:
@@ -331,7 +331,7 @@ class Positions:
         return found
 
 
-def image(position: Position | None) -> str:
+def position_image(position: Position | None) -> str:
     """Return a position as the journal keeps it: as on the commit topic; "" for none."""
     return "" if position is None else position_value(position).decode()
 
@@ -346,14 +346,14 @@ def position_of(text: str) -> Position | None:
     return found if isinstance(found, Position) else None
 
 
-def journal_row(move: Move, after: Position | None, result: str) -> JournalRow:
+def journal_row(move: PositionMove, after: Position | None, result: str) -> JournalRow:
     """Return a move as the journal keeps it."""
     return JournalRow(
         move.source.topic,
         move.source.partition,
         move.before.offset if move.before else None,
-        image(move.before),
+        position_image(move.before),
         after.offset if after else None,
-        image(after),
+        position_image(after),
         result,
     )

@@ -8,27 +8,27 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.groups import Snapshot
 from k2ktui.engine.state import SourcePartition
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
-from k2ktui.sync.record import Part
-from k2ktui.sync.snapshot import taken
+from k2ktui.log.record import RecordPart
+from k2ktui.sync.snapshot import take_snapshot
 
 
-def prepared(
+def open_verification(
     config: PipelineConfig, offsets: Mapping[SourcePartition, Collection[int]]
 ) -> tuple[Snapshot, Cluster, Cluster]:
     """Return a snapshot, in which these source offsets can be looked up, and both clusters.
 
     Errors as for ``Snapshots.take``.
     """
-    return taken(config, offsets), source_cluster(config), target_cluster(config)
+    return take_snapshot(config, offsets), source_cluster(config), target_cluster(config)
 
 
-def ignored(config: PipelineConfig) -> frozenset[Part]:
+def ignored_parts(config: PipelineConfig) -> frozenset[RecordPart]:
     """Return the parts of records that the pipeline changes on purpose."""
     features, found = config.features, set()
     tracing = features.tracing_headers
     added = tracing.topic or tracing.partition or tracing.offset or tracing.pipeline
     if added or not features.header_replication:
-        found.add(Part.HEADERS)
+        found.add(RecordPart.HEADERS)
     if not features.keep_record_creation_timestamp:
-        found.add(Part.TIMESTAMP)
+        found.add(RecordPart.TIMESTAMP)
     return frozenset(found)

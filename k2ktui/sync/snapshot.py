@@ -18,15 +18,15 @@ from types import MappingProxyType
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.groups import GroupView, Snapshot
-from k2ktui.engine.replica import Replica, TargetLog, TargetPartition, targets_of
+from k2ktui.engine.replica import Replica, TargetLog, TargetPartition, target_partitions_of
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.engine.translate import Translation, translate
 from k2ktui.errors import ConnectionFailed, TimedOut
-from k2ktui.sync.copies import copies_of
-from k2ktui.sync.keeper import kept
-from k2ktui.sync.mapping_sort import Malformed
+from k2ktui.sync.cluster_readers import SourceClusterReader, SourceView, TargetClusterReader
+from k2ktui.sync.commit_snapshots import read_known_commits
+from k2ktui.sync.mapping_sort import MalformedMapping
+from k2ktui.sync.mapping_source import open_mapping_source
 from k2ktui.sync.mapping_store import MappingReport
-from k2ktui.sync.sides import SourceSide, SourceView, TargetSide
 from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
 
@@ -44,7 +44,7 @@ class _Copies:
     report: MappingReport
 
 
-class Snapshots:
+class SnapshotReader:
     """Takes snapshots of one pipeline; keeps connections and mappings between them.
 
     Attributes:
@@ -55,9 +55,9 @@ class Snapshots:
 
     def __init__(self, config: PipelineConfig) -> None:
         self._config = config
-        self._source = SourceSide(config)
-        self.target = TargetSide(config)
-        self._record = copies_of(config, self._source.cluster, self.target.cluster)
+        self._source = SourceClusterReader(config)
+        self.target = TargetClusterReader(config)
+        self._record = open_mapping_source(config, self._source.cluster, self.target.cluster)
         self.store = StateStore(config, self.target.cluster)
         self.last_source: SourceView | None = None
 
@@ -166,7 +166,7 @@ class Snapshots:
         # Before the bounds of their logs: of a topic that is created anew in between, the older id
         # is kept, and a plan that rests on it is refused.
         ids = self.target.topic_ids(position.target_topic for position in replicated.values())
-        fixed = {t for at in replicated.values() for t in targets_of(Replica(at))}
+        fixed = {t for at in replicated.values() for t in target_partitions_of(Replica(at))}
         logs = self.target.logs(fixed)
         positions = self._record.positions()
         report = self._record.refresh(_READ_S, positions, commits, landed)
@@ -176,13 +176,15 @@ class Snapshots:
             at: _still_there(self._replica(at, position, source), ids)
             for at, position in positions.items()
         }
-        wanted = {target for replica in replicas.values() for target in targets_of(replica)}
+        wanted = {
+            target for replica in replicas.values() for target in target_partitions_of(replica)
+        }
         logs |= self.target.logs(wanted - set(logs))
         ends = _ends(replicas, {at: max(offsets) for at, offsets in commits.items()})
         return _Copies(replicas, self.target.cleared(logs, ends), ids, report)
 
     def _kept(self, down: str) -> SourceView:
-        found = kept(self.store.read().commits)
+        found = read_known_commits(self.store.read().commits)
         if found is None:
             raise ConnectionFailed(
                 f"{down}, and no snapshot of its consumer groups was kept on the target",
@@ -254,11 +256,11 @@ def _landed(
     return found
 
 
-def taken(
+def take_snapshot(
     config: PipelineConfig, also: Mapping[SourcePartition, Collection[int]] = _NOTHING
 ) -> Snapshot:
-    """Take one snapshot; arguments and errors as for ``Snapshots.take``."""
-    snapshots = Snapshots(config)
+    """Take one snapshot; arguments and errors as for ``SnapshotReader.take``."""
+    snapshots = SnapshotReader(config)
     try:
         return snapshots.take(also)
     finally:
@@ -316,5 +318,5 @@ def _notes(report: MappingReport) -> list[str]:
     return notes
 
 
-def _place(record: Malformed) -> str:
+def _place(record: MalformedMapping) -> str:
     return f"partition {record.partition} offset {record.offset} ({safe_text(record.why)})"

@@ -18,8 +18,8 @@ from k2ktui.engine.journal import (
     Runner,
     StateKey,
     StateRecord,
+    find_outdated,
     next_sequence,
-    outdated,
 )
 from k2ktui.engine.journal_format import (
     read_state_key,
@@ -31,8 +31,8 @@ from k2ktui.engine.state import MalformedRecord
 from k2ktui.errors import Refused
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.control import ensure_state_topic
-from k2ktui.kafka.keyed import Entry, KeyedWriter
-from k2ktui.kafka.logread import read_committed
+from k2ktui.kafka.control_reader import read_committed
+from k2ktui.kafka.keyed_writer import Entry, KeyedWriter
 from k2ktui.sync.liveness import HeartbeatObserver
 from k2ktui.text import safe_text
 
@@ -41,7 +41,7 @@ _LOOK_AGAIN_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class PipelineState:
     """What the state topic says now.
 
     Attributes:
@@ -93,7 +93,7 @@ class StateStore:
         self._headers: dict[str, JournalHeader] = {}
         self._writing: dict[str, JournalHeader] = {}
 
-    def read(self) -> State:
+    def read(self) -> PipelineState:
         """Read everything but the journal's rows; nothing where the topic does not exist.
 
         Raises:
@@ -117,7 +117,7 @@ class StateStore:
         runners = self._observer.observe(each for each in found if isinstance(each, Runner))
         return _state(found, runners, malformed, self._rows)
 
-    def read_settled(self, is_over: Callable[[Runner], bool] = lambda _: False) -> State:
+    def read_settled(self, is_over: Callable[[Runner], bool] = lambda _: False) -> PipelineState:
         """Read as :meth:`read`, and wait until it is known which runs are alive.
 
         That takes time, up to :data:`~k2ktui.sync.liveness.SETTLE_S`, only where a run did not say
@@ -218,7 +218,7 @@ class StateStore:
         writing = self._writing.keys() | {key.id for key in new}
         return [
             JournalKey(entry_id, group)
-            for entry_id in outdated(headers, writing)
+            for entry_id in find_outdated(headers, writing)
             for group in sorted(self._entries.pop(entry_id), reverse=True)
         ]
 
@@ -281,7 +281,7 @@ def _state(
     runners: tuple[Runner, ...],
     malformed: int,
     rows: Callable[[str], tuple[JournalRows, ...]],
-) -> State:
+) -> PipelineState:
     commits: dict[str, CommitSnapshot] = {}
     journal: dict[str, JournalHeader] = {}
     for record in records:
@@ -289,7 +289,7 @@ def _state(
             commits[record.consumer_group] = record
         elif isinstance(record, JournalHeader):
             journal[record.id] = record
-    return State(
+    return PipelineState(
         runners=runners,
         commits=dict(sorted(commits.items())),
         journal={each.id: each for each in sorted(journal.values(), key=_order)},

@@ -17,27 +17,33 @@ import numpy as np
 from k2ktui.engine.replica import Replica
 from k2ktui.engine.state import SourcePartition
 from k2ktui.kafka.clients import Cluster
-from k2ktui.sync.checks import Check, GroupPosition, Totals, Verification
-from k2ktui.sync.content import (
-    Absence,
+from k2ktui.log.content import (
+    AbsenceReason,
     Answer,
-    Contents,
-    Record,
-    Stretch,
+    ContentReader,
+    KafkaRecord,
+    RecordRange,
     Where,
-    digest,
-    same_content,
+    compare_content,
+    content_digest,
 )
-from k2ktui.sync.judging import Compaction, Judge, Outcome, Pair, Verdict
+from k2ktui.sync.record_comparison import (
+    Compaction,
+    Comparison,
+    ComparisonOutcome,
+    PositionPair,
+    RecordComparator,
+)
+from k2ktui.sync.verification import ContentCheck, GroupPosition, Verification, VerificationTotals
 
 __all__ = [
     "PIECE_RECORDS",
-    "Check",
+    "ComparisonOutcome",
+    "ContentCheck",
     "GroupPosition",
-    "Outcome",
-    "Pair",
-    "Totals",
+    "PositionPair",
     "Verification",
+    "VerificationTotals",
     "verify",
 ]
 
@@ -71,7 +77,7 @@ def verify(
         sample: how many pieces of mapped ranges, of up to ``PIECE_RECORDS`` records, to compare
             record by record; all of them if there are fewer.
         seed: the same seed picks the same pieces of the same ranges.
-        ignore: parts of a record (``k2ktui.sync.content.Part``) that the pipeline changes on
+        ignore: parts of a record (``k2ktui.log.content.Part``) that the pipeline changes on
             purpose, such as its headers without ``headerReplication``.
         timeout: seconds for all of it; what is not read by then could not be checked.
 
@@ -83,24 +89,24 @@ def verify(
     until = monotonic() + timeout
     compacted = Compaction(source), Compaction(target)
     pairs = sorted({row.pair for row in rows})
-    judge = Judge(known, pairs, (compacted[0].may, compacted[1].may), ignore)
-    with Contents(source) as left, Contents(target) as right:
-        found: dict[Pair, tuple[Verdict, tuple[str, str]]] = {}
+    judge = RecordComparator(known, pairs, (compacted[0].may, compacted[1].may), ignore)
+    with ContentReader(source) as left, ContentReader(target) as right:
+        found: dict[PositionPair, tuple[Comparison, tuple[str, str]]] = {}
         for some in _in_turn(pairs):
             found |= _next_checks(some, left, right, judge, ignore, until)
-        pieces = sampled(known, sample, seed)
+        pieces = sample_ranges(known, sample, seed)
         foreign = [p for p in pieces if known[p.pair.source].foreign]
         ranges = [_foreign_check(piece, known[piece.pair.source].foreign) for piece in foreign]
         for batch in _batches([p for p in pieces if not known[p.pair.source].foreign]):
             ranges += _range_checks(batch, left, right, compacted[1], ignore, until)
     checks = [
-        Check(row.group, row.pair, 1, verdict.outcome, verdict.why, hashes)
+        ContentCheck(row.group, row.pair, 1, verdict.outcome, verdict.why, hashes)
         for row, (verdict, hashes) in ((row, found[row.pair]) for row in rows)
     ]
     return Verification((*checks, *ranges))
 
 
-def _in_turn(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
+def _in_turn(pairs: Sequence[PositionPair]) -> Iterator[list[PositionPair]]:
     """Yield the pairs in portions; each has neighbours of many partitions.
 
     So what lies together is read together, and every request serves many partitions.
@@ -116,13 +122,13 @@ def _in_turn(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
 
 
 def _next_checks(
-    pairs: Sequence[Pair],
-    source: Contents,
-    target: Contents,
-    judge: Judge,
+    pairs: Sequence[PositionPair],
+    source: ContentReader,
+    target: ContentReader,
+    judge: RecordComparator,
     ignore: Collection[str],
     until: float,
-) -> dict[Pair, tuple[Verdict, tuple[str, str]]]:
+) -> dict[PositionPair, tuple[Comparison, tuple[str, str]]]:
     there = target.next_records({_target_at(pair) for pair in pairs}, _left(until))
     here = source.next_records({_source_at(pair) for pair in pairs}, _left(until))
     found = {}
@@ -133,16 +139,16 @@ def _next_checks(
     return found
 
 
-def _source_at(pair: Pair) -> Where:
+def _source_at(pair: PositionPair) -> Where:
     return pair.source.topic, pair.source.partition, pair.source_offset
 
 
-def _target_at(pair: Pair) -> Where:
+def _target_at(pair: PositionPair) -> Where:
     return (*pair.target, pair.target_offset)
 
 
 def _hash(answer: Answer, ignore: Collection[str]) -> str:
-    return digest(answer, ignore) if isinstance(answer, Record) else ""
+    return content_digest(answer, ignore) if isinstance(answer, KafkaRecord) else ""
 
 
 def _left(until: float) -> float:
@@ -150,14 +156,16 @@ def _left(until: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class RangeSample:
     """``count`` records that landed one after the other."""
 
-    pair: Pair
+    pair: PositionPair
     count: int
 
 
-def sampled(replicas: Mapping[SourcePartition, Replica], sample: int, seed: int) -> list[Piece]:
+def sample_ranges(
+    replicas: Mapping[SourcePartition, Replica], sample: int, seed: int
+) -> list[RangeSample]:
     """Choose pieces of mapped ranges, each as likely as the other, in the order of the log."""
     lanes = [
         (source, target, ranges.columns())
@@ -177,15 +185,15 @@ def sampled(replicas: Mapping[SourcePartition, Replica], sample: int, seed: int)
         row = int(np.searchsorted(ends[lane], inside, side="right"))
         before = int(ends[lane][row - 1]) if row else 0
         skip = (inside - before) * PIECE_RECORDS
-        pair = Pair(
+        pair = PositionPair(
             source, int(columns.source[row]) + skip, target, int(columns.target[row]) + skip
         )
-        pieces.append(Piece(pair, min(PIECE_RECORDS, int(columns.count[row]) - skip)))
+        pieces.append(RangeSample(pair, min(PIECE_RECORDS, int(columns.count[row]) - skip)))
     return pieces
 
 
-def _batches(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
-    batch: list[Piece] = []
+def _batches(pieces: Sequence[RangeSample]) -> Iterator[list[RangeSample]]:
+    batch: list[RangeSample] = []
     size = 0
     for piece in pieces:
         if batch and size + piece.count > _OFFSETS_AT_ONCE:
@@ -198,13 +206,13 @@ def _batches(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
 
 
 def _range_checks(
-    pieces: Sequence[Piece],
-    source: Contents,
-    target: Contents,
+    pieces: Sequence[RangeSample],
+    source: ContentReader,
+    target: ContentReader,
     compacted: Compaction,
     ignore: Collection[str],
     until: float,
-) -> list[Check]:
+) -> list[ContentCheck]:
     there = target.stretches([(_target_at(p.pair), p.count) for p in pieces], _left(until))
     here = source.stretches([(_source_at(p.pair), p.count) for p in pieces], _left(until))
     return [
@@ -213,66 +221,78 @@ def _range_checks(
     ]
 
 
-def _foreign_check(piece: Piece, why: str) -> Check:
-    totals = Totals(could_not_check=piece.count)
-    unclear = Outcome.COULD_NOT_CHECK
-    return Check("", piece.pair, piece.count, unclear, why, ("", ""), totals, ((why, piece.count),))
+def _foreign_check(piece: RangeSample, why: str) -> ContentCheck:
+    totals = VerificationTotals(could_not_check=piece.count)
+    unclear = ComparisonOutcome.COULD_NOT_CHECK
+    return ContentCheck(
+        "", piece.pair, piece.count, unclear, why, ("", ""), totals, ((why, piece.count),)
+    )
 
 
 def _range_check(
-    piece: Piece, source: Stretch, target: Stretch, compacted: Compaction, ignore: Collection[str]
-) -> Check:
+    piece: RangeSample,
+    source: RecordRange,
+    target: RecordRange,
+    compacted: Compaction,
+    ignore: Collection[str],
+) -> ContentCheck:
     different: list[str] = []
     unchecked: Counter[str] = Counter()
     for step in range(piece.count):
         verdict = _one(source, target, step, piece.pair.target[0], compacted, ignore)
-        if verdict.outcome is Outcome.DIFFERENT:
+        if verdict.outcome is ComparisonOutcome.DIFFERENT:
             different.append(f"source offset {source.first + step}: {verdict.why}")
-        elif verdict.outcome is Outcome.COULD_NOT_CHECK:
+        elif verdict.outcome is ComparisonOutcome.COULD_NOT_CHECK:
             unchecked[verdict.why] += 1
     same = piece.count - len(different) - unchecked.total()
-    outcome = Outcome.SAME if same else Outcome.COULD_NOT_CHECK
+    outcome = ComparisonOutcome.SAME if same else ComparisonOutcome.COULD_NOT_CHECK
     said = different[:_EXAMPLES]
     if len(different) > _EXAMPLES:
         said.append(f"{len(different) - _EXAMPLES:,} more differ")
     said += [f"{count:,} could not be checked: {why}" for why, count in unchecked.most_common()]
-    return Check(
+    return ContentCheck(
         "",
         piece.pair,
         piece.count,
-        Outcome.DIFFERENT if different else outcome,
+        ComparisonOutcome.DIFFERENT if different else outcome,
         "; ".join(said),
-        records=Totals(same, len(different), unchecked.total()),
+        records=VerificationTotals(same, len(different), unchecked.total()),
         unchecked=tuple(unchecked.items()),
     )
 
 
 def _one(
-    source: Stretch,
-    target: Stretch,
+    source: RecordRange,
+    target: RecordRange,
     step: int,
     topic: str,
     compacted: Compaction,
     ignore: Collection[str],
-) -> Verdict:
+) -> Comparison:
     """Compare one record of a mapped range with its copy."""
     here, there = source.first + step, target.first + step
     copy, original = target.records.get(there), source.records.get(here)
     if copy is None:
         why = target.absence(there)
         # The mapping was committed with its record: without compaction it must be there.
-        lost = why is Absence.BEYOND or (why is Absence.NONE and not compacted.may(topic))
+        lost = why is AbsenceReason.BEYOND or (
+            why is AbsenceReason.NONE and not compacted.may(topic)
+        )
         if lost:
-            return Verdict(Outcome.DIFFERENT, f"on the target, at {there}: {why}")
-        return Verdict(Outcome.COULD_NOT_CHECK, _reason("target", why, target.unread))
+            return Comparison(ComparisonOutcome.DIFFERENT, f"on the target, at {there}: {why}")
+        return Comparison(ComparisonOutcome.COULD_NOT_CHECK, _reason("target", why, target.unread))
     if original is None:
         why = source.absence(here)
-        return Verdict(Outcome.COULD_NOT_CHECK, _reason("source", why, source.unread))
-    difference = same_content(original, copy, ignore)
-    return Verdict(Outcome.DIFFERENT, difference) if difference else Verdict(Outcome.SAME)
+        return Comparison(ComparisonOutcome.COULD_NOT_CHECK, _reason("source", why, source.unread))
+    difference = compare_content(original, copy, ignore)
+    return (
+        Comparison(ComparisonOutcome.DIFFERENT, difference)
+        if difference
+        else Comparison(ComparisonOutcome.SAME)
+    )
 
 
-def _reason(side: str, why: Absence, unread: str) -> str:
-    if why is Absence.NONE:
+def _reason(side: str, why: AbsenceReason, unread: str) -> str:
+    if why is AbsenceReason.NONE:
         return f"{side}: no longer there (compaction)"
-    return f"{side}: {unread if why is Absence.UNREAD and unread else why}"
+    return f"{side}: {unread if why is AbsenceReason.UNREAD and unread else why}"

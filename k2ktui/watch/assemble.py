@@ -16,23 +16,23 @@ from k2ktui.engine.status import (
     with_held_back,
 )
 from k2ktui.engine.translate import Basis
-from k2ktui.watch.group_sums import counts, summaries
+from k2ktui.watch.group_sums import counts, summarize_groups
 from k2ktui.watch.history import History
 from k2ktui.watch.model import (
     ClusterView,
-    Pair,
     Part,
     PartitionRow,
     PartName,
+    PipelinePair,
     Span,
     Totals,
     View,
 )
-from k2ktui.watch.reading import (
+from k2ktui.watch.readers import (
     ComparisonFacts,
     GroupFacts,
     Known,
-    Mapped,
+    MappedSummary,
     SourceFacts,
     StateFacts,
     TargetFacts,
@@ -58,7 +58,7 @@ class Assembler:
 
     def __init__(
         self,
-        pair: Pair,
+        pair: PipelinePair,
         path: str = "",
         target_of: Mapping[str, str] | None = None,
         addresses: tuple[str, str] = ("", ""),
@@ -84,14 +84,14 @@ class Assembler:
         if any(parts[each].stale for each in _SIDES if each in parts):
             # How fast anything is copied now is unknown.
             rows = self.history.unknown(rows)
-            totals = totals_of(rows, groups)
+            totals = sum_totals(rows, groups)
         elif fresh:
             self._seen = seen
             rows = self.history.add(now, rows)
-            totals = self.history.add_totals(now, totals_of(rows, groups))
+            totals = self.history.add_totals(now, sum_totals(rows, groups))
         else:
             rows = self.history.again(rows)
-            totals = self.history.totals_again(totals_of(rows, groups))
+            totals = self.history.totals_again(sum_totals(rows, groups))
         return View(
             pair=self._pair,
             taken_at=now,
@@ -100,7 +100,7 @@ class Assembler:
             target=target.cluster if target else ClusterView(address=self._addresses[1]),
             partitions=rows,
             groups=groups.rows if groups else (),
-            summaries=summaries(groups, rows, audit) if groups else (),
+            summaries=summarize_groups(groups, rows, audit) if groups else (),
             heartbeat_at=target.heartbeat_at if target else None,
             commits_at=groups.commits_at if groups else None,
             source_down=groups.source_down if groups else "",
@@ -134,7 +134,7 @@ class Assembler:
         source: SourceFacts | None,
         target: TargetFacts | None,
         position: Position | None,
-        mapped: Mapped | None,
+        mapped: MappedSummary | None,
         mapping_read: bool,
     ) -> PartitionRow:
         start = source.starts.get(at) if source else None
@@ -236,7 +236,7 @@ def _covered(
     position: Position | None,
     start: int | None,
     end: int | None,
-    mapped: Mapped | None,
+    mapped: MappedSummary | None,
     known: bool,
 ) -> float | None:
     """Return the share of retained source offsets that translate exactly."""
@@ -247,7 +247,7 @@ def _covered(
     return coverage(position, start, end, mapped.known_from if mapped else None)
 
 
-def _spans(position: Position | None, mapped: Mapped | None) -> tuple[Span, ...]:
+def _spans(position: Position | None, mapped: MappedSummary | None) -> tuple[Span, ...]:
     """Return the source offsets that translate exactly, lowest first."""
     if position is None or mapped is None or mapped.exact is not None:
         return ()
@@ -262,7 +262,7 @@ def _spans(position: Position | None, mapped: Mapped | None) -> tuple[Span, ...]
     return tuple(span for span in found if span[0] < span[1])[-_SPANS:]
 
 
-def totals_of(rows: Sequence[PartitionRow], groups: GroupFacts | None) -> Totals:
+def sum_totals(rows: Sequence[PartitionRow], groups: GroupFacts | None) -> Totals:
     """Sum up; what is unknown of every partition is None."""
     lags = [row.status.lag_records for row in rows if row.status.lag_records is not None]
     ages = [

@@ -14,7 +14,7 @@ from operator import attrgetter
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from k2ktui.engine.audit import Again, Audit, AuditRow
+from k2ktui.engine.audit import Audit, AuditRow, RereadEstimate
 from k2ktui.engine.groups import GroupRow
 from k2ktui.engine.journal import JournalHeader, Runner
 from k2ktui.engine.status import PartitionStatus
@@ -32,10 +32,10 @@ from k2ktui.watch.model import (
     ClusterView,
     GroupSide,
     GroupSummary,
-    Pair,
     Part,
     PartitionRow,
     PartName,
+    PipelinePair,
     Point,
     Totals,
     View,
@@ -120,7 +120,7 @@ def from_object(value: Mapping[str, Any]) -> View:
     if value["v"] != VERSION:
         raise MalformedView(f"version {value['v']!r:.40}, this program reads version {VERSION}")
     return View(
-        pair=_make(Pair, value["pair"]),
+        pair=_make(PipelinePair, value["pair"]),
         taken_at=number(value["taken_at"]),
         parts={PartName(name): _make(Part, part) for name, part in value["parts"].items()},
         source=_make(ClusterView, value["source"]),
@@ -234,7 +234,9 @@ def _tuples(value: object, width: int) -> tuple[tuple[int, ...], ...]:
 def _summary(value: dict[str, Any]) -> GroupSummary:
     sides = {side: _make(GroupSide, value[side]) for side in ("source", "target")}
     # A recording of an earlier release has neither of them.
-    again = {name: _make(Again, value[name]) for name in ("ours", "theirs") if value.get(name)}
+    again = {
+        name: _make(RereadEstimate, value[name]) for name in ("ours", "theirs") if value.get(name)
+    }
     off = {"ahead": int(bool(value["skips"])), "behind": int(bool(value["rereads"]))}
     return _make(GroupSummary, {**off, **value, **sides, **again})
 

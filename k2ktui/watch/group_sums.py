@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from k2ktui.engine.audit import Audit, AuditRow, by_checkpoints, by_translation
+from k2ktui.engine.audit import Audit, AuditRow, estimate_by_checkpoints, estimate_by_translation
 from k2ktui.engine.groups import Finding, GroupRow, GroupView, outcome
 from k2ktui.engine.translate import Basis
 from k2ktui.watch.model import GroupSide, GroupSummary, PartitionRow
-from k2ktui.watch.reading import GroupFacts
+from k2ktui.watch.readers import GroupFacts
 
 
 def counts(words: Sequence[str]) -> dict[str, int]:
@@ -21,7 +21,7 @@ def counts(words: Sequence[str]) -> dict[str, int]:
     return dict(sorted(found.items()))
 
 
-def summaries(
+def summarize_groups(
     groups: GroupFacts, rows: Sequence[PartitionRow], audit: Audit | None = None
 ) -> tuple[GroupSummary, ...]:
     """Return every group with the sums of its rows, sorted by name."""
@@ -65,8 +65,8 @@ def _summary(
         skips=sums.skips,
         rereads=sums.rereads,
         lag=_lag(found, ends),
-        ours=by_translation(found),
-        theirs=None if audited is None else by_checkpoints(audited, len(found)),
+        ours=estimate_by_translation(found),
+        theirs=None if audited is None else estimate_by_checkpoints(audited, len(found)),
         unknown=sum(_unknown(row) for row in found),
         ahead=sum((row.divergence or 0) > 0 for row in settled),
         behind=sum((row.divergence or 0) < 0 for row in settled),

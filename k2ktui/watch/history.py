@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from k2ktui.engine.trend import Direction, Lines, Trends, Values
+from k2ktui.engine.trend import Direction, TrendLines, Trends, Values
 from k2ktui.watch.model import PartitionRow, Point, Totals
 
 KEPT = 240
@@ -47,7 +47,7 @@ class History:
         self._index: dict[Key, int] = {}
         self._lag = Trends(0, _LAG_WINDOW_S)
         self._position = Trends(0, _RATE_WINDOW_S)
-        self._lines: tuple[Lines, Lines] = (self._lag.lines(), self._position.lines())
+        self._lines: tuple[TrendLines, TrendLines] = (self._lag.lines(), self._position.lines())
         self._columns: deque[_Column] = deque(maxlen=KEPT)
         self._shown: dict[Key, tuple[PartitionRow, PartitionRow]] = {}
         self._total_lag = Trends(1, _LAG_WINDOW_S)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from k2ktui.engine.audit import NOTHING, Again, Audit
+from k2ktui.engine.audit import NOTHING, Audit, RereadEstimate
 from k2ktui.engine.groups import GroupRow
 from k2ktui.engine.journal import JournalHeader, Runner
 from k2ktui.engine.status import PartitionStatus
@@ -137,8 +137,8 @@ class GroupSummary:
     skips: int
     rereads: int
     lag: int | None = None
-    ours: Again = NOTHING
-    theirs: Again | None = None
+    ours: RereadEstimate = NOTHING
+    theirs: RereadEstimate | None = None
     unknown: int = 0
     ahead: int = 0
     behind: int = 0
@@ -202,7 +202,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class PipelinePair:
     """What a view is of: the pipeline, and what its file says of writing.
 
     ``mirror``: it is a flow of MirrorMaker 2, which copies by itself.
@@ -230,7 +230,7 @@ class View:
         notes: what an operator should know of the whole.
     """
 
-    pair: Pair
+    pair: PipelinePair
     taken_at: float
     parts: Mapping[PartName, Part]
     source: ClusterView = ClusterView()
@@ -292,7 +292,7 @@ class View:
         return self.part(part).stale
 
     @property
-    def again(self) -> tuple[Again, Again]:
+    def again(self) -> tuple[RereadEstimate, RereadEstimate]:
         """What all groups would read again on the target: by our translation, by checkpoints."""
         ours = sum((group.ours for group in self.summaries), NOTHING)
         theirs = sum((group.theirs for group in self.summaries if group.theirs), NOTHING)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
-from k2ktui.engine.audit import NOTHING, Again
+from k2ktui.engine.audit import NOTHING, RereadEstimate
 from k2ktui.engine.trend import Direction
 from k2ktui.text import counted, safe_text
 from k2ktui.watch.model import PartName, View
-from k2ktui.watch.severity import of_mirror, of_runner, problems, state_time
+from k2ktui.watch.severity import find_problems, judge_mirror_flow, judge_runner, state_time
 
 UNKNOWN = "unknown"
 _PROBLEMS = 20
 _SIDES = (PartName.SOURCE, PartName.TARGET)
 
 
-def lines(view: View, now: float) -> Iterator[str]:
+def view_lines(view: View, now: float) -> Iterator[str]:
     """Yield the view as lines; ``now`` is what ages are counted to."""
     at = datetime.fromtimestamp(view.taken_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     yield f"{at} pipeline {safe_text(view.pair.pipeline)}"
@@ -45,7 +45,7 @@ def lines(view: View, now: float) -> Iterator[str]:
         yield f"  groups of the source are from a copy on the target: {view.source_down}"
     for note in view.notes:
         yield f"  note: {safe_text(note)}"
-    found = problems(view, now)
+    found = find_problems(view, now)
     for problem in found[:_PROBLEMS]:
         name = problem.severity.name.lower()
         yield f"  problem ({name}) {problem.kind} {safe_text(problem.subject)}: " + safe_text(
@@ -102,18 +102,18 @@ def _compared(view: View, now: float) -> Iterator[str]:
         return
     ours, theirs = view.again
     yield (
-        f"  re-reads if groups went on at the target now: k2ktui {again(ours)}, MirrorMaker 2 "
-        f"{safe_text(view.audit.flow)} {again(theirs)}; read {now - view.audit.taken_at:,.0f} s ago"
+        f"  re-reads if groups went on at the target now: k2ktui {reread_text(ours)}, MirrorMaker 2 "
+        f"{safe_text(view.audit.flow)} {reread_text(theirs)}; read {now - view.audit.taken_at:,.0f} s ago"
     )
     most = sorted(view.summaries, key=lambda g: -(g.theirs or NOTHING).records)
     for group in most[:_PROBLEMS]:
-        other = again(group.theirs) if group.theirs else UNKNOWN
-        yield f"    {safe_text(group.group)}: k2ktui {again(group.ours)}, MirrorMaker 2 {other}"
+        other = reread_text(group.theirs) if group.theirs else UNKNOWN
+        yield f"    {safe_text(group.group)}: k2ktui {reread_text(group.ours)}, MirrorMaker 2 {other}"
     if len(most) > _PROBLEMS:
         yield f"    and {len(most) - _PROBLEMS:,} more groups"
 
 
-def again(count: Again) -> str:
+def reread_text(count: RereadEstimate) -> str:
     """Return what would be read again and skipped, and for how many partitions nobody knows."""
     skipped = f", {count.skipped:,} skipped" if count.skipped else ""
     parts = [f"{count.without:,} not translated"] if count.without else []
@@ -124,13 +124,13 @@ def again(count: Again) -> str:
 
 def _jobs(view: View, now: float) -> str:
     if view.pair.mirror:
-        return f"job none: MirrorMaker 2 copies, {of_mirror(view, now).word}"
+        return f"job none: MirrorMaker 2 copies, {judge_mirror_flow(view, now).word}"
     if view.part(PartName.STATE).taken_at is None:
         return f"job {UNKNOWN}"
     if not view.runners:
         return "job none has run yet"
     runner = view.runners[0]
-    standing = of_runner(runner, state_time(view, now)).word
+    standing = judge_runner(runner, state_time(view, now)).word
     seen = max(0.0, now - runner.last_ms / 1000)
     return (
         f"job {standing} on {safe_text(runner.host)} as {safe_text(runner.user)}, "

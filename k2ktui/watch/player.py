@@ -13,7 +13,7 @@ from k2ktui.errors import ConfigError
 from k2ktui.watch.feed import DEFAULT_INTERVAL_S, Listener
 from k2ktui.watch.history import KEPT, History, Sample
 from k2ktui.watch.model import RangeRow, View
-from k2ktui.watch.record import Recording
+from k2ktui.watch.recording import Recording
 
 # A pause of hours in a recording is not waited for.
 _LONGEST_S = 10.0

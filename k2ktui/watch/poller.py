@@ -20,8 +20,8 @@ from k2ktui.text import safe_text
 from k2ktui.watch.assemble import Assembler
 from k2ktui.watch.feed import DEFAULT_INTERVAL_S, MIN_INTERVAL_S, Listener
 from k2ktui.watch.history import Sample
-from k2ktui.watch.model import Pair, Part, PartName, RangeRow, View
-from k2ktui.watch.reading import Facts, GroupFacts, Reader, last_ranges
+from k2ktui.watch.model import Part, PartName, PipelinePair, RangeRow, View
+from k2ktui.watch.readers import Facts, GroupFacts, Reader, last_ranges
 
 if TYPE_CHECKING:
     from k2ktui.mm2.pipeline import MirrorPipeline
@@ -262,15 +262,15 @@ class Poller:
             self._listener(self.view())
 
 
-def pair_of(config: PipelineConfig) -> Pair:
+def describe_pair(config: PipelineConfig) -> PipelinePair:
     """Return what views of a pipeline are of."""
     from k2ktui.mm2.pipeline import MirrorPipeline
 
     mirror = isinstance(config, MirrorPipeline)
-    return Pair(config.name, config.environment, config.read_only, mirror)
+    return PipelinePair(config.name, config.environment, config.read_only, mirror)
 
 
-def live(
+def open_poller(
     config: PipelineConfig,
     interval: float = DEFAULT_INTERVAL_S,
     compare: MirrorPipeline | None = None,
@@ -284,12 +284,12 @@ def live(
     """
     from k2ktui.mm2.pipeline import MirrorPipeline
     from k2ktui.replication.routing import choose_path
-    from k2ktui.watch.mirror import PATH as MIRROR
-    from k2ktui.watch.reading import readers
+    from k2ktui.watch.mm2_readers import PATH as MIRROR
+    from k2ktui.watch.readers import make_readers
 
-    pair = pair_of(config)
+    pair = describe_pair(config)
     sides = (config.source, config.target)
     source, target = (side.kafka.common.get("bootstrap.servers", "") for side in sides)
     path = MIRROR if isinstance(config, MirrorPipeline) else str(choose_path(config).path)
     assembler = Assembler(pair, path, addresses=(source, target))
-    return Poller(readers(config, compare), assembler, interval)
+    return Poller(make_readers(config, compare), assembler, interval)

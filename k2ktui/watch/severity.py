@@ -24,7 +24,7 @@ class Severity(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class SeverityLabel:
     """A severity, and the word for it on a screen."""
 
     severity: Severity
@@ -65,64 +65,64 @@ _PARTITION = {
 }
 
 
-def of_partition(row: PartitionRow) -> Verdict:
+def judge_partition(row: PartitionRow) -> SeverityLabel:
     """Judge a partition by its state, and by what an open transaction holds back."""
-    verdict = Verdict(_PARTITION[row.status.state], str(row.status.state))
+    verdict = SeverityLabel(_PARTITION[row.status.state], str(row.status.state))
     held = row.status.held
     if held is not None and held.too_long and verdict.severity < Severity.WARN:
-        return Verdict(Severity.WARN, verdict.word)
+        return SeverityLabel(Severity.WARN, verdict.word)
     return verdict
 
 
-def of_group_row(row: GroupRow) -> Verdict:
+def judge_group_row(row: GroupRow) -> SeverityLabel:
     """Judge where a group stands on the target for one partition."""
     if row.finding is Finding.CHECKING:
         return _CHECKING
     if row.basis is Basis.UNMAPPED:
-        return Verdict(Severity.BAD, "unmapped")
+        return SeverityLabel(Severity.BAD, "unmapped")
     if row.divergence is not None and row.divergence > 0:
-        return _MOVING if row.finding is Finding.MOVING else Verdict(Severity.BAD, "skips")
+        return _MOVING if row.finding is Finding.MOVING else SeverityLabel(Severity.BAD, "skips")
     if row.skipped:
         return _DELETED
     if row.divergence is not None and row.divergence < 0:
-        return Verdict(Severity.WARN, "re-reads")
+        return SeverityLabel(Severity.WARN, "re-reads")
     if row.basis is Basis.BOUNDED:
-        return Verdict(Severity.WARN, "bounded")
+        return SeverityLabel(Severity.WARN, "bounded")
     if row.target_offset is None:
-        return Verdict(Severity.INFO, "not moved")
+        return SeverityLabel(Severity.INFO, "not moved")
     if row.divergence is None:
-        return Verdict(Severity.UNKNOWN, "unknown")
-    return Verdict(Severity.OK, "in step")
+        return SeverityLabel(Severity.UNKNOWN, "unknown")
+    return SeverityLabel(Severity.OK, "in step")
 
 
-def of_summary(group: GroupSummary) -> Verdict:
-    """Judge a group by the worst of its partitions, as ``of_group_row`` does."""
+def judge_group(group: GroupSummary) -> SeverityLabel:
+    """Judge a group by the worst of its partitions, as ``judge_group_row`` does."""
     if group.source.error or group.target.error:
-        return Verdict(Severity.UNKNOWN, "unread")
+        return SeverityLabel(Severity.UNKNOWN, "unread")
     if group.bases.get(Basis.UNMAPPED, 0) > group.checking_unmapped:
-        return Verdict(Severity.BAD, "unmapped")
+        return SeverityLabel(Severity.BAD, "unmapped")
     if group.ahead:
-        return Verdict(Severity.BAD, "skips")
+        return SeverityLabel(Severity.BAD, "skips")
     if group.unknown:
-        return Verdict(Severity.UNKNOWN, "unknown")
+        return SeverityLabel(Severity.UNKNOWN, "unknown")
     if group.moved_skips:
         return _DELETED
     if group.behind:
-        return Verdict(Severity.WARN, "re-reads")
+        return SeverityLabel(Severity.WARN, "re-reads")
     if group.bases.get(Basis.BOUNDED):
-        return Verdict(Severity.WARN, "bounded")
+        return SeverityLabel(Severity.WARN, "bounded")
     if group.checking:
         return _CHECKING
     if group.missing:
-        return Verdict(Severity.INFO, "not moved")
-    return Verdict(Severity.OK, "in step")
+        return SeverityLabel(Severity.INFO, "not moved")
+    return SeverityLabel(Severity.OK, "in step")
 
 
 # What is bad is said when the next poll agrees.
-_CHECKING = Verdict(Severity.INFO, "checking")
-_MOVING = Verdict(Severity.OK, "moving")
+_CHECKING = SeverityLabel(Severity.INFO, "checking")
+_MOVING = SeverityLabel(Severity.OK, "moving")
 # A move does not bring back what the target's retention has deleted, or what was never copied.
-_DELETED = Verdict(Severity.WARN, "deleted")
+_DELETED = SeverityLabel(Severity.WARN, "deleted")
 
 # MirrorMaker 2 beats every second unless it is told otherwise.
 _BEAT_S = 30.0
@@ -135,10 +135,10 @@ _RUNNER = {
 }
 
 
-def of_runner(runner: Runner, now: float) -> Verdict:
+def judge_runner(runner: Runner, now: float) -> SeverityLabel:
     """Judge a runner by its last heartbeat; ``now`` is epoch seconds."""
     standing = runner.standing(int(now * 1000))
-    return Verdict(_RUNNER[standing], str(standing))
+    return SeverityLabel(_RUNNER[standing], str(standing))
 
 
 def state_time(view: View, now: float) -> float:
@@ -147,7 +147,7 @@ def state_time(view: View, now: float) -> float:
     return state.taken_at if state.stale and state.taken_at is not None else now
 
 
-def problems(view: View, now: float) -> list[Problem]:
+def find_problems(view: View, now: float) -> list[Problem]:
     """Return what is wrong, the worst first; at most one problem for each subject."""
     found = [
         *_of_parts(view),
@@ -177,16 +177,18 @@ def _subject(name: PartName) -> str:
     return f"{name} cluster" if name in (PartName.SOURCE, PartName.TARGET) else str(name)
 
 
-def of_mirror(view: View, now: float) -> Verdict:
+def judge_mirror_flow(view: View, now: float) -> SeverityLabel:
     """Judge a flow of MirrorMaker 2 by its heartbeat; it can be told to send none."""
     if view.heartbeat_at is None:
-        return Verdict(Severity.UNKNOWN, "no heartbeat")
+        return SeverityLabel(Severity.UNKNOWN, "no heartbeat")
     alive = now - view.heartbeat_at <= _BEAT_S
-    return Verdict(Severity.OK, "running") if alive else Verdict(Severity.WARN, "silent")
+    return (
+        SeverityLabel(Severity.OK, "running") if alive else SeverityLabel(Severity.WARN, "silent")
+    )
 
 
 def _of_mirror(view: View, now: float) -> list[Problem]:
-    verdict = of_mirror(view, now)
+    verdict = judge_mirror_flow(view, now)
     if view.heartbeat_at is None or verdict.severity is Severity.OK:
         return []
     if view.part(PartName.TARGET).stale:
@@ -203,7 +205,7 @@ def _of_jobs(view: View, now: float) -> list[Problem]:
         return _of_mirror(view, now)
     if view.part(PartName.STATE).taken_at is None or view.part(PartName.STATE).stale:
         return []
-    standings = [(runner, of_runner(runner, now)) for runner in view.runners]
+    standings = [(runner, judge_runner(runner, now)) for runner in view.runners]
     if any(runner.alive(int(now * 1000)) for runner in view.runners):
         return [
             Problem(Severity.WARN, "job", runner.host, runner.runner, runner.last_error)
@@ -223,7 +225,7 @@ def _of_partitions(view: View) -> list[Problem]:
     for row in view.partitions:
         if row.status.state is PartitionState.UNKNOWN and not _answered(view):
             continue  # the cluster is the problem
-        verdict = of_partition(row)
+        verdict = judge_partition(row)
         if verdict.severity >= Severity.WARN:
             topic, partition = row.key
             what = f"{verdict.word}: {row.why}" if row.why else verdict.word
@@ -241,14 +243,14 @@ def _of_groups(view: View) -> list[Problem]:
     found = []
     old = OLD if view.groups_stale else ""
     for group in view.summaries:
-        verdict = of_summary(group)
+        verdict = judge_group(group)
         if verdict.severity >= Severity.WARN:
             what = _group_text(group, verdict) + old
             found.append(Problem(verdict.severity, "group", group.group, group.group, what))
     return found
 
 
-def _group_text(group: GroupSummary, verdict: Verdict) -> str:
+def _group_text(group: GroupSummary, verdict: SeverityLabel) -> str:
     error = group.source.error or group.target.error
     if error:
         return error

@@ -17,8 +17,8 @@ from bench.model import CopyResult, DataSet, DelayResult, MemoryResult, Results
 from bench.plan import QUICK, tasks
 from bench.report import markdown
 from k2ktui.config.load import load as load_pipeline
+from k2ktui.runtime.child_process import spawn
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.runtime.reaper import spawn
 from tests.support.kafka import admin, open_transaction, produce_transaction, unique_name
 
 ONE = CopyResult(

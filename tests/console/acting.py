@@ -11,8 +11,8 @@ from textual.pilot import Pilot
 
 from k2ktui.console.app import ConsoleApp
 from k2ktui.console.session import Options, Session
-from k2ktui.watch.model import Pair
-from k2ktui.watch.poller import live
+from k2ktui.watch.model import PipelinePair
+from k2ktui.watch.poller import open_poller
 from tests.support.copied import Copied
 from tests.support.idle import idle_by_its_event_loop
 
@@ -40,8 +40,8 @@ def drive(session: Session, steps: Drive, size: tuple[int, int] = (80, 24)) -> C
 def session_of(copied: Copied, **options: Any) -> Session:
     """Return a console's session on a pipeline with real clusters."""
     config = copied.config
-    pair = Pair(config.name, config.environment, config.read_only)
-    return Session(live(config, 2.0), pair, config, (str(copied.file),), Options(**options))
+    pair = PipelinePair(config.name, config.environment, config.read_only)
+    return Session(open_poller(config, 2.0), pair, config, (str(copied.file),), Options(**options))
 
 
 def text_of(app: ConsoleApp) -> str:

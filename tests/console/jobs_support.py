@@ -13,8 +13,8 @@ from textual.pilot import Pilot
 from k2ktui.console.app import ConsoleApp
 from k2ktui.console.session import Options, Session
 from k2ktui.engine.journal import Runner, RunnerState
-from k2ktui.watch.model import Pair, PartName
-from k2ktui.watch.reading import Facts, StateFacts
+from k2ktui.watch.model import PartName, PipelinePair
+from k2ktui.watch.readers import Facts, StateFacts
 from tests.console.acting import drive, notices, text_of, until
 from tests.jobs.support import config_of
 from tests.support.views import Made, StubFeed
@@ -35,7 +35,7 @@ def session_of(
 ) -> Session:
     """Return a session on a pipeline whose runs these are."""
     config = config_of(file)
-    pair = Pair(config.name, environment)
+    pair = PipelinePair(config.name, environment)
     feed = StubFeed(Runs(pair, time.time(), runners=runners), replay=replay)
     kept = None if replay else config
     return Session(feed, pair, kept, (str(file),), Options(**options))

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.console import chrome
+from k2ktui.console import header
 from k2ktui.console.screens.translate_plan import PlanScreen, Shown
-from k2ktui.engine.applying import Result, Write, Written
+from k2ktui.engine.applying import OffsetWrite, WriteOutcome, WriteResult
 from k2ktui.engine.guard import MappingVersion
 from k2ktui.engine.journal import JournalHeader
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind
@@ -67,7 +67,7 @@ PLAN = Plan("orders", "source", "target", NOON, NOON + 900, "ops@bastion1", Rewi
 def test_screens_look_as_they_did(
     screen: str, theme: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chrome, "who", lambda: "ops@bastion1")
+    monkeypatch.setattr(header, "who", lambda: "ops@bastion1")
     made = usual()
     made.journal = [
         entry("20261121-115930-c3c3", "undo", {"applied": 2}, undoes="20261121-115900-b2b2"),
@@ -100,11 +100,13 @@ async def open_screen(console: Sitting, screen: str) -> None:
     await console.app.push_screen(plan)
     await console.settle()
     if screen == "applied":
-        results = (Result.APPLIED, Result.CHANGED)
+        results = (WriteOutcome.APPLIED, WriteOutcome.CHANGED)
         whys = ("", "applied, but the group became Stable meanwhile: check where it reads")
         rows = [
-            Written(
-                Write(r.group, r.topic, r.partition, r.current, "", r.proposed, ""), result, why
+            WriteResult(
+                OffsetWrite(r.group, r.topic, r.partition, r.current, "", r.proposed, ""),
+                result,
+                why,
             )
             for r, result, why in zip(PLAN.changes, results, whys, strict=True)
         ]

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from k2ktui.console import chrome
+from k2ktui.console import header
 from k2ktui.console.screens.audit import AuditScreen
-from k2ktui.watch.model import Pair, PartName
+from k2ktui.watch.model import PartName, PipelinePair
 from tests.support.console import Sitting, sit
 from tests.support.pictures import compare, mostly_slow
 from tests.support.views import Made, StubFeed, beside_mirrormaker, usual
@@ -94,7 +94,7 @@ def test_the_audit_is_of_all_groups_or_of_one() -> None:
 
 
 def test_a_flow_of_mirrormaker_says_how_it_does_and_what_is_done_elsewhere() -> None:
-    made = usual(Pair("A->B", mirror=True))
+    made = usual(PipelinePair("A->B", mirror=True))
     made.heartbeat_at = made.now - 1
 
     async def flow(console: Sitting) -> None:
@@ -122,7 +122,7 @@ def test_a_flow_of_mirrormaker_says_how_it_does_and_what_is_done_elsewhere() -> 
 def test_they_look_as_they_did(
     screen: str, keys: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chrome, "who", lambda: "ops@bastion1")
+    monkeypatch.setattr(header, "who", lambda: "ops@bastion1")
     drawn: list[str] = []
 
     async def flow(console: Sitting) -> None:

@@ -14,7 +14,7 @@ from k2ktui.console.screens.groups import GroupScreen
 from k2ktui.console.screens.partition import PartitionScreen
 from k2ktui.console.session import Session
 from k2ktui.watch.codec import loads
-from k2ktui.watch.model import Pair
+from k2ktui.watch.model import PipelinePair
 from tests.support.console import Sitting, sit
 from tests.support.views import StubFeed, usual
 
@@ -222,7 +222,7 @@ def test_production_is_read_only_until_its_name_is_typed() -> None:
         await console.press("u")
         assert "READ-ONLY" in console.text
 
-    sit(flow, usual(Pair("orders", "production")))
+    sit(flow, usual(PipelinePair("orders", "production")))
 
 
 def test_an_answer_that_arrives_all_at_once_is_taken_in_order() -> None:
@@ -235,7 +235,7 @@ def test_an_answer_that_arrives_all_at_once_is_taken_in_order() -> None:
         await console.settle()
         assert "READ-WRITE" in console.text
 
-    sit(flow, usual(Pair("orders", "production")))
+    sit(flow, usual(PipelinePair("orders", "production")))
 
 
 @pytest.mark.parametrize("how", ["flag", "file"])
@@ -245,7 +245,7 @@ def test_read_only_cannot_be_unlocked_where_it_was_asked_for(how: str) -> None:
         await console.press("u")
         assert "READ-ONLY" in console.text
 
-    made = usual(Pair("orders", "", how == "file"))
+    made = usual(PipelinePair("orders", "", how == "file"))
     sit(flow, made, read_only=how == "flag")
 
 

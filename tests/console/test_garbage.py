@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from k2ktui.console import garbage
+from k2ktui.console import gc_tuning
 
 
 class _Knot:
@@ -15,7 +15,7 @@ class _Knot:
 def test_views_come_and_go_without_a_full_collection() -> None:
     before = gc.get_threshold()
     full = gc.get_stats()[2]["collections"]
-    with garbage.by_hand():
+    with gc_tuning.collect_by_hand():
         kept: list[list[list[int]]] = []
         for _ in range(20):
             kept = [*kept[-2:], [[number] for number in range(50_000)]]
@@ -23,7 +23,7 @@ def test_views_come_and_go_without_a_full_collection() -> None:
         found = gc.get_stats()[2]["collected"]
         knots = [_Knot() for _ in range(1000)]
         del knots
-        garbage.collect()
+        gc_tuning.collect()
         assert gc.get_stats()[2]["collected"] - found >= 1000
     assert gc.get_threshold() == before
     assert gc.get_freeze_count() == 0

@@ -12,8 +12,8 @@ import pytest
 
 from k2ktui.engine.journal import RunnerState
 from k2ktui.jobs import manager
+from k2ktui.jobs.job_directory import Phase, job_directory
 from k2ktui.jobs.manager import Job, JobState
-from k2ktui.jobs.place import Phase, place_of
 from k2ktui.jobs.process import this_process
 from tests.console.jobs_support import Operator, at_console, runner, session_of
 from tests.jobs.support import all_ended, begin, config_of, found, silent_port, write_pipeline
@@ -37,14 +37,14 @@ def file(tmp_path: Path) -> Path:
 def kept(file: Path, *log: str, **values: object) -> Job:
     """Keep a job whose process is this one, with a log."""
     config = config_of(file)
-    place = place_of(config)
+    place = job_directory(config)
     place.make()
     me = this_process()
     record = manager._new_record(place, config, (str(file),), "", False)
     given = {"pid": me.pid, "birth": me.birth, "phase": Phase.RUNNING, "term": 3, "slots": 2}
     place.write(replace(record, **{**given, **values}))  # type: ignore[arg-type]
     place.log.write_text("".join(f"{line}\n" for line in log))
-    job = manager.look(place)
+    job = manager.read_job(place)
     assert job is not None
     return job
 
@@ -208,7 +208,7 @@ def test_where_a_cluster_does_not_answer_it_cannot_be_started(file: Path) -> Non
         await operator.until(lambda: not operator.app.screen.is_modal, "closed")
 
     at_console(session_of(file), steps)
-    assert manager.jobs() == []
+    assert manager.list_jobs() == []
 
 
 @pytest.mark.slow

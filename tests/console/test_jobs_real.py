@@ -45,12 +45,12 @@ def test_started_restarted_and_stopped(pipe: Pipeline) -> None:
         await operator.press("J")
         await agree(operator)
         await operator.sees("orders runs as pid", "running", "first records visible", "lag 0")
-        (first,) = manager.jobs()
+        (first,) = manager.list_jobs()
         await operator.press("R")
         await agree(operator)
-        await operator.until(lambda: manager.jobs()[0].record.term == 2, "started again")
+        await operator.until(lambda: manager.list_jobs()[0].record.term == 2, "started again")
         await operator.sees("ready after")
-        (second,) = manager.jobs()
+        (second,) = manager.list_jobs()
         assert second.record.pid != first.record.pid
         assert not first.record.identity.alive
         await operator.sees(f"pid {second.record.pid}", "running")
@@ -62,6 +62,6 @@ def test_started_restarted_and_stopped(pipe: Pipeline) -> None:
         await operator.sees("orders has stopped", "no run is known to be alive")
 
     at_console(session_of(pipe.write()), steps)
-    (job,) = manager.jobs()
+    (job,) = manager.list_jobs()
     assert (job.state, job.code) == (JobState.STOPPED, 0)
     pipe.prove(1000)

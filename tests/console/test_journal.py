@@ -16,7 +16,7 @@ from k2ktui.console.screens.journal import EntryScreen
 from k2ktui.console.session import Options, Session
 from k2ktui.engine.journal import JournalHeader, JournalRow, JournalRows
 from k2ktui.errors import Refused
-from k2ktui.sync.acting import Entry
+from k2ktui.sync.operations import JournalEntry
 from tests.console.acting import drive, notices, text_of, until
 from tests.support.views import NOON, Made, StubFeed
 
@@ -109,7 +109,9 @@ def test_the_journal_is_exported_as_the_command_prints_it(
 
 def test_an_entry_about_positions_is_not_taken_back_as_one_about_groups() -> None:
     row = JournalRow("orders", 0, 5, "{}", 9, "{}", "forward")
-    entry = Entry(header(1, {"forward": 1}, "offsets set"), (JournalRows("x", "orders", (row,)),))
+    entry = JournalEntry(
+        header(1, {"forward": 1}, "offsets set"), (JournalRows("x", "orders", (row,)),)
+    )
     with pytest.raises(Refused, match="own positions"):
         entry.reversal()
     assert entry.lines == [("orders", row)]

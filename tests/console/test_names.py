@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from k2ktui.engine.journal import Runner, RunnerState
 from k2ktui.engine.translate import Basis
-from k2ktui.watch.model import Pair, PartName
+from k2ktui.watch.model import PartName, PipelinePair
 from tests.support.console import Sitting, sit
 from tests.support.views import Made, usual
 
@@ -35,7 +35,7 @@ HOSTILE = [
 
 def hostile() -> Made:
     """A pipeline whose topics, groups, errors and own name are all hostile."""
-    made = Made(Pair(HOSTILE[0], HOSTILE[4]))
+    made = Made(PipelinePair(HOSTILE[0], HOSTILE[4]))
     for number, name in enumerate(HOSTILE):
         at = made.partition(name, 0, end=100, lag=7 * (number % 2))
         made.group(name, at, divergence=3, members=1)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from k2ktui.console import chrome
+from k2ktui.console import header
 from tests.support.console import Sitting, sit
 from tests.support.pictures import compare, mostly_slow
 from tests.support.views import Made, usual
@@ -45,7 +45,7 @@ def lived() -> Made:
 def test_screens_look_as_they_did(
     screen: str, theme: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chrome, "who", lambda: "ops@bastion1")
+    monkeypatch.setattr(header, "who", lambda: "ops@bastion1")
     drawn: list[str] = []
 
     async def flow(console: Sitting) -> None:

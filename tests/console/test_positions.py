@@ -15,10 +15,10 @@ from k2ktui.console.screens import positions_plan
 from k2ktui.console.screens.positions import place_of
 from k2ktui.console.screens.positions_plan import MovesScreen
 from k2ktui.console.session import Session
-from k2ktui.console.widgets.choice import Choice
-from k2ktui.engine.moves import Effect, Move
+from k2ktui.console.widgets.selectable_grid import SelectableGrid
+from k2ktui.engine.moves import MoveEffect, PositionMove
 from k2ktui.engine.state import SourcePartition
-from k2ktui.sync.positions import SET, Change, Positions
+from k2ktui.sync.positions import SET, PositionPlan, PositionPlanner
 from tests.console.acting import drive, notices, text_of, until
 from tests.support.views import Made, StubFeed
 
@@ -29,20 +29,22 @@ A0, A1 = SourcePartition("a", 0), SourcePartition("a", 1)
 class Planner:
     """Tells what it was asked for; the real one is asked on real clusters."""
 
-    def plan_set(self, wanted: Mapping[SourcePartition, int]) -> Change:
-        return self._change({source: Move(source, Effect.BACK, None) for source in wanted}, wanted)
+    def plan_set(self, wanted: Mapping[SourcePartition, int]) -> PositionPlan:
+        return self._change(
+            {source: PositionMove(source, MoveEffect.BACK, None) for source in wanted}, wanted
+        )
 
     def plan_to(
         self, topic: Callable[[str], bool], kind: str, timestamp_ms: int | None = None
-    ) -> Change:
-        moves = {s: Move(s, Effect.BACK, None) for s in (A0, A1) if topic(s.topic)}
+    ) -> PositionPlan:
+        moves = {s: PositionMove(s, MoveEffect.BACK, None) for s in (A0, A1) if topic(s.topic)}
         return self._change(moves, (kind, timestamp_ms))
 
     def close(self) -> None:
         return
 
-    def _change(self, moves: Mapping[SourcePartition, Move], asked: object) -> Change:
-        return Change(SET, repr(asked), tuple(moves.values()))
+    def _change(self, moves: Mapping[SourcePartition, PositionMove], asked: object) -> PositionPlan:
+        return PositionPlan(SET, repr(asked), tuple(moves.values()))
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,7 @@ def test_a_running_pipeline_is_told_of_and_a_wrong_place_asked_again() -> None:
         await pilot.press(*"soon", "enter")
         await until(app, pilot, lambda: "ISO-8601" in notices(app), "told")
         assert app.screen is screen
-        assert screen.query_one(Choice).marked == {("a", 0), ("a", 1)}
+        assert screen.query_one(SelectableGrid).marked == {("a", 0), ("a", 1)}
 
     drive(session(config=True), steps)
 
@@ -116,12 +118,12 @@ def test_a_fault_of_ours_is_told_and_kept_without_what_may_be_secret(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
-    def fail(known: Positions) -> Change:
+    def fail(known: PositionPlanner) -> PositionPlan:
         secret = "hunter" + str(2)
         raise ZeroDivisionError(secret)
 
     async def steps(app: App, pilot: Driver) -> None:
-        monkeypatch.setattr(positions_plan, "Positions", lambda config: Planner())
+        monkeypatch.setattr(positions_plan, "PositionPlanner", lambda config: Planner())
         app.push_screen(MovesScreen(fail))
         await until(app, pilot, lambda: "a fault in k2ktui itself" in text_of(app), "told")
         # The console goes on.

@@ -13,7 +13,7 @@ from k2ktui.console.screens.positions_plan import MovesScreen
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.sync.positions import Positions
+from k2ktui.sync.positions import PositionPlanner
 from tests.console.acting import confirm, drive, session_of, shows, until
 from tests.support.copied import Copied
 from tests.support.kafka import Out, create_topic, produce, unique_name
@@ -36,7 +36,7 @@ def topic(source: KafkaNode, copied: Copied) -> str:
 
 
 def position_of(copied: Copied, topic: str) -> Position | None:
-    positions = Positions(copied.config)
+    positions = PositionPlanner(copied.config)
     try:
         found = {row.source: row.position for row in positions.rows()}
     finally:

@@ -6,7 +6,7 @@ import pytest
 from textual.geometry import Size
 from textual.widgets import Input
 
-from k2ktui.watch.model import Pair
+from k2ktui.watch.model import PipelinePair
 from tests.support.console import Sitting, sit
 from tests.support.views import usual
 
@@ -37,7 +37,7 @@ def test_what_is_not_seen_takes_no_keys(size: tuple[int, int]) -> None:
         assert console.app.session.unlocked
         assert "orders" in console.text
 
-    sit(flow, usual(Pair("orders", "production")))
+    sit(flow, usual(PipelinePair("orders", "production")))
 
 
 def test_a_screen_that_was_laid_out_for_another_size_is_laid_out_again() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from k2ktui.watch.record import Recorder
+from k2ktui.watch.recording import Recorder
 from tests.support.kafka import eventually
 from tests.support.terminal import Terminal
 from tests.support.tmux import TMUX, Tmux

@@ -13,12 +13,12 @@ from textual.pilot import Pilot
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.config.topics import compile_pattern
-from k2ktui.console import equivalent
+from k2ktui.console import cli_equivalent
 from k2ktui.console.app import ConsoleApp
 from k2ktui.console.screens.translate_plan import PlanScreen, Shown
 from k2ktui.console.session import Options, Session
-from k2ktui.console.widgets.choice import Choice
 from k2ktui.console.widgets.grid import Grid
+from k2ktui.console.widgets.selectable_grid import SelectableGrid
 from k2ktui.engine.guard import MappingVersion
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind
 from k2ktui.engine.translate import Basis
@@ -81,7 +81,7 @@ def opened(app: App, shown: Plan, *notes: str) -> PlanScreen:
 def test_groups_are_marked_and_stay_marked_when_a_filter_hides_them() -> None:
     async def steps(app: App, pilot: Driver) -> None:
         await pilot.press("4", "space", "space")
-        grid = app.screen.query_one(Choice)
+        grid = app.screen.query_one(SelectableGrid)
         assert grid.marked == {"g2", "g1"}  # the worst are first
         await pilot.press("slash", "g", "0", "enter")
         assert [each.group for each in grid.chosen] == ["g1", "g2"]
@@ -198,14 +198,14 @@ def test_hostile_names_do_no_harm() -> None:
 def test_the_pattern_of_a_command_matches_its_groups_and_no_other(
     names: set[str], other: str
 ) -> None:
-    pattern = equivalent.pattern_of(names)
+    pattern = cli_equivalent.pattern_of(names)
     assert all(compile_pattern(pattern).fullmatch(name) for name in names)
     assert (compile_pattern(pattern).fullmatch(other) is not None) == (other in names)
     assert pattern.isprintable()
 
 
 def test_commands_survive_a_shell() -> None:
-    line = equivalent.plan_and_apply(["my pipeline.yaml"], {"it's"}, Rewind.FOLLOW, "p l.json")
+    line = cli_equivalent.plan_and_apply(["my pipeline.yaml"], {"it's"}, Rewind.FOLLOW, "p l.json")
     first, second = line.split(" && ")
     assert shlex.split(first) == [
         *("k2ktui", "plan", "-f", "my pipeline.yaml", "--group", "it's"),

@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 from k2ktui.console.app import ConsoleApp
 from k2ktui.console.screens.translate_plan import PlanScreen
 from k2ktui.console.widgets.grid import Grid
-from k2ktui.engine.plan import load
+from k2ktui.engine.plan import load_plan
 from k2ktui.runtime.node import KafkaNode
 from tests.console.acting import confirm, drive, notices, session_of, shows, text_of, until
 from tests.support.cli import k2ktui, k2ktui_json
@@ -78,7 +78,7 @@ def test_from_a_plan_to_applied_verified_and_taken_back(
         assert committed(target, group, where) == before
         shown = plan_of(app).shown
         assert shown is not None and shown.path is not None
-        assert load(shown.path.read_text(), 0).id == shown.plan.id
+        assert load_plan(shown.path.read_text(), 0).id == shown.plan.id
         await pilot.press("A")
         await until(app, pilot, lambda: app.screen.query("#confirm-do"), "asked")
         # Enter, hit by habit, changes nothing; nor does the space bar on Cancel, which has focus.

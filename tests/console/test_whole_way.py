@@ -142,7 +142,7 @@ def test_from_the_start_of_the_job_to_its_end(
         tmux.press("X")
         agree(tmux)
         tmux.sees("no run is known to be alive")
-        (job,) = manager.jobs()
+        (job,) = manager.list_jobs()
         assert job.state is JobState.STOPPED
         tmux.press("q")
         tmux.sees("ENDED 0")

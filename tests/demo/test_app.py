@@ -13,7 +13,7 @@ import pytest
 
 from k2ktui.demo import app, pipeline, wiring
 from k2ktui.demo.app import DemoOptions
-from k2ktui.demo.signals import Ended, ending_signals
+from k2ktui.demo.signals import DemoEnded, ending_signals
 from k2ktui.demo.status import PartitionStatus
 from k2ktui.errors import ExitCode, K2kError, Refused
 from tests.demo.test_table import Stub
@@ -138,7 +138,7 @@ def test_ctrl_c_ends_everything(status: StubStatus, tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_unwind_and_handlers_come_back(number: signal.Signals) -> None:
     before = signal.getsignal(number)
-    with pytest.raises(Ended) as raised, ending_signals():
+    with pytest.raises(DemoEnded) as raised, ending_signals():
         signal.raise_signal(number)
     assert raised.value.number == number
     assert str(raised.value) in {"Ctrl-C", "the closed terminal", "SIGTERM"}

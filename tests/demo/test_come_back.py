@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from k2ktui.demo import staying
+from k2ktui.demo import detached
 from tests.demo.test_real import FLOWING_SECONDS, copied, mark, marked
 from tests.support.cli import k2ktui
 from tests.support.kafka import eventually
@@ -35,7 +35,7 @@ def home(mark: str, tmp_path: Path) -> Iterator[Path]:
     try:
         eventually(flowing, "records flow", FLOWING_SECONDS)
         terminal.hang_up()
-        eventually(lambda: (host := staying.host(home)) and host.waiting, "it waits", 30)
+        eventually(lambda: (host := detached.host(home)) and host.waiting, "it waits", 30)
         yield home
     finally:
         terminal.process.kill()
@@ -43,7 +43,7 @@ def home(mark: str, tmp_path: Path) -> Iterator[Path]:
 
 
 def test_the_job_is_found_again_and_q_ends_everything(home: Path, mark: str) -> None:
-    host = staying.host(home)
+    host = detached.host(home)
     assert host is not None
     with Terminal(COMMAND, env=dict(os.environ)) as terminal:
         terminal.await_text("Overview")

@@ -18,7 +18,7 @@ from k2ktui.demo.groups import CAUGHT_UP, LIVE, STOPPED
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.kafka.properties import load_checked
 from k2ktui.runtime.node import EAGER_CLEANING, KafkaNode
-from k2ktui.sync.keeper import POLL
+from k2ktui.sync.commit_snapshots import POLL
 from k2ktui.sync.store import StateStore
 from tests.demo.test_real import COMMAND, FLOWING_SECONDS, copied, mark, marked
 from tests.support.cli import k2ktui, k2ktui_json

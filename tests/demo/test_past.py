@@ -96,7 +96,7 @@ def test_traffic_makes_the_cleaner_leave_holes(pair: Pair) -> None:
 
 def test_groups_are_in_every_state(pair: Pair) -> None:
     source, target = pair
-    live = groups.Groups(source.bootstrap, target.bootstrap)
+    live = groups.DemoGroups(source.bootstrap, target.bootstrap)
     live.start()
     try:
         eventually(lambda: committed(target, "billing"), "the target's member commits")
@@ -131,4 +131,4 @@ def test_pace_keeps_fractions_and_ends() -> None:
 
 def test_every_topic_has_a_reason() -> None:
     assert len({topic.why for topic in TOPICS}) == len(TOPICS)
-    assert records.Record(None, b"") != records.Record(None, None)
+    assert records.DemoRecord(None, b"") != records.DemoRecord(None, None)

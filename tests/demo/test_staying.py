@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from k2ktui.demo import staying
+from k2ktui.demo import detached
 from tests.support.kafka import eventually
 
 _DEMO = """
 import sys
 from pathlib import Path
-from k2ktui.demo.signals import Ended, ending_signals
-from k2ktui.demo.staying import announced, stay
+from k2ktui.demo.signals import DemoEnded, ending_signals
+from k2ktui.demo.detached import announced, stay
 
 home = Path(sys.argv[1])
 try:
@@ -24,7 +24,7 @@ try:
         print("runs", flush=True)
         sys.stdin.readline()
         stay(home, home / "pipeline.yaml", float(sys.argv[2]))
-except Ended as ended:
+except DemoEnded as ended:
     sys.exit(100 + ended.number)
 """
 
@@ -41,24 +41,24 @@ def begin(home: Path, seconds: float) -> subprocess.Popen[bytes]:
 def waiting(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A demo that waits for its operator."""
     with begin(tmp_path, 600) as process:
-        found = staying.host(tmp_path)
+        found = detached.host(tmp_path)
         assert found is not None and not found.waiting
         assert process.stdin is not None
         process.stdin.close()
-        eventually(lambda: (h := staying.host(tmp_path)) and h.waiting, "it waits")
+        eventually(lambda: (h := detached.host(tmp_path)) and h.waiting, "it waits")
         yield process
         process.kill()
 
 
 def test_it_is_found_and_ended(waiting: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    found = staying.host(tmp_path)
+    found = detached.host(tmp_path)
     assert found is not None
     assert (found.identity.pid, found.config) == (waiting.pid, tmp_path / "pipeline.yaml")
     waiting.send_signal(1)  # a terminal's end may be told more than once
-    staying.come_back(tmp_path)
-    staying.end(found)
+    detached.come_back(tmp_path)
+    detached.end(found)
     assert waiting.wait(10) == 115, "SIGTERM, and nothing before"
-    assert staying.host(tmp_path) is None
+    assert detached.host(tmp_path) is None
     assert list(tmp_path.iterdir()) == []
 
 
@@ -67,11 +67,11 @@ def test_it_ends_by_itself_when_nobody_comes(tmp_path: Path) -> None:
         assert process.stdin is not None
         process.stdin.close()
         assert process.wait(20) == 0
-    assert staying.host(tmp_path) is None
+    assert detached.host(tmp_path) is None
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"pid":1}', '{"pid":"x","birth":"b"}'])
 def test_a_damaged_file_is_no_demo(tmp_path: Path, text: str) -> None:
     (tmp_path / "demo.json").write_text(text)
-    assert staying.host(tmp_path) is None
-    staying.come_back(tmp_path / "none")
+    assert detached.host(tmp_path) is None
+    detached.come_back(tmp_path / "none")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from k2ktui.demo import staying
+from k2ktui.demo import detached
 from k2ktui.errors import ExitCode
 from tests.demo.test_real import FLOWING_SECONDS, mark, marked
 from tests.support.kafka import eventually
@@ -82,7 +82,7 @@ def test_nothing_of_it_is_left_however_it_ends(
         terminal.send("\x03")
     else:
         terminal.hang_up()
-        eventually(lambda: (host := staying.host(home)) and host.waiting, "it waits", 60)
+        eventually(lambda: (host := detached.host(home)) and host.waiting, "it waits", 60)
         with Terminal(COMMAND, size=(120, 30), env=dict(os.environ)) as back:
             back.await_text("Re-reads")
             back.send("q")

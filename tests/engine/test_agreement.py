@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k2ktui.engine.agreement import Agreement
-from k2ktui.engine.groups import Finding, GroupRow, GroupView, rows
+from k2ktui.engine.groups import Finding, GroupRow, GroupView, make_group_rows
 from k2ktui.engine.translate import Basis
 from tests.engine.test_groups import at, snapshot
 
@@ -21,7 +21,7 @@ def read_at(offsets: tuple[int, int, int]) -> int | None:
     before, there, after = offsets
     made = snapshot(before, at(there))
     group = replace(made.source["g"], offsets=snapshot(after).source["g"].offsets)
-    (row,) = rows(replace(made, source_later={"g": group}))
+    (row,) = make_group_rows(replace(made, source_later={"g": group}))
     return row.divergence
 
 
@@ -41,16 +41,16 @@ def test_what_is_told_of_a_group_that_goes_on_was_so_when_the_target_was_read(
 
 
 def test_a_source_that_does_not_answer_again_proves_no_skip() -> None:
-    (row,) = rows(snapshot(40, at(560), source_down="it is gone"))
+    (row,) = make_group_rows(snapshot(40, at(560), source_down="it is gone"))
     assert (row.divergence, row.finding) == (20, MOVING)
-    (row,) = rows(snapshot(40, at(520), source_down="it is gone"))
+    (row,) = make_group_rows(snapshot(40, at(520), source_down="it is gone"))
     assert (row.divergence, row.finding) == (-20, SETTLED)
 
 
 def a_row(translated: int, there: int, state: str = "Stable") -> GroupRow:
     made = snapshot(translated - 500, at(there))
     view = GroupView(state, 1 if state == "Stable" else 0, made.source["g"].offsets)
-    (row,) = rows(replace(made, source={"g": view}))
+    (row,) = make_group_rows(replace(made, source={"g": view}))
     return row
 
 
@@ -121,7 +121,7 @@ def test_no_false_alarm_whatever_the_phases(
         made = snapshot(committed(tenth, here), at(500 + committed(tenth + 1, there)))
         view = GroupView("Stable", 1, made.source["g"].offsets)
         later = snapshot(committed(tenth + 2, here)).source["g"].offsets
-        found = rows(
+        found = make_group_rows(
             replace(made, source={"g": view}, source_later={"g": replace(view, offsets=later)})
         )
         (row,) = agreement.settle(found, tenth / 10, tenth / 10 + 0.3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from k2ktui.engine.cuts import Cut, Cuts
+from k2ktui.engine.offset_anchors import OffsetAnchor, OffsetAnchors
 from k2ktui.engine.replica import Replica, TargetLog
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.engine.translate import Basis, Translation, translate
@@ -13,7 +13,9 @@ from k2ktui.engine.translate import Basis, Translation, translate
 SOURCE, TARGET = SourcePartition("t", 0), ("A.t", 0)
 
 
-def translated(cuts: Cuts, committed: int, position: int, end: int, start: int = 0) -> Translation:
+def translated(
+    cuts: OffsetAnchors, committed: int, position: int, end: int, start: int = 0
+) -> Translation:
     replica = Replica(Position(position, 0, -1, "", 0, -1, *TARGET), cuts=cuts)
     log = TargetLog(start, end)
     (row,) = translate({SOURCE: replica}, {SOURCE: committed}, {TARGET: log})
@@ -30,7 +32,7 @@ def test_nothing_is_skipped_and_the_bound_holds(
     steps: list[tuple[int, int, bool]], committed: int, proven: int
 ) -> None:
     """Gaps on both sides, some records known, one cut proven anywhere."""
-    pairs, cuts = [], Cuts()
+    pairs, cuts = [], OffsetAnchors()
     source = target = 5
     for forward, landing, known in steps:
         source, target = source + forward, target + landing
@@ -41,7 +43,7 @@ def test_nothing_is_skipped_and_the_bound_holds(
     def right(offset: int) -> int:
         return next((t for s, t in pairs if s >= offset), target + 1)
 
-    cut = Cut(proven, right(proven))
+    cut = OffsetAnchor(proven, right(proven))
     assert cuts.prove(cut)
     row = translated(cuts, committed, source + 1, target + 1)
     assert row.offset is not None and row.offset <= right(committed)
@@ -54,39 +56,43 @@ def test_nothing_is_skipped_and_the_bound_holds(
 
 def test_a_source_copied_again_holds_from_there_on() -> None:
     """After a rewind of the copying the later copy counts; before it, the earlier one."""
-    cuts = Cuts()
+    cuts = OffsetAnchors()
     for source, target in ((0, 0), (100, 100), (200, 200), (150, 260)):
         cuts.landed(source, target)
     known = [(0, 0), (1, 1), (100, 100), (101, 101), (150, 260), (151, 261)]
-    assert list(cuts) == [Cut(*pair) for pair in known]
+    assert list(cuts) == [OffsetAnchor(*pair) for pair in known]
     assert translated(cuts, 120, 300, 500).offset == 101
 
 
 def test_a_target_created_anew_forgets_all() -> None:
     """A record that landed earlier than one before it is in another log."""
-    cuts = Cuts()
+    cuts = OffsetAnchors()
     cuts.landed(100, 100)
     cuts.landed(200, 7)
-    assert list(cuts) == [Cut(200, 7), Cut(201, 8)]
+    assert list(cuts) == [OffsetAnchor(200, 7), OffsetAnchor(201, 8)]
     cuts.landed(200, 7)
     assert len(cuts) == 2
 
 
 def test_what_is_proven_stays_unless_it_contradicts() -> None:
     """A proof ahead of the last known record outlives the next one, not a rewind."""
-    cuts = Cuts()
+    cuts = OffsetAnchors()
     cuts.landed(10, 10)
-    assert cuts.prove(Cut(50, 40)) and not cuts.prove(Cut(50, 39)) and not cuts.prove(Cut(60, 39))
-    assert not cuts.prove(Cut(5, 11))
+    assert (
+        cuts.prove(OffsetAnchor(50, 40))
+        and not cuts.prove(OffsetAnchor(50, 39))
+        and not cuts.prove(OffsetAnchor(60, 39))
+    )
+    assert not cuts.prove(OffsetAnchor(5, 11))
     cuts.landed(30, 30)
-    assert Cut(50, 40) in list(cuts)
+    assert OffsetAnchor(50, 40) in list(cuts)
     cuts.landed(40, 60)
-    assert Cut(50, 40) not in list(cuts)
+    assert OffsetAnchor(50, 40) not in list(cuts)
 
 
 def test_bases_at_the_borders() -> None:
     """Before the first, past the position, nothing known, retention on the target."""
-    cuts = Cuts()
+    cuts = OffsetAnchors()
     assert translated(cuts, 5, 10, 10).basis is Basis.UNMAPPED
     cuts.landed(100, 50)
     before = translated(cuts, 20, 101, 60, start=10)
@@ -100,14 +106,14 @@ def test_bases_at_the_borders() -> None:
 
 def test_old_cuts_are_thinned_and_stay_true() -> None:
     """No more are held than wanted, the oldest among them, and nothing is ever skipped."""
-    cuts = Cuts(most=100)
-    assert cuts.prove(Cut(0, 0))
+    cuts = OffsetAnchors(most=100)
+    assert cuts.prove(OffsetAnchor(0, 0))
     for number in range(1, 1001):
         cuts.landed(100 * number, 90 * number)
-    assert len(cuts) <= 100 and next(iter(cuts)) == Cut(0, 0)
+    assert len(cuts) <= 100 and next(iter(cuts)) == OffsetAnchor(0, 0)
     assert translated(cuts, 100_000, 100_001, 90_001).basis is Basis.EXACT
     for number in range(89):
-        assert cuts.prove(Cut(99_901 + number, 89_911 + number))
+        assert cuts.prove(OffsetAnchor(99_901 + number, 89_911 + number))
     assert len(cuts) <= 100
     for committed in range(0, 99_000, 777):
         row = translated(cuts, committed, 100_001, 90_001)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from k2ktui.engine.applying import Result, Write, found_afterwards
+from k2ktui.engine.applying import OffsetWrite, WriteOutcome, judge_unreported
 from k2ktui.engine.groups import CommittedOffset, GroupView
 from k2ktui.text import counted
 
@@ -19,26 +19,26 @@ def view(offset: int | None, error: str = "") -> GroupView:
 @pytest.mark.parametrize(
     ("before", "after", "there", "result"),
     [
-        (5, 12, 12, Result.APPLIED),
-        (5, 12, 5, Result.NOT_WRITTEN),
-        (None, 12, None, Result.NOT_WRITTEN),
-        (5, 12, 40, Result.UNKNOWN),
-        (5, 12, None, Result.UNKNOWN),
-        (5, None, None, Result.APPLIED),
-        (None, 12, -1, Result.NOT_WRITTEN),
+        (5, 12, 12, WriteOutcome.APPLIED),
+        (5, 12, 5, WriteOutcome.NOT_WRITTEN),
+        (None, 12, None, WriteOutcome.NOT_WRITTEN),
+        (5, 12, 40, WriteOutcome.UNKNOWN),
+        (5, 12, None, WriteOutcome.UNKNOWN),
+        (5, None, None, WriteOutcome.APPLIED),
+        (None, 12, -1, WriteOutcome.NOT_WRITTEN),
     ],
 )
 def test_by_what_is_there(
-    before: int | None, after: int | None, there: int | None, result: Result
+    before: int | None, after: int | None, there: int | None, result: WriteOutcome
 ) -> None:
-    write = Write("billing", *WHERE, before, "", after, "")
-    assert found_afterwards(write, view(there)).result is result
+    write = OffsetWrite("billing", *WHERE, before, "", after, "")
+    assert judge_unreported(write, view(there)).result is result
 
 
 def test_what_may_not_be_read_is_not_known() -> None:
-    write = Write("billing", *WHERE, 5, "", 12, "")
-    found = found_afterwards(write, view(12, "not allowed"))
-    assert (found.result, found.why) == (Result.UNKNOWN, "not allowed")
+    write = OffsetWrite("billing", *WHERE, 5, "", 12, "")
+    found = judge_unreported(write, view(12, "not allowed"))
+    assert (found.result, found.why) == (WriteOutcome.UNKNOWN, "not allowed")
 
 
 def test_one_is_singular() -> None:

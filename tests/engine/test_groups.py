@@ -12,19 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k2ktui.engine.applying import (
-    Result,
-    Write,
-    Written,
-    objections,
-    read_back,
-    reversal,
-    writes_of,
+    OffsetWrite,
+    WriteOutcome,
+    WriteResult,
+    check_written,
+    find_conflicts,
+    make_writes,
+    reverse_writes,
 )
-from k2ktui.engine.groups import CommittedOffset, GroupView, Snapshot, rows
-from k2ktui.engine.guard import MappingVersion, marked
+from k2ktui.engine.groups import CommittedOffset, GroupView, Snapshot, make_group_rows
+from k2ktui.engine.guard import MappingVersion, add_guard
 from k2ktui.engine.plan import Action, PlanRow, Rewind
 from k2ktui.engine.planning import PlanOptions, commit_metadata, make_plan
-from k2ktui.engine.ranges import Ranges
+from k2ktui.engine.ranges import MappingRanges
 from k2ktui.engine.replica import Replica, TargetLog
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.engine.translate import Basis
@@ -34,8 +34,8 @@ S = SourcePartition("s", 0)
 OPTIONS = PlanOptions("me@here")
 
 
-def a_range(source: int, target: int, count: int) -> Ranges:
-    made = Ranges()
+def a_range(source: int, target: int, count: int) -> MappingRanges:
+    made = MappingRanges()
     made.append(np.array([source]), np.array([target]), np.array([count]))
     return made
 
@@ -66,7 +66,7 @@ def snapshot(
 
 @given(st.integers(0, 100), st.integers(500, 600))
 def test_divergence_counts_source_records(source: int, target: int) -> None:
-    (row,) = rows(snapshot(source, at(target)))
+    (row,) = make_group_rows(snapshot(source, at(target)))
     assert row.translated_offset == 500 + source
     assert row.divergence == target - (500 + source)
 
@@ -83,14 +83,14 @@ def test_what_cannot_be_counted_is_unknown_and_never_zero(lacking: dict[str, Any
     position = Position(100, 0, 0, "id", 3, 0, *T)
     newest = a_range(30, 530, 70)
     replica = Replica(position, {T: newest}, **lacking)
-    (row,) = rows(snapshot(40, at(505), replicas={S: replica}))
+    (row,) = make_group_rows(snapshot(40, at(505), replicas={S: replica}))
     assert (row.translated_offset, row.divergence, row.reread_now) == (540, None, None)
-    (row,) = rows(snapshot(40, at(532), replicas={S: replica}))
+    (row,) = make_group_rows(snapshot(40, at(532), replicas={S: replica}))
     assert (row.divergence, row.reread_now, row.skipped_now) == (-8, 8, 0)
 
 
 def test_a_partition_that_was_never_replicated() -> None:
-    (row,) = rows(snapshot(replicas={}))
+    (row,) = make_group_rows(snapshot(replicas={}))
     assert (row.basis, row.divergence, row.target_topic) == (Basis.UNMAPPED, None, "")
     assert "never replicated" in row.reason
 
@@ -126,13 +126,13 @@ def test_what_the_application_committed_itself_is_not_taken_back() -> None:
     own_only = replace(OPTIONS, rewind=Rewind.FOLLOW, own_only=True)
     (row,) = make_plan(snapshot(40, at(560, "app")), own_only).rows
     assert (row.action, "on the target itself" in row.reason) == (Action.SKIP, True)
-    ours = marked("k2k_", MappingVersion(3, 90), "app")
+    ours = add_guard("k2k_", MappingVersion(3, 90), "app")
     (row,) = make_plan(snapshot(40, at(560, ours)), own_only).rows
     assert row.action is Action.REWIND
 
 
 def test_an_older_mapping_never_overwrites() -> None:
-    newer = at(530, marked("k2k_", MappingVersion(4, 1), ""))
+    newer = at(530, add_guard("k2k_", MappingVersion(4, 1), ""))
     (row,) = make_plan(snapshot(40, newer), OPTIONS).rows
     assert (row.action, "newer mapping" in row.reason) == (Action.SKIP, True)
     (row,) = make_plan(snapshot(40, newer), replace(OPTIONS, guarded=False)).rows
@@ -159,43 +159,47 @@ def test_groups_and_topics_are_chosen() -> None:
     assert not make_plan(snapshot(), replace(OPTIONS, topic=lambda name: name != "s")).rows
 
 
-def planned(target: Mapping[tuple[str, int], CommittedOffset] | None) -> tuple[PlanRow, Write]:
+def planned(
+    target: Mapping[tuple[str, int], CommittedOffset] | None,
+) -> tuple[PlanRow, OffsetWrite]:
     taken = snapshot(40, target)
     (row,) = make_plan(taken, OPTIONS).rows
-    (write,) = writes_of([row], taken.target, {row: commit_metadata(row, "k2k_")})
+    (write,) = make_writes([row], taken.target, {row: commit_metadata(row, "k2k_")})
     return row, write
 
 
 def test_what_moved_since_is_told() -> None:
     row, _ = planned(at(510, "before"))
     expected = {("g", "t", 0): row.current}
-    assert not objections(expected, {"g": GroupView("Empty", 0, at(510))})
-    (why,) = objections(expected, {"g": GroupView("Stable", 1, at(510))}).values()
+    assert not find_conflicts(expected, {"g": GroupView("Empty", 0, at(510))})
+    (why,) = find_conflicts(expected, {"g": GroupView("Stable", 1, at(510))}).values()
     assert "Stable" in why
-    (why,) = objections(expected, {"g": GroupView("Empty", 0, at(511))}).values()
+    (why,) = find_conflicts(expected, {"g": GroupView("Empty", 0, at(511))}).values()
     assert "511" in why
-    assert objections(expected, {})
-    assert not objections({("g", "t", 0): None}, {})
+    assert find_conflicts(expected, {})
+    assert not find_conflicts({("g", "t", 0): None}, {})
 
 
 def test_every_write_is_judged_by_what_is_there_afterwards() -> None:
     _, write = planned(at(510, "before"))
     assert write.before_metadata == "before"
 
-    def judged(refused: str, view: GroupView | None) -> Result:
+    def judged(refused: str, view: GroupView | None) -> WriteOutcome:
         views = {"g": view} if view else {}
-        return read_back([write], {write: refused} if refused else {}, views)[0].result
+        return check_written([write], {write: refused} if refused else {}, views)[0].result
 
-    assert judged("", GroupView("Empty", 0, at(540))) is Result.APPLIED
-    assert judged("has members", None) is Result.REFUSED
-    assert judged("", None) is Result.UNKNOWN
-    assert judged("", GroupView("Empty", 0, at(541))) is Result.CHANGED
-    assert judged("", GroupView("Stable", 1, at(540))) is Result.CHANGED
+    assert judged("", GroupView("Empty", 0, at(540))) is WriteOutcome.APPLIED
+    assert judged("has members", None) is WriteOutcome.REFUSED
+    assert judged("", None) is WriteOutcome.UNKNOWN
+    assert judged("", GroupView("Empty", 0, at(541))) is WriteOutcome.CHANGED
+    assert judged("", GroupView("Stable", 1, at(540))) is WriteOutcome.CHANGED
 
 
 def test_taking_back_is_the_way_back() -> None:
     _, write = planned(None)
-    (back,) = reversal([Written(write, Result.APPLIED), Written(write, Result.REFUSED)])
+    (back,) = reverse_writes(
+        [WriteResult(write, WriteOutcome.APPLIED), WriteResult(write, WriteOutcome.REFUSED)]
+    )
     assert (back.before, back.after) == (540, None)
-    (again,) = reversal([Written(back, Result.APPLIED)])
+    (again,) = reverse_writes([WriteResult(back, WriteOutcome.APPLIED)])
     assert again == write

@@ -25,8 +25,8 @@ from k2ktui.engine.journal import (
     RunnerState,
     SnapshotKey,
     StateRecord,
+    find_outdated,
     next_sequence,
-    outdated,
 )
 from k2ktui.engine.journal_format import read_state_key, read_state_value, state_key, state_value
 from k2ktui.engine.state import MalformedRecord
@@ -227,7 +227,7 @@ def test_the_newest_entries_of_each_kind_are_kept(
         name: header(name, number, what, **({BEGUN: 1} if begun else {"applied": 1}))
         for name, (number, what, begun) in made.items()
     }
-    gone = set(outdated(entries, keep=3))
+    gone = set(find_outdated(entries, keep=3))
     for kind in {(what, begun) for _, what, begun in made.values()}:
         mine = sorted((n, name) for name, (n, what, begun) in made.items() if (what, begun) == kind)
         assert gone & {name for _, name in mine} == {name for _, name in mine[:-3]}
@@ -236,7 +236,7 @@ def test_the_newest_entries_of_each_kind_are_kept(
 def test_what_sync_does_pushes_out_no_operators_entry() -> None:
     entries = {"op": header("op", 1), "going-on": header("going-on", 2, **{BEGUN: 3})}
     entries |= {f"s{n:03}": header(f"s{n:03}", 3 + n, SYNC, applied=1) for n in range(300)}
-    gone = outdated(entries)
+    gone = find_outdated(entries)
     assert gone == [f"s{n:03}" for n in range(100)]
 
 
@@ -244,8 +244,8 @@ def test_an_entry_that_is_being_written_stays_whatever_its_time() -> None:
     """A host whose clock is behind began entries that its own writing removed at once."""
     entries = {f"2026-{n:03}": header(f"2026-{n:03}", n) for n in range(1, 4)}
     entries["1999"] = header("1999", 0)
-    assert outdated(entries, {"1999"}, keep=3) == ["2026-001"]
-    assert outdated(entries, keep=3) == ["1999"]
+    assert find_outdated(entries, {"1999"}, keep=3) == ["2026-001"]
+    assert find_outdated(entries, keep=3) == ["1999"]
 
 
 def test_sequence_numbers_only_grow() -> None:

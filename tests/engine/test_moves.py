@@ -8,49 +8,58 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from k2ktui.engine.moves import LOST, SKIPPED, Effect, Landing, SourceLog, clear, move_to, refused
+from k2ktui.engine.moves import (
+    LOST,
+    SKIPPED,
+    MoveEffect,
+    SourceLog,
+    TargetTopicState,
+    find_refused,
+    plan_clear,
+    plan_move,
+)
 from k2ktui.engine.state import Gap, Position, SourcePartition
 
 SOURCE = SourcePartition("t", 0)
 LOG = SourceLog(0, 1000, "a")
-THERE = Landing("t", 0, "b")
+THERE = TargetTopicState("t", 0, "b")
 POSITION = Position(500, 100, 4, "a", 3, 2, "t", 0, "b", since=2, at_ms=9)
 
 
 @pytest.mark.parametrize("offset", [-1, 49, 1001])
 def test_outside_of_the_log_is_refused(offset: int) -> None:
-    move = move_to(SOURCE, POSITION, offset, replace(LOG, start=50), THERE)
-    assert (move.effect, move.after, move.changes) == (Effect.REFUSED, None, False)
+    move = plan_move(SOURCE, POSITION, offset, replace(LOG, start=50), THERE)
+    assert (move.effect, move.after, move.changes) == (MoveEffect.REFUSED, None, False)
     assert "log start offset 50, last stable offset 1000" in move.why
-    assert refused([move]) == [move]
+    assert find_refused([move]) == [move]
 
 
 @pytest.mark.parametrize("offset", [50, 1000])
 def test_the_ends_of_the_log_are_inside(offset: int) -> None:
-    assert move_to(SOURCE, POSITION, offset, replace(LOG, start=50), THERE).changes
+    assert plan_move(SOURCE, POSITION, offset, replace(LOG, start=50), THERE).changes
 
 
 def test_what_is_not_there_is_refused() -> None:
-    assert move_to(SOURCE, POSITION, 500, None, THERE).effect is Effect.REFUSED
-    gone = Landing("t", 0, None)
-    assert "does not exist" in move_to(SOURCE, POSITION, 500, LOG, gone).why
-    assert move_to(SOURCE, None, 500, LOG, gone).effect is Effect.REFUSED
+    assert plan_move(SOURCE, POSITION, 500, None, THERE).effect is MoveEffect.REFUSED
+    gone = TargetTopicState("t", 0, None)
+    assert "does not exist" in plan_move(SOURCE, POSITION, 500, LOG, gone).why
+    assert plan_move(SOURCE, None, 500, LOG, gone).effect is MoveEffect.REFUSED
 
 
 def test_the_same_offset_changes_nothing() -> None:
-    move = move_to(SOURCE, POSITION, 500, LOG, THERE)
-    assert (move.effect, move.changes) == (Effect.KEEP, False)
+    move = plan_move(SOURCE, POSITION, 500, LOG, THERE)
+    assert (move.effect, move.changes) == (MoveEffect.KEEP, False)
 
 
 def test_a_new_position_begins() -> None:
-    move = move_to(SOURCE, None, 7, replace(LOG, start=5), THERE)
-    assert (move.effect, move.left_out, move.again) == (Effect.BEGIN, 2, 0)
+    move = plan_move(SOURCE, None, 7, replace(LOG, start=5), THERE)
+    assert (move.effect, move.left_out, move.again) == (MoveEffect.BEGIN, 2, 0)
     assert move.stamped(8, 99) == Position(7, 7, -1, "a", 8, -1, "t", 0, "b", since=8, at_ms=99)
 
 
 def test_back_behind_the_start_keeps_the_mapping_of_what_was_before() -> None:
-    move = move_to(SOURCE, POSITION, 300, LOG, THERE)
-    assert (move.effect, move.again, move.left_out) == (Effect.BACK, 200, 0)
+    move = plan_move(SOURCE, POSITION, 300, LOG, THERE)
+    assert (move.effect, move.again, move.left_out) == (MoveEffect.BACK, 200, 0)
     after = move.stamped(8, 99)
     assert after is not None
     assert (after.offset, after.start, after.since, after.term) == (300, 100, 2, 8)
@@ -60,41 +69,41 @@ def test_back_behind_the_start_keeps_the_mapping_of_what_was_before() -> None:
 @pytest.mark.parametrize("offset", [100, 40])
 def test_back_to_the_start_or_before_begins_the_mapping_anew(offset: int) -> None:
     gapped = replace(POSITION, gaps=(Gap(100, 120, LOST),))
-    move = move_to(SOURCE, gapped, offset, LOG, THERE)
+    move = plan_move(SOURCE, gapped, offset, LOG, THERE)
     after = move.stamped(8, 99)
     assert after is not None and move.again == 500 - offset
     assert (after.offset, after.start, after.since, after.gaps) == (offset, offset, 8, ())
 
 
 def test_forward_leaves_a_gap() -> None:
-    move = move_to(SOURCE, POSITION, 700, LOG, THERE)
-    assert (move.effect, move.left_out, move.again) == (Effect.FORWARD, 200, 0)
+    move = plan_move(SOURCE, POSITION, 700, LOG, THERE)
+    assert (move.effect, move.left_out, move.again) == (MoveEffect.FORWARD, 200, 0)
     assert move.after is not None and move.after.gaps == (Gap(500, 700, SKIPPED),)
-    further = move_to(SOURCE, move.stamped(8, 0), 800, LOG, THERE)
+    further = plan_move(SOURCE, move.stamped(8, 0), 800, LOG, THERE)
     assert further.after is not None and further.after.gaps == (Gap(500, 800, SKIPPED),)
 
 
 def test_a_mistake_is_set_right_without_a_trace() -> None:
     gapped = replace(POSITION, gaps=(Gap(400, 450, LOST),))
     for mistake in (0, 300, 420, 900):
-        wrong = move_to(SOURCE, gapped, mistake, LOG, THERE).stamped(8, 0)
-        right = move_to(SOURCE, wrong, 500, LOG, THERE, gapped)
+        wrong = plan_move(SOURCE, gapped, mistake, LOG, THERE).stamped(8, 0)
+        right = plan_move(SOURCE, wrong, 500, LOG, THERE, gapped)
         assert (right.again, right.left_out) == (0, 0)
         after = right.stamped(9, 0)
         assert after == replace(gapped, term=9, at_ms=0, leader_epoch=-1, slot=-1)
-    further = move_to(SOURCE, wrong, 700, LOG, THERE, gapped)
-    assert (further.effect, further.left_out) == (Effect.BACK, 200)
+    further = plan_move(SOURCE, wrong, 700, LOG, THERE, gapped)
+    assert (further.effect, further.left_out) == (MoveEffect.BACK, 200)
     foreign = replace(gapped, topic_id="another")
-    assert move_to(SOURCE, POSITION, 700, LOG, THERE, foreign).left_out == 200
+    assert plan_move(SOURCE, POSITION, 700, LOG, THERE, foreign).left_out == 200
 
 
 def test_forward_over_what_is_lost_tells_the_two_apart() -> None:
     log = replace(LOG, start=600)
-    move = move_to(SOURCE, POSITION, 700, log, THERE)
+    move = plan_move(SOURCE, POSITION, 700, log, THERE)
     assert move.after is not None
     assert move.after.gaps == (Gap(500, 600, LOST), Gap(600, 700, SKIPPED))
     assert "100 of them are lost" in move.why
-    earliest = move_to(SOURCE, POSITION, 600, log, THERE)
+    earliest = plan_move(SOURCE, POSITION, 600, log, THERE)
     assert earliest.after is not None and earliest.after.gaps == (Gap(500, 600, LOST),)
 
 
@@ -102,31 +111,33 @@ def test_forward_over_what_is_lost_tells_the_two_apart() -> None:
     ("log", "landing", "again"),
     [(replace(LOG, topic_id="z"), THERE, 0), (LOG, replace(THERE, topic_id="z"), 200)],
 )
-def test_another_incarnation_begins_anew(log: SourceLog, landing: Landing, again: int) -> None:
-    move = move_to(SOURCE, POSITION, 300, log, landing)
+def test_another_incarnation_begins_anew(
+    log: SourceLog, landing: TargetTopicState, again: int
+) -> None:
+    move = plan_move(SOURCE, POSITION, 300, log, landing)
     after = move.stamped(8, 99)
-    assert (move.effect, move.again) == (Effect.ANEW, again)
+    assert (move.effect, move.again) == (MoveEffect.ANEW, again)
     assert after is not None and (after.start, after.since, after.gaps) == (300, 8, ())
     assert (after.topic_id, after.target_topic_id) == (log.topic_id, landing.topic_id)
 
 
 def test_brokers_without_ids_are_no_other_incarnation() -> None:
-    move = move_to(SOURCE, POSITION, 300, replace(LOG, topic_id=""), replace(THERE, topic_id=""))
-    assert move.effect is Effect.BACK
+    move = plan_move(SOURCE, POSITION, 300, replace(LOG, topic_id=""), replace(THERE, topic_id=""))
+    assert move.effect is MoveEffect.BACK
     assert move.after is not None and move.after.topic_id == "a"
 
 
 def test_clearing() -> None:
-    move = clear(SOURCE, POSITION, LOG, 0)
+    move = plan_clear(SOURCE, POSITION, LOG, 0)
     assert (move.effect, move.again, move.left_out, move.stamped(8, 0)) == (
-        Effect.CLEAR,
+        MoveEffect.CLEAR,
         400,
         0,
         None,
     )
-    assert clear(SOURCE, POSITION, LOG, 1000).left_out == 500
-    assert clear(SOURCE, POSITION, LOG, None).again == 0
-    assert "cannot be found" in clear(SOURCE, POSITION, None, None).why
+    assert plan_clear(SOURCE, POSITION, LOG, 1000).left_out == 500
+    assert plan_clear(SOURCE, POSITION, LOG, None).again == 0
+    assert "cannot be found" in plan_clear(SOURCE, POSITION, None, None).why
 
 
 @dataclass
@@ -149,7 +160,7 @@ class Model:
 
     def set(self, offset: int) -> None:
         self.term += 1
-        move = move_to(SOURCE, self.position, offset, LOG, THERE, self.reached)
+        move = plan_move(SOURCE, self.position, offset, LOG, THERE, self.reached)
         after = move.stamped(self.term, 0)
         assert after is not None
         self.reached = self.reached or self.position

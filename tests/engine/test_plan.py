@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k2ktui.engine.guard import METADATA_LIMIT, MappingVersion, is_stale, marked, unmarked
+from k2ktui.engine.guard import METADATA_LIMIT, MappingVersion, add_guard, is_stale, split_guard
 from k2ktui.engine.pins import PinnedLog, log_objections
 from k2ktui.engine.plan import (
     Action,
@@ -19,10 +19,10 @@ from k2ktui.engine.plan import (
     PlanRow,
     Rewind,
     UnusablePlan,
-    decide,
-    dump,
-    load,
-    remarks,
+    decide_action,
+    dump_plan,
+    load_plan,
+    plan_remarks,
     to_csv,
     uncertain_first,
 )
@@ -57,33 +57,33 @@ PLAN = Plan("p", "S", "T", 1000.0, 1600.0, "me@here", Rewind.NEVER, (ROW,), logs
 def test_decisions(
     changes: dict[str, object], rewind: Rewind, present: MappingVersion | None, expected: Action
 ) -> None:
-    row = decide(replace(ROW, **changes), rewind, present)  # type: ignore[arg-type]
+    row = decide_action(replace(ROW, **changes), rewind, present)  # type: ignore[arg-type]
     assert row.action is expected
     assert bool(row.reason) == (expected is Action.SKIP)
 
 
 def test_without_the_guard_an_older_mapping_may_overwrite() -> None:
     newer = MappingVersion(9, 9)
-    assert decide(ROW, Rewind.NEVER, newer, guarded=False).action is Action.ADVANCE
+    assert decide_action(ROW, Rewind.NEVER, newer, guarded=False).action is Action.ADVANCE
 
 
 def test_a_plan_survives_its_file_and_a_changed_one_does_not() -> None:
-    text = dump(PLAN)
-    assert load(text, now=1500.0) == PLAN
+    text = dump_plan(PLAN)
+    assert load_plan(text, now=1500.0) == PLAN
     changed = json.loads(text)
     changed["rows"][0]["proposed"] = 8
     for bad in (json.dumps(changed), "{}", "x", text.replace('"v": 2', '"v": 3')):
         with pytest.raises(UnusablePlan):
-            load(bad, now=1500.0)
+            load_plan(bad, now=1500.0)
     with pytest.raises(UnusablePlan, match="expired"):
-        load(text, now=1601.0)
+        load_plan(text, now=1601.0)
 
 
 def test_a_plan_of_an_earlier_release_is_to_be_made_again() -> None:
-    old = json.loads(dump(PLAN)) | {"v": 1}
+    old = json.loads(dump_plan(PLAN)) | {"v": 1}
     del old["logs"]
     with pytest.raises(UnusablePlan, match="topic ids and log bounds of the target; make a new"):
-        load(json.dumps(old), now=1500.0)
+        load_plan(json.dumps(old), now=1500.0)
 
 
 @pytest.mark.parametrize(
@@ -101,9 +101,9 @@ def test_a_plan_of_an_earlier_release_is_to_be_made_again() -> None:
 )
 def test_a_plan_is_read_strictly(name: str, value: object) -> None:
     """Though somebody made its digest fit."""
-    changed = json.loads(dump(PLAN)) | {name: value}
+    changed = json.loads(dump_plan(PLAN)) | {name: value}
     with pytest.raises(UnusablePlan, match="damaged"):
-        load(json.dumps(changed), now=1500.0)
+        load_plan(json.dumps(changed), now=1500.0)
 
 
 @pytest.mark.parametrize(
@@ -150,8 +150,8 @@ def test_any_name_survives_the_plan_file_and_the_csv(names: list[tuple[str, str]
         for group, metadata in names
     )
     plan = replace(PLAN, rows=rows)
-    assert load(dump(plan), now=1500.0) == plan
-    assert len(dump(plan).splitlines()) >= len(rows)
+    assert load_plan(dump_plan(plan), now=1500.0) == plan
+    assert len(dump_plan(plan).splitlines()) >= len(rows)
     read = list(csv.reader(io.StringIO(to_csv(plan), newline="")))
     assert read == [[group, "t", "0", "7"] for group, _ in names]
 
@@ -160,10 +160,10 @@ def test_what_is_to_be_done_first_is_said_once() -> None:
     moving = replace(ROW, action=Action.ADVANCE)
     rows = [replace(moving, group=f"g{n}", partition=p) for n in range(7) for p in range(3)]
     held = replace(ROW, group="\x1b[31mheld", state_target="Stable", action=Action.SKIP)
-    active, left = remarks(replace(PLAN, rows=(*rows, held)))
+    active, left = plan_remarks(replace(PLAN, rows=(*rows, held)))
     assert "g0, g1, g2, g3, g4 and 2 more" in active and "stop them" in active
     assert "members on the target" in left and "\x1b" not in left
-    assert remarks(replace(PLAN, rows=(replace(moving, state_source="Empty"),))) == []
+    assert plan_remarks(replace(PLAN, rows=(replace(moving, state_source="Empty"),))) == []
 
 
 def test_uncertain_rows_come_first() -> None:
@@ -180,14 +180,14 @@ versions = st.builds(MappingVersion, st.integers(0, 2**40), st.integers(0, 2**62
 def test_marks_keep_the_applications_metadata(
     prefix: str, version: MappingVersion, metadata: str
 ) -> None:
-    assert unmarked(prefix, marked(prefix, version, metadata)) == (version, metadata)
+    assert split_guard(prefix, add_guard(prefix, version, metadata)) == (version, metadata)
 
 
 def test_foreign_metadata_is_left_alone() -> None:
     for metadata in ("", "k2k_", "k2k_x.1;", "hello", "k2k_1.2"):
-        assert unmarked("k2k_", metadata) == (None, metadata)
-    assert unmarked("k2k_", None) == (None, "")
-    long = marked("k2k_", MappingVersion(1, 2), "é" * METADATA_LIMIT)
+        assert split_guard("k2k_", metadata) == (None, metadata)
+    assert split_guard("k2k_", None) == (None, "")
+    long = add_guard("k2k_", MappingVersion(1, 2), "é" * METADATA_LIMIT)
     assert len(long.encode()) <= METADATA_LIMIT
     assert not is_stale(MappingVersion(1, 1), None)
 

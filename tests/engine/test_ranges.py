@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k2ktui.engine.ranges import NOT_FOUND, Columns, Ranges, clipped, overlapping
-from k2ktui.engine.spans import Spans
+from k2ktui.engine.offset_intervals import OffsetIntervals
+from k2ktui.engine.ranges import NOT_FOUND, MappingRanges, RangeColumns, clip_columns, has_overlap
 
 steps = st.lists(
     st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(1, 6)), min_size=1, max_size=30
@@ -21,9 +21,9 @@ steps = st.lists(
 
 def filled(
     found: list[tuple[int, int, int]], source: int = 10, target: int = 100
-) -> tuple[Ranges, dict[int, int]]:
+) -> tuple[MappingRanges, dict[int, int]]:
     """Append ranges with gaps of the given sizes before them, a few at a time."""
-    ranges, model = Ranges(), dict[int, int]()
+    ranges, model = MappingRanges(), dict[int, int]()
     rows = []
     for source_gap, target_gap, count in found:
         source, target = source + source_gap, target + target_gap
@@ -37,7 +37,7 @@ def filled(
     return ranges, model
 
 
-def append(ranges: Ranges, rows: list[tuple[int, int, int]]) -> None:
+def append(ranges: MappingRanges, rows: list[tuple[int, int, int]]) -> None:
     columns = np.array(rows, dtype=np.int64).reshape(-1, 3)
     ranges.append(columns[:, 0], columns[:, 1], columns[:, 2])
 
@@ -104,7 +104,7 @@ def test_forgetting_old_ranges_changes_no_later_answer(
 
 
 def test_continuing_ranges_are_one() -> None:
-    ranges = Ranges()
+    ranges = MappingRanges()
     append(ranges, [(0, 5, 10)])
     append(ranges, [(10, 15, 10), (30, 25, 1)])
     assert len(ranges) == 2
@@ -113,25 +113,25 @@ def test_continuing_ranges_are_one() -> None:
 def test_unsorted_or_empty_ranges_are_refused() -> None:
     for rows in ([(5, 0, 1), (4, 1, 1)], [(0, 0, 3), (2, 9, 1)], [(0, 0, 0)]):
         with pytest.raises(ValueError, match=r"sorted|overlap|records"):
-            append(Ranges(), rows)
+            append(MappingRanges(), rows)
 
 
-def shifted(columns: Columns, by: int) -> Columns:
+def shifted(columns: RangeColumns, by: int) -> RangeColumns:
     """The same source offsets, landed elsewhere."""
-    return Columns(columns.source, columns.target + by, columns.count)
+    return RangeColumns(columns.source, columns.target + by, columns.count)
 
 
-def mapped_in(columns: Columns) -> dict[int, int]:
+def mapped_in(columns: RangeColumns) -> dict[int, int]:
     rows = zip(
         columns.source.tolist(), columns.target.tolist(), columns.count.tolist(), strict=True
     )
     return {s + i: t + i for s, t, n in rows for i in range(n)}
 
 
-def assert_is(ranges: Ranges, model: dict[int, int]) -> None:
+def assert_is(ranges: MappingRanges, model: dict[int, int]) -> None:
     columns = ranges.columns()
     assert mapped_in(columns) == model
-    assert (columns.count > 0).all() and not overlapping(columns)
+    assert (columns.count > 0).all() and not has_overlap(columns)
 
 
 @given(steps, steps, st.integers(0, 120))
@@ -154,7 +154,7 @@ def test_forgetting_a_stretch(found: list[tuple[int, int, int]], low: int, high:
 @given(steps, st.integers(0, 150), st.integers(0, 150))
 def test_clipping(found: list[tuple[int, int, int]], low: int, high: int) -> None:
     ranges, model = filled(found)
-    kept = mapped_in(clipped(ranges.columns(), low, high))
+    kept = mapped_in(clip_columns(ranges.columns(), low, high))
     assert kept == {s: t for s, t in model.items() if low <= s < high}
 
 
@@ -166,9 +166,9 @@ def test_whatever_the_order_of_parts_the_whole_is_the_same(
     columns = whole.columns()
     rows = list(range(len(columns)))
     random.shuffle(rows)
-    made, merged = Ranges(), Ranges()
+    made, merged = MappingRanges(), MappingRanges()
     for row in rows:
-        one = Columns(*(column[row : row + 1] for column in astuple(columns)))
+        one = RangeColumns(*(column[row : row + 1] for column in astuple(columns)))
         made.put(one)
         merged.merge_older(one)
     assert_is(made, model)
@@ -177,12 +177,12 @@ def test_whatever_the_order_of_parts_the_whole_is_the_same(
 
 def test_a_count_that_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="records"):
-        append(Ranges(), [(0, 0, 2**31)])
+        append(MappingRanges(), [(0, 0, 2**31)])
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 40), st.integers(0, 10)), max_size=30))
 def test_spans_are_sets_of_offsets(changes: list[tuple[bool, int, int]]) -> None:
-    spans, model = Spans(), set[int]()
+    spans, model = OffsetIntervals(), set[int]()
     for add, low, size in changes:
         if add:
             spans.add(low, low + size)

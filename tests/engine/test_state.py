@@ -12,8 +12,8 @@ from k2ktui.engine.state import (
     Covers,
     Gap,
     MalformedRecord,
-    Mapping,
     MappingRange,
+    MappingRecord,
     Position,
     Run,
     SourcePartition,
@@ -58,7 +58,7 @@ positions = st.builds(
 )
 ranges = st.builds(MappingRange, offsets, offsets, st.integers(1, 2**31))
 mappings = st.builds(
-    Mapping,
+    MappingRecord,
     names,
     sources,
     names,
@@ -82,7 +82,7 @@ def test_positions_survive(group: str, source: SourcePartition, position: Positi
 
 
 @given(mappings)
-def test_mappings_survive(mapping: Mapping) -> None:
+def test_mappings_survive(mapping: MappingRecord) -> None:
     assert read_mapping_record(mapping_key(mapping), mapping_value(mapping)) == mapping
 
 

@@ -10,10 +10,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from k2ktui.engine.ranges import NOT_FOUND, Columns, Ranges
-from k2ktui.engine.replica import Replica, TargetLog, doubts_of
+from k2ktui.engine.mapping_log import MappingChunk, MappingLog
+from k2ktui.engine.ranges import NOT_FOUND, MappingRanges, RangeColumns
+from k2ktui.engine.replica import Replica, TargetLog, find_mapping_gaps
 from k2ktui.engine.state import Covers, Position, SourcePartition
-from k2ktui.engine.track import Piece, Track
 from k2ktui.engine.translate import Basis, translate
 
 Target = tuple[str, int]
@@ -35,8 +35,8 @@ class Log:
     lost: float = 0.0
     rewinds: float = 0.1
     repeats: float = 0.0
-    pieces: list[Piece] = field(default_factory=list)
-    written: list[Piece] = field(default_factory=list)
+    pieces: list[MappingChunk] = field(default_factory=list)
+    written: list[MappingChunk] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.term, self.position, self._next, self._at = 1, 0, 0, 1_000
@@ -101,7 +101,7 @@ class Log:
             if part
         ] or [(TARGETS[0], [])]
         made = [
-            Piece(
+            MappingChunk(
                 self.term,
                 0,
                 0,
@@ -109,7 +109,7 @@ class Log:
                 0,
                 Covers(first, end, number, len(parts)),
                 target,
-                Columns(
+                RangeColumns(
                     np.array([s for s, _ in pairs], dtype=np.int64),
                     np.array([t for _, t in pairs], dtype=np.int64),
                     np.ones(len(pairs), dtype=np.int64),
@@ -127,12 +127,12 @@ class Log:
             self._next += 1
 
 
-def model(pieces: Iterable[Piece]) -> tuple[Landed, set[int]]:
+def model(pieces: Iterable[MappingChunk]) -> tuple[Landed, set[int]]:
     """What complete sets of records say, in the order of their terms and of the log."""
     whole: Landed = {}
     known: set[int] = set()
-    sets: dict[tuple[int, bool, int, int], list[Piece]] = {}
-    done: list[list[Piece]] = []
+    sets: dict[tuple[int, bool, int, int], list[MappingChunk]] = {}
+    done: list[list[MappingChunk]] = []
     for piece in sorted(pieces, key=lambda p: (p.term, p.offset)):
         key = (piece.term, piece.again, piece.covers.first, piece.covers.end)
         found = sets.setdefault(key, [])
@@ -156,7 +156,7 @@ def model(pieces: Iterable[Piece]) -> tuple[Landed, set[int]]:
     return whole, known
 
 
-def of(lanes: dict[Target, Ranges]) -> Landed:
+def of(lanes: dict[Target, MappingRanges]) -> Landed:
     found: Landed = {}
     for target, ranges in lanes.items():
         columns = ranges.columns()
@@ -165,20 +165,20 @@ def of(lanes: dict[Target, Ranges]) -> Landed:
     return found
 
 
-def decided(track: Track) -> set[int]:
+def decided(track: MappingLog) -> set[int]:
     return {offset for low, high in track.known.all() for offset in range(low, high)}
 
 
-def taken(pieces: Iterable[Piece]) -> Track:
-    track = Track()
+def taken(pieces: Iterable[MappingChunk]) -> MappingLog:
+    track = MappingLog()
     for piece in pieces:
         track.take(piece)
     return track
 
 
-def reach(track: Track, pieces: Sequence[Piece], low: int) -> None:
+def reach(track: MappingLog, pieces: Sequence[MappingChunk], low: int) -> None:
     """Read the stretch again that has what is not in memory, as the store does."""
-    older = Track(track.since, track.cuts)
+    older = MappingLog(track.since, track.cuts)
     for number, index in track.index.items():
         begin, stop = index.stretch(low, track.hot_from)
         for piece in pieces:
@@ -246,7 +246,7 @@ def test_another_partition_from_some_run_on_changes_nothing(
 @settings(deadline=None, max_examples=50)
 @given(logs, st.lists(st.tuples(st.integers(1, 12), st.integers(1, 15)), min_size=1, max_size=4))
 def test_bounds_change_no_answer(log: Log, rounds: list[tuple[int, int]]) -> None:
-    track, read = Track(), 0
+    track, read = MappingLog(), 0
     for steps, count in rounds:
         log.grow(steps)
         for piece in log.pieces[read:]:
@@ -290,7 +290,7 @@ def test_translations_are_monotone_and_the_way_back_is_their_inverse(log: Log, s
 @settings(deadline=None)
 @given(logs, st.integers(1, 40), st.integers(0, 5))
 def test_mappings_of_an_earlier_source_log_do_not_count(log: Log, steps: int, since: int) -> None:
-    track = Track(since)
+    track = MappingLog(since)
     for piece in log.grow(steps).pieces:
         track.take(piece)
     assert (of(track.lanes), decided(track)) == model(p for p in log.pieces if p.term >= since)
@@ -318,7 +318,7 @@ def test_nothing_is_skipped_whatever_is_lost(log: Log, steps: int, gone: int) ->
     position = Position(
         log.position, 0, 0, "id", log.term, 0, "copy", 0 if log.lanes == 1 else None
     )
-    doubts = doubts_of(track.known.all(), position, unread=False)
+    doubts = find_mapping_gaps(track.known.all(), position, unread=False)
     replica = Replica(position, track.lanes, complete_from=doubts.complete_from, holes=doubts.holes)
     source = SourcePartition("s", 0)
     targets = {target: TargetLog(0, end) for target, end in log.ends.items()}

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k2ktui.engine.ranges import Ranges
+from k2ktui.engine.ranges import MappingRanges
 from k2ktui.engine.replica import Replica, TargetLog
 from k2ktui.engine.state import Gap, Position, SourcePartition
 from k2ktui.engine.translate import Basis, Translation, translate
@@ -22,8 +22,8 @@ def position(offset: int, start: int = 0, **changes: object) -> Position:
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def ranges_of(pairs: list[tuple[int, int]]) -> Ranges:
-    ranges = Ranges()
+def ranges_of(pairs: list[tuple[int, int]]) -> MappingRanges:
+    ranges = MappingRanges()
     for source, target in pairs:
         ranges.append(np.array([source]), np.array([target]), np.array([1]))
     return ranges

@@ -20,15 +20,15 @@ from k2ktui.engine.journal import (
     StateRecord,
 )
 from k2ktui.engine.journal_format import read_state_key, read_state_value, state_key, state_value
-from k2ktui.engine.plan import UnusablePlan, dump, load, to_csv
+from k2ktui.engine.plan import UnusablePlan, dump_plan, load_plan, to_csv
 from k2ktui.engine.plan import read as load_unchecked
-from k2ktui.engine.ranges import columns_of
+from k2ktui.engine.ranges import decode_columns
 from k2ktui.engine.state import (
     Covers,
     Gap,
     MalformedRecord,
-    Mapping,
     MappingRange,
+    MappingRecord,
     Position,
     Run,
     ScatteredRun,
@@ -43,8 +43,8 @@ from k2ktui.engine.state import (
     run_value,
 )
 from k2ktui.errors import ConfigError
-from k2ktui.jobs.joblog import entry
-from k2ktui.jobs.place import Place
+from k2ktui.jobs.job_directory import JobDirectory
+from k2ktui.jobs.joblog import parse_entry
 from k2ktui.mm2.formats import (
     Checkpoint,
     ConnectorPartition,
@@ -66,11 +66,11 @@ from k2ktui.mm2.formats import (
     read_offset_sync,
 )
 from k2ktui.mm2.history import read_history
-from k2ktui.mm2.positions import read_payload
-from k2ktui.sync.checkpoints import parse as parse_checkpoint
-from k2ktui.sync.mapping_sort import Sorter
+from k2ktui.mm2.positions import parse_offsets_body
+from k2ktui.sync.mapping_sort import MappingSorter
+from k2ktui.sync.spark_checkpoints import parse_checkpoint as parse_checkpoint
 from k2ktui.watch.codec import MalformedView, dumps, loads
-from k2ktui.watch.plain import lines
+from k2ktui.watch.plain import view_lines
 from tests.engine.test_plan import PLAN
 from tests.support.views import NOON, beside_mirrormaker, usual
 
@@ -97,10 +97,10 @@ POSITION = Position(
     42, 7, 3, "0" * 32, 5, 1, "orders", 3, "1" * 32, 2, 1_795_252_312_786, (Gap(1, 7, "truncated"),)
 )
 RUN = Run(5, 4, "p", "bastion", 1_795_252_312_786)
-RANGES = Mapping(
+RANGES = MappingRecord(
     "g", AT, "orders", 3, 5, (MappingRange(0, 10, 4), MappingRange(6, 14, 2)), covers=Covers(0, 9)
 )
-RUNS = Mapping("g", AT, "orders", 3, 5, (), (ScatteredRun(7, (1, 2, 5)),), Covers(0, 9), True)
+RUNS = MappingRecord("g", AT, "orders", 3, 5, (), (ScatteredRun(7, (1, 2, 5)),), Covers(0, 9), True)
 STATE: tuple[StateRecord, ...] = (
     Runner("h-1-a", "h", "ops", 1, 1000, 2000, RunnerState.RUNNING, 3, 4, 5, "x", "1", 2, 4.2),
     CommitSnapshot("billing", "c", 1000, "Empty", {("orders", 0): CommittedOffset(5, "m")}),
@@ -146,13 +146,13 @@ def _commit(key: bytes | None, value: bytes | None) -> None:
 
 def _mapping(key: bytes | None, value: bytes | None) -> None:
     found = read_mapping_record(key, value)
-    mapping_key(found), mapping_value(found), columns_of(found)
+    mapping_key(found), mapping_value(found), decode_columns(found)
 
 
 def _sorted(key: bytes | None, value: bytes | None) -> None:
     at = (TIMESTAMP_CREATE_TIME, 1)
     good = mapping_key(RANGES), mapping_value(RANGES)
-    sorter = Sorter("g")
+    sorter = MappingSorter("g")
     sorter.sort(
         [
             Message(topic="m", partition=0, offset=offset, key=k, value=v, timestamp=at)
@@ -173,25 +173,25 @@ def _state(key: bytes | None, value: bytes | None) -> None:
 
 def _view(key: bytes | None, value: bytes | None) -> None:
     view = loads(value or b"")
-    list(lines(view, NOON))
+    list(view_lines(view, NOON))
 
 
 def _plan(key: bytes | None, value: bytes | None) -> None:
     text = (value or b"").decode(errors="surrogateescape")
     try:
-        plan = load(text, 1500.0)
+        plan = load_plan(text, 1500.0)
     except UnusablePlan as error:
         # Whoever can write the file can make its digest fit.
         if "changed after" not in str(error):
             raise
         plan = load_unchecked(text)
-    _ = plan.id, to_csv(plan), dump(plan).encode(), [row.sources for row in plan.rows]
+    _ = plan.id, to_csv(plan), dump_plan(plan).encode(), [row.sources for row in plan.rows]
 
 
 def _job(directory: Path) -> Callable[[bytes | None, bytes | None], object]:
     def read(key: bytes | None, value: bytes | None) -> None:
         (directory / "job.json").write_bytes(value or b"")
-        record = Place(directory).read()
+        record = JobDirectory(directory).read()
         if record is not None:
             assert record.pid >= 0 and record.started_at < 1e12
 
@@ -199,7 +199,7 @@ def _job(directory: Path) -> Callable[[bytes | None, bytes | None], object]:
 
 
 def _log(key: bytes | None, value: bytes | None) -> None:
-    found = entry((value or b"").split(b"\n")[0])
+    found = parse_entry((value or b"").split(b"\n")[0])
     for part in (found.text, found.error, found.kind, *found.lines):
         part.encode("utf-8", "surrogatepass")
     assert found.at is None or found.at < 1e12
@@ -228,13 +228,13 @@ def parsers(directory: Path) -> dict[str, Parser]:
         "mappings at once": Parser(_sorted, None, mappings),
         "state": Parser(_state, MalformedRecord, state),
         "view": Parser(_view, MalformedView, views),
-        "plan": Parser(_plan, UnusablePlan, [(None, dump(PLAN).encode())]),
+        "plan": Parser(_plan, UnusablePlan, [(None, dump_plan(PLAN).encode())]),
         "job": Parser(_job(directory), None, [(None, JOB)]),
         "job log": Parser(_log, None, [(None, line) for line in LOG]),
         "history": Parser(lambda k, v: read_history(k, v, "p"), MalformedRecord, [HISTORY]),
         "spark checkpoint": Parser(_offsets, ConfigError, [(None, OFFSETS)]),
         "connect payload": Parser(
-            lambda k, v: read_payload(
+            lambda k, v: parse_offsets_body(
                 (v or b"").decode(errors="surrogatepass", encoding="latin-1")
             ),
             ConfigError,

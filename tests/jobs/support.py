@@ -50,12 +50,12 @@ def config_of(path: Path) -> PipelineConfig:
 
 def begin(path: Path) -> Job:
     """Start a job."""
-    return manager.start(config_of(path), [str(path)], MAY)
+    return manager.start_job(config_of(path), [str(path)], MAY)
 
 
 def found(job: Job) -> Job:
     """Return the job as it is now."""
-    now = manager.look(job.place)
+    now = manager.read_job(job.place)
     assert now is not None
     return now
 
@@ -66,7 +66,7 @@ def all_ended() -> Iterator[None]:
     try:
         yield
     finally:
-        for job in manager.jobs():
+        for job in manager.list_jobs():
             family = _family(job.record.pid) if job.alive else []
             job.record.identity.signal(signal.SIGKILL)
             for process in family:

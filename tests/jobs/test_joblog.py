@@ -11,10 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from k2ktui.jobs.joblog import KEPT, Follower, entry, last_error, since_start, tail
-from k2ktui.jobs.place import Place
-from k2ktui.replication.report_text import read_report, report_event, report_text
-from k2ktui.replication.reports import (
+from k2ktui.jobs.job_directory import JobDirectory
+from k2ktui.jobs.joblog import (
+    KEPT,
+    Follower,
+    entries_since_start,
+    last_error,
+    parse_entry,
+    read_tail,
+)
+from k2ktui.replication.event_text import read_report, report_event, report_text
+from k2ktui.replication.events import (
     Finished,
     FirstRecord,
     Note,
@@ -24,7 +31,7 @@ from k2ktui.replication.reports import (
     Started,
     Stopped,
 )
-from k2ktui.replication.tokens import Fault, FaultKind, SourcePartition
+from k2ktui.replication.slot_task import Fault, FaultKind, SourcePartition
 from tests.support.kafka import eventually
 
 HOSTILE = "a[/b]\x1b]0;x\x07\u202e" + "n" * 300
@@ -42,10 +49,10 @@ REPORTS: tuple[Report, ...] = (
 _WRITER = """
 import os, sys
 from pathlib import Path
-from k2ktui.jobs.joblog import Bounded
-from k2ktui.jobs.place import Place
+from k2ktui.jobs.joblog import BoundedLog
+from k2ktui.jobs.job_directory import JobDirectory
 
-bounded = Bounded(Place(Path(sys.argv[1])), limit=1000, kept=2)
+bounded = BoundedLog(JobDirectory(Path(sys.argv[1])), limit=1000, kept=2)
 bounded.start()
 turned = 0
 for number in range(400):
@@ -59,13 +66,13 @@ os.write(int(sys.argv[2]), b"%d" % turned)
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    made = Place(tmp_path / "host" / "job")
+def place(tmp_path: Path) -> JobDirectory:
+    made = JobDirectory(tmp_path / "host" / "job")
     made.make()
     return made
 
 
-def write(place: Place, *lines: str) -> None:
+def write(place: JobDirectory, *lines: str) -> None:
     with place.log.open("a") as file:
         file.writelines(f"{line}\n" for line in lines)
 
@@ -74,7 +81,7 @@ def write(place: Place, *lines: str) -> None:
 def test_reports_are_read_again_as_they_were(report: Report) -> None:
     text = json.dumps(report_event(report))
     assert read_report(json.loads(text)) == report
-    shown = "\n".join(entry(text.encode()).lines)
+    shown = "\n".join(parse_entry(text.encode()).lines)
     assert report_text(report).splitlines()[0] in shown
     assert "\x1b" not in shown and "\u202e" not in shown
 
@@ -96,13 +103,13 @@ def test_reports_are_read_again_as_they_were(report: Report) -> None:
     ],
 )
 def test_whatever_stands_in_a_log_is_safe_to_show(raw: bytes) -> None:
-    found = entry(raw)
+    found = parse_entry(raw)
     shown = "\n".join(found.lines) + found.error
     assert all(char.isprintable() or char == "\n" for char in shown)
     assert json.dumps(found.object)
 
 
-def test_a_log_is_bounded_and_loses_nothing_that_is_kept(place: Place) -> None:
+def test_a_log_is_bounded_and_loses_nothing_that_is_kept(place: JobDirectory) -> None:
     reads, writes = os.pipe()
     with os.fdopen(reads, "rb") as turned:
         try:
@@ -115,23 +122,23 @@ def test_a_log_is_bounded_and_loses_nothing_that_is_kept(place: Place) -> None:
     assert [log.name for log in logs] == ["log.jsonl", "log.jsonl.1", "log.jsonl.2"]
     assert all(log.stat().st_size < 1100 for log in logs)
     assert all(stat.S_IMODE(log.stat().st_mode) == 0o600 for log in logs)
-    numbers = [int(each.raw.split()[1]) for each in tail(place, 1000)]
+    numbers = [int(each.raw.split()[1]) for each in read_tail(place, 1000)]
     assert numbers == list(range(numbers[0], 400)), "in order, without a hole"
     assert len(numbers) > 100
 
 
-def test_the_tail_reaches_into_older_logs(place: Place) -> None:
+def test_the_tail_reaches_into_older_logs(place: JobDirectory) -> None:
     write(place, *(f"old {n}" for n in range(5)))
     place.log.rename(place.log.with_name(f"{place.log.name}.1"))
     write(place, "new 0", "new 1")
-    assert [each.raw for each in tail(place, 4)] == ["old 3", "old 4", "new 0", "new 1"]
-    assert [each.raw for each in tail(place, 1)] == ["new 1"]
-    assert len(tail(place, 100)) == 7
-    assert tail(Place(place.directory / "none"), 5) == []
+    assert [each.raw for each in read_tail(place, 4)] == ["old 3", "old 4", "new 0", "new 1"]
+    assert [each.raw for each in read_tail(place, 1)] == ["new 1"]
+    assert len(read_tail(place, 100)) == 7
+    assert read_tail(JobDirectory(place.directory / "none"), 5) == []
     assert KEPT >= 1
 
 
-def test_a_follower_sees_each_line_once_and_new_logs_too(place: Place) -> None:
+def test_a_follower_sees_each_line_once_and_new_logs_too(place: JobDirectory) -> None:
     write(place, "before 1", "before 2")
     follower = Follower(place, 1)
     assert [each.raw for each in follower.before] == ["before 2"]
@@ -147,7 +154,7 @@ def test_a_follower_sees_each_line_once_and_new_logs_too(place: Place) -> None:
     follower.close()
 
 
-def test_a_follower_waits_for_a_log_that_does_not_exist_yet(place: Place) -> None:
+def test_a_follower_waits_for_a_log_that_does_not_exist_yet(place: JobDirectory) -> None:
     follower = Follower(place, 10)
     assert follower.before == follower.read() == []
     write(place, "first")
@@ -156,16 +163,16 @@ def test_a_follower_waits_for_a_log_that_does_not_exist_yet(place: Place) -> Non
     follower.close()
 
 
-def test_the_last_error_is_of_this_start_and_not_of_an_earlier_one(place: Place) -> None:
+def test_the_last_error_is_of_this_start_and_not_of_an_earlier_one(place: JobDirectory) -> None:
     stopped = json.dumps(report_event(Stopped(FAULT)))
     write(place, '{"event":"job","start":"a"}', '{"event":"error","what":"old"}')
     write(place, '{"event":"job","start":"b"}')
-    entries = tail(place, 100)
+    entries = read_tail(place, 100)
     assert last_error(entries) == "old"
-    assert last_error(since_start(entries, "b")) == ""
+    assert last_error(entries_since_start(entries, "b")) == ""
     write(place, stopped, '{"event":"note","text":"x"}')
-    assert "truncated" in last_error(since_start(tail(place, 100), "b"))
+    assert "truncated" in last_error(entries_since_start(read_tail(place, 100), "b"))
     write(place, "Traceback (most recent call last):", "MemoryError")
-    assert last_error(tail(place, 100)) == "MemoryError"
+    assert last_error(read_tail(place, 100)) == "MemoryError"
     write(place, '{"event":"error","what":"newest\\u001b[2J"}', '{"event":"ended","code":1}')
-    assert last_error(tail(place, 100)) == "newest\\x1b[2J"
+    assert last_error(read_tail(place, 100)) == "newest\\x1b[2J"

@@ -22,8 +22,8 @@ from k2ktui.cli import jobs as jobs_verb
 from k2ktui.engine.access import access
 from k2ktui.errors import K2kError, Refused
 from k2ktui.jobs import joblog, manager
-from k2ktui.jobs.manager import How, Job, JobState
-from k2ktui.jobs.place import Phase, Place, place_of, places
+from k2ktui.jobs.job_directory import JobDirectory, Phase, job_directory, list_job_directories
+from k2ktui.jobs.manager import Job, JobState, StopMode
 from k2ktui.jobs.process import this_process
 from tests.jobs.support import MAY, all_ended, begin, config_of, found, silent_port, write_pipeline
 from tests.support.cli import k2ktui, k2ktui_json
@@ -34,7 +34,7 @@ import os, sys
 from k2ktui.config.load import load
 from k2ktui.engine.access import access
 from k2ktui.jobs import joblog, manager
-job = manager.start(load([sys.argv[1]]).config, [sys.argv[1]], access())
+job = manager.start_job(load([sys.argv[1]]).config, [sys.argv[1]], access())
 os.write(1, b"pid %d.\\n" % job.record.pid)
 sys.stdin.read()
 """
@@ -47,7 +47,7 @@ def file(tmp_path: Path) -> Iterator[Path]:
         yield write_pipeline(tmp_path / "orders.yaml", port)
 
 
-def write_record(place: Place, job: Job, **values: object) -> None:
+def write_record(place: JobDirectory, job: Job, **values: object) -> None:
     place.write(replace(job.record, **values))  # type: ignore[arg-type]
 
 
@@ -64,7 +64,7 @@ def test_a_job_is_nobodys_child_has_no_terminal_and_is_for_its_user_alone(file: 
     process.send_signal(signal.SIGHUP)
     eventually(lambda: process.num_threads() > 1, "it goes on")
     assert found(job).alive
-    ended = manager.stop(found(job), MAY)
+    ended = manager.stop_job(found(job), MAY)
     assert ended.state is JobState.STOPPED
     assert not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
@@ -84,7 +84,7 @@ def test_a_job_outlives_the_terminal_that_started_it(file: Path) -> None:
         said += os.read(master, 1024)
     os.close(master)
     shell.wait(20)
-    (job,) = manager.jobs()
+    (job,) = manager.list_jobs()
     assert f"pid {job.record.pid}." in said.decode()
     assert job.alive, "somebody else finds it"
     listed = k2ktui_json("jobs", "list")
@@ -99,7 +99,7 @@ def test_of_two_starts_at_once_one_is_refused(file: Path) -> None:
 
     def attempt(_: int) -> Job | K2kError:
         try:
-            return manager.start(config, [str(file)], MAY)
+            return manager.start_job(config, [str(file)], MAY)
         except Refused as error:
             return error
 
@@ -122,7 +122,7 @@ def test_a_killed_job_has_died_and_can_be_started_again(file: Path) -> None:
     again = begin(file)
     assert again.alive
     assert again.record.starts == 2
-    killed = manager.stop(again, MAY, How.KILL)
+    killed = manager.stop_job(again, MAY, StopMode.KILL)
     assert killed.state is JobState.FAILED
     assert "killed by an operator" in killed.why
 
@@ -146,20 +146,20 @@ def test_start_checks_first_and_starts_nothing_that_cannot_work(tmp_path: Path) 
     done = k2ktui("jobs", "start", "-f", file, "--force", code=5)
     assert "source cluster" in done.stderr
     assert "Nothing was started" in done.stderr
-    assert manager.jobs() == []
+    assert manager.list_jobs() == []
 
 
 def test_without_a_variable_nothing_is_started(tmp_path: Path) -> None:
     file = write_pipeline(tmp_path / "o.yaml", 1, name="${env:string:K2KTUI_NOT_SET}")
     done = k2ktui("jobs", "start", "-f", file, code=2)
     assert "K2KTUI_NOT_SET" in done.stderr
-    assert manager.jobs() == []
+    assert manager.list_jobs() == []
 
 
 def made(file: Path, **values: object) -> Job:
     """Keep a record of a job whose process is this one."""
     config = config_of(file)
-    place = place_of(config)
+    place = job_directory(config)
     place.make()
     me = this_process()
     record = replace(
@@ -167,7 +167,7 @@ def made(file: Path, **values: object) -> Job:
         **{"pid": me.pid, "birth": me.birth, **values},  # type: ignore[arg-type]
     )
     place.write(record)
-    job = manager.look(place)
+    job = manager.read_job(place)
     assert job is not None
     return job
 
@@ -185,7 +185,7 @@ def test_a_used_process_id_is_not_taken_for_the_job(plain: Path) -> None:
     assert "without a word" in stranger.why
     assert "restarted" in made(plain, birth="another-boot/1").why
     # This process is alive, or nobody would read on.
-    assert manager.stop(stranger, MAY, How.KILL).state is JobState.DIED
+    assert manager.stop_job(stranger, MAY, StopMode.KILL).state is JobState.DIED
 
 
 @pytest.mark.slow
@@ -198,9 +198,9 @@ def test_a_job_goes_on_where_its_directory_cannot_be_written(file: Path) -> None
     (job.place.directory / "job.json").mkdir()
     job.record.identity.signal(signal.SIGTERM)
     eventually(lambda: not job.record.identity.alive, "it ends")
-    events = [each.kind for each in joblog.tail(job.place, 100)]
+    events = [each.kind for each in joblog.read_tail(job.place, 100)]
     assert events[-1] == "ended"
-    assert not any("Traceback" in each.raw for each in joblog.tail(job.place, 100))
+    assert not any("Traceback" in each.raw for each in joblog.read_tail(job.place, 100))
     (job.place.directory / "job.json").rmdir()
 
 
@@ -219,8 +219,8 @@ def test_ends_are_told_apart(plain: Path) -> None:
 def test_a_damaged_record_is_no_job(plain: Path, text: str) -> None:
     job = made(plain)
     (job.place.directory / "job.json").write_text(text)
-    assert manager.look(job.place) is None
-    assert manager.jobs() == []
+    assert manager.read_job(job.place) is None
+    assert manager.list_jobs() == []
 
 
 def test_a_job_is_found_by_its_files_without_reading_them(plain: Path) -> None:
@@ -230,14 +230,14 @@ def test_a_job_is_found_by_its_files_without_reading_them(plain: Path) -> None:
     def unread() -> None:
         raise AssertionError("the file was read")
 
-    assert manager.find([str(plain)], unread) == job  # type: ignore[arg-type]
+    assert manager.find_job([str(plain)], unread) == job  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["../../../etc/x", "a[/b]\x1b[2J", "\u202e" * 9, "n" * 249, ".."])
 def test_hostile_names_stay_inside(tmp_path: Path, state: Path, name: str) -> None:
     job = made(write_pipeline(tmp_path / "p.yaml", 1, name=name))
     assert job.place.directory.parent.parent == state / "k2ktui" / "jobs"
-    assert [place.id for place in places()] == [job.place.id]
+    assert [place.id for place in list_job_directories()] == [job.place.id]
     shown = CliRunner().invoke(jobs_verb.command, ["list"], standalone_mode=False).output
     assert "\x1b" not in shown and "\u202e" not in shown
     (row,) = json.loads(CliRunner().invoke(jobs_verb.command, ["list", "--json"]).output)
@@ -247,9 +247,9 @@ def test_hostile_names_stay_inside(tmp_path: Path, state: Path, name: str) -> No
 def test_what_may_not_be_written_is_neither_started_nor_stopped(plain: Path) -> None:
     locked = access(environment="production")
     with pytest.raises(Refused, match="production"):
-        manager.start(config_of(plain), [str(plain)], locked)
+        manager.start_job(config_of(plain), [str(plain)], locked)
     with pytest.raises(Refused, match="production"):
-        manager.stop(made(plain), locked, How.KILL)
+        manager.stop_job(made(plain), locked, StopMode.KILL)
 
 
 def test_a_production_job_is_stopped_from_the_command_line_after_unlocking(tmp_path: Path) -> None:
@@ -261,5 +261,5 @@ def test_a_production_job_is_stopped_from_the_command_line_after_unlocking(tmp_p
 
 def test_forgotten_jobs_leave_nothing(plain: Path) -> None:
     job = made(plain, birth="b/1")
-    manager.forget(job)
+    manager.forget_job(job)
     assert not job.place.directory.exists()

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 
-from k2ktui.jobs.process import Identity, birth_of, same_boot, this_process
+from k2ktui.jobs.process import ProcessIdentity, birth_of, same_boot, this_process
 
 
 def sleeper() -> subprocess.Popen[bytes]:
@@ -24,7 +24,7 @@ def test_this_process_is_alive_and_of_this_boot() -> None:
 
 def test_a_signal_ends_a_process_which_is_dead_before_it_is_collected() -> None:
     with sleeper() as child:
-        it = Identity(child.pid, birth_of(child.pid))
+        it = ProcessIdentity(child.pid, birth_of(child.pid))
         assert it.alive
         assert it.signal(signal.SIGTERM)
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
@@ -37,7 +37,7 @@ def test_a_process_with_a_used_id_is_not_hit() -> None:
     with sleeper() as child:
         born = birth_of(child.pid)
         for other in (f"{born}0", f"another-boot/{born.partition('/')[2]}", ""):
-            stranger = Identity(child.pid, other)
+            stranger = ProcessIdentity(child.pid, other)
             assert not stranger.alive
             assert not stranger.signal(signal.SIGKILL)
         assert child.poll() is None
@@ -46,4 +46,4 @@ def test_a_process_with_a_used_id_is_not_hit() -> None:
 
 def test_no_process_has_no_birth() -> None:
     assert birth_of(2**22 + 1) == ""
-    assert not Identity(0, "").alive
+    assert not ProcessIdentity(0, "").alive

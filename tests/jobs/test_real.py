@@ -48,7 +48,7 @@ def env(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 def only_job() -> Job:
-    (job,) = manager.jobs()
+    (job,) = manager.list_jobs()
     return job
 
 

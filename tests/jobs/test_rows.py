@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from k2ktui.engine.journal import Runner, RunnerState
 from k2ktui.jobs.checks import alive_elsewhere
+from k2ktui.jobs.job_directory import JobDirectory, JobRecord, Phase
 from k2ktui.jobs.manager import Job, JobState, this_host
-from k2ktui.jobs.place import Phase, Place, Record
-from k2ktui.jobs.rows import SHOWN_PAST, recent, rows
+from k2ktui.jobs.run_rows import SHOWN_PAST, make_run_rows, recent_runs
 
 NOW = 1_795_262_400.0
 HERE = this_host()
 
 
 def job(pid: int = 7, began: float = NOW - 600, **values: object) -> Job:
-    record = Record(
+    record = JobRecord(
         start=f"start-{pid}-{began}",
         pipeline="orders",
         group="orders",
@@ -39,7 +39,7 @@ def job(pid: int = 7, began: float = NOW - 600, **values: object) -> Job:
         phase=Phase.RUNNING,
     )
     state = JobState(str(values.pop("state", "running")))
-    return Job(Place(Path("orders-1")), replace(record, **values), state)  # type: ignore[arg-type]
+    return Job(JobDirectory(Path("orders-1")), replace(record, **values), state)  # type: ignore[arg-type]
 
 
 def runner(name: str = "r", **values: object) -> Runner:
@@ -51,14 +51,14 @@ def runner(name: str = "r", **values: object) -> Runner:
 def test_the_lag_is_the_one_that_was_read_just_now_and_only_of_what_runs() -> None:
     ended = job(8, NOW - 9000, state="stopped")
     others = job(9, state="running", pipeline="payments")
-    found = rows([job(), ended, others], [runner()], "orders", NOW, lag_records=20)
+    found = make_run_rows([job(), ended, others], [runner()], "orders", NOW, lag_records=20)
     assert {row.pid: row.lag_records for row in found} == {7: 20, 8: None, 9: None}
-    (row,) = rows([], [runner(state=RunnerState.STOPPED, host="elsewhere")], "orders", NOW)
+    (row,) = make_run_rows([], [runner(state=RunnerState.STOPPED, host="elsewhere")], "orders", NOW)
     assert row.lag_records is None
 
 
 def test_a_job_and_its_heartbeat_are_one_row() -> None:
-    (row,) = rows([job()], [runner(term=4, commit_ms=3.5)], "orders", NOW)
+    (row,) = make_run_rows([job()], [runner(term=4, commit_ms=3.5)], "orders", NOW)
     assert (row.here, row.alive, row.state, row.lap, row.lag_records) == (
         True,
         True,
@@ -74,12 +74,12 @@ def test_a_heartbeat_of_an_earlier_process_with_the_same_id_is_another_run() -> 
     earlier = runner("old", started_ms=int((NOW - 7200) * 1000), state=RunnerState.STOPPED)
     later = runner("new", started_ms=int(NOW * 1000))
     ended = job(ended_at=NOW - 300, state="stopped")
-    found = rows([ended], [earlier, later], "orders", NOW)
+    found = make_run_rows([ended], [earlier, later], "orders", NOW)
     assert {row.runner: row.here for row in found} == {"": True, "old": False, "new": False}
 
 
 def test_a_job_that_was_told_to_stop_is_stopping() -> None:
-    (row,) = rows([job()], [runner(state=RunnerState.STOPPING)], "orders", NOW)
+    (row,) = make_run_rows([job()], [runner(state=RunnerState.STOPPING)], "orders", NOW)
     assert row.state == "stopping"
 
 
@@ -87,7 +87,7 @@ def test_a_silent_run_on_this_host_has_died_and_one_elsewhere_is_silent() -> Non
     at = int((NOW - 60) * 1000)
     here = runner("a", at_ms=at)
     there = runner("b", at_ms=at, host="elsewhere")
-    states = {row.runner: row.state for row in rows([], [here, there], "orders", NOW)}
+    states = {row.runner: row.state for row in make_run_rows([], [here, there], "orders", NOW)}
     assert states == {"a": "died", "b": "silent"}
 
 
@@ -96,7 +96,7 @@ def test_only_the_last_few_of_the_past_are_shown() -> None:
         runner(f"r{n}", host="there", started_ms=n, state=RunnerState.STOPPED) for n in range(20)
     ]
     alive = runner("alive", host="there", started_ms=0)
-    shown = recent(rows([job(state="stopped")], [*past, alive], "orders", NOW))
+    shown = recent_runs(make_run_rows([job(state="stopped")], [*past, alive], "orders", NOW))
     assert [row.runner for row in shown] == ["alive", "", *(f"r{n}" for n in range(19, 14, -1))]
     assert SHOWN_PAST == 5
 
@@ -126,7 +126,7 @@ def test_every_run_is_in_one_row(runs: list[tuple[int, str, RunnerState]], pids:
         if state in states
     ]
     jobs = [job(pid=pid) for pid in pids]
-    found = rows(jobs, runners, "orders", NOW)
+    found = make_run_rows(jobs, runners, "orders", NOW)
     assert sorted(row.runner for row in found if row.runner) == sorted(r.runner for r in runners)
     assert [row.job for row in found if row.job] != [] or not jobs
     assert len([row for row in found if row.job]) == len(jobs)

@@ -12,7 +12,7 @@ import pytest
 from k2ktui.config.clusters import ClusterConfig, KafkaClients
 from k2ktui.errors import ConnectionFailed
 from k2ktui.kafka.clients import Cluster
-from k2ktui.kafka.groups import Groups
+from k2ktui.kafka.groups import ConsumerGroupClient
 from k2ktui.kafka.properties import wire
 from k2ktui.kafka.unreachable import addresses, refusal
 from k2ktui.kafka.wire import Loop, Wire
@@ -40,7 +40,7 @@ def by_wire(config: ClusterConfig) -> object:
 
 
 def by_groups(config: ClusterConfig) -> object:
-    with Groups(wire(config, "admin"), "source") as groups:
+    with ConsumerGroupClient(wire(config, "admin"), "source") as groups:
         groups.open(10.0)
         return groups.list()
 

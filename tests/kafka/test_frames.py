@@ -14,8 +14,8 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
-from k2ktui.kafka import fetched, produced
-from k2ktui.kafka.frames import Frames
+from k2ktui.kafka import fetch_response, produce_request
+from k2ktui.kafka.zero_copy import ZeroCopyConnection
 
 LIMIT = 10 << 20
 I16 = st.integers(-(1 << 15), (1 << 15) - 1)
@@ -78,7 +78,7 @@ def framed(response: Any, version: int, correlation_id: int) -> bytes:
     return len(body).to_bytes(4, "big") + bytes(body)
 
 
-def feed(frames: Frames, data: bytes, cuts: list[int]) -> list[tuple[int, Any]]:
+def feed(frames: ZeroCopyConnection, data: bytes, cuts: list[int]) -> list[tuple[int, Any]]:
     """Receive bytes in pieces, never more at once than there is room for."""
     found = []
     ends = sorted({min(cut, len(data)) for cut in accumulate(cuts)} | {len(data)})
@@ -93,8 +93,8 @@ def feed(frames: Frames, data: bytes, cuts: list[int]) -> list[tuple[int, Any]]:
     return found
 
 
-def connection() -> Frames:
-    return Frames(client_id="me", receive_message_max_bytes=LIMIT)
+def connection() -> ZeroCopyConnection:
+    return ZeroCopyConnection(client_id="me", receive_message_max_bytes=LIMIT)
 
 
 def seen(response: Any) -> Any:
@@ -128,7 +128,7 @@ def seen(response: Any) -> Any:
     )
 
 
-@pytest.mark.parametrize("version", [11, *fetched.VERSIONS])
+@pytest.mark.parametrize("version", [11, *fetch_response.VERSIONS])
 @given(data=st.data())
 def test_fetch_responses_are_decoded_as_the_library_does(version: int, data: st.DataObject) -> None:
     responses = data.draw(st.lists(fetch_responses(version), min_size=1, max_size=3))
@@ -169,7 +169,7 @@ def test_records_can_be_written_in_place_and_outlive_the_frame() -> None:
     assert texts == [b"x" + f * (s - 1) for f in (b"a", b"b") for s in (100, 100_000)]
 
 
-@pytest.mark.parametrize("version", produced.VERSIONS)
+@pytest.mark.parametrize("version", produce_request.VERSIONS)
 @given(
     transactional_id=st.none() | NAMES,
     records=st.dictionaries(
@@ -203,7 +203,7 @@ def test_produce_requests_are_the_bytes_of_the_library(
     )
     theirs.with_header(correlation_id=7, client_id=client)
 
-    pieces = produced.Produce(transactional_id, views, version).pieces(7, client)
+    pieces = produce_request.ProduceBatches(transactional_id, views, version).pieces(7, client)
 
     assert b"".join(pieces) == bytes(theirs.encode(header=True, framed=True))
     batches = [view for parts in views.values() for _, view in parts]
@@ -213,8 +213,8 @@ def test_produce_requests_are_the_bytes_of_the_library(
 def test_an_old_broker_gets_the_request_from_the_library() -> None:
     records = {"t": [(0, memoryview(b"abc"))]}
 
-    assert isinstance(produced.request(None, records, 8), ProduceRequest)
-    assert produced.request(None, records, 13).API_VERSION == 11
+    assert isinstance(produce_request.make_produce_request(None, records, 8), ProduceRequest)
+    assert produce_request.make_produce_request(None, records, 13).API_VERSION == 11
 
 
 @st.composite
@@ -249,13 +249,15 @@ def produce_responses(draw: st.DrawFn) -> Any:
     )
 
 
-@pytest.mark.parametrize("version", produced.VERSIONS)
+@pytest.mark.parametrize("version", produce_request.VERSIONS)
 @given(response=produce_responses(), cuts=st.lists(st.integers(1, 500), max_size=20))
 def test_produce_responses_are_decoded_as_the_library_does(
     version: int, response: Any, cuts: list[int]
 ) -> None:
     frames = connection()
-    number = frames.send_request(produced.Produce("x", {"t": [(0, memoryview(b"r"))]}, version))
+    number = frames.send_request(
+        produce_request.ProduceBatches("x", {"t": [(0, memoryview(b"r"))]}, version)
+    )
 
     ((answered, decoded),) = feed(frames, framed(response, version, number), cuts)
 

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from k2ktui.errors import Refused
-from k2ktui.kafka.groups import HAS_MEMBERS, Committed, Groups
+from k2ktui.kafka.groups import HAS_MEMBERS, ConsumerGroupClient, GroupCommit
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import (
     TIMEOUT,
@@ -25,7 +25,7 @@ from tests.support.kafka import (
 
 # The protocol that brokers of these releases speak: no batches, no states, no kinds; no kinds; all.
 RELEASES = [(2, 5), (3, 6), None]
-Connect = Callable[..., Groups]
+Connect = Callable[..., ConsumerGroupClient]
 
 
 def options(node: KafkaNode, release: tuple[int, int] | None = None) -> dict[str, Any]:
@@ -41,8 +41,10 @@ def connect() -> Iterator[Connect]:
             label: str = "target",
             release: tuple[int, int] | None = None,
             **settings: float,
-        ) -> Groups:
-            groups = stack.enter_context(Groups(options(node, release), label, **settings))
+        ) -> ConsumerGroupClient:
+            groups = stack.enter_context(
+                ConsumerGroupClient(options(node, release), label, **settings)
+            )
             groups.open(TIMEOUT)
             return groups
 
@@ -50,7 +52,9 @@ def connect() -> Iterator[Connect]:
 
 
 @pytest.fixture(params=RELEASES, ids=["2.5", "3.6", "now"])
-def groups(target: KafkaNode, connect: Connect, request: pytest.FixtureRequest) -> Groups:
+def groups(
+    target: KafkaNode, connect: Connect, request: pytest.FixtureRequest
+) -> ConsumerGroupClient:
     """Groups of the target, asked as for a broker of each release."""
     return connect(target, release=request.param)
 
@@ -92,7 +96,7 @@ def pending_commit(node: KafkaNode, group: str, topic: str, offset: int) -> Iter
         consumer.close()
 
 
-def test_all_that_was_committed_is_read(target: KafkaNode, groups: Groups) -> None:
+def test_all_that_was_committed_is_read(target: KafkaNode, groups: ConsumerGroupClient) -> None:
     topics = [create_topic(target, partitions=3), create_topic(target)]
     first, second, missing = unique_name("g"), unique_name("g"), unique_name("g")
     commit_offsets(target, first, {(topics[0], 2): 7, (topics[1], 0): 0}, "mine")
@@ -109,9 +113,9 @@ def test_all_that_was_committed_is_read(target: KafkaNode, groups: Groups) -> No
     assert {each.error for each in found.values()} == {""}
 
 
-def test_offsets_are_committed_and_deleted(target: KafkaNode, groups: Groups) -> None:
+def test_offsets_are_committed_and_deleted(target: KafkaNode, groups: ConsumerGroupClient) -> None:
     topic, group = create_topic(target, partitions=2), unique_name("g")
-    wanted = {(topic, 0): Committed(5, "guard|äpp", 3), (topic, 1): Committed(0, "", -1)}
+    wanted = {(topic, 0): GroupCommit(5, "guard|äpp", 3), (topic, 1): GroupCommit(0, "", -1)}
     assert groups.commit({group: wanted}) == {group: {(topic, 0): "", (topic, 1): ""}}
     assert groups.committed([group])[group].offsets == wanted
     assert committed(target, group) == {(topic, 0): 5, (topic, 1): 0}
@@ -126,12 +130,14 @@ def test_offsets_are_committed_and_deleted(target: KafkaNode, groups: Groups) ->
     }, "what is not there counts as deleted"
 
 
-def test_what_cannot_be_committed_stops_nothing_else(target: KafkaNode, groups: Groups) -> None:
+def test_what_cannot_be_committed_stops_nothing_else(
+    target: KafkaNode, groups: ConsumerGroupClient
+) -> None:
     topic, first, second = create_topic(target), unique_name("g"), unique_name("g")
     found = groups.commit(
         {
-            first: {(topic, 0): Committed(1), (topic, 9): Committed(1)},
-            second: {(topic, 0): Committed(2, "x" * 5000)},
+            first: {(topic, 0): GroupCommit(1), (topic, 9): GroupCommit(1)},
+            second: {(topic, 0): GroupCommit(2, "x" * 5000)},
             unique_name("g"): {},
         }
     )
@@ -142,11 +148,11 @@ def test_what_cannot_be_committed_stops_nothing_else(target: KafkaNode, groups: 
     assert committed(target, second) == {}
 
 
-def test_many_groups_at_once(target: KafkaNode, groups: Groups) -> None:
+def test_many_groups_at_once(target: KafkaNode, groups: ConsumerGroupClient) -> None:
     topic = create_topic(target, partitions=3)
     stem = unique_name("many")
     wanted = {
-        f"{stem}-{number}": {(topic, part): Committed(number + part) for part in range(3)}
+        f"{stem}-{number}": {(topic, part): GroupCommit(number + part) for part in range(3)}
         for number in range(150)
     }
     done = groups.commit(wanted)
@@ -196,7 +202,7 @@ def test_a_group_with_members_is_not_written(
     groups = connect(target)
     with member(target, live, topic, protocol) as consumer:
         consumer.commit(offsets=[TopicPartition(topic, 0, 4)], asynchronous=False)
-        wanted = {(topic, 0): Committed(9)}
+        wanted = {(topic, 0): GroupCommit(9)}
         found = groups.commit({live: wanted, stopped: wanted})
         assert found[live][(topic, 0)].startswith(HAS_MEMBERS + " on the target")
         assert found[stopped][(topic, 0)] == ""
@@ -240,7 +246,7 @@ def test_the_source_is_only_read(source: KafkaNode, connect: Connect) -> None:
     topic, group = create_topic(source), unique_name("g")
     groups = connect(source, "source")
     with pytest.raises(Refused, match="only read"):
-        groups.commit({group: {(topic, 0): Committed(1)}})
+        groups.commit({group: {(topic, 0): GroupCommit(1)}})
     with pytest.raises(Refused, match="only read"):
         groups.delete_offsets({group: [(topic, 0)]})
     assert committed(source, group) == {}

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AclOperation, ResourceType
 
 from k2ktui.config.clusters import ClusterConfig, KafkaClients
 from k2ktui.errors import TimedOut
-from k2ktui.kafka.groups import Committed, Groups
+from k2ktui.kafka.groups import ConsumerGroupClient, GroupCommit
 from k2ktui.kafka.properties import wire
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import (
@@ -46,8 +46,10 @@ def shaky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxiedNode]:
         yield node
 
 
-def opened(options: dict[str, Any], label: str = "target", **settings: float) -> Groups:
-    groups = Groups(options, label, **settings)
+def opened(
+    options: dict[str, Any], label: str = "target", **settings: float
+) -> ConsumerGroupClient:
+    groups = ConsumerGroupClient(options, label, **settings)
     groups.open(TIMEOUT)
     return groups
 
@@ -93,7 +95,7 @@ def test_groups_that_the_principal_may_not_see(secure: SecureNode) -> None:
         assert offsets[seen].error == ""
         assert "lacks Describe on the group" in offsets[hidden].error
 
-        wanted = {(topic, 0): Committed(4)}
+        wanted = {(topic, 0): GroupCommit(4)}
         done = groups.commit({seen: wanted, hidden: wanted})
         assert done[seen][(topic, 0)] == ""
         assert "lacks Read on the group" in done[hidden][(topic, 0)]
@@ -107,7 +109,7 @@ def test_groups_that_the_principal_may_not_see(secure: SecureNode) -> None:
 @pytest.mark.parametrize("blow", [Blow.LOST, Blow.UNANSWERED])
 def test_lost_requests_and_answers(shaky: ProxiedNode, blow: Blow) -> None:
     topic = create_topic(shaky)
-    wanted = {unique_name("g"): {(topic, 0): Committed(number)} for number in range(40)}
+    wanted = {unique_name("g"): {(topic, 0): GroupCommit(number)} for number in range(40)}
     with opened(plain(shaky.proxy.address)) as groups:
         strike = shaky.proxy.strike(Api.OFFSET_COMMIT, blow, skip=20)
         done = groups.commit(wanted)
@@ -122,10 +124,10 @@ def test_lost_requests_and_answers(shaky: ProxiedNode, blow: Blow) -> None:
 def test_a_restart_is_waited_for(target: KafkaNode) -> None:
     topic, group = create_topic(target), unique_name("g")
     with opened(plain(target.bootstrap)) as groups, ThreadPoolExecutor(1) as pool:
-        assert groups.commit({group: {(topic, 0): Committed(1)}})[group][(topic, 0)] == ""
+        assert groups.commit({group: {(topic, 0): GroupCommit(1)}})[group][(topic, 0)] == ""
         target.kill()
         back = pool.submit(target.start)
-        done = groups.commit({group: {(topic, 0): Committed(2)}})
+        done = groups.commit({group: {(topic, 0): GroupCommit(2)}})
         back.result()
         assert done[group][(topic, 0)] == ""
         assert groups.committed([group])[group].offsets[(topic, 0)].offset == 2
@@ -134,8 +136,8 @@ def test_a_restart_is_waited_for(target: KafkaNode) -> None:
 def test_a_broker_that_hangs_is_given_up_and_the_doubt_is_told(target: KafkaNode) -> None:
     topic = create_topic(target)
     first = unique_name("g")
-    wanted = {first: {(topic, 0): Committed(1)}}
-    wanted |= {unique_name("g"): {(topic, 0): Committed(1)} for _ in range(100)}
+    wanted = {first: {(topic, 0): GroupCommit(1)}}
+    wanted |= {unique_name("g"): {(topic, 0): GroupCommit(1)} for _ in range(100)}
     with opened(plain(target.bootstrap), patience=PATIENCE) as groups:
         groups.committed(wanted)  # its coordinators are known
         target.suspend()

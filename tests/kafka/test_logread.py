@@ -7,7 +7,7 @@ import pytest
 from k2ktui.config.clusters import ClusterConfig, KafkaClients
 from k2ktui.errors import TimedOut
 from k2ktui.kafka.clients import Cluster
-from k2ktui.kafka.logread import await_stable, read_committed, read_written, stable_ends
+from k2ktui.kafka.control_reader import await_stable, read_committed, read_written, stable_ends
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import TIMEOUT, create_topic, produce, produce_transaction
 

@@ -7,7 +7,7 @@ import pytest
 from k2ktui.engine.audit import Audit
 from k2ktui.engine.groups import GroupRow
 from k2ktui.engine.translate import Basis
-from k2ktui.mm2.audit import audited
+from k2ktui.mm2.audit import compare_checkpoints
 from k2ktui.mm2.formats import Checkpoint, GroupPartition
 from k2ktui.mm2.topics import WrittenCheckpoint
 
@@ -49,7 +49,7 @@ def test_counts(
     written = {}
     if checkpoint is not None:
         written[at] = WrittenCheckpoint(Checkpoint(at, 118, checkpoint), 1_000)
-    (found,) = audited([row(right, Basis.EXACT, synced)], written, 31.0)
+    (found,) = compare_checkpoints([row(right, Basis.EXACT, synced)], written, 31.0)
     assert counts == (
         found.checkpoint_reread,
         found.checkpoint_skipped,
@@ -62,7 +62,7 @@ def test_counts(
 
 def test_bounds_are_not_counted() -> None:
     """Where the right position is not known exactly, nothing is claimed."""
-    (found,) = audited([row(80, Basis.BOUNDED)], {}, 31.0)
+    (found,) = compare_checkpoints([row(80, Basis.BOUNDED)], {}, 31.0)
     assert found.synced_reread is None and found.right_offset == 80 and found.wrong
     totals = Audit("A->B", 0.0, (found,), ()).totals()
     assert (totals["unknown"], totals["without_checkpoint"]) == (1, 1)

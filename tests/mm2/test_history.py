@@ -5,15 +5,15 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from k2ktui.engine.cuts import Cut
+from k2ktui.engine.offset_anchors import OffsetAnchor
 from k2ktui.engine.state import SourcePartition
 from k2ktui.kafka.clients import target_cluster
+from k2ktui.log.record import KafkaRecord
 from k2ktui.mm2.formats import OffsetSync
-from k2ktui.mm2.history import Known, Proven, SyncHistory
+from k2ktui.mm2.history import Known, ProvenPosition, SyncHistory
 from k2ktui.mm2.pipeline import MirrorPipeline
 from k2ktui.mm2.settings import parse_settings
-from k2ktui.mm2.topics import Timed
-from k2ktui.sync.record import Record
+from k2ktui.mm2.topics import TimedOffsetSync
 
 FILE = b"""
 clusters = A, B, C
@@ -33,12 +33,12 @@ def history(flow: str) -> SyncHistory:
 
 
 KNOWN: st.SearchStrategy[Known] = st.builds(
-    lambda at, up, down, when: Timed(OffsetSync(at, up, down), when),
+    lambda at, up, down, when: TimedOffsetSync(OffsetSync(at, up, down), when),
     SOURCES,
     NUMBERS,
     NUMBERS,
     NUMBERS,
-) | st.builds(Proven, SOURCES, st.builds(Cut, NUMBERS, NUMBERS), NUMBERS)
+) | st.builds(ProvenPosition, SOURCES, st.builds(OffsetAnchor, NUMBERS, NUMBERS), NUMBERS)
 
 
 @settings(deadline=None)
@@ -47,7 +47,7 @@ def test_what_is_written_is_read(known: list[Known]) -> None:
     ours, others = history("A->B"), history("A->C")
     found = []
     for number, (key, value) in enumerate(ours._entries(known)):
-        record = Record(number, key, value, (), 0)
+        record = KafkaRecord(number, key, value, (), 0)
         found += ours._read(record)
         assert others._read(record) == []
     assert sorted(found, key=repr) == sorted(known, key=repr)
@@ -59,7 +59,7 @@ def test_what_is_written_is_read(known: list[Known]) -> None:
 def test_damaged_records_are_counted(key: bytes | None, value: bytes | None) -> None:
     ours = history("A->B")
     good = b'{"flow":"A->B","partition":0,"topic":"t"}'
-    assert ours._read(Record(0, key, value, (), 0)) == []
-    assert ours._read(Record(0, good, b'{"syncs":[[1,2]],"v":1}', (), 0)) == []
-    assert ours._read(Record(0, good, b'{"syncs":[],"v":2}', (), 0)) == []
+    assert ours._read(KafkaRecord(0, key, value, (), 0)) == []
+    assert ours._read(KafkaRecord(0, good, b'{"syncs":[[1,2]],"v":1}', (), 0)) == []
+    assert ours._read(KafkaRecord(0, good, b'{"syncs":[],"v":2}', (), 0)) == []
     assert ours.notes()

@@ -11,18 +11,18 @@ from k2ktui.errors import ConfigError, K2kError, Refused
 from k2ktui.mm2.connect import SourceOffset
 from k2ktui.mm2.positions import (
     Bounds,
-    Change,
     Connector,
-    Effect,
-    Move,
-    overtaken,
-    payload,
+    StoredChange,
+    StoredMove,
+    StoredMoveEffect,
+    connect_offset,
+    offsets_body,
+    parse_offsets_body,
     plan,
-    read_payload,
     read_positions,
+    refuse_overtaken,
     reset_of,
     source_alias,
-    stored,
 )
 
 A = SourcePartition("t", 0)
@@ -32,9 +32,9 @@ B = SourcePartition("t", 1)
 def test_a_position_is_the_offset_after_the_last_copied_one() -> None:
     place = {"cluster": "a", "partition": 0, "topic": "t"}
     assert read_positions([SourceOffset(place, {"offset": 7})]) == {("a", A): 8}
-    assert stored("a", A, 8) == SourceOffset(place, {"offset": 7})
-    assert list(stored("a", A, 8).partition) == ["cluster", "partition", "topic"]
-    assert stored("a", A, None).offset is None
+    assert connect_offset("a", A, 8) == SourceOffset(place, {"offset": 7})
+    assert list(connect_offset("a", A, 8).partition) == ["cluster", "partition", "topic"]
+    assert connect_offset("a", A, None).offset is None
 
 
 @pytest.mark.parametrize(
@@ -59,10 +59,10 @@ def test_effects() -> None:
     now = connector({A: 100})
     logs = {A: Bounds(10, 200), B: Bounds(0, 5)}
     change = plan(now, {A: 40, B: 5}, logs)
-    assert [m.effect for m in change.moves] == [Effect.BACK, Effect.BEGIN]
+    assert [m.effect for m in change.moves] == [StoredMoveEffect.BACK, StoredMoveEffect.BEGIN]
     assert change.moves[0].again == 60
     forward = plan(now, {A: 140}, logs).moves[0]
-    assert (forward.effect, forward.left_out, forward.again) == (Effect.FORWARD, 40, 0)
+    assert (forward.effect, forward.left_out, forward.again) == (StoredMoveEffect.FORWARD, 40, 0)
     kept = plan(now, {A: 100}, logs)
     assert kept.changes == () and kept.offsets() == []
 
@@ -82,7 +82,7 @@ def test_positions_that_would_not_be_read_from_are_refused_at_once() -> None:
 def test_position_0_is_none_stored_and_only_where_that_means_the_same() -> None:
     logs = {A: Bounds(0, 200)}
     change = plan(connector({A: 5}), {A: 0}, logs)
-    assert change.moves[0].effect is Effect.CLEAR
+    assert change.moves[0].effect is StoredMoveEffect.CLEAR
     assert "how to begin at 0" in change.notes[0]
     with pytest.raises(Refused, match="left out"):
         plan(connector({A: 5}, "latest"), {A: 0}, logs)
@@ -94,24 +94,24 @@ def test_a_source_that_was_not_asked_is_told() -> None:
 
 def test_clearing_says_where_partitions_begin() -> None:
     change = plan(connector({A: 5}, "latest"), {A: None, B: None}, None)
-    assert [m.effect for m in change.moves] == [Effect.CLEAR, Effect.KEEP]
+    assert [m.effect for m in change.moves] == [StoredMoveEffect.CLEAR, StoredMoveEffect.KEEP]
     assert "left out" in change.notes[0]
-    assert change.offsets() == [stored("a", A, None)]
+    assert change.offsets() == [connect_offset("a", A, None)]
 
 
 def test_what_copying_overtook_is_told() -> None:
-    change = Change("c", "a", (Move(A, 100, 140), Move(B, 100, 40)))
-    overtaken(change, {A: 130, B: 170})
+    change = StoredChange("c", "a", (StoredMove(A, 100, 140), StoredMove(B, 100, 40)))
+    refuse_overtaken(change, {A: 130, B: 170})
     with pytest.raises(Refused, match="t-0: its position is 150 now") as told:
-        overtaken(change, {A: 150, B: 170})
+        refuse_overtaken(change, {A: 150, B: 170})
     assert "t-1" not in told.value.what
     with pytest.raises(Refused, match="t-0: its position is 1 now"):
-        overtaken(Change("c", "a", (Move(A, None, 140),)), {A: 1})
+        refuse_overtaken(StoredChange("c", "a", (StoredMove(A, None, 140),)), {A: 1})
 
 
 def test_a_body_of_connect_is_read_as_it_was_written() -> None:
-    offsets = [stored("a", A, 8), stored("a", B, None)]
-    assert read_payload(payload(offsets)) == {("a", A): 8, ("a", B): None}
+    offsets = [connect_offset("a", A, 8), connect_offset("a", B, None)]
+    assert parse_offsets_body(offsets_body(offsets)) == {("a", A): 8, ("a", B): None}
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_body_of_connect_is_read_as_it_was_written() -> None:
 )
 def test_a_file_that_is_no_body_is_told(text: str) -> None:
     with pytest.raises(ConfigError, match="no body of Connect's"):
-        read_payload(text)
+        parse_offsets_body(text)
 
 
 def test_where_new_partitions_begin() -> None:
@@ -140,4 +140,4 @@ def test_only_a_source_connector_has_positions() -> None:
 
 
 def test_an_empty_file_of_offsets_is_nothing() -> None:
-    assert read_payload(json.dumps({"offsets": []})) == {}
+    assert parse_offsets_body(json.dumps({"offsets": []})) == {}

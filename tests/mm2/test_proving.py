@@ -9,22 +9,24 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from k2ktui.engine.cuts import Cut
+from k2ktui.engine.offset_anchors import OffsetAnchor
 from k2ktui.engine.state import Position, SourcePartition
-from k2ktui.mm2 import proving
+from k2ktui.log.content import KafkaRecord, LogBounds, RecordRange
+from k2ktui.mm2 import log_comparison
 from k2ktui.mm2.comparing import UNSTABLE
-from k2ktui.sync.content import LogBounds, Record, Stretch
 
 AT = SourcePartition("t", 0)
 Log = Mapping[int, bytes]
 
 
-def stretch(log: Log, span: proving.Span, aborted: Log | None = None, end: int = 0) -> Stretch:
+def stretch(
+    log: Log, span: log_comparison.Span, aborted: Log | None = None, end: int = 0
+) -> RecordRange:
     (_, _, first), count = span
 
-    def records(of: Log) -> dict[int, Record]:
+    def records(of: Log) -> dict[int, KafkaRecord]:
         return {
-            offset: Record(offset, b"k", value, (), 1)
+            offset: KafkaRecord(offset, b"k", value, (), 1)
             for offset, value in of.items()
             if first <= offset < first + count
         }
@@ -32,15 +34,15 @@ def stretch(log: Log, span: proving.Span, aborted: Log | None = None, end: int =
     end = end or max(log, default=-1) + 1
     bounds = LogBounds(0, end, end)
     left = records(aborted or {})
-    return Stretch(first, count, records(log), bounds, first + count, aborted=left)
+    return RecordRange(first, count, records(log), bounds, first + count, aborted=left)
 
 
 def landed(
-    source: Log, target: Log, offset: int, low: Cut | None, high: Cut | None
-) -> tuple[int | str, proving._Job]:
+    source: Log, target: Log, offset: int, low: OffsetAnchor | None, high: OffsetAnchor | None
+) -> tuple[int | str, log_comparison._Job]:
     position = Position(max(source) + 1, 0, -1, "", 0, -1, "A.t", 0)
-    (job,) = proving._jobs(AT, [offset], (low, high), position)
-    (found,) = proving._landed(job, stretch(source, job.here), stretch(target, job.there))
+    (job,) = log_comparison._jobs(AT, [offset], (low, high), position)
+    (found,) = log_comparison._landed(job, stretch(source, job.here), stretch(target, job.there))
     return found, job
 
 
@@ -69,14 +71,14 @@ def test_a_walk_finds_the_next_record(
     offset = data.draw(st.integers(min(source), max(source) + 1))
     right = next((where[at] for at in sorted(source) if at >= offset), max(target) + 1)
     before = [at for at in source if at <= offset]
-    low = Cut(data.draw(st.sampled_from(before)), 0)
-    low = Cut(low.source, where[low.source])
+    low = OffsetAnchor(data.draw(st.sampled_from(before)), 0)
+    low = OffsetAnchor(low.source, where[low.source])
     found, _ = landed(source, target, offset, low, None)
     assert found == right
     behind = [at for at in source if at >= offset]
     if behind:
         at = data.draw(st.sampled_from(behind))
-        found, _ = landed(source, target, offset, None, Cut(at, where[at]))
+        found, _ = landed(source, target, offset, None, OffsetAnchor(at, where[at]))
         assert found == right
 
 
@@ -91,17 +93,17 @@ def test_a_difference_proves_nothing(gaps: list[tuple[int, int]], data: st.DataO
         target[spoiled] = b"other"
     else:
         del target[spoiled]
-    found, _ = landed(source, target, offset, Cut(min(source), where[min(source)]), None)
+    found, _ = landed(source, target, offset, OffsetAnchor(min(source), where[min(source)]), None)
     assert isinstance(found, str)
 
 
 def test_a_pattern_must_be_there_once() -> None:
     """Far from any known record, unique neighbours prove a position and repeated ones do not."""
-    far = 4 * proving._WALK
+    far = 4 * log_comparison._WALK
     gaps = [(1, 1)] * far
     offset = far // 2
     source, target, where = copied(gaps, far)
-    low, high = Cut(1, 1), Cut(far, where[far])
+    low, high = OffsetAnchor(1, 1), OffsetAnchor(far, where[far])
     found, job = landed(source, target, offset, low, high)
     assert job.forward is None and found == where[offset]
     source, target, where = copied(gaps, 10)
@@ -120,14 +122,14 @@ def test_one_walk_serves_many_groups(
     """Every committed offset between two known records, each by the walk from the nearer one."""
     source, target, where = copied(gaps, values)
     ends = min(source), max(source)
-    low, high = Cut(ends[0], where[ends[0]]), Cut(ends[1], where[ends[1]])
+    low, high = OffsetAnchor(ends[0], where[ends[0]]), OffsetAnchor(ends[1], where[ends[1]])
     drawn = st.lists(st.integers(*ends), min_size=1, max_size=20, unique=True)
     wanted = sorted(data.draw(drawn))
     position = Position(ends[1] + 1, 0, -1, "", 0, -1, "A.t", 0)
-    jobs = list(proving._jobs(AT, wanted, (low, high), position))
+    jobs = list(log_comparison._jobs(AT, wanted, (low, high), position))
     assert len(jobs) <= 2 and sorted(o for job in jobs for o in job.offsets) == wanted
     for job in jobs:
-        found = proving._landed(job, stretch(source, job.here), stretch(target, job.there))
+        found = log_comparison._landed(job, stretch(source, job.here), stretch(target, job.there))
         right = [next(where[at] for at in sorted(source) if at >= o) for o in job.offsets]
         assert found == right
 
@@ -135,11 +137,13 @@ def test_one_walk_serves_many_groups(
 def test_what_is_read_grows_with_the_log_and_not_with_the_groups() -> None:
     """A thousand groups within reach of each other are two walks; far ones are found by pattern."""
     position = Position(300_001, 0, -1, "", 0, -1, "A.t", 0)
-    low, high = Cut(0, 0), Cut(300_000, 300_000)
-    jobs = list(proving._jobs(AT, list(range(100, 40_000, 40)), (low, high), position))
+    low, high = OffsetAnchor(0, 0), OffsetAnchor(300_000, 300_000)
+    jobs = list(log_comparison._jobs(AT, list(range(100, 40_000, 40)), (low, high), position))
     assert [(job.forward, len(job.offsets)) for job in jobs] == [(True, 998)]
     assert jobs[0].here[1] < 40_000 + 100
-    jobs = list(proving._jobs(AT, [100, 4_000, 20_000, 150_001, 299_000], (low, high), position))
+    jobs = list(
+        log_comparison._jobs(AT, [100, 4_000, 20_000, 150_001, 299_000], (low, high), position)
+    )
     assert [(job.forward, job.offsets) for job in jobs] == [
         (True, (100, 4_000)),
         (None, (20_000,)),
@@ -147,8 +151,8 @@ def test_what_is_read_grows_with_the_log_and_not_with_the_groups() -> None:
         (None, (150_001,)),
     ]
     # What is beyond one portion is left for the next round, which begins where this one ended.
-    (job,) = proving._jobs(AT, list(range(1_000, 140_001, 1_000)), (low, high), position)
-    assert job.offsets[-1] == proving._PORTION
+    (job,) = log_comparison._jobs(AT, list(range(1_000, 140_001, 1_000)), (low, high), position)
+    assert job.offsets[-1] == log_comparison._PORTION
 
 
 @settings(deadline=None)
@@ -170,7 +174,10 @@ def test_compacted_copies(keys: list[int], dice: Random, data: st.DataObject) ->
     source = {o: v for o, v in log.items() if o in kept or dice.random() < 0.6}
     target = {where[o]: v for o, v in log.items() if o in kept or dice.random() < 0.6}
     wanted = data.draw(st.integers(0, len(keys)))
-    for low, high in ((Cut(0, extra), None), (None, Cut(len(keys), len(keys) + extra))):
+    for low, high in (
+        (OffsetAnchor(0, extra), None),
+        (None, OffsetAnchor(len(keys), len(keys) + extra)),
+    ):
         found, _ = landed(source, target, wanted, low, high)
         if isinstance(found, int):
             there = {at - extra for at in target}
@@ -182,7 +189,7 @@ def test_neighbours_that_are_left_prove_a_position() -> None:
     """Deleted on the source, on the target, or on both: exact if nothing lies between."""
     log = {offset: b"%d" % offset for offset in range(20)}
     without = lambda *gone: {o: v for o, v in log.items() if o not in gone}  # noqa: E731
-    low = Cut(0, 0)
+    low = OffsetAnchor(0, 0)
     assert landed(without(3), without(5, 6), 10, low, None)[0] == 10
     assert landed(log, without(9, 10, 11), 10, low, None)[0] == 12
     # Copies of what the source has deleted lie between: on which side they belong is not known.
@@ -245,19 +252,23 @@ def transactional(
     return found
 
 
-def proven(log: Transactional, offset: int, low: Cut | None, high: Cut | None) -> int | str:
+def proven(
+    log: Transactional, offset: int, low: OffsetAnchor | None, high: OffsetAnchor | None
+) -> int | str:
     position = Position(log.end, 0, -1, "", 0, -1, "A.t", 0)
-    (job,) = proving._jobs(AT, [offset], (low, high), position)
+    (job,) = log_comparison._jobs(AT, [offset], (low, high), position)
     here = stretch(log.committed, job.here, log.aborted, log.end)
-    return proving._landed(job, here, stretch(log.target, job.there))[0]
+    return log_comparison._landed(job, here, stretch(log.target, job.there))[0]
 
 
-def borders(log: Transactional, offset: int) -> list[tuple[Cut | None, Cut | None]]:
+def borders(
+    log: Transactional, offset: int
+) -> list[tuple[OffsetAnchor | None, OffsetAnchor | None]]:
     known = sorted(log.committed)
     before = [o for o in known if o <= offset]
     behind = [o for o in known if o >= offset]
-    low = Cut(before[0], log.where[before[0]])
-    high = Cut(behind[-1], log.where[behind[-1]]) if behind else None
+    low = OffsetAnchor(before[0], log.where[before[0]])
+    high = OffsetAnchor(behind[-1], log.where[behind[-1]]) if behind else None
     return [(low, None), (low, high), *([(None, high)] if high else [])]
 
 
@@ -298,9 +309,9 @@ def test_behind_an_open_transaction_nothing_is_proven() -> None:
     """What its reader of uncommitted records has read there cannot be compared yet."""
     log = {offset: b"%d" % offset for offset in range(10)}
     position = Position(10, 0, -1, "", 0, -1, "A.t", 0)
-    (job,) = proving._jobs(AT, [5, 9], (Cut(0, 0), None), position)
+    (job,) = log_comparison._jobs(AT, [5, 9], (OffsetAnchor(0, 0), None), position)
     here = stretch({o: v for o, v in log.items() if o < 7}, job.here, end=7)
-    assert proving._landed(job, here, stretch(log, job.there)) == [5, UNSTABLE]
+    assert log_comparison._landed(job, here, stretch(log, job.there)) == [5, UNSTABLE]
 
 
 def test_a_pattern_is_found_between_markers() -> None:
@@ -309,5 +320,7 @@ def test_a_pattern_is_found_between_markers() -> None:
     source = {2 * n: b"%d" % n for n in range(records)}
     target = {n: b"%d" % n for n in range(records)}
     last = 2 * (records - 1)
-    found, job = landed(source, target, records, Cut(0, 0), Cut(last, records - 1))
+    found, job = landed(
+        source, target, records, OffsetAnchor(0, 0), OffsetAnchor(last, records - 1)
+    )
     assert job.forward is None and found == records // 2

@@ -11,25 +11,25 @@ from k2ktui.engine.plan import Action, PlanRow, Rewind
 from k2ktui.engine.replica import TargetLog
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Basis
-from k2ktui.mm2.formats import Checkpoint, GroupPartition
-from k2ktui.mm2.rewrite import (
+from k2ktui.mm2.checkpoint_plan import (
     OWN_TOPICS,
     PRODUCERS_STOPPED,
     REPLICATED,
     RESET,
     RETAINED,
-    Compared,
-    Next,
-    Observed,
+    ClusterObservation,
+    ComparedRecords,
+    NextRecordRelation,
     checks,
     make_plan,
     standing_in_the_way,
 )
-from k2ktui.replication.preflight.checks import Check, Verdict
+from k2ktui.mm2.formats import Checkpoint, GroupPartition
+from k2ktui.replication.preflight.checks import Check, CheckOutcome
 
 AT = GroupPartition("g", "A.t", 0)
 T = SourcePartition("t", 0)
-SEEN = Observed(
+SEEN = ClusterObservation(
     pipeline="A->B",
     source_cluster="s",
     target_cluster="t",
@@ -42,17 +42,17 @@ SEEN = Observed(
     own_topics=True,
     source_ends={T: 90},
     watched_s=5.0,
-    nexts={AT: Compared(Next.SAME, 0)},
+    nexts={AT: ComparedRecords(NextRecordRelation.SAME, 0)},
 )
 
 
-def row(seen: Observed, rewind: Rewind = Rewind.NEVER) -> PlanRow:
+def row(seen: ClusterObservation, rewind: Rewind = Rewind.NEVER) -> PlanRow:
     plan = make_plan(seen, rewind=rewind, valid_s=900, made_by="me", files=("f",))
     (found,) = plan.rows
     return found
 
 
-def outcome(seen: Observed, name: str) -> Check:
+def outcome(seen: ClusterObservation, name: str) -> Check:
     (found,) = [check for check in checks(seen) if check.name == name]
     return found
 
@@ -67,15 +67,15 @@ def test_a_checkpoint_whose_next_record_is_the_groups_is_exact() -> None:
 @pytest.mark.parametrize(
     ("compared", "basis", "reread", "action"),
     [
-        (Compared(Next.NEITHER), Basis.END, 0, Action.CREATE),
-        (Compared(Next.LATER, 7), Basis.BOUNDED, 7, Action.CREATE),
-        (Compared(Next.ONLY_TARGET), Basis.BOUNDED, 40, Action.CREATE),
-        (Compared(Next.UNKNOWN), Basis.BOUNDED, 40, Action.CREATE),
-        (Compared(Next.EARLIER), Basis.UNMAPPED, 0, Action.SKIP),
+        (ComparedRecords(NextRecordRelation.NEITHER), Basis.END, 0, Action.CREATE),
+        (ComparedRecords(NextRecordRelation.LATER, 7), Basis.BOUNDED, 7, Action.CREATE),
+        (ComparedRecords(NextRecordRelation.ONLY_TARGET), Basis.BOUNDED, 40, Action.CREATE),
+        (ComparedRecords(NextRecordRelation.UNKNOWN), Basis.BOUNDED, 40, Action.CREATE),
+        (ComparedRecords(NextRecordRelation.EARLIER), Basis.UNMAPPED, 0, Action.SKIP),
     ],
 )
 def test_what_the_next_records_say(
-    compared: Compared, basis: Basis, reread: int, action: Action
+    compared: ComparedRecords, basis: Basis, reread: int, action: Action
 ) -> None:
     found = row(replace(SEEN, nexts={AT: compared}))
     assert (found.basis, found.reread, found.action) == (basis, reread, action)
@@ -96,7 +96,7 @@ def test_offsets_that_the_target_does_not_hold_are_left_alone(
     found = row(seen)
     assert found.action is Action.SKIP and why in found.reason
     assert "auto.offset.reset" in found.reason
-    assert outcome(seen, RETAINED).outcome is Verdict.FAIL
+    assert outcome(seen, RETAINED).outcome is CheckOutcome.FAIL
 
 
 def test_groups_in_use_and_further_ones_are_left_alone() -> None:
@@ -116,7 +116,7 @@ def test_a_checkpoint_that_is_old_is_told() -> None:
 
 
 def test_every_precondition_is_told_by_itself() -> None:
-    assert [check.outcome for check in checks(SEEN)] == [Verdict.PASS] * 6
+    assert [check.outcome for check in checks(SEEN)] == [CheckOutcome.PASS] * 6
     assert standing_in_the_way(checks(SEEN), ()) == []
     bad = replace(SEEN, growing=frozenset({T}), behind={T: 12}, own_topics=False)
     found = checks(bad)
@@ -129,7 +129,7 @@ def test_every_precondition_is_told_by_itself() -> None:
 
 def test_what_could_not_be_checked_stands_in_the_way() -> None:
     seen = replace(SEEN, unread={REPLICATED: "no positions"})
-    assert outcome(seen, REPLICATED).outcome is Verdict.UNKNOWN
+    assert outcome(seen, REPLICATED).outcome is CheckOutcome.UNKNOWN
     assert [c.name for c in standing_in_the_way(checks(seen), ())] == [REPLICATED]
 
 
@@ -137,5 +137,5 @@ def test_commits_without_a_checkpoint_are_told() -> None:
     offsets = {("t", 0): CommittedOffset(50), ("t", 1): CommittedOffset(5)}
     seen = replace(SEEN, source={"g": GroupView("Empty", 0, offsets)})
     found = outcome(seen, RESET)
-    assert found.outcome is Verdict.FAIL and "g t-1" in found.detail
+    assert found.outcome is CheckOutcome.FAIL and "g t-1" in found.detail
     assert standing_in_the_way(checks(seen), ()) == []

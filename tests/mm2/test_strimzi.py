@@ -10,17 +10,17 @@ import yaml
 
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConfigError
-from k2ktui.mm2.positions import Change, Move
-from k2ktui.mm2.strimzi import manifest, resource
+from k2ktui.mm2.positions import StoredChange, StoredMove
+from k2ktui.mm2.strimzi import manifest, parse_resource
 from tests.support.cli import k2ktui
 
-CHANGE = Change(
+CHANGE = StoredChange(
     "east->west.MirrorSourceConnector",
     "east",
     (
-        Move(SourcePartition("orders", 0), 100, 40),
-        Move(SourcePartition("orders", 1), 100, None),
-        Move(SourcePartition("orders", 2), 100, 100),
+        StoredMove(SourcePartition("orders", 0), 100, 40),
+        StoredMove(SourcePartition("orders", 1), 100, None),
+        StoredMove(SourcePartition("orders", 2), 100, 100),
     ),
 )
 BODY = {
@@ -39,7 +39,7 @@ BODY = {
 
 
 def test_the_config_map_of_a_mirror_maker_names_the_connector() -> None:
-    text = manifest(resource("KafkaMirrorMaker2/mm", "kafka"), CHANGE)
+    text = manifest(parse_resource("KafkaMirrorMaker2/mm", "kafka"), CHANGE)
     found = yaml.safe_load(text)
     assert found["kind"] == "ConfigMap"
     assert found["metadata"] == {"name": "mm-offsets", "namespace": "kafka"}
@@ -55,11 +55,11 @@ def test_the_config_map_of_a_mirror_maker_names_the_connector() -> None:
 def test_a_name_that_would_break_out_of_the_comments_is_refused() -> None:
     hostile = replace(CHANGE, connector="a->b.c\napiVersion: v1")
     with pytest.raises(ConfigError, match="is no connector"):
-        manifest(resource("kafkamirrormaker2/mm"), hostile)
+        manifest(parse_resource("kafkamirrormaker2/mm"), hostile)
 
 
 def test_the_config_map_of_a_connector() -> None:
-    text = manifest(resource("kafkaconnector/c"), CHANGE)
+    text = manifest(parse_resource("kafkaconnector/c"), CHANGE)
     assert json.loads(yaml.safe_load(text)["data"]["offsets.json"]) == BODY
     assert "mirrormaker-connector" not in text
 
@@ -67,7 +67,7 @@ def test_the_config_map_of_a_connector() -> None:
 @pytest.mark.parametrize("text", ["c", "deployment/c", "kafkaconnector/", "kafkaconnector/a b"])
 def test_other_resources_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="is no Strimzi resource"):
-        resource(text)
+        parse_resource(text)
 
 
 def test_the_command_needs_no_connect_and_changes_nothing() -> None:

@@ -14,32 +14,32 @@ from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchB
 from k2ktui.engine.partitioner import murmur2, partitions_for_keys
 from k2ktui.engine.state import (
     Covers,
-    Mapping,
+    MappingRecord,
     SourcePartition,
     mapping_key,
     mapping_value,
     read_mapping_record,
 )
-from k2ktui.replication.copying.batch import (
+from k2ktui.log.batch import (
     APPEND_TIME,
     DELETE_HORIZON,
     AbortedTransactions,
     Batch,
     CorruptBatch,
     Defect,
-    defect,
+    find_defect,
     next_sequence,
-    split,
-    stamp,
+    split_batches,
+    stamp_producer,
 )
-from k2ktui.replication.copying.landing import Landing
-from k2ktui.replication.copying.rebuild import build
-from k2ktui.replication.copying.records import (
+from k2ktui.log.rebuild import build_batches
+from k2ktui.log.records import (
+    decode_records,
+    encode_varint,
     read_varint,
     read_varints,
-    records,
-    varint,
 )
+from k2ktui.replication.copying.range_builder import RangeBuilder
 
 blobs = st.none() | st.binary(max_size=40)
 headers = st.lists(st.tuples(st.text(max_size=8), blobs), max_size=3)
@@ -70,7 +70,7 @@ def make(
 
 
 def one(data: bytes | bytearray) -> Batch:
-    (batch,) = split(data)
+    (batch,) = split_batches(data)
     return batch
 
 
@@ -92,7 +92,7 @@ def test_rebuilding_keeps_every_record_and_maps_it(
         at += gap
     original = make(offsets, codec, key=key, headers=found)
     kept = [r for r in seen(original) if r[0] >= 100 + position]
-    built = list(build(records(one(original), 100 + position), codec, 300))
+    built = list(build_batches(decode_records(one(original), 100 + position), codec, 300))
     landed: list[tuple[Any, ...]] = []
     for part in built:
         again = seen(part.data)
@@ -109,7 +109,7 @@ def test_a_stamped_batch_is_the_same_records_by_another_producer(
     original = make(list(range(50, 50 + len(gaps))), codec, producer=9)
     before = seen(original)
     batch = one(original)
-    stamp(batch.view, 4711, 3, 17, transactional=True)
+    stamp_producer(batch.view, 4711, 3, 17, transactional=True)
     after = DefaultRecordBatch(bytes(batch.view))
     assert after.validate_crc()
     assert (after.producer_id, after.producer_epoch, after.base_sequence) == (4711, 3, 17)
@@ -117,7 +117,7 @@ def test_a_stamped_batch_is_the_same_records_by_another_producer(
         after.is_transactional and after.base_offset == 0 and after.compression_type == codec
     ) or (after.compression_type == 0)
     assert [r[1:] for r in seen(batch.view)] == [r[1:] for r in before]
-    stamp(batch.view, 1, 0, 0, transactional=False)
+    stamp_producer(batch.view, 1, 0, 0, transactional=False)
     assert not DefaultRecordBatch(bytes(batch.view)).is_transactional
 
 
@@ -125,19 +125,19 @@ def test_the_delete_horizon_of_a_compacted_source_is_not_carried_over() -> None:
     data = make([5, 6])
     data[22] |= DELETE_HORIZON
     batch = one(data)
-    stamp(batch.view, 1, 0, 0, transactional=False)
+    stamp_producer(batch.view, 1, 0, 0, transactional=False)
     assert not one(bytes(batch.view)).attributes & DELETE_HORIZON
     assert [r[1] for r in seen(batch.view)] == [1005, 1006]
 
 
 def test_what_cannot_go_as_it_is() -> None:
-    assert defect(one(make([10, 11, 12])), 10) is None
-    assert defect(one(make([10, 12])), 10) is Defect.HOLE
-    assert defect(one(make([10, 11])), 11) is Defect.TRIMMED
+    assert find_defect(one(make([10, 11, 12])), 10) is None
+    assert find_defect(one(make([10, 12])), 10) is Defect.HOLE
+    assert find_defect(one(make([10, 11])), 11) is Defect.TRIMMED
     stamped = make([10, 11])
     stamped[22] |= APPEND_TIME
-    assert defect(one(stamped), 10) is Defect.APPEND_TIME
-    assert set(records(one(stamped)).timestamps.tolist()) == {1011}
+    assert find_defect(one(stamped), 10) is Defect.APPEND_TIME
+    assert set(decode_records(one(stamped)).timestamps.tolist()) == {1011}
 
 
 def test_damage_is_an_error_and_not_other_records() -> None:
@@ -148,24 +148,24 @@ def test_damage_is_an_error_and_not_other_records() -> None:
     cut = one(data)
     short = Batch(cut.view[:-4], cut.base_offset, cut.last_offset, -1, 2, 0, 0, 0, -1, cut.count)
     with pytest.raises(CorruptBatch):
-        records(short)
+        decode_records(short)
 
 
 def test_a_truncated_last_batch_is_left_for_the_next_fetch() -> None:
     both = bytes(make([1])) + bytes(make([2]))
-    assert [b.base_offset for b in split(both)] == [1, 2]
-    assert [b.base_offset for b in split(both[:-1])] == [1]
-    assert list(split(both[:20])) == []
+    assert [b.base_offset for b in split_batches(both)] == [1, 2]
+    assert [b.base_offset for b in split_batches(both[:-1])] == [1]
+    assert list(split_batches(both[:20])) == []
 
 
 @given(st.integers(-(2**62), 2**62))
 def test_varints(value: int) -> None:
-    assert read_varint(varint(value), 0) == (value, len(varint(value)))
+    assert read_varint(encode_varint(value), 0) == (value, len(encode_varint(value)))
 
 
 @given(st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=50))
 def test_varints_in_columns(values: list[int]) -> None:
-    encoded = [varint(value) for value in values]
+    encoded = [encode_varint(value) for value in values]
     starts = np.cumsum([0, *map(len, encoded)])[:-1]
     data = np.frombuffer(b"".join(encoded), dtype=np.uint8)
     found, after = read_varints(data, starts)
@@ -190,13 +190,13 @@ def test_partitions_are_javas(keys: list[bytes | None]) -> None:
 
 @given(st.lists(deltas, min_size=1, max_size=4))
 def test_a_landing_maps_each_offset_once(batches: list[list[int]]) -> None:
-    landing, offset, target, expected = Landing(), 0, 7, []
+    landing, offset, target, expected = RangeBuilder(), 0, 7, []
     for gaps in batches:
         offsets = [offset := offset + gap for gap in gaps]
         landing.add(np.array(offsets), target)
         expected += list(zip(offsets, range(target, target + len(offsets)), strict=True))
         target += len(offsets) + 3
-    template = Mapping("p", SourcePartition("t", 0), "t", 0, covers=Covers(0, offset + 1))
+    template = MappingRecord("p", SourcePartition("t", 0), "t", 0, covers=Covers(0, offset + 1))
     found = list(landing.mappings(template))
     assert sorted(pair for m in found for pair in m.pairs()) == expected
     read = [read_mapping_record(mapping_key(m), mapping_value(m)) for m in found]
@@ -224,7 +224,7 @@ def test_aborted_transactions_are_left_out_and_later_ones_of_the_producer_are_no
         marker(6, 1, abort=False),
     ]
     aborted = AbortedTransactions([(1, 0)])
-    kept = [b.base_offset for b in split(b"".join(log)) if not aborted.drops(b)]
+    kept = [b.base_offset for b in split_batches(b"".join(log)) if not aborted.drops(b)]
     assert kept == [1, 3, 5]
 
 

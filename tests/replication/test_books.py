@@ -10,9 +10,14 @@ import pytest
 
 from k2ktui.engine.state import Run, SourcePartition, position_key, run_key
 from k2ktui.kafka.clients import TopicDescription
-from k2ktui.kafka.logread import ControlRecord
-from k2ktui.replication.books import Books, BooksReader, CommittedPositions, Ledger
-from k2ktui.replication.fencing import read_books
+from k2ktui.kafka.control_reader import ControlRecord
+from k2ktui.replication.commit_state import (
+    CommitState,
+    CommitStateFold,
+    CommittedPositions,
+    CommitTopicReader,
+)
+from k2ktui.replication.fencing import read_commit_state
 from k2ktui.replication.pipeline import commit_topic
 from k2ktui.runtime.node import KafkaNode
 from tests.support.copied import Copied, delete_topic
@@ -55,9 +60,9 @@ def test_a_hostile_record_stops_no_pipeline(run: bool, value: bytes) -> None:
     """Each stopped every pipeline that shares the commit topic, or hung it in fencing slots."""
     for group, malformed in (("ours", 1), ("others", 0)):
         key = run_key(group) if run else position_key(group, SourcePartition("t", 0))
-        ledger = Ledger("ours")
+        ledger = CommitStateFold("ours")
         ledger.take(ControlRecord(0, 0, key, value))
-        assert ledger.books() == Books(Run(0, 0), {}, malformed), "of others not even a value"
+        assert ledger.books() == CommitState(Run(0, 0), {}, malformed), "of others not even a value"
 
 
 def test_committed_positions_are_newer_than_what_the_driver_has_heard(
@@ -68,7 +73,7 @@ def test_committed_positions_are_newer_than_what_the_driver_has_heard(
     copied.copy(topic)
     at = SourcePartition(topic, 0)
     where = commit_topic(copied.config, 1)
-    known = dict(read_books(copied.cluster, where, 20).positions)
+    known = dict(read_commit_state(copied.cluster, where, 20).positions)
     committed = CommittedPositions(copied.cluster, where)
     assert committed.read(known) == known
     copied.record(topic, 0, {}, 5, 0)
@@ -81,14 +86,14 @@ def test_committed_positions_are_newer_than_what_the_driver_has_heard(
 
 
 def test_later_readings_add_what_is_new(copied: Copied, source: KafkaNode) -> None:
-    reader = BooksReader(copied.cluster)
+    reader = CommitTopicReader(copied.cluster)
 
-    def both() -> Books:
+    def both() -> CommitState:
         about = copied.cluster.describe([copied.commits])[copied.commits]
         assert isinstance(about, TopicDescription)
         topic = commit_topic(copied.config, about.partitions)
         now = reader.read(topic, about, 20)
-        assert now == read_books(copied.cluster, topic, 20)
+        assert now == read_commit_state(copied.cluster, topic, 20)
         return now
 
     assert not both().positions

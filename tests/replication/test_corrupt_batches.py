@@ -17,14 +17,14 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from k2ktui.engine.state import Position, SourcePartition
-from k2ktui.replication.copying import decompress as module
-from k2ktui.replication.copying.batch import Batch, CorruptBatch, split
-from k2ktui.replication.copying.decompress import decompress, limit_of
-from k2ktui.replication.copying.feed import Feed
-from k2ktui.replication.copying.rebuild import build
-from k2ktui.replication.copying.records import Records, records
-from k2ktui.replication.copying.routes import route
-from k2ktui.replication.tokens import Assignment, FaultKind, HeaderRules, Path, Route
+from k2ktui.log import decompress as module
+from k2ktui.log.batch import Batch, CorruptBatch, split_batches
+from k2ktui.log.decompress import decompress, limit_of
+from k2ktui.log.rebuild import build_batches
+from k2ktui.log.records import Records, decode_records
+from k2ktui.replication.copying.batch_routing import route_next
+from k2ktui.replication.copying.partition_reader import PartitionReader
+from k2ktui.replication.slot_task import Assignment, CopyPath, FaultKind, HeaderRules, Route
 
 CODECS = {1: gzip_encode, 2: snappy_encode, 3: lz4_encode, 4: zstd_encode}
 FIRST, COUNT = 40, 12
@@ -79,19 +79,19 @@ BATCHES = {
 }
 
 
-def a_feed(way: Path = Path.VERBATIM, offset: int = FIRST) -> Feed:
+def a_feed(way: CopyPath = CopyPath.VERBATIM, offset: int = FIRST) -> PartitionReader:
     position = Position(offset, offset, -1, "", 1, 0, "t", 0)
-    partition = 0 if way is Path.VERBATIM else None
-    rules = Route(way, "t", partition, 3, headers=HeaderRules(drop=way is Path.RECORD))
-    return Feed(Assignment(SourcePartition("t", 0), position, rules))
+    partition = 0 if way is CopyPath.VERBATIM else None
+    rules = Route(way, "t", partition, 3, headers=HeaderRules(drop=way is CopyPath.RECORD))
+    return PartitionReader(Assignment(SourcePartition("t", 0), position, rules))
 
 
-def copied(feed: Feed) -> list[int]:
+def copied(feed: PartitionReader) -> list[int]:
     """The source offsets that are handed on; what cannot be read stops the feed."""
     found: list[int] = []
     while feed.ready:
         try:
-            for _, outgoing, _ in route(feed, "p"):
+            for _, outgoing, _ in route_next(feed, "p"):
                 sources = outgoing.sources
                 first = outgoing.first_source
                 plain = range(first, first + outgoing.count)
@@ -109,13 +109,17 @@ def test_old_messages_are_copied_from_the_position_on(magic: int, codec: int) ->
     feed.receive(legacy(magic, codec), [])
     assert copied(feed) == list(range(FIRST + 3, FIRST + COUNT))
     assert feed.fault is None
-    found = [part for batch in split(legacy(magic, codec)) for part in records(batch).tails]
+    found = [
+        part
+        for batch in split_batches(legacy(magic, codec))
+        for part in decode_records(batch).tails
+    ]
     assert found == [b"\x02k" + bytes((2 * len(b"v%d" % i),)) + b"v%d\x00" % i for i in range(12)]
 
 
 def test_the_times_of_old_messages() -> None:
     def times(data: bytes) -> set[int]:
-        return {int(t) for batch in split(data) for t in records(batch).timestamps}
+        return {int(t) for batch in split_batches(data) for t in decode_records(batch).timestamps}
 
     assert times(legacy(0, 1)) == {-1}
     assert times(legacy(1, 1)) == set(range(1000, 1000 + COUNT))
@@ -135,7 +139,7 @@ def test_a_damaged_batch_stops_the_feed_or_is_not_there_yet(name: str, data: st.
     covered = 21 if name.startswith("v2") else 16
     hurt = damaged[covered : len(original)] != original[covered:]
     cut = bytes(damaged[: data.draw(st.integers(0, len(damaged)))])
-    for way in Path:
+    for way in CopyPath:
         feed = a_feed(way)
         feed.receive(cut, [])
         found = copied(feed)
@@ -159,7 +163,7 @@ def test_damage_behind_a_right_checksum_is_found_or_harmless(
         damaged[17:21] = crc32c(memoryview(damaged)[21:]).to_bytes(4, "big")
     elif not name.endswith("-0"):
         damaged[12:16] = zlib.crc32(damaged[16:]).to_bytes(4, "big")
-    for way in Path:
+    for way in CopyPath:
         feed = a_feed(way)
         feed.receive(bytes(damaged), [(5, FIRST)])
         found = copied(feed)
@@ -226,11 +230,11 @@ def test_small_batches_are_merged_up_to_a_size_that_counts_what_is_inside() -> N
     feed = a_feed()
     for index in range(40):
         tails = [b"\x01\x80\x80\x40" + bytes(1 << 19) + b"\x00"]
-        (built,) = build(Records(zeros, zeros, tails), 4, 1 << 20)
+        (built,) = build_batches(Records(zeros, zeros, tails), 4, 1 << 20)
         built.data[0:8] = (FIRST + index).to_bytes(8, "big")
         feed.receive(bytes(built.data), [])
     assert feed.ready_bytes < 40_000
-    next(iter(route(feed, "p")))
+    next(iter(route_next(feed, "p")))
     assert len(feed.ready) >= 38
 
 
@@ -238,7 +242,7 @@ def test_a_bad_one_among_small_batches_that_wait_keeps_none_back() -> None:
     data = [bytearray(modern(0, [FIRST + i])) for i in range(5)]
     data[3][61:] = b"\x7f" * (len(data[3]) - 61)
     data[3][17:21] = crc32c(memoryview(data[3])[21:]).to_bytes(4, "big")
-    feed = a_feed(Path.RECORD)
+    feed = a_feed(CopyPath.RECORD)
     for each in data:
         feed.receive(bytes(each), [])
     assert copied(feed) == [FIRST, FIRST + 1, FIRST + 2]
@@ -247,9 +251,9 @@ def test_a_bad_one_among_small_batches_that_wait_keeps_none_back() -> None:
 
 def test_damaged_lz4_of_the_oldest_format() -> None:
     broken = message(0, 3, FIRST, b"\x04\x22\x4d\x18nothing of the kind")
-    (batch,) = split(broken)
+    (batch,) = split_batches(broken)
     with pytest.raises(CorruptBatch, match="lz4"):
-        records(batch)
+        decode_records(batch)
     assert lz4.frame.decompress(lz4_encode(b"x")) == b"x"
 
 
@@ -264,7 +268,7 @@ def test_a_control_batch_without_a_record() -> None:
 
 
 def test_a_batch_shorter_than_its_records_is_corrupt() -> None:
-    (batch,) = split(modern(0))
+    (batch,) = split_batches(modern(0))
     fields: dict[str, Any] = {f: getattr(batch, f) for f in Batch.__slots__}
     with pytest.raises(CorruptBatch):
-        records(Batch(**fields | {"view": batch.view[:-4]}))
+        decode_records(Batch(**fields | {"view": batch.view[:-4]}))

@@ -10,12 +10,12 @@ from crc32c import crc32c
 
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.kafka.wire import Loop, Signal, Wire
-from k2ktui.replication.copying.batch import APPEND_TIME, split
-from k2ktui.replication.copying.feed import Feed
-from k2ktui.replication.copying.reader import Reader
-from k2ktui.replication.copying.records import records
-from k2ktui.replication.tokens import Assignment, Route
-from k2ktui.replication.tokens import Path as Way
+from k2ktui.log.batch import APPEND_TIME, split_batches
+from k2ktui.log.records import decode_records
+from k2ktui.replication.copying.partition_reader import PartitionReader
+from k2ktui.replication.copying.source_fetcher import SourceFetcher
+from k2ktui.replication.slot_task import Assignment, Route
+from k2ktui.replication.slot_task import CopyPath as Way
 from k2ktui.runtime.node import KafkaNode
 from tests.replication.conftest import MakePipeline
 from tests.support.kafka import START_S, TIMEOUT, create_topic, produce, read_all
@@ -28,14 +28,14 @@ def cut_log(node: KafkaNode, topic: str, batches: int) -> None:
     """Take batches away from the end of a log, as an unclean election would."""
     (segment,) = Path(node.data_dir, "logs", f"{topic}-0").glob("*.log")
     data = segment.read_bytes()
-    sizes = [len(batch.view) for batch in split(data)]
+    sizes = [len(batch.view) for batch in split_batches(data)]
     segment.write_bytes(data[: sum(sizes[:-batches])])
 
 
 def damage_log(node: KafkaNode, topic: str, *, right_checksum: bool) -> None:
     """Damage the second batch of a log: its records, or its codec where the checksum is renewed."""
     (segment,) = Path(node.data_dir, "logs", f"{topic}-0").glob("*.log")
-    batches = [bytearray(batch.view) for batch in split(segment.read_bytes())]
+    batches = [bytearray(batch.view) for batch in split_batches(segment.read_bytes())]
     if right_checksum:
         batches[1][22] |= 5 | APPEND_TIME  # one that is not decoded would go as it is
         batches[1][17:21] = crc32c(memoryview(batches[1])[21:]).to_bytes(4, "big")
@@ -74,11 +74,13 @@ def test_only_what_the_source_has_now_is_copied(source: KafkaNode) -> None:
     for index in range(6):
         produce(source, topic, [b"old %d.%d" % (index, n) for n in range(10)], linger_ms=50)
     position = Position(0, 0, -1, "", 1, 0, topic, 0)
-    feed = Feed(Assignment(SourcePartition(topic, 0), position, Route(Way.VERBATIM, topic, 0, 1)))
+    feed = PartitionReader(
+        Assignment(SourcePartition(topic, 0), position, Route(Way.VERBATIM, topic, 0, 1))
+    )
     loop = Loop()
     wire = Wire(loop, {"bootstrap_servers": [source.bootstrap]}, "source")
     signal = Signal(loop)
-    reader = Reader(wire, [feed], signal, continue_on_loss=True)
+    reader = SourceFetcher(wire, [feed], signal, continue_on_loss=True)
     until = monotonic() + TIMEOUT + START_S
 
     async def fetch_to(offset: int) -> None:
@@ -100,6 +102,6 @@ def test_only_what_the_source_has_now_is_copied(source: KafkaNode) -> None:
 
     there = [got.value for got in read_all(source, topic)]
     assert len(there) == 35
-    left = [tail for batch in feed.ready for tail in records(batch).tails]
+    left = [tail for batch in feed.ready for tail in decode_records(batch).tails]
     assert [value for value in there[10:] if value] == [tail[2:-1] for tail in left]
     assert (feed.gaps, reader.buffered) == ((), feed.ready_bytes)

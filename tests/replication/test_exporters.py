@@ -20,9 +20,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConfigError
-from k2ktui.replication.reports import Note, Report
+from k2ktui.replication.events import Note, Report
 from k2ktui.replication.telemetry import exporters
-from k2ktui.replication.telemetry.session import chosen_exporters, observed, open_telemetry
+from k2ktui.replication.telemetry.session import measure_run, open_telemetry, read_exporter_names
 from tests.support.kafka import eventually
 from tests.support.telemetry import (
     EVENTS,
@@ -202,7 +202,7 @@ def test_an_endpoint_that_refuses_is_noted_once(
 
 def test_an_exporter_that_fails_is_tried_less_and_less_often() -> None:
     now, notes, tried = [0.0], list[str](), list[float]()
-    guard = exporters.Guard("otlp", notes.append, lambda: now[0])
+    guard = exporters.ExporterGuard("otlp", notes.append, lambda: now[0])
 
     def export() -> None:
         tried.append(now[0])
@@ -241,7 +241,7 @@ def test_reports_are_told_and_details_are_not() -> None:
     env = {"OTEL_METRICS_EXPORTER": "prometheus", "OTEL_EXPORTER_PROMETHEUS_PORT": "0"}
     for variables in (env, {}):
         told.clear()
-        with observed(pipeline(), told.append, env=variables) as report:
+        with measure_run(pipeline(), told.append, env=variables) as report:
             for event in (*EVENTS, Note("n")):
                 report(event)
         assert told == [STARTED, EVENTS[-1], Note("n")]
@@ -259,8 +259,8 @@ def test_reports_are_told_and_details_are_not() -> None:
 )
 def test_choice(text: str, wanted: bool, names: tuple[str, ...]) -> None:
     env = {"OTEL_METRICS_EXPORTER": text}
-    assert chosen_exporters(env, wanted=wanted) == names
-    assert chosen_exporters(env | {"OTEL_SDK_DISABLED": "true"}, wanted=wanted) == ()
+    assert read_exporter_names(env, wanted=wanted) == names
+    assert read_exporter_names(env | {"OTEL_SDK_DISABLED": "true"}, wanted=wanted) == ()
 
 
 @pytest.mark.parametrize(
@@ -298,9 +298,9 @@ def test_a_prefix_that_begins_no_name() -> None:
 def test_nothing_is_loaded_when_it_is_off() -> None:
     code = """
 import sys, k2ktui.cli.start
-from k2ktui.replication.telemetry.session import observed
+from k2ktui.replication.telemetry.session import measure_run
 from tests.support.telemetry import STARTED, pipeline
-with observed(pipeline(), lambda _: None, env={}) as report:
+with measure_run(pipeline(), lambda _: None, env={}) as report:
     report(STARTED)
 loaded = [name for name in sys.modules if name.startswith(("opentelemetry", "prometheus_client"))]
 assert not loaded, loaded

@@ -13,9 +13,9 @@ from k2ktui.engine.state import (
     mapping_value,
     read_mapping_record,
 )
-from k2ktui.replication.copying.feed import Feed
-from k2ktui.replication.copying.outgoing import Outgoing
-from k2ktui.replication.tokens import Assignment, Path, Route
+from k2ktui.replication.copying.outgoing_batch import OutgoingBatch
+from k2ktui.replication.copying.partition_reader import PartitionReader
+from k2ktui.replication.slot_task import Assignment, CopyPath, Route
 
 _PRODUCER = 5
 
@@ -37,10 +37,10 @@ def batch(first: int, count: int, *, aborted: bool = False) -> bytes:
     return bytes(data)
 
 
-def feed(offset: int = 0) -> Feed:
+def feed(offset: int = 0) -> PartitionReader:
     source = SourcePartition("t", 0)
     position = Position(offset, offset, -1, "", 1, 0, "t", 0)
-    return Feed(Assignment(source, position, Route(Path.VERBATIM, "t", 0, 1)))
+    return PartitionReader(Assignment(source, position, Route(CopyPath.VERBATIM, "t", 0, 1)))
 
 
 def test_what_arrives_during_a_commit_is_committed_by_the_next() -> None:
@@ -67,8 +67,8 @@ def test_mappings_cover_what_was_passed_since_the_last_commit() -> None:
     one = feed()
     one.receive(batch(0, 3) + batch(3, 2, aborted=True), [(_PRODUCER, 3)])
     taken = one.take()
-    one.landed(Outgoing(memoryview(b""), taken.count, 0), ("t", 0), 70)
-    one.landed(Outgoing(memoryview(b""), 1, 4), ("t", 1), 7)
+    one.landed(OutgoingBatch(memoryview(b""), taken.count, 0), ("t", 0), 70)
+    one.landed(OutgoingBatch(memoryview(b""), 1, 4), ("t", 1), 7)
     found = one.mappings("p", 1)
     assert [each.covers for each in found] == [Covers(0, 5, 0, 2), Covers(0, 5, 1, 2)]
     assert found[0].ranges == (MappingRange(0, 70, 3),)

@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import Position, SourcePartition, position_key, position_value
-from k2ktui.replication.preflight.checks import Check, Verdict
+from k2ktui.replication.preflight.checks import Check, CheckOutcome
 from k2ktui.replication.preflight.suite import run_checks
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import Out, admin, create_topic, produce, start_offsets
@@ -44,11 +44,11 @@ def headroom(config: PipelineConfig) -> Check:
 @pytest.mark.parametrize(
     ("settings", "age_s", "outcome", "says"),
     [
-        ({"retention.ms": "86400000"}, 3600, Verdict.PASS, "in 22 h 59 min"),
-        ({"retention.ms": "86400000"}, 86000, Verdict.FAIL, "in 6 min"),
-        ({"retention.ms": "-1"}, 3600, Verdict.PASS, "deletes none by age"),
-        ({"cleanup.policy": "compact"}, 3600, Verdict.PASS, "deletes none by age"),
-        ({"retention.bytes": "1000000"}, 3600, Verdict.UNKNOWN, "bound by size"),
+        ({"retention.ms": "86400000"}, 3600, CheckOutcome.PASS, "in 22 h 59 min"),
+        ({"retention.ms": "86400000"}, 86000, CheckOutcome.FAIL, "in 6 min"),
+        ({"retention.ms": "-1"}, 3600, CheckOutcome.PASS, "deletes none by age"),
+        ({"cleanup.policy": "compact"}, 3600, CheckOutcome.PASS, "deletes none by age"),
+        ({"retention.bytes": "1000000"}, 3600, CheckOutcome.UNKNOWN, "bound by size"),
     ],
 )
 def test_headroom(
@@ -56,7 +56,7 @@ def test_headroom(
     target: KafkaNode,
     settings: dict[str, str],
     age_s: int,
-    outcome: Verdict,
+    outcome: CheckOutcome,
     says: str,
 ) -> None:
     topic = create_topic(source, config=settings)
@@ -97,5 +97,5 @@ def test_a_partition_of_which_nothing_is_known(source: KafkaNode, target: KafkaN
 
     found = headroom(with_position(source, target, topic, 3, number=1))
 
-    assert found.outcome is Verdict.UNKNOWN
+    assert found.outcome is CheckOutcome.UNKNOWN
     assert f"nobody tells the bounds of {topic}-1" in found.detail

@@ -14,9 +14,9 @@ from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.engine.status import HeldBack
 from k2ktui.kafka.clients import Cluster, Partition, source_cluster
 from k2ktui.kafka.open_transactions import OpenTransaction
+from k2ktui.replication.events import Event, Note
 from k2ktui.replication.held_back import HeldBackReader, HeldBackWatch
-from k2ktui.replication.reports import Event, Note
-from k2ktui.replication.tokens import FaultKind
+from k2ktui.replication.slot_task import FaultKind
 from k2ktui.runtime.node import KafkaNode
 from tests.replication.conftest import MakePipeline
 from tests.support.kafka import TIMEOUT, create_topic, end_offsets, open_transaction, produce

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AclOperation, ConfigResource, ResourceType
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.kafka.properties import load_checked
-from k2ktui.replication.preflight.checks import Check, Verdict, exit_code
+from k2ktui.replication.preflight.checks import Check, CheckOutcome, exit_code
 from k2ktui.replication.preflight.suite import run_checks
 from tests.support.acls import Grant, documented, read_command, renamed
 from tests.support.kafka import (
@@ -240,7 +240,7 @@ def test_no_right_of_the_target_is_too_many(
         grant.give(target, user)
     target_topics = state_of(target)["topics"]
 
-    failed = [c for c in _settled(config, failures=True) if c.outcome is Verdict.FAIL]
+    failed = [c for c in _settled(config, failures=True) if c.outcome is CheckOutcome.FAIL]
 
     assert operation.name.replace("_", "") in _mends(failed).upper()
     assert all(check.fatal for check in failed) == (what != "topic")

@@ -9,11 +9,11 @@ import pytest
 from k2ktui.engine.state import Position, Run, SourcePartition
 from k2ktui.errors import K2kError, TimedOut
 from k2ktui.replication import loss
+from k2ktui.replication.events import Note
 from k2ktui.replication.fencing_errors import superseded
 from k2ktui.replication.loss import LossRecorder
-from k2ktui.replication.reports import Note
-from k2ktui.replication.tokens import Fault, FaultKind
-from k2ktui.replication.troubles import Troubles
+from k2ktui.replication.notifier import ThrottledNotifier
+from k2ktui.replication.slot_task import Fault, FaultKind
 
 LOST, GONE = SourcePartition("t", 0), SourcePartition("gone", 0)
 FAULT = Fault(LOST, FaultKind.TRUNCATED, "t-0: records 5 to 9 are gone", "", 10)
@@ -44,7 +44,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_time_out_is_tried_again() -> None:
     told: list[Any] = []
     stub: Any = WardenStub(TimedOut("no answer"), TimedOut("no answer"))
-    recorder = LossRecorder(stub, told.append, Troubles(told.append))
+    recorder = LossRecorder(stub, told.append, ThrottledNotifier(told.append))
     positions = {LOST: Position(5, 0, -1, "", 1, 0, "t", 0)}
     recorder.add(FAULT)
     for _ in range(2):
@@ -62,7 +62,7 @@ def test_a_time_out_is_tried_again() -> None:
 def test_a_partition_that_is_gone_meanwhile_needs_nothing() -> None:
     told: list[Any] = []
     stub: Any = WardenStub()
-    recorder = LossRecorder(stub, told.append, Troubles(told.append))
+    recorder = LossRecorder(stub, told.append, ThrottledNotifier(told.append))
     recorder.add(Fault(GONE, FaultKind.TRUNCATED, "gone-0: gone", "", 3))
     recorder.record(1, {})
     assert not recorder.pending and not told
@@ -70,7 +70,7 @@ def test_a_partition_that_is_gone_meanwhile_needs_nothing() -> None:
 
 def test_another_driver_ends_it() -> None:
     stub: Any = WardenStub(superseded("p"))
-    recorder = LossRecorder(stub, print, Troubles(print))
+    recorder = LossRecorder(stub, print, ThrottledNotifier(print))
     recorder.add(FAULT)
     with pytest.raises(K2kError, match="another k2ktui has started"):
         recorder.record(1, {LOST: Position(5, 0, -1, "", 1, 0, "t", 0)})

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from k2ktui.config.outlets import MetricPrefixes
+from k2ktui.config.exports import MetricPrefixes
 from k2ktui.engine.state import Gap
-from k2ktui.replication.reports import FirstRecord, Resumed, SlotLap
-from k2ktui.replication.telemetry.metrics import CATALOGUE, Figures
+from k2ktui.replication.events import FirstRecord, Resumed, SlotLap
+from k2ktui.replication.slot_task import FaultKind, LapOutcome
+from k2ktui.replication.telemetry.metrics import CATALOGUE, PipelineMetrics
 from k2ktui.replication.telemetry.session import full_name
-from k2ktui.replication.tokens import FaultKind, Outcome
 from tests.support.telemetry import (
     ORDERS_0,
     ORDERS_1,
@@ -40,7 +40,7 @@ class Fed:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.figures = Figures("p", LAP_S, self.clock)
+        self.figures = PipelineMetrics("p", LAP_S, self.clock)
         self.feed = self.figures.feed
 
     def read(self, name: str) -> dict[Any, float]:
@@ -119,7 +119,7 @@ def test_age_of_a_position(fed: Fed) -> None:
     fed.feed(lap(0, offset=10, end=10))
     fed.clock.now += 7
     fed.feed(lap(1, offset=10, end=10))
-    fed.feed(SlotLap(0, Outcome.FAILED))
+    fed.feed(SlotLap(0, LapOutcome.FAILED))
     fed.clock.now += 1
     assert fed.read("age") == {O0: 8.0, O1: 1.0}
 
@@ -137,7 +137,7 @@ def test_counters_add_up_over_laps_and_slots(fed: Fed) -> None:
     for _ in range(3):
         fed.feed(lap(0, offset=10, end=10))
     fed.feed(lap(1, offset=10, end=10, records=7))
-    fed.feed(SlotLap(1, Outcome.FENCED))
+    fed.feed(SlotLap(1, LapOutcome.FENCED))
 
     assert fed.read("records") == {0: 300, 1: 7}
     assert fed.read("bytes") == {0: 27000, 1: 9000}

@@ -9,7 +9,7 @@ import pytest
 
 from k2ktui.config.clusters import ClusterConfig, KafkaClients
 from k2ktui.kafka.clients import Cluster
-from k2ktui.replication.peek import Peek
+from k2ktui.replication.record_times import RecordTimeReader
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import (
     Out,
@@ -25,9 +25,11 @@ PATIENCE = 20.0
 
 
 @pytest.fixture
-def peek(source: KafkaNode) -> Iterator[Peek]:
+def peek(source: KafkaNode) -> Iterator[RecordTimeReader]:
     properties = {"bootstrap.servers": source.bootstrap}
-    opened = Peek(Cluster(ClusterConfig(kafka=KafkaClients(common=properties)), "source"))
+    opened = RecordTimeReader(
+        Cluster(ClusterConfig(kafka=KafkaClients(common=properties)), "source")
+    )
     yield opened
     opened.close()
 
@@ -38,7 +40,7 @@ def stamped(count: int, first: int = 0, partition: int = 0) -> list[Out]:
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4", "zstd", "snappy", "gzip"])
-def test_a_record_inside_a_batch(source: KafkaNode, peek: Peek, codec: str) -> None:
+def test_a_record_inside_a_batch(source: KafkaNode, peek: RecordTimeReader, codec: str) -> None:
     topic = create_topic(source)
     produce(source, topic, stamped(500), compression_type=codec, linger_ms=50)
     for offset in (0, 123, 499):
@@ -46,7 +48,7 @@ def test_a_record_inside_a_batch(source: KafkaNode, peek: Peek, codec: str) -> N
         assert found == {(topic, 0): (NOW + offset) / 1000}
 
 
-def test_aborted_records_are_passed_over(source: KafkaNode, peek: Peek) -> None:
+def test_aborted_records_are_passed_over(source: KafkaNode, peek: RecordTimeReader) -> None:
     topic = create_topic(source)
     produce_transaction(source, topic, stamped(200), commit=False)
     produce_transaction(source, topic, stamped(10, first=1000))
@@ -54,7 +56,7 @@ def test_aborted_records_are_passed_over(source: KafkaNode, peek: Peek) -> None:
 
 
 def test_many_partitions_with_batches_larger_than_what_is_asked_for(
-    source: KafkaNode, peek: Peek
+    source: KafkaNode, peek: RecordTimeReader
 ) -> None:
     topic = create_topic(source, partitions=40)
     for partition in range(40):
@@ -64,7 +66,7 @@ def test_many_partitions_with_batches_larger_than_what_is_asked_for(
     assert found == {(topic, p): (NOW + p) / 1000 for p in range(40)}
 
 
-def test_what_is_not_there_is_left_out(source: KafkaNode, peek: Peek) -> None:
+def test_what_is_not_there_is_left_out(source: KafkaNode, peek: RecordTimeReader) -> None:
     topic = create_topic(source)
     produce(source, topic, stamped(3))
     end = end_offsets(source, topic)[0]
@@ -76,5 +78,5 @@ def test_what_is_not_there_is_left_out(source: KafkaNode, peek: Peek) -> None:
 
 def test_nobody_answers() -> None:
     properties = {"bootstrap.servers": "127.0.0.1:1"}
-    peek = Peek(Cluster(ClusterConfig(kafka=KafkaClients(common=properties)), "source"))
+    peek = RecordTimeReader(Cluster(ClusterConfig(kafka=KafkaClients(common=properties)), "source"))
     assert peek.times({("topic", 0): 0}, 0.5) == {}

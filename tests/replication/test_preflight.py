@@ -15,7 +15,7 @@ from k2ktui.cli import check as check_verb
 from k2ktui.cli import explain as explain_verb
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ExitCode
-from k2ktui.replication.preflight.checks import Check, Verdict, exit_code
+from k2ktui.replication.preflight.checks import Check, CheckOutcome, exit_code
 from k2ktui.replication.preflight.suite import run_checks
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import admin, create_topic, unique_name
@@ -44,7 +44,7 @@ def as_user(secure: SecureNode, user: str) -> dict[str, Any]:
 
 
 def failures(checks: list[Check]) -> list[str]:
-    return [check.name for check in checks if check.outcome is Verdict.FAIL]
+    return [check.name for check in checks if check.outcome is CheckOutcome.FAIL]
 
 
 def topic_names(node: KafkaNode) -> set[str]:
@@ -59,7 +59,7 @@ def test_all_is_well_and_nothing_is_changed(source: KafkaNode, target: KafkaNode
     checks = run_checks(pipeline(source, target, topic))
 
     assert failures(checks) == []
-    assert [check.name for check in checks if check.outcome is Verdict.UNKNOWN] == []
+    assert [check.name for check in checks if check.outcome is CheckOutcome.UNKNOWN] == []
     assert exit_code(checks) is ExitCode.OK
     assert (topic_names(source), topic_names(target)) == before
     assert source.cluster_id in named(checks, "source cluster").detail
@@ -74,7 +74,7 @@ def test_the_same_cluster_twice(source: KafkaNode) -> None:
     topic = create_topic(source)
     checks = run_checks(pipeline(source, source, topic))
 
-    assert named(checks, "cluster identity").outcome is Verdict.FAIL
+    assert named(checks, "cluster identity").outcome is CheckOutcome.FAIL
     assert named(checks, "cluster identity").fatal
     assert exit_code(checks) is ExitCode.REFUSED
 
@@ -86,9 +86,9 @@ def test_a_cluster_that_does_not_answer(source: KafkaNode) -> None:
 
     assert time.monotonic() - began < 25
     assert exit_code(checks) is ExitCode.CONNECTION
-    assert named(checks, "source cluster").outcome is Verdict.PASS
+    assert named(checks, "source cluster").outcome is CheckOutcome.PASS
     assert "connection refused" in named(checks, "target cluster").detail
-    assert checks[-1].outcome is Verdict.UNKNOWN
+    assert checks[-1].outcome is CheckOutcome.UNKNOWN
     assert "the target cluster did not answer" in checks[-1].detail
 
 
@@ -139,12 +139,12 @@ def test_describe_and_read_is_enough_on_the_source(secure: SecureNode, target: K
 
     assert failures(checks) == []
     assert exit_code(checks) is ExitCode.OK
-    assert named(checks, "source consumer rights").outcome is Verdict.PASS
-    assert named(checks, "source admin rights").outcome is Verdict.PASS
+    assert named(checks, "source consumer rights").outcome is CheckOutcome.PASS
+    assert named(checks, "source admin rights").outcome is CheckOutcome.PASS
     assert named(checks, "source topics").detail == "1 topic, 2 partitions"
     assert named(checks, "target topics").detail == "1 topic as needed, 1 of them to be created"
     for blind in ("source clock", "target settings"):
-        assert named(checks, blind).outcome is Verdict.UNKNOWN
+        assert named(checks, blind).outcome is CheckOutcome.UNKNOWN
         assert named(checks, blind).mend == "", "no more rights may be asked for on the source"
 
 
@@ -181,7 +181,7 @@ def test_granted_rights_pass_on_the_target(secure: SecureNode, source: KafkaNode
     checks = run_checks(config)
 
     assert failures(checks) == []
-    assert named(checks, "target transactional ids").outcome is Verdict.PASS
+    assert named(checks, "target transactional ids").outcome is CheckOutcome.PASS
     assert topic not in topic_names(secure.node)
 
 
@@ -192,9 +192,9 @@ def test_a_topic_that_may_not_be_read(secure: SecureNode, target: KafkaNode) -> 
     checks = run_checks(pipeline(as_user(secure, "stranger"), target, topic))
 
     rights = named(checks, "source consumer rights")
-    assert rights.outcome is Verdict.FAIL and topic in rights.detail
+    assert rights.outcome is CheckOutcome.FAIL and topic in rights.detail
     assert "--operation Read" in rights.mend
-    assert named(checks, "source admin rights").outcome is Verdict.PASS
+    assert named(checks, "source admin rights").outcome is CheckOutcome.PASS
 
 
 def test_target_topics_that_would_change_records(source: KafkaNode, target: KafkaNode) -> None:
@@ -212,7 +212,7 @@ def test_target_topics_that_would_change_records(source: KafkaNode, target: Kafk
         assert part in details
     mends = " ".join(check.mend for check in found)
     assert f"--entity-name {topic} --alter --add-config max.message.bytes=3000000" in mends
-    assert named(checks, f"topic {narrow}").outcome is Verdict.FAIL
+    assert named(checks, f"topic {narrow}").outcome is CheckOutcome.FAIL
     assert not any(check.fatal for check in checks)
     assert exit_code(checks) is ExitCode.REFUSED
 
@@ -235,13 +235,13 @@ def test_listed_topics_that_are_missing(source: KafkaNode, target: KafkaNode) ->
     name = unique_name("missing")
     checks = run_checks(pipeline(source, target, name))
     assert name in named(checks, "source topics").detail
-    assert named(checks, "source topics").outcome is Verdict.FAIL
+    assert named(checks, "source topics").outcome is CheckOutcome.FAIL
 
 
 def test_no_topic_matches_yet(source: KafkaNode, target: KafkaNode) -> None:
     rule = {"source": {"topic": unique_name("later") + ".*"}}
     checks = run_checks(pipeline(source, target, replication=rule))
-    assert named(checks, "source topics").outcome is Verdict.UNKNOWN
+    assert named(checks, "source topics").outcome is CheckOutcome.UNKNOWN
     assert exit_code(checks) is ExitCode.OK
 
 
@@ -286,7 +286,7 @@ def test_the_check_verb_fails(source: KafkaNode, tmp_path: Path) -> None:
 
 
 def test_hostile_text_does_not_reach_the_terminal() -> None:
-    check = Check("topic", Verdict.FAIL, "a\x1b[2Jb\u202ec", "first\nsec\x07ond")
+    check = Check("topic", CheckOutcome.FAIL, "a\x1b[2Jb\u202ec", "first\nsec\x07ond")
     text = check_verb.check_text(check)
     assert "\x1b[2J" not in text and "\u202e" not in text and "\x07" not in text
     assert "\n      first\n      sec" in text

@@ -19,12 +19,12 @@ from kafka.protocol.consumer import FetchRequest
 
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.kafka.wire import PartitionLeader, TopicInfo
-from k2ktui.replication.copying import reader as module
-from k2ktui.replication.copying.feed import Feed
-from k2ktui.replication.copying.reader import Reader
-from k2ktui.replication.copying.rebuild import build
-from k2ktui.replication.copying.records import Records
-from k2ktui.replication.tokens import Assignment, Path, Route
+from k2ktui.log.rebuild import build_batches
+from k2ktui.log.records import Records
+from k2ktui.replication.copying import source_fetcher as module
+from k2ktui.replication.copying.partition_reader import PartitionReader
+from k2ktui.replication.copying.source_fetcher import SourceFetcher
+from k2ktui.replication.slot_task import Assignment, CopyPath, Route
 
 KEY = ("t", 0)
 RESPONSE_BATCHES = 4
@@ -61,7 +61,9 @@ class Stored:
     def encoded(self) -> bytes:
         offsets = np.arange(self.count, dtype=np.int64)
         tails = [b"\x01\x01\x00"] * self.count
-        (built,) = build(Records(offsets, np.full(self.count, self.mark), tails), 0, 1 << 20)
+        (built,) = build_batches(
+            Records(offsets, np.full(self.count, self.mark), tails), 0, 1 << 20
+        )
         built.data[0:8] = self.base.to_bytes(8, "big")
         built.data[12:16] = self.epoch.to_bytes(4, "big")
         return bytes(built.data)
@@ -190,9 +192,11 @@ class Brokers:
         self.epochs = [(below[-1], self.start), *above]
 
 
-def a_feed() -> Feed:
+def a_feed() -> PartitionReader:
     position = Position(0, 0, -1, "", 1, 0, "t", 0)
-    return Feed(Assignment(SourcePartition("t", 0), position, Route(Path.VERBATIM, "t", 0, 1)))
+    return PartitionReader(
+        Assignment(SourcePartition("t", 0), position, Route(CopyPath.VERBATIM, "t", 0, 1))
+    )
 
 
 STEPS = st.one_of(
@@ -222,7 +226,7 @@ def test_what_is_taken_is_what_the_source_has(
     brokers, feed = Brokers(compare_epochs), a_feed()
     wire: Any = brokers
     woken: Any = SimpleNamespace(set=lambda: None)
-    reader = Reader(wire, [feed], woken, continue_on_loss=continue_on_loss)
+    reader = SourceFetcher(wire, [feed], woken, continue_on_loss=continue_on_loss)
     taken: dict[int, int] = {}
     written: dict[int, set[int]] = {}
 
@@ -279,7 +283,7 @@ def test_a_response_to_a_request_of_before_going_back_is_ignored() -> None:
     """The log was cut below what was fetched, and grew past it before that was found out."""
     brokers, feed = Brokers(compare_epochs=False), a_feed()
     wire: Any = brokers
-    reader = Reader(wire, [feed], SimpleNamespace(set=lambda: None), continue_on_loss=True)  # type: ignore[arg-type]
+    reader = SourceFetcher(wire, [feed], SimpleNamespace(set=lambda: None), continue_on_loss=True)  # type: ignore[arg-type]
 
     def exchange() -> None:
         reader.pump(FOREVER)

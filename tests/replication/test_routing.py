@@ -12,8 +12,8 @@ from k2ktui.kafka.clients import TopicDescription
 from k2ktui.kafka.topics import TopicSpec
 from k2ktui.replication.explain import Explanation, explain
 from k2ktui.replication.routing import choose_path, routes_for
+from k2ktui.replication.slot_task import CopyPath, HeaderRules, Route
 from k2ktui.replication.targets import TargetPlan, TargetTopic
-from k2ktui.replication.tokens import HeaderRules, Path, Route
 
 CLUSTER = {"kafka": {"common": {"bootstrap.servers": "localhost:1"}}}
 
@@ -37,13 +37,13 @@ def target(name: str = "orders", partitions: int = 2, stamps: str = "CreateTime"
 
 def test_verbatim_keeps_partitions() -> None:
     routes = routes_for(pipeline(), topic(), target("copy", 3))
-    assert routes == [Route(Path.VERBATIM, "copy", number, 3) for number in (0, 1)]
+    assert routes == [Route(CopyPath.VERBATIM, "copy", number, 3) for number in (0, 1)]
 
 
 def test_by_key() -> None:
     config = pipeline(replication=sink(partition="producer"))
     routes = routes_for(config, topic(partitions=4), target(partitions=2))
-    assert routes == [Route(Path.RECORD, "orders", None, 2)] * 4
+    assert routes == [Route(CopyPath.RECORD, "orders", None, 2)] * 4
 
 
 def test_headers_dropped_and_added() -> None:
@@ -56,18 +56,18 @@ def test_headers_dropped_and_added() -> None:
     (route,) = routes_for(config, topic(partitions=1), target())
 
     added = (("offset", "at"), ("pipeline", "__k2k_pipeline"))
-    assert route == Route(Path.RECORD, "orders", 0, 2, headers=HeaderRules(True, added))
+    assert route == Route(CopyPath.RECORD, "orders", 0, 2, headers=HeaderRules(True, added))
 
 
 @pytest.mark.parametrize(
     ("stamps", "path", "now"),
     [
-        ("CreateTime", Path.RECORD, True),
-        ("", Path.RECORD, True),
-        ("LogAppendTime", Path.VERBATIM, False),
+        ("CreateTime", CopyPath.RECORD, True),
+        ("", CopyPath.RECORD, True),
+        ("LogAppendTime", CopyPath.VERBATIM, False),
     ],
 )
-def test_new_timestamps(stamps: str, path: Path, now: bool) -> None:
+def test_new_timestamps(stamps: str, path: CopyPath, now: bool) -> None:
     config = pipeline(features={"keepRecordCreationTimestamp": "disabled"})
     (route,) = routes_for(config, topic(partitions=1), target(stamps=stamps))
     assert (route.path, route.now_timestamps) == (path, now)
@@ -104,7 +104,7 @@ def test_explain_lists_every_topic() -> None:
     rows = explain(pipeline(), [d, c, b, a], plans, refused, {})
 
     assert [row.topic for row in rows] == list("abcd")
-    assert rows[0].target == "all" and rows[0].path is Path.VERBATIM
+    assert rows[0].target == "all" and rows[0].path is CopyPath.VERBATIM
     assert "shares its target with 1 other source topic" in rows[0].reason
     assert "will be created with 2 partitions" in rows[1].reason
     assert "will be grown to 2 partitions" in rows[2].reason

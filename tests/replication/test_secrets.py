@@ -137,11 +137,11 @@ def test_a_fault_of_our_own_tells_no_secret(
 
 _LARGE_TASK = """
 import os, sys
-from k2ktui.config.model import Spark
+from k2ktui.config.model import SparkSettings
 from k2ktui.replication.spark import SparkRuntime
 
 secrets = {"client_dns_lookup": "no such way", "sasl_plain_password": sys.stdin.read()}
-runtime = SparkRuntime(Spark(master="local[1]"), "test", secrets, {})
+runtime = SparkRuntime(SparkSettings(master="local[1]"), "test", secrets, {})
 runtime.start()
 runtime.warm_up(1).result()
 print("ran", flush=True)

@@ -17,7 +17,7 @@ from typing import TypeVar
 import psutil
 import pytest
 
-from k2ktui.config.model import Spark
+from k2ktui.config.model import SparkSettings
 from k2ktui.replication import spark_settings
 from k2ktui.replication.spark_settings import spark_properties
 from tests.support import spark_peer
@@ -30,7 +30,7 @@ LOOPBACK = "127.0.0.1"
 
 _RUN = """
 import os, sys, time
-from k2ktui.config.model import Spark
+from k2ktui.config.model import SparkSettings
 from k2ktui.replication import spark, spark_settings
 from k2ktui.replication.spark import SparkRuntime
 
@@ -38,7 +38,7 @@ os.umask(0)
 if sys.argv[2] == "open":
     spark_settings.LOCAL_PROTECTION = {}
 secrets = {"client_dns_lookup": "no such way", "sasl_plain_password": sys.stdin.read()}
-runtime = SparkRuntime(Spark(master="local[1]", config={sys.argv[3]: "true"}), "test", secrets, {})
+runtime = SparkRuntime(SparkSettings(master="local[1]", config={sys.argv[3]: "true"}), "test", secrets, {})
 runtime.start()
 runtime.warm_up(1).result()
 spark._WARM_S = 600.0  # a task that runs as long as it is looked at
@@ -137,7 +137,9 @@ def test_without_protection_they_could(tmp_path: Path) -> None:
 
 def test_a_file_cannot_turn_protection_off(tmp_path: Path) -> None:
     wanted = dict.fromkeys(spark_settings.LOCAL_PROTECTION, "false")
-    settings = Spark(master="local[2]", config={**wanted, "spark.network.crypto.saslFallback": "y"})
+    settings = SparkSettings(
+        master="local[2]", config={**wanted, "spark.network.crypto.saslFallback": "y"}
+    )
     properties = spark_properties(settings, "test", tmp_path, tmp_path)
     assert {n: properties[n] for n in wanted} == dict(spark_settings.LOCAL_PROTECTION)
     assert "spark.authenticate.secret" not in properties, "Spark makes one, in memory"

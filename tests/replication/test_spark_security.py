@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.replication.preflight.checks import Check, Verdict
+from k2ktui.replication.preflight.checks import Check, CheckOutcome
 from k2ktui.replication.preflight.suite import each_check
 from tests.support.preflight import named
 
@@ -34,7 +34,7 @@ def line(master: str, config: dict[str, str]) -> Check:
 @pytest.mark.parametrize("master", ["local", "local[*]", "local[4]", " local[2, 3]"])
 def test_a_local_master_protects_itself(master: str) -> None:
     found = line(master, {"spark.authenticate": "false"})
-    assert found.outcome is Verdict.PASS
+    assert found.outcome is CheckOutcome.PASS
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_local_master_protects_itself(master: str) -> None:
 )
 def test_a_cluster_without_authentication(master: str, config: dict[str, str]) -> None:
     found = line(master, config)
-    assert found.outcome is Verdict.FAIL
+    assert found.outcome is CheckOutcome.FAIL
     assert "spark.authenticate" in found.detail and "docs/spark-cluster.md" in found.mend
     assert "s3cr3t" not in found.detail + found.mend
 
@@ -65,7 +65,7 @@ def test_a_cluster_without_authentication(master: str, config: dict[str, str]) -
 )
 def test_a_cluster_without_encryption(config: dict[str, str], off: str) -> None:
     found = line("spark://a:7077", ON | SECRET | config)
-    assert found.outcome is Verdict.WARN and found.mend
+    assert found.outcome is CheckOutcome.WARN and found.mend
     assert off in found.detail
 
 
@@ -79,4 +79,4 @@ def test_a_cluster_without_encryption(config: dict[str, str], off: str) -> None:
     ],
 )
 def test_a_cluster_with_both(master: str, config: dict[str, str]) -> None:
-    assert line(master, config).outcome is Verdict.PASS
+    assert line(master, config).outcome is CheckOutcome.PASS

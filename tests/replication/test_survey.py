@@ -11,9 +11,9 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import TimedOut
 from k2ktui.kafka.clients import TopicDescription
-from k2ktui.replication.survey import Survey, Surveyor, lag_of
+from k2ktui.replication.discovery import TopicDiscovery, TopicSnapshot, lag_of
+from k2ktui.replication.slot_task import CopyPath, Route
 from k2ktui.replication.targets import plan_targets
-from k2ktui.replication.tokens import Path, Route
 
 ONE, OTHER = SourcePartition("t", 0), SourcePartition("t", 1)
 
@@ -24,10 +24,10 @@ def at(offset: int) -> Position:
 
 def test_until_caught_up_needs_every_end() -> None:
     """A partition whose end nobody tells is not one that is caught up."""
-    routes = {each: Route(Path.VERBATIM, "t", each.partition, 2) for each in (ONE, OTHER)}
-    assert Survey(routes, ends={ONE: 5, OTHER: 0}).every_end() == {ONE: 5, OTHER: 0}
+    routes = {each: Route(CopyPath.VERBATIM, "t", each.partition, 2) for each in (ONE, OTHER)}
+    assert TopicSnapshot(routes, ends={ONE: 5, OTHER: 0}).every_end() == {ONE: 5, OTHER: 0}
     with pytest.raises(TimedOut, match="nobody tells where t-1 on the source cluster ends"):
-        Survey(routes, ends={ONE: 5}).every_end()
+        TopicSnapshot(routes, ends={ONE: 5}).every_end()
 
 
 def test_lag_is_of_what_is_known() -> None:
@@ -64,7 +64,7 @@ def config() -> PipelineConfig:
 
 def test_a_source_broker_that_has_just_started_takes_no_topic_away() -> None:
     cluster: Any = Starting(THERE, UNKNOWN, UNKNOWN, THERE, UNKNOWN)
-    surveyor = Surveyor(config(), cluster, cluster, cluster)
+    surveyor = TopicDiscovery(config(), cluster, cluster, cluster)
     assert surveyor._topics(set()) == ([THERE], [])
     assert surveyor._topics(set()) == ([THERE], [])
     topics, (fault,) = surveyor._topics(set())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from k2ktui.replication.reports import Event, Note
-from k2ktui.replication.troubles import Troubles
+from k2ktui.replication.events import Event, Note
+from k2ktui.replication.notifier import ThrottledNotifier
 
 
 class Told:
@@ -12,7 +12,7 @@ class Told:
     def __init__(self) -> None:
         self.now = 1000.0
         self.texts: list[str] = []
-        self.troubles = Troubles(self._take, lambda: self.now)
+        self.troubles = ThrottledNotifier(self._take, lambda: self.now)
 
     def _take(self, event: Event) -> None:
         assert isinstance(event, Note)

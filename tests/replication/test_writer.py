@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from kafka.future import Future
 
-from k2ktui.kafka import produced
+from k2ktui.kafka import produce_request
 from k2ktui.kafka.transactions import Producer
 from k2ktui.kafka.wire import Loop, OutcomeUnknown, PartitionLeader, Signal, TopicInfo
 from k2ktui.replication.copying import writer as module
-from k2ktui.replication.copying.outgoing import Outgoing
+from k2ktui.replication.copying.outgoing_batch import OutgoingBatch
 from k2ktui.replication.copying.writer import (
     BatchRefused,
     Fenced,
@@ -42,7 +42,7 @@ def pump_until(answer: TopicInfo | None, rounds: int) -> None:
     writer = Writer(wire, Producer(None, 1, 0), Signal(loop), lambda *_: None)
 
     async def run() -> None:
-        writer.offer(TARGET, Outgoing(memoryview(bytearray(61)), 1))
+        writer.offer(TARGET, OutgoingBatch(memoryview(bytearray(61)), 1))
         for _ in range(rounds):
             await loop.sleep(await writer.pump())
 
@@ -57,8 +57,10 @@ class _Acknowledging(_Metadata):
 
     def __init__(self, loop: Loop, base_offset: int, code: int = 0) -> None:
         super().__init__(loop, TopicInfo(0, "", {0: PartitionLeader(1, 0)}))
-        part = produced.Partition(0, code, base_offset, "")
-        self._response = produced.Response([produced.Topic("t", [part])], 0)
+        part = produce_request.ProducedPartition(0, code, base_offset, "")
+        self._response = produce_request.ProduceResponse(
+            [produce_request.ProducedTopic("t", [part])], 0
+        )
 
     def version_of(self, _: Any) -> int:
         return 11
@@ -73,7 +75,7 @@ def test_an_acknowledgement_without_an_offset_is_no_mapping(base_offset: int) ->
     wire: Any = _Acknowledging(loop, base_offset)
     landed: list[int] = []
     writer = Writer(wire, Producer(None, 1, 0), Signal(loop), lambda _, base: landed.append(base))
-    writer.offer(TARGET, Outgoing(memoryview(bytearray(61)), 1))
+    writer.offer(TARGET, OutgoingBatch(memoryview(bytearray(61)), 1))
     try:
         if base_offset < 0:
             with pytest.raises(BatchRefused, match="without an offset"):
@@ -103,7 +105,7 @@ def test_what_an_error_code_stops(
     loop = Loop()
     wire: Any = _Acknowledging(loop, -1, code)
     writer = Writer(wire, Producer("x", 1, 0), Signal(loop), lambda *_: None)
-    writer.offer(TARGET, Outgoing(memoryview(bytearray(61)), 1))
+    writer.offer(TARGET, OutgoingBatch(memoryview(bytearray(61)), 1))
     try:
         with pytest.raises(error) as raised:
             loop.run(writer.drain)

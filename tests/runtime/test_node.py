@@ -70,7 +70,7 @@ def test_restart_keeps_address_and_data(source: KafkaNode, how: str) -> None:
 
     getattr(source, how)()
     assert not source.running
-    assert not probe.answers(source.bootstrap)
+    assert not probe.is_serving(source.bootstrap)
     source.restart()
 
     assert (source.bootstrap, source.cluster_id) == before
@@ -82,10 +82,10 @@ def test_suspended_node_does_not_answer_until_resumed(source: KafkaNode) -> None
     try:
         process = psutil.Process(source.pid)
         eventually(lambda: process.status() == psutil.STATUS_STOPPED, "the node is suspended")
-        assert not probe.answers(source.bootstrap, timeout=0.3)
+        assert not probe.is_serving(source.bootstrap, timeout=0.3)
     finally:
         source.resume()
-    eventually(lambda: probe.answers(source.bootstrap), "the node answers again")
+    eventually(lambda: probe.is_serving(source.bootstrap), "the node answers again")
 
 
 def test_node_that_cannot_start_says_why(tmp_path: Path) -> None:

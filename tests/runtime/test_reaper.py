@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from k2ktui.errors import Refused, TimedOut
-from k2ktui.runtime import reaper
+from k2ktui.runtime import child_process
 from tests.support.kafka import eventually
 
 LINUX_ONLY = pytest.mark.skipif(sys.platform != "linux", reason="uses Linux process control")
@@ -32,13 +32,13 @@ time.sleep(600)
 
 _PARENT = """
 import os, pathlib, signal, sys, threading, time
-from k2ktui.runtime import reaper
+from k2ktui.runtime import child_process
 # Whatever the tests were started with: `nohup` has its children ignore this one.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 out = pathlib.Path(sys.argv[1])
 def start():
     command = [sys.executable, "-c", sys.argv[2], str(out)]
-    globals()["child"] = reaper.spawn(command, log_path=out / "log")
+    globals()["child"] = child_process.spawn(command, log_path=out / "log")
 starter = threading.Thread(target=start)  # the thread that started it ends; the child must not
 starter.start(); starter.join()
 while not (out / "pids").exists():
@@ -124,7 +124,7 @@ def test_fork_that_holds_the_pipe_does_not_keep_the_family(tmp_path: Path) -> No
 @LINUX_ONLY
 def test_command_ends_when_its_supervisor_is_killed(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _FAMILY, str(tmp_path)]
-    child = reaper.spawn(command, log_path=tmp_path / "log")
+    child = child_process.spawn(command, log_path=tmp_path / "log")
     family = _family(tmp_path)
     psutil.Process(child.pid).parent().kill()  # type: ignore[union-attr]
     _gone(family[:1])
@@ -132,7 +132,7 @@ def test_command_ends_when_its_supervisor_is_killed(tmp_path: Path) -> None:
 
 
 def test_exit_codes_log_and_signals(tmp_path: Path) -> None:
-    said = reaper.spawn(
+    said = child_process.spawn(
         [sys.executable, "-c", "import sys; print('hello'); sys.exit(3)"],
         log_path=tmp_path / "made" / "log",
     )
@@ -140,7 +140,7 @@ def test_exit_codes_log_and_signals(tmp_path: Path) -> None:
     assert said.log_path.read_text() == "hello\n"
     said.terminate()  # harmless when it is gone
 
-    sleeper = reaper.spawn([sys.executable, "-c", _WAIT_FOR_EVER], log_path=tmp_path / "log")
+    sleeper = child_process.spawn([sys.executable, "-c", _WAIT_FOR_EVER], log_path=tmp_path / "log")
     with pytest.raises(TimedOut):
         sleeper.wait(0.05)
     sleeper.suspend()
@@ -157,7 +157,7 @@ _DEAF = "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=
 
 def test_deaf_command_is_killed_after_the_grace(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    deaf = reaper.spawn([sys.executable, "-c", _DEAF], log_path=log, grace=0.3)
+    deaf = child_process.spawn([sys.executable, "-c", _DEAF], log_path=log, grace=0.3)
     eventually(log.read_text, "it runs")
     deaf.release()
     assert deaf.wait(15) == 128 + signal.SIGKILL
@@ -169,14 +169,14 @@ def test_grace_lets_a_command_end_in_order(tmp_path: Path) -> None:
         "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(7)); "
         "print(1, flush=True); time.sleep(600)"
     )
-    child = reaper.spawn([sys.executable, "-c", polite], log_path=log, grace=10)
+    child = child_process.spawn([sys.executable, "-c", polite], log_path=log, grace=10)
     eventually(log.read_text, "it runs")
     child.release()
     assert child.wait(15) == 7
 
 
 def test_missing_program_is_an_exit_code_and_a_log_line(tmp_path: Path) -> None:
-    child = reaper.spawn([str(tmp_path / "absent")], log_path=tmp_path / "log")
+    child = child_process.spawn([str(tmp_path / "absent")], log_path=tmp_path / "log")
     assert child.wait(15) == 127
     assert "absent" in child.log_path.read_text()
 
@@ -190,7 +190,7 @@ def test_child_inherits_no_pipe_end_and_default_signals(tmp_path: Path) -> None:
     if not os.path.isdir("/proc/self/fd"):
         pytest.skip("needs /proc")
     # `sh` shows what exec passed on: Python itself would ignore SIGPIPE again.
-    child = reaper.spawn(
+    child = child_process.spawn(
         ["sh", "-c", 'grep SigIgn /proc/self/status; ls /proc/self/fd; exec "$0" -c "$1"',
          sys.executable, script],
         log_path=tmp_path / "log",
@@ -205,9 +205,9 @@ def test_child_inherits_no_pipe_end_and_default_signals(tmp_path: Path) -> None:
 def test_supervisor_that_cannot_start_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reaper, "_SUPERVISOR", tmp_path / "absent.py")
+    monkeypatch.setattr(child_process, "_SUPERVISOR", tmp_path / "absent.py")
     with pytest.raises(Refused):
-        reaper.spawn(["true"], log_path=tmp_path / "log")
+        child_process.spawn(["true"], log_path=tmp_path / "log")
 
 
 _NODE_PARENT = """

@@ -1,7 +1,7 @@
 """Brokers of other versions than the session's two clusters, and a cluster of two brokers.
 
 All of them run from Maven artifacts, on loopback ports of their own, and end with this process (see
-:mod:`k2ktui.runtime.reaper`).
+:mod:`k2ktui.runtime.child_process`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Self
 
 from confluent_kafka.admin import AdminClient
 
-from k2ktui.runtime import artifacts, reaper, storage
+from k2ktui.runtime import artifacts, child_process, storage
 from k2ktui.runtime.artifacts import KAFKA_VERSION, LOGGING, Classpath, Progress
 from k2ktui.runtime.java import Java, find_java
 from k2ktui.runtime.node import CONTROLLER_LISTENER, KafkaNode
@@ -189,7 +189,7 @@ class _ZooKeeper:
         self._data_dir = data_dir
         self._kind = kind
         self._port = HeldPort()
-        self._process: reaper.Supervised | None = None
+        self._process: child_process.ChildProcess | None = None
 
     @property
     def address(self) -> str:
@@ -213,7 +213,7 @@ class _ZooKeeper:
         main = "org.apache.zookeeper.server.ZooKeeperServerMain"
         jars = _jars(self._kind, None).argument
         log = self._data_dir / "zookeeper.log"
-        self._process = reaper.spawn(
+        self._process = child_process.spawn(
             [str(find_java().executable), *_JVM, "-Xmx128m", "-cp", jars, main, str(config)],
             log_path=log,
         )

@@ -29,7 +29,7 @@ from k2ktui.engine.state import (
     run_value,
 )
 from k2ktui.engine.state import (
-    Mapping as OffsetMapping,
+    MappingRecord as OffsetMapping,
 )
 from k2ktui.kafka.clients import Cluster, TopicDescription, target_cluster
 from k2ktui.kafka.codes import COORDINATOR_RETRIABLE

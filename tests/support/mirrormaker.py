@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from k2ktui.runtime import artifacts, reaper
+from k2ktui.runtime import artifacts, child_process
 from k2ktui.runtime.java import find_java
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.runtime.ports import HeldPort
@@ -53,12 +53,12 @@ EXACTLY_ONCE = {
 }
 
 
-def _java(main: str, file: Path, log: Path) -> reaper.Supervised:
+def _java(main: str, file: Path, log: Path) -> child_process.ChildProcess:
     jars = artifacts.classpath(
         artifacts.CONNECT_MIRROR, artifacts.CONNECT_RUNTIME, artifacts.LOGGING
     )
     command = (str(find_java().executable), *_JVM, "-cp", jars.argument, main, str(file))
-    return reaper.spawn(command, log_path=log, grace=2.0, cwd=file.parent)
+    return child_process.spawn(command, log_path=log, grace=2.0, cwd=file.parent)
 
 
 def _written(file: Path, properties: Mapping[str, str]) -> Path:
@@ -88,7 +88,7 @@ class MirrorMaker:
     target: str = field(default_factory=lambda: unique_name("dst"))
 
     def __post_init__(self) -> None:
-        self._process: reaper.Supervised | None = None
+        self._process: child_process.ChildProcess | None = None
         self.file = self.directory / f"{self.source}.properties"
         self.write()
 

@@ -21,7 +21,7 @@ import psutil
 import pyspark
 from packaging.requirements import Requirement
 
-from k2ktui.runtime import reaper
+from k2ktui.runtime import child_process
 from k2ktui.runtime.java import spark_java_home
 from k2ktui.runtime.ports import LOOPBACK, HeldPort
 from tests.support.kafka import eventually
@@ -45,7 +45,7 @@ class SparkCluster:
         self.directory = directory
         self.secret = secrets.token_hex(16)
         self._port = HeldPort()
-        self._processes: list[reaper.Supervised] = []
+        self._processes: list[child_process.ChildProcess] = []
         self._count = workers
 
     @property
@@ -122,7 +122,7 @@ class SparkCluster:
             "spark.io.encryption.enabled": "true",
         }
 
-    def _spawn(self, name: str, main: str, *arguments: str) -> reaper.Supervised:
+    def _spawn(self, name: str, main: str, *arguments: str) -> child_process.ChildProcess:
         self.directory.mkdir(parents=True, exist_ok=True)
         properties = self.directory / "spark-defaults.conf"
         properties.touch(mode=0o600)
@@ -137,7 +137,7 @@ class SparkCluster:
             "SPARK_LOCAL_IP": LOOPBACK,
         }
         command = [str(_HOME / "bin" / "spark-class"), main, *arguments]
-        process = reaper.spawn(
+        process = child_process.spawn(
             [*command, "--properties-file", str(properties)],
             log_path=self.directory / f"{name}.log",
             env=env,
@@ -147,7 +147,7 @@ class SparkCluster:
         return process
 
 
-def _await_line(process: reaper.Supervised, words: str) -> None:
+def _await_line(process: child_process.ChildProcess, words: str) -> None:
     def said() -> bool:
         text = process.log_path.read_text(errors="replace")
         assert process.poll() is None, f"ended with {process.poll()}:\n{text[-2000:]}"

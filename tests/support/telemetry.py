@@ -8,9 +8,9 @@ from typing import Any
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import Gap, Position, SourcePartition
-from k2ktui.replication.reports import Event, SlotLap, Started, Stopped, Surveyed
+from k2ktui.replication.events import Event, SlotLap, Started, Stopped, TopicsDiscovered
+from k2ktui.replication.slot_task import Fault, FaultKind, LapOutcome, SlotStats, SourceLogBounds
 from k2ktui.replication.telemetry.session import Telemetry, open_telemetry
-from k2ktui.replication.tokens import Fault, FaultKind, Outcome, Seen, Tally
 from tests.support.kafka import eventually
 
 ORDERS_0 = SourcePartition("orders", 0)
@@ -42,9 +42,9 @@ def surveyed(
     ends: dict[SourcePartition, int],
     positions: dict[SourcePartition, Position] | None = None,
     partitions: Iterable[SourcePartition] | None = None,
-) -> Surveyed:
+) -> TopicsDiscovered:
     """A survey of the partitions that have ends, or of ``partitions``."""
-    return Surveyed(set(ends if partitions is None else partitions), positions or {}, ends)
+    return TopicsDiscovered(set(ends if partitions is None else partitions), positions or {}, ends)
 
 
 def lap(slot: int, offset: int, end: int, *, next_ms: int = -1, records: int = 100) -> SlotLap:
@@ -52,10 +52,10 @@ def lap(slot: int, offset: int, end: int, *, next_ms: int = -1, records: int = 1
     source = SourcePartition("orders", slot)
     return SlotLap(
         slot,
-        Outcome.DONE,
+        LapOutcome.DONE,
         seconds=10.0,
         pause_s=0.25,
-        tally=Tally(
+        tally=SlotStats(
             records=records,
             batches=4,
             rebuilt=1,
@@ -65,7 +65,7 @@ def lap(slot: int, offset: int, end: int, *, next_ms: int = -1, records: int = 1
             cpu_s=0.75,
         ),
         positions={source: position(offset)},
-        seen={source: Seen(5, end, next_ms)},
+        seen={source: SourceLogBounds(5, end, next_ms)},
     )
 
 

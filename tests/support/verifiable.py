@@ -7,7 +7,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from k2ktui.runtime import artifacts, reaper
+from k2ktui.runtime import artifacts, child_process
 from k2ktui.runtime.java import find_java
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import end_offsets, eventually, unique_name
@@ -72,7 +72,7 @@ class _Tool:
         words = [word for key, value in options.items() for word in _option(key, value)]
         self.log = directory / f"{unique_name(name)}.log"
         java = [str(find_java().executable), "-cp", jars.argument, f"{_TOOLS}.{name}"]
-        self.process = reaper.spawn(
+        self.process = child_process.spawn(
             [*java, "--bootstrap-server", node.bootstrap, *words], log_path=self.log
         )
 

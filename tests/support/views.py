@@ -13,12 +13,12 @@ from k2ktui.engine.translate import Basis
 from k2ktui.watch.assemble import Assembler
 from k2ktui.watch.feed import Listener
 from k2ktui.watch.history import Sample
-from k2ktui.watch.model import ClusterView, Pair, Part, PartName, RangeRow, View
-from k2ktui.watch.reading import (
+from k2ktui.watch.model import ClusterView, Part, PartName, PipelinePair, RangeRow, View
+from k2ktui.watch.readers import (
     ComparisonFacts,
     Facts,
     GroupFacts,
-    Mapped,
+    MappedSummary,
     SourceFacts,
     StateFacts,
     TargetFacts,
@@ -41,12 +41,12 @@ class Made:
         audited: what it would make of the groups.
     """
 
-    pair: Pair = field(default_factory=lambda: Pair("orders"))
+    pair: PipelinePair = field(default_factory=lambda: PipelinePair("orders"))
     now: float = NOON
     positions: dict[SourcePartition, Position] = field(default_factory=dict)
     starts: dict[SourcePartition, int] = field(default_factory=dict)
     ends: dict[SourcePartition, int] = field(default_factory=dict)
-    mapped: dict[SourcePartition, Mapped] = field(default_factory=dict)
+    mapped: dict[SourcePartition, MappedSummary] = field(default_factory=dict)
     rows: list[GroupRow] = field(default_factory=list)
     source_groups: dict[str, GroupView] = field(default_factory=dict)
     target_groups: dict[str, GroupView] = field(default_factory=dict)
@@ -70,7 +70,9 @@ class Made:
         self.starts[at], self.ends[at] = start, end
         position = Position(end - lag, start, 0, TOPIC_ID, 1, 0, topic, partition, TOPIC_ID, 0, 0)
         self.positions[at] = position
-        self.mapped[at] = Mapped(end - lag - start, start, (), ((start, start + 7, end - lag),))
+        self.mapped[at] = MappedSummary(
+            end - lag - start, start, (), ((start, start + 7, end - lag),)
+        )
         return at
 
     def group(
@@ -208,9 +210,9 @@ class Made:
         }
 
 
-def usual(pair: Pair | None = None) -> Made:
+def usual(pair: PipelinePair | None = None) -> Made:
     """Return a pipeline with a bit of everything: lag, a group that skips, one unmapped."""
-    made = Made(pair or Pair("orders"))
+    made = Made(pair or PipelinePair("orders"))
     for partition in range(4):
         made.partition("clicks", partition, end=90_000 + partition, lag=1200 * (partition == 2))
     payments = [made.partition("payments", p, end=40_000, start=10_000) for p in range(2)]
@@ -278,7 +280,7 @@ def beside_mirrormaker() -> Made:
 
 def large(partitions: int = 5_000, groups: int = 1_000) -> Made:
     """Return a pipeline of many topics of fifty partitions, and groups of five partitions each."""
-    made = Made(Pair("large"))
+    made = Made(PipelinePair("large"))
     where = [
         made.partition(f"topic-{n // 50:04}", n % 50, end=1_000_000 + n, lag=n % 3)
         for n in range(partitions)

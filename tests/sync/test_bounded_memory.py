@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from k2ktui.engine.groups import rows
+from k2ktui.engine.groups import make_group_rows
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.sync import acting
-from k2ktui.sync.plans import options_of
-from k2ktui.sync.snapshot import taken
+from k2ktui.sync import operations
+from k2ktui.sync.plans import plan_options
+from k2ktui.sync.snapshot import take_snapshot
 from tests.support.copied import Copied, commit
 from tests.support.kafka import Out, create_topic, produce
 
@@ -35,11 +35,11 @@ def test_where_memory_holds_no_mapping(
     commit(source, group, {(topic, 0): at})
     for off in (-500, 300):
         commit(target, group, {(topic, 0): landed[at + off]})
-        (row,) = rows(taken(copied.config))
+        (row,) = make_group_rows(take_snapshot(copied.config))
         assert (row.translated_offset, row.basis) == (landed[at], "exact")
         assert row.divergence == off
     # A plan is proven where it was made, although the group has gone on since.
-    plan, _ = acting.make(copied.config, options_of(copied.config), ())
+    plan, _ = operations.create_plan(copied.config, plan_options(copied.config), ())
     commit(source, group, {(topic, 0): RECORDS})
-    proof = acting.prove(copied.config, group=lambda _: True, plan=plan, sample=0)
+    proof = operations.verify_content(copied.config, group=lambda _: True, plan=plan, sample=0)
     assert proof.verification.positions.same == 1

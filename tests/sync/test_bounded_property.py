@@ -17,7 +17,7 @@ from confluent_kafka.admin import OffsetSpec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from k2ktui.engine.groups import CommittedOffset, GroupRow, GroupView, Snapshot, rows
+from k2ktui.engine.groups import CommittedOffset, GroupRow, GroupView, Snapshot, make_group_rows
 from k2ktui.engine.plan import PlanRow
 from k2ktui.engine.planning import PlanOptions, make_plan
 from k2ktui.engine.replica import Replica, TargetLog
@@ -29,9 +29,9 @@ from k2ktui.engine.state import (
     mapping_key,
     mapping_value,
 )
-from k2ktui.engine.state import Mapping as OffsetMapping
+from k2ktui.engine.state import MappingRecord as OffsetMapping
 from k2ktui.kafka.clients import TopicDescription
-from k2ktui.sync import mapping_reach, mapping_store
+from k2ktui.sync import mapping_reload, mapping_store
 from k2ktui.sync.mapping_store import MappingStore
 
 Where = tuple[str, int]
@@ -219,7 +219,7 @@ def a_store(topic: Topic, count: int) -> MappingStore:
 @pytest.fixture(autouse=True)
 def _lists(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mapping_store, "TopicReader", Reader)
-    monkeypatch.setattr(mapping_reach, "TopicReader", Reader)
+    monkeypatch.setattr(mapping_reload, "TopicReader", Reader)
     monkeypatch.setattr(mapping_store, "_LATE_SLACK_S", 0.0)
 
 
@@ -260,7 +260,7 @@ def asked(
 
 
 def answers(snapshot: Snapshot) -> tuple[list[GroupRow], tuple[PlanRow, ...]]:
-    return rows(snapshot), make_plan(snapshot, PlanOptions("me")).rows
+    return make_group_rows(snapshot), make_plan(snapshot, PlanOptions("me")).rows
 
 
 def counted(world: World, row: GroupRow) -> int | None:

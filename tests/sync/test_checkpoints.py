@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConfigError, K2kError
 from k2ktui.runtime.java import spark_java_home
-from k2ktui.sync.checkpoints import (
-    Checkpoint,
+from k2ktui.sync.positions_text import parse_partitions, parse_positions
+from k2ktui.sync.spark_checkpoints import (
     SourceLine,
-    parse,
+    SparkCheckpoint,
+    parse_checkpoint,
     read_checkpoint,
 )
-from k2ktui.sync.positions_text import parse_partitions, parse_positions
 
 METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":1795263916036,"conf":{"spark.x":"200"}}'
 KAFKA = '{"orders":{"0":120,"10":7},"audit":{"0":5}}'
@@ -39,8 +39,8 @@ def file(*lines: str, version: str = "v1") -> str:
     return "\n".join([version, METADATA, *lines, ""])
 
 
-def read(text: str) -> Checkpoint:
-    return parse(text, WHERE, 7)
+def read(text: str) -> SparkCheckpoint:
+    return parse_checkpoint(text, WHERE, 7)
 
 
 def shifted(at: SourcePartition, offset: int) -> tuple[str, int, int]:

@@ -19,22 +19,22 @@ from hypothesis import strategies as st
 from k2ktui.config.clusters import ClusterConfig, KafkaClients
 from k2ktui.errors import ConnectionFailed
 from k2ktui.kafka.clients import Cluster
-from k2ktui.runtime.node import KafkaNode
-from k2ktui.sync.content import (
-    Absence,
+from k2ktui.log.content import (
+    AbsenceReason,
     Answer,
-    Contents,
+    ContentReader,
+    KafkaRecord,
     LogBounds,
-    Part,
-    Record,
-    Unreadable,
+    RecordPart,
+    UnreadableReason,
     Where,
-    digest,
+    compare_content,
+    content_digest,
     next_records,
-    same_content,
-    stretch,
+    read_range,
 )
-from k2ktui.sync.record import TimestampType
+from k2ktui.log.record import TimestampType
+from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import (
     TIMEOUT,
     Got,
@@ -61,21 +61,21 @@ def cluster(node: KafkaNode, **properties: str) -> Cluster:
     return Cluster(ClusterConfig(kafka=KafkaClients(common=every)), "source")
 
 
-def record_of(got: Got) -> Record:
+def record_of(got: Got) -> KafkaRecord:
     kind = TimestampType.APPEND if got.append_time else TimestampType.CREATE
-    return Record(got.offset, got.key, got.value, got.headers, got.timestamp, kind)
+    return KafkaRecord(got.offset, got.key, got.value, got.headers, got.timestamp, kind)
 
 
-def expected(records: list[Record], start: int, high: int, offset: int) -> Answer:
+def expected(records: list[KafkaRecord], start: int, high: int, offset: int) -> Answer:
     if offset < start:
-        return Unreadable(f"below the log start offset {start}")
+        return UnreadableReason(f"below the log start offset {start}")
     if offset > high:
-        return Unreadable(f"above the high watermark {high}")
+        return UnreadableReason(f"above the high watermark {high}")
     at = bisect.bisect_left(records, offset, key=lambda record: record.offset)
     return records[at] if at < len(records) else None
 
 
-def prove_topic(node: KafkaNode, contents: Contents, topic: str, most: int = 400) -> None:
+def prove_topic(node: KafkaNode, contents: ContentReader, topic: str, most: int = 400) -> None:
     """Every answer about a topic is what reading it with confluent-kafka says."""
     dice = random.Random(topic)
     seen = read_all(node, topic)
@@ -97,25 +97,25 @@ def prove_topic(node: KafkaNode, contents: Contents, topic: str, most: int = 400
 
 
 @pytest.fixture
-def contents(source: KafkaNode) -> Iterator[Contents]:
-    with Contents(cluster(source)) as opened:
+def contents(source: KafkaNode) -> Iterator[ContentReader]:
+    with ContentReader(cluster(source)) as opened:
         yield opened
 
 
 @pytest.mark.slow
-def test_topics_of_every_kind(source: KafkaNode, contents: Contents) -> None:
+def test_topics_of_every_kind(source: KafkaNode, contents: ContentReader) -> None:
     for topic in make_all(source, unique_name("content")).values():
         prove_topic(source, contents, topic)
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_mixed_records(source: KafkaNode, contents: Contents, codec: str) -> None:
+def test_mixed_records(source: KafkaNode, contents: ContentReader, codec: str) -> None:
     topic = create_topic(source, partitions=3)
     produce(source, topic, mixture(1, 400, 3), compression_type=codec, linger_ms=20)
     prove_topic(source, contents, topic)
 
 
-def test_transactions(source: KafkaNode, contents: Contents) -> None:
+def test_transactions(source: KafkaNode, contents: ContentReader) -> None:
     topic = create_topic(source)
     for seed in range(5):
         produce_transaction(source, topic, mixture(seed, 20, 1), commit=seed % 2 == 0)
@@ -129,48 +129,50 @@ def test_transactions(source: KafkaNode, contents: Contents) -> None:
     assert len(whole.aborted) == 60
 
 
-def test_append_time(source: KafkaNode, contents: Contents) -> None:
+def test_append_time(source: KafkaNode, contents: ContentReader) -> None:
     topic = create_topic(source, config={"message.timestamp.type": "LogAppendTime"})
     produce(source, topic, mixture(1, 50, 1), linger_ms=20)
     prove_topic(source, contents, topic)
     answer = contents.next_records([(topic, 0, 7)], PATIENCE)[topic, 0, 7]
-    assert isinstance(answer, Record) and answer.timestamp_type is TimestampType.APPEND
+    assert isinstance(answer, KafkaRecord) and answer.timestamp_type is TimestampType.APPEND
 
 
-def test_a_deleted_head(source: KafkaNode, contents: Contents) -> None:
+def test_a_deleted_head(source: KafkaNode, contents: ContentReader) -> None:
     topic = create_topic(source)
     produce(source, topic, mixture(1, 100, 1), linger_ms=50)
     delete_before(source, topic, 37)
     prove_topic(source, contents, topic)
-    piece = stretch(cluster(source), topic, 0, 30, 20)
+    piece = read_range(cluster(source), topic, 0, 30, 20)
     assert list(piece.records) == list(range(37, 50))
-    assert piece.absence(36) is Absence.DELETED
+    assert piece.absence(36) is AbsenceReason.DELETED
 
 
-def test_an_open_transaction_hides_what_is_behind_it(source: KafkaNode, contents: Contents) -> None:
+def test_an_open_transaction_hides_what_is_behind_it(
+    source: KafkaNode, contents: ContentReader
+) -> None:
     topic = create_topic(source)
     produce(source, topic, [b"a", b"b"])
     producer = open_transaction(source, topic, [b"c", b"d"])
     produce(source, topic, [b"e"])
     prove_topic(source, contents, topic)
-    piece = stretch(cluster(source), topic, 0, 0, 9)
+    piece = read_range(cluster(source), topic, 0, 0, 9)
     assert [piece.absence(offset) for offset in (2, 4, 5)] == [
-        Absence.UNSTABLE,
-        Absence.UNSTABLE,
-        Absence.BEYOND,
+        AbsenceReason.UNSTABLE,
+        AbsenceReason.UNSTABLE,
+        AbsenceReason.BEYOND,
     ]
     producer.commit_transaction(TIMEOUT)
     prove_topic(source, contents, topic)
 
 
-def test_an_aborted_tail_and_an_empty_topic(source: KafkaNode, contents: Contents) -> None:
+def test_an_aborted_tail_and_an_empty_topic(source: KafkaNode, contents: ContentReader) -> None:
     topic, empty = create_topic(source), create_topic(source)
     produce_transaction(source, topic, [b"x"] * 300, commit=False)
     where: list[Where] = [(topic, 0, 0), (topic, 0, 300), (topic, 0, 301), (empty, 0, 0)]
     assert contents.next_records(where, PATIENCE) == dict.fromkeys(where)
 
 
-def test_what_cannot_be_read_says_why(source: KafkaNode, contents: Contents) -> None:
+def test_what_cannot_be_read_says_why(source: KafkaNode, contents: ContentReader) -> None:
     topic, missing = create_topic(source), unique_name("missing")
     produce(source, topic, [b"x"])
     where: list[Where] = [
@@ -181,23 +183,23 @@ def test_what_cannot_be_read_says_why(source: KafkaNode, contents: Contents) -> 
         (topic, 0, -1),
     ]
     found = contents.next_records(where, PATIENCE)
-    assert isinstance(found[topic, 0, 0], Record)
-    assert found[topic, 5, 0] == Unreadable("the topic has 1 partition")
+    assert isinstance(found[topic, 0, 0], KafkaRecord)
+    assert found[topic, 5, 0] == UnreadableReason("the topic has 1 partition")
     for at, words in {(missing, 0, 0): "not exist", ("b d", 0, 0): "name"}.items():
         answer = found[at]
-        assert isinstance(answer, Unreadable) and words in answer.reason
-    assert found[topic, 0, -1] == Unreadable("no offset")
-    assert stretch(cluster(source), missing, 0, 0, 5).absence(3) is Absence.UNREAD
+        assert isinstance(answer, UnreadableReason) and words in answer.reason
+    assert found[topic, 0, -1] == UnreadableReason("no offset")
+    assert read_range(cluster(source), missing, 0, 0, 5).absence(3) is AbsenceReason.UNREAD
     assert missing not in admin(source).list_topics(timeout=TIMEOUT).topics
 
 
-def test_time_is_over(source: KafkaNode, contents: Contents) -> None:
+def test_time_is_over(source: KafkaNode, contents: ContentReader) -> None:
     topic = create_topic(source)
     contents.next_records([(topic, 0, 0)], PATIENCE)
     answer = contents.next_records([(topic, 0, 0)], 0.0)[topic, 0, 0]
-    assert isinstance(answer, Unreadable) and "not read within 0 s" in answer.reason
+    assert isinstance(answer, UnreadableReason) and "not read within 0 s" in answer.reason
     piece = contents.stretches([((topic, 0, 0), 3)], 0.0)[0]
-    assert "not read within" in piece.unread and piece.absence(0) is Absence.UNREAD
+    assert "not read within" in piece.unread and piece.absence(0) is AbsenceReason.UNREAD
 
 
 def test_nobody_answers() -> None:
@@ -208,7 +210,7 @@ def test_nobody_answers() -> None:
         next_records(nobody, [("topic", 0, 0)], 0.5)
 
 
-def test_batches_larger_than_what_is_asked_for(source: KafkaNode, contents: Contents) -> None:
+def test_batches_larger_than_what_is_asked_for(source: KafkaNode, contents: ContentReader) -> None:
     """Only the first partition of a request is sure to get its batch: the others get a turn."""
     topic = create_topic(source, partitions=40)
     for number in range(40):
@@ -217,11 +219,11 @@ def test_batches_larger_than_what_is_asked_for(source: KafkaNode, contents: Cont
     found = contents.next_records(where, PATIENCE)
     for _, number, offset in where:
         answer = found[topic, number, offset]
-        assert isinstance(answer, Record)
+        assert isinstance(answer, KafkaRecord)
         assert (answer.offset, answer.key) == (offset, b"%d" % number)
 
 
-def test_overlapping_stretches(source: KafkaNode, contents: Contents) -> None:
+def test_overlapping_stretches(source: KafkaNode, contents: ContentReader) -> None:
     topic = create_topic(source)
     produce(source, topic, [b"%d" % i for i in range(3000)], batch_num_messages=100)
     spans = [(0, 1), (10, 500), (400, 5), (400, 1200), (2999, 1), (2990, 100)]
@@ -246,8 +248,8 @@ def test_least_rights_and_no_offsets_topic(tmp_path: Path) -> None:
         config = ClusterConfig(kafka=KafkaClients(common=secure.java("ann")))
         found = next_records(Cluster(config, "source"), where, PATIENCE)
         answers = [found[at] for at in where]
-        assert isinstance(answers[0], Record) and answers[0].value == b"x"
-        assert answers[1:] == [Unreadable("the principal may not read it")] * 2
+        assert isinstance(answers[0], KafkaRecord) and answers[0].value == b"x"
+        assert answers[1:] == [UnreadableReason("the principal may not read it")] * 2
         assert "__consumer_offsets" not in admin(node).list_topics(timeout=TIMEOUT).topics
     finally:
         secure.node.close()
@@ -257,15 +259,15 @@ def test_least_rights_and_no_offsets_topic(tmp_path: Path) -> None:
 def test_a_leader_on_its_way_is_waited_for(target: KafkaNode) -> None:
     topic = create_topic(target)
     produce(target, topic, [b"x"])
-    with Contents(cluster(target)) as contents:
+    with ContentReader(cluster(target)) as contents:
         assert contents.next_records([(topic, 0, 0)], PATIENCE)
         target.stop()
         target.start()
         answer = contents.next_records([(topic, 0, 0)], PATIENCE)[topic, 0, 0]
-    assert isinstance(answer, Record) and answer.value == b"x"
+    assert isinstance(answer, KafkaRecord) and answer.value == b"x"
 
 
-SOURCE = Record(5, b"k", b"v", (("h", b"1"), ("h", None), ("", b"")), 1000)
+SOURCE = KafkaRecord(5, b"k", b"v", (("h", b"1"), ("h", None), ("", b"")), 1000)
 CHANGES = {
     "": {"offset": 9, "timestamp_type": TimestampType.APPEND},
     "key differs": {"key": b""},
@@ -280,16 +282,16 @@ CHANGES = {
 @pytest.mark.parametrize("difference", CHANGES)
 def test_what_differs(difference: str) -> None:
     copy = replace(SOURCE, **CHANGES[difference])  # type: ignore[arg-type]
-    assert same_content(SOURCE, copy) == difference
-    assert (digest(SOURCE) == digest(copy)) == (not difference)
+    assert compare_content(SOURCE, copy) == difference
+    assert (content_digest(SOURCE) == content_digest(copy)) == (not difference)
 
 
 def test_parts_can_be_left_out() -> None:
     copy = replace(SOURCE, timestamp_ms=1, headers=())
-    ignored = [Part.TIMESTAMP, Part.HEADERS]
-    assert same_content(SOURCE, copy, ignored) == ""
-    assert digest(SOURCE, ignored) == digest(copy, ignored)
-    assert same_content(SOURCE, copy, [Part.TIMESTAMP]) != ""
+    ignored = [RecordPart.TIMESTAMP, RecordPart.HEADERS]
+    assert compare_content(SOURCE, copy, ignored) == ""
+    assert content_digest(SOURCE, ignored) == content_digest(copy, ignored)
+    assert compare_content(SOURCE, copy, [RecordPart.TIMESTAMP]) != ""
 
 
 def test_the_hash_is_what_it_says() -> None:
@@ -299,13 +301,13 @@ def test_the_hash_is_what_it_says() -> None:
         return struct.pack(">q", value)
 
     encoded = number(1) + b"k" + number(-1) + number(1) + number(1) + b"h" + number(0)
-    made = Record(0, b"k", None, (("h", b""),), 7)
-    assert digest(made) == hashlib.sha256(encoded + number(7)).hexdigest()
+    made = KafkaRecord(0, b"k", None, (("h", b""),), 7)
+    assert content_digest(made) == hashlib.sha256(encoded + number(7)).hexdigest()
 
 
 small = st.none() | st.binary(max_size=2)
 records = st.builds(
-    Record,
+    KafkaRecord,
     st.integers(0, 3),
     small,
     small,
@@ -315,13 +317,17 @@ records = st.builds(
 )
 
 
-@given(records, records, st.sets(st.sampled_from(Part)))
-def test_hashes_are_equal_where_nothing_differs(a: Record, b: Record, ignore: set[Part]) -> None:
-    assert (digest(a, ignore) == digest(b, ignore)) == (same_content(a, b, ignore) == "")
+@given(records, records, st.sets(st.sampled_from(RecordPart)))
+def test_hashes_are_equal_where_nothing_differs(
+    a: KafkaRecord, b: KafkaRecord, ignore: set[RecordPart]
+) -> None:
+    assert (content_digest(a, ignore) == content_digest(b, ignore)) == (
+        compare_content(a, b, ignore) == ""
+    )
 
 
 @pytest.mark.slow
-def test_thousands_of_positions(source: KafkaNode, contents: Contents) -> None:
+def test_thousands_of_positions(source: KafkaNode, contents: ContentReader) -> None:
     topic = create_topic(source, partitions=10)
     produce(source, topic, [Out(b"v%d" % i, partition=i % 10) for i in range(200_000)], linger_ms=5)
     dice = random.Random(1)
@@ -331,6 +337,6 @@ def test_thousands_of_positions(source: KafkaNode, contents: Contents) -> None:
     took = time.monotonic() - began
     for _, number, offset in where:
         answer = found[topic, number, offset]
-        assert isinstance(answer, Record) and answer.value == b"v%d" % (offset * 10 + number)
+        assert isinstance(answer, KafkaRecord) and answer.value == b"v%d" % (offset * 10 + number)
     assert took < 30, f"{len(where)} positions took {took:.1f} s"
     print(f"{len(where)} positions in {took:.2f} s")

@@ -13,7 +13,7 @@ import pytest
 from textual.pilot import Pilot
 
 from k2ktui.console.app import ConsoleApp
-from k2ktui.kafka.groups import Committed, Groups
+from k2ktui.kafka.groups import ConsumerGroupClient, GroupCommit
 from k2ktui.kafka.properties import wire
 from k2ktui.runtime.node import KafkaNode
 from tests.console.acting import confirm, drive, session_of, shows
@@ -28,13 +28,13 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from k2ktui.engine.access import access
-from k2ktui.engine.plan import load
+from k2ktui.engine.plan import load_plan
 from k2ktui.kafka.properties import load_checked
-from k2ktui.sync import acting
+from k2ktui.sync import operations
 
 plan, file = Path(sys.argv[1]), sys.argv[2]
 die = lambda _: os.kill(os.getpid(), signal.SIGKILL)
-acting.apply(load_checked((file,)).config, load(plan.read_text(), 0), (file,), access(), die)
+operations.apply_plan(load_checked((file,)).config, load_plan(plan.read_text(), 0), (file,), access(), die)
 """
 
 
@@ -48,8 +48,10 @@ def copied(
     topic = create_topic(source, unique_name("t"))
     produce(source, topic, [Out(b"%d" % n) for n in range(20)])
     made.copy(topic)
-    commits = {made.group(f"{n:03}"): {(topic, 0): Committed(5, "", -1)} for n in range(GROUPS)}
-    with Groups(wire(made.config.source, "admin"), "target") as groups:  # only a target is written
+    commits = {made.group(f"{n:03}"): {(topic, 0): GroupCommit(5, "", -1)} for n in range(GROUPS)}
+    with ConsumerGroupClient(
+        wire(made.config.source, "admin"), "target"
+    ) as groups:  # only a target is written
         groups.open(30)
         assert not any(why for each in groups.commit(commits).values() for why in each.values())
     return made

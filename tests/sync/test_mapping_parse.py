@@ -8,18 +8,18 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from k2ktui.engine.ranges import Ranges
+from k2ktui.engine.mapping_log import MappingChunk, MappingLog
+from k2ktui.engine.ranges import MappingRanges
 from k2ktui.engine.state import (
     Covers,
-    Mapping,
     MappingRange,
+    MappingRecord,
     ScatteredRun,
     SourcePartition,
     mapping_key,
     mapping_value,
 )
-from k2ktui.engine.track import Piece, Track
-from k2ktui.sync.mapping_sort import Sorter
+from k2ktui.sync.mapping_sort import MappingSorter
 
 SOURCES = [SourcePartition("s", number) for number in range(3)]
 steps = st.tuples(
@@ -51,34 +51,34 @@ def records(
         term += restart
         covers = Covers(first, at)
         pipeline = "other" if kind == "other" else "p"
-        mapping = Mapping(pipeline, source, "t", lane, term, tuple(ranges), covers=covers)
+        mapping = MappingRecord(pipeline, source, "t", lane, term, tuple(ranges), covers=covers)
         if kind == "runs" and ranges:
             offsets = tuple(o for r in ranges for o in range(r.source, r.source + r.count))
             runs = (ScatteredRun(ranges[0].target, offsets),)
-            mapping = Mapping("p", source, "t", lane, term, (), runs, covers)
+            mapping = MappingRecord("p", source, "t", lane, term, (), runs, covers)
         made.append(message(len(made), mapping_key(mapping), mapping_value(mapping)))
     return made
 
 
-def tracks(pieces: list[tuple[SourcePartition, list[Piece]]]) -> object:
-    made: dict[SourcePartition, Track] = {}
+def tracks(pieces: list[tuple[SourcePartition, list[MappingChunk]]]) -> object:
+    made: dict[SourcePartition, MappingLog] = {}
     for source, found in pieces:
         for piece in found:
-            made.setdefault(source, Track()).take(piece)
+            made.setdefault(source, MappingLog()).take(piece)
     return {
         source: (track.known.all(), {t: _rows(lane) for t, lane in track.lanes.items()})
         for source, track in made.items()
     }
 
 
-def _rows(lane: Ranges) -> list[tuple[int, int]]:
+def _rows(lane: MappingRanges) -> list[tuple[int, int]]:
     columns = lane.columns()
     rows = zip(columns.source, columns.target, columns.count, strict=True)
     return [(int(s) + i, int(t) + i) for s, t, n in rows for i in range(int(n))]
 
 
-def one_by_one(messages: list[Message]) -> tuple[object, Sorter]:
-    sorter = Sorter("p")
+def one_by_one(messages: list[Message]) -> tuple[object, MappingSorter]:
+    sorter = MappingSorter("p")
     found = [each for one in messages for each in sorter.sort([one])]
     return tracks(found), sorter
 
@@ -89,7 +89,7 @@ def test_together_they_are_what_each_is_alone(
     found: list[tuple[SourcePartition, list[tuple[int, int]], int, bool, str]],
 ) -> None:
     messages = records(found)
-    sorter = Sorter("p")
+    sorter = MappingSorter("p")
     together = tracks(sorter.sort(messages))
     alone, reference = one_by_one(messages)
     assert together == alone
@@ -124,17 +124,17 @@ def test_damage_is_told_and_costs_only_what_it_hit(
         )
     )
     messages[row] = message(row, *damaged)
-    sorter = Sorter("p")
+    sorter = MappingSorter("p")
     together = tracks(sorter.sort(messages))
     assert together == one_by_one(messages)[0]
-    assert together == tracks(Sorter("p").sort(messages[:row] + messages[row + 1 :]))
+    assert together == tracks(MappingSorter("p").sort(messages[:row] + messages[row + 1 :]))
     others = found[row][4] == "other" and damaged[0] == key
     assert sorter.malformed_count == (0 if others else 1)
 
 
 def test_records_that_go_on_are_one_piece() -> None:
     made = [(SOURCES[0], [(0, 2), (1, 1)], 0, False, "ranges")] * 50
-    ((_, pieces),) = Sorter("p").sort(records(made))
+    ((_, pieces),) = MappingSorter("p").sort(records(made))
     assert len(pieces) == 1
     assert (pieces[0].records, pieces[0].last) == (50, 49)
     assert all(a < b for a, b in pairwise(pieces[0].columns.source.tolist()))
@@ -143,8 +143,8 @@ def test_records_that_go_on_are_one_piece() -> None:
 def test_ranges_beyond_what_is_covered_are_malformed() -> None:
     for covers in (Covers(1, 20), Covers(0, 9)):
         ranges = (MappingRange(0, 5, 10),)
-        mapping = Mapping("p", SOURCES[0], "t", 0, 1, ranges, covers=covers)
-        sorter = Sorter("p")
+        mapping = MappingRecord("p", SOURCES[0], "t", 0, 1, ranges, covers=covers)
+        sorter = MappingSorter("p")
         assert sorter.sort([message(0, mapping_key(mapping), mapping_value(mapping))]) == [
             (SOURCES[0], [])
         ]

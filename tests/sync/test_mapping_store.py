@@ -20,11 +20,11 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from k2ktui.engine.replica import Doubts
+from k2ktui.engine.replica import MappingGaps
 from k2ktui.engine.state import (
     Covers,
-    Mapping,
     MappingRange,
+    MappingRecord,
     Position,
     SourcePartition,
     mapping_key,
@@ -64,7 +64,7 @@ def record(
     copied: Copied, term: int, covers: Covers, *ranges: Range, source: SourcePartition = AT
 ) -> Out:
     made = tuple(MappingRange(*each) for each in ranges)
-    mapping = Mapping(copied.name, source, *LANE, term, made, covers=covers)
+    mapping = MappingRecord(copied.name, source, *LANE, term, made, covers=covers)
     return Out(mapping_value(mapping), mapping_key(mapping))
 
 
@@ -138,7 +138,7 @@ def test_order_terms_and_what_is_new(copied: Copied, store: MappingStore) -> Non
     put(copied, 1, Covers(180, 370, 0, 2), (182, 282, 20))
     assert not store.refresh(20, position(370, 180)).behind
     assert rows(store) == [(182, 282, 20), (246, 346, 10), (360, 460, 5)]
-    assert store.doubts(AT) == Doubts()
+    assert store.doubts(AT) == MappingGaps()
     # A later run that went back counts from there on.
     put(copied, 2, Covers(250, 260), (250, 900, 3))
     store.refresh(20, position(260, 180))
@@ -147,7 +147,7 @@ def test_order_terms_and_what_is_new(copied: Copied, store: MappingStore) -> Non
     put(copied, 2, Covers(300, 310), (300, 950, 1))
     report = store.refresh(20, position(310, 180))
     assert (report.malformed_count, report.malformed[0].offset) == (1, 3)
-    assert store.doubts(AT) == Doubts(holes=((260, 300),))
+    assert store.doubts(AT) == MappingGaps(holes=((260, 300),))
 
 
 def test_a_bound_changes_no_answer(copied: Copied) -> None:
@@ -162,7 +162,7 @@ def test_a_bound_changes_no_answer(copied: Copied) -> None:
         put_steps(copied, 700)
         store.refresh(20, position(7_000))
         assert len(rows(store)) == 5
-        assert store.doubts(AT) == Doubts()
+        assert store.doubts(AT) == MappingGaps()
         assert store.mapped(AT) == 5_600
         # No entry of the index, in the middle, and at an end of what is in memory.
         for offset in (6_951, 6_940, 3_009, 0):
@@ -187,21 +187,21 @@ def test_a_bound_changes_no_answer(copied: Copied) -> None:
 def test_what_the_topic_has_lost_is_unknown(copied: Copied, store: MappingStore) -> None:
     put_steps(copied, 20)
     store.refresh(20, position(200))
-    assert store.doubts(AT) == Doubts()
+    assert store.doubts(AT) == MappingGaps()
     delete_before(copied.target, copied.mappings, 5)
     store.refresh(20, position(200))
-    assert store.doubts(AT) == Doubts(complete_from=50)
+    assert store.doubts(AT) == MappingGaps(complete_from=50)
     assert rows(store)[0] == (50, 1_045, 8)
     # Created anew: nothing but what is written from now on is known.
     delete_topic(copied.target, copied.mappings)
-    gone = Doubts(complete_from=200)
+    gone = MappingGaps(complete_from=200)
     eventually(
         lambda: store.refresh(20, position(200)) and store.doubts(AT) == gone, "it is deleted"
     )
     create_topic(copied.target, copied.mappings, 1)
     put_steps(copied, 2, first=20)
     store.refresh(20, position(220))
-    assert store.doubts(AT) == Doubts(complete_from=200)
+    assert store.doubts(AT) == MappingGaps(complete_from=200)
     assert translated(store, 203) == 1_183
 
 
@@ -209,7 +209,7 @@ def test_it_was_off_for_a_time(copied: Copied, store: MappingStore) -> None:
     put_steps(copied, 2)
     put_steps(copied, 2, first=5)
     store.refresh(20, position(80))
-    assert store.doubts(AT) == Doubts(holes=((20, 50), (70, 80)))
+    assert store.doubts(AT) == MappingGaps(holes=((20, 50), (70, 80)))
 
 
 def test_a_source_log_that_is_no_more(copied: Copied, store: MappingStore) -> None:
@@ -218,7 +218,7 @@ def test_a_source_log_that_is_no_more(copied: Copied, store: MappingStore) -> No
     put(copied, 4, Covers(0, 10), (0, 500, 10))
     store.refresh(20, position(10, since=4))
     assert rows(store) == [(0, 500, 10)]
-    assert store.doubts(AT) == Doubts()
+    assert store.doubts(AT) == MappingGaps()
 
 
 def test_an_open_transaction_holds_mappings_back(copied: Copied) -> None:
@@ -230,11 +230,11 @@ def test_an_open_transaction_holds_mappings_back(copied: Copied) -> None:
     )
     try:
         assert store.refresh(20, position(20)).behind
-        assert store.doubts(AT) == Doubts(behind=True)
+        assert store.doubts(AT) == MappingGaps(behind=True)
         assert not store.refresh(20, position(10)).behind
         opened.commit_transaction(20)
         assert not store.refresh(20, position(20)).behind
-        assert store.doubts(AT) == Doubts()
+        assert store.doubts(AT) == MappingGaps()
     finally:
         store.close()
 
@@ -253,18 +253,18 @@ def test_more_partitions_from_the_next_run_on(copied: Copied, store: MappingStor
     fresh = MappingStore(copied.config, copied.cluster)
     try:
         fresh.refresh(20, position(40))
-        assert (rows(fresh), fresh.doubts(AT)) == (expected, Doubts())
+        assert (rows(fresh), fresh.doubts(AT)) == (expected, MappingGaps())
     finally:
         fresh.close()
 
 
 def test_another_pipeline_maps_the_same(copied: Copied, store: MappingStore) -> None:
     put_steps(copied, 1)
-    mapping = Mapping("other", AT, "elsewhere", 0, 1, covers=Covers(0, 9))
+    mapping = MappingRecord("other", AT, "elsewhere", 0, 1, covers=Covers(0, 9))
     produce(copied.target, copied.mappings, [Out(mapping_value(mapping), mapping_key(mapping))] * 2)
     report = store.refresh(20, position(10))
     assert report.rivals == {AT: tuple(sorted([copied.name, "other"]))}
-    assert store.doubts(AT) == Doubts()
+    assert store.doubts(AT) == MappingGaps()
 
 
 def test_what_groups_need_is_written_again_before_it_is_deleted(
@@ -283,7 +283,7 @@ def test_what_groups_need_is_written_again_before_it_is_deleted(
     assert store.republish({AT: 1_005}) == []
     delete_before(copied.target, copied.mappings, 300)
     store.refresh(20, position(3_100))
-    assert store.doubts(AT) == Doubts(complete_from=1_005)
+    assert store.doubts(AT) == MappingGaps(complete_from=1_005)
     assert rows(store) == [(1_005, 1_905, 3), *before[101:]]
     # The needed stretch is not in memory, and its only record is the repeat.
     store.reach({AT: 1_010})

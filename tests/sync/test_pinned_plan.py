@@ -13,8 +13,8 @@ from k2ktui.errors import Refused
 from k2ktui.kafka.properties import load_checked
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.apply import Applied, Applier
-from k2ktui.sync.plans import options_of, planned
-from k2ktui.sync.snapshot import Snapshots, taken
+from k2ktui.sync.plans import make_pipeline_plan, plan_options
+from k2ktui.sync.snapshot import SnapshotReader, take_snapshot
 from tests.support.copied import Copied, commit, committed, delete_topic
 from tests.support.kafka import TIMEOUT, Out, admin, create_topic, eventually, produce
 
@@ -36,13 +36,13 @@ def topic(copied: Copied, source: KafkaNode) -> str:
 
 
 def plan_of(copied: Copied) -> Plan:
-    snapshot = taken(copied.config)
-    return planned(snapshot, options_of(copied.config), [str(copied.file)])
+    snapshot = take_snapshot(copied.config)
+    return make_pipeline_plan(snapshot, plan_options(copied.config), [str(copied.file)])
 
 
 def apply(file: Path, plan: Plan) -> Applied:
     config = load_checked([str(file)]).config
-    snapshots = Snapshots(config)
+    snapshots = SnapshotReader(config)
     try:
         return Applier(config, snapshots.target, snapshots.store).apply(plan)
     finally:

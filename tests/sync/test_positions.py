@@ -14,7 +14,7 @@ from k2ktui.engine.journal import Runner, RunnerState
 from k2ktui.engine.moves import LOST, SKIPPED
 from k2ktui.engine.state import Gap, Position, SourcePartition, position_key, position_value
 from k2ktui.kafka.clients import target_cluster
-from k2ktui.replication.fencing import Books, CommitTopic, read_books
+from k2ktui.replication.fencing import CommitState, CommitTopic, read_commit_state
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.store import StateStore
 from tests.support.cli import k2ktui, k2ktui_json
@@ -58,9 +58,9 @@ def delete_topic(node: KafkaNode, topic: str) -> None:
     eventually(lambda: topic not in client.list_topics(timeout=10).topics, f"{topic} is gone")
 
 
-def books(copied: Copied, partitions: int = 1) -> Books:
+def books(copied: Copied, partitions: int = 1) -> CommitState:
     topic = CommitTopic(copied.commits, partitions, copied.name)
-    return read_books(target_cluster(copied.config), topic, 10)
+    return read_commit_state(target_cluster(copied.config), topic, 10)
 
 
 def position(copied: Copied, topic: str, partition: int = 0) -> Position:
@@ -256,7 +256,7 @@ def test_a_tombstone_is_about_its_own_commit_partition(copied: Copied, target: K
         old, new = (Position(o, 0, -1, "", t, 0, "t", 0) for o, t in ((5, 1), (9, 2)))
         produce(target, topic, [Out(position_value(old), key, early), Out(None, key, early)])
         produce(target, topic, [Out(None, key, late), Out(position_value(new), key, late)])
-        found = read_books(target_cluster(copied.config), CommitTopic(topic, 2, "g"), 10)
+        found = read_commit_state(target_cluster(copied.config), CommitTopic(topic, 2, "g"), 10)
         assert found.positions == {at: new}
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConfigError
-from k2ktui.sync.checkpoints import read_checkpoint
 from k2ktui.sync.positions_text import parse_positions
+from k2ktui.sync.spark_checkpoints import read_checkpoint
 
 
 def test_positions() -> None:

@@ -12,12 +12,12 @@ from k2ktui.engine.access import access
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import Refused
 from k2ktui.kafka.properties import wire
-from k2ktui.replication.fencing import Warden
+from k2ktui.replication.fencing import TransactionFencer
 from k2ktui.replication.fencing_errors import Superseded
 from k2ktui.replication.pipeline import make_warden
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.sync.moving import Mover
-from k2ktui.sync.positions import Positions
+from k2ktui.sync.position_writer import PositionWriter
+from k2ktui.sync.positions import PositionPlanner
 from tests.support.cli import k2ktui, k2ktui_json
 from tests.support.copied import Copied, commit
 from tests.support.kafka import Out, admin, create_topic, produce, read_all, unique_name
@@ -41,7 +41,7 @@ def topic(copied: Copied, source: KafkaNode) -> str:
 
 
 @pytest.fixture
-def driver(copied: Copied) -> Iterator[Warden]:
+def driver(copied: Copied) -> Iterator[TransactionFencer]:
     """A driver with two slots that took the pipeline over, and tells nobody that it lives."""
     options = wire(copied.config.target, "producer")
     warden = make_warden(copied.config, copied.cluster, options, 1)
@@ -51,18 +51,18 @@ def driver(copied: Copied) -> Iterator[Warden]:
 
 
 @pytest.fixture
-def positions(copied: Copied) -> Iterator[Positions]:
-    found = Positions(copied.config)
+def positions(copied: Copied) -> Iterator[PositionPlanner]:
+    found = PositionPlanner(copied.config)
     yield found
     found.close()
 
 
 def test_a_driver_that_lives_unnoticed_is_fenced(
-    copied: Copied, topic: str, driver: Warden, positions: Positions
+    copied: Copied, topic: str, driver: TransactionFencer, positions: PositionPlanner
 ) -> None:
     driver.renew(0)
     change = positions.plan_set({SourcePartition(topic, 0): 40})
-    moved = Mover(copied.config, positions).apply(change, access())
+    moved = PositionWriter(copied.config, positions).apply(change, access())
     assert moved.term > driver.run.term
     for slot in (0, 1):
         with pytest.raises(Superseded):
@@ -72,7 +72,7 @@ def test_a_driver_that_lives_unnoticed_is_fenced(
 
 
 def test_a_driver_that_started_since_wins(
-    copied: Copied, topic: str, positions: Positions, driver: Warden
+    copied: Copied, topic: str, positions: PositionPlanner, driver: TransactionFencer
 ) -> None:
     """Its positions are newer than the plan's: nothing is written over them."""
     source = SourcePartition(topic, 0)
@@ -81,19 +81,19 @@ def test_a_driver_that_started_since_wins(
     produce(copied.source, topic, [b"more"])
     copied.record(topic, 0, {100: 107}, 101, 0)
     with pytest.raises(Refused, match="have changed since the plan was made"):
-        Mover(copied.config, positions).apply(change, access())
+        PositionWriter(copied.config, positions).apply(change, access())
     (row,) = [row for row in positions.rows() if row.source == source]
     assert row.position is not None and row.position.offset == 101
 
 
 def test_a_source_log_that_moved_since_is_refused(
-    copied: Copied, topic: str, positions: Positions
+    copied: Copied, topic: str, positions: PositionPlanner
 ) -> None:
     change = positions.plan_set({SourcePartition(topic, 0): 40})
     client, where = admin(copied.source), TopicPartition(topic, 0, 60)
     client.delete_records([where])[where].result(30)
     with pytest.raises(Refused, match=r"source log .* has changed"):
-        Mover(copied.config, positions).apply(change, access())
+        PositionWriter(copied.config, positions).apply(change, access())
 
 
 def test_copying_goes_on_from_there_and_groups_follow_the_newer_copy(

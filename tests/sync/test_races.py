@@ -14,15 +14,15 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
 
-from k2ktui.engine.applying import Result, Write, Written
-from k2ktui.engine.groups import GroupView, rows
+from k2ktui.engine.applying import OffsetWrite, WriteOutcome, WriteResult
+from k2ktui.engine.groups import GroupView, make_group_rows
 from k2ktui.engine.plan import Plan, Rewind
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.apply import Applied, Applier
+from k2ktui.sync.cluster_readers import TargetClusterReader
 from k2ktui.sync.loop import SyncLoop
-from k2ktui.sync.plans import options_of, planned
-from k2ktui.sync.sides import TargetSide
-from k2ktui.sync.snapshot import Snapshots, taken
+from k2ktui.sync.plans import make_pipeline_plan, plan_options
+from k2ktui.sync.snapshot import SnapshotReader, take_snapshot
 from tests.support.cli import k2ktui, k2ktui_json
 from tests.support.copied import Copied, commit, committed
 from tests.support.kafka import Out, client, create_topic, eventually, produce, read_all
@@ -61,7 +61,7 @@ def member(node: KafkaNode, group: str, topic: str, protocol: str) -> Iterator[C
         consumer.close()
 
 
-class Disturbed(TargetSide):
+class Disturbed(TargetClusterReader):
     """The target's groups; something happens before they are looked at for the n-th time."""
 
     def __init__(self, copied: Copied, at: int, disturb: Callable[[], object]) -> None:
@@ -76,8 +76,10 @@ class Disturbed(TargetSide):
 
 
 def plan_of(copied: Copied, rewind: Rewind = Rewind.NEVER) -> Plan:
-    snapshot = taken(copied.config)
-    return planned(snapshot, options_of(copied.config, rewind=rewind), [str(copied.file)])
+    snapshot = take_snapshot(copied.config)
+    return make_pipeline_plan(
+        snapshot, plan_options(copied.config, rewind=rewind), [str(copied.file)]
+    )
 
 
 def applied_with(copied: Copied, look: int, disturb: Callable[[], object]) -> Applied:
@@ -90,7 +92,7 @@ def applied_with(copied: Copied, look: int, disturb: Callable[[], object]) -> Ap
     """
     plan = plan_of(copied)
     target = Disturbed(copied, look, disturb)
-    store = Snapshots(copied.config).store
+    store = SnapshotReader(copied.config).store
     try:
         return Applier(copied.config, target, store).apply(plan)
     finally:
@@ -103,7 +105,7 @@ class JoinsBeforeTheWrite(Applier):
 
     disturb: Callable[[], object]
 
-    def write_only(self, writes: Sequence[Write]) -> list[Written]:
+    def write_only(self, writes: Sequence[OffsetWrite]) -> list[WriteResult]:
         self.disturb()
         return super().write_only(writes)
 
@@ -115,14 +117,14 @@ def test_a_member_that_joins_between_check_and_write_is_refused_by_the_broker(
     joins, stays = copied.group("joins"), copied.group("stays")
     for group in (joins, stays):
         commit(source, group, {(topic, 0): 50})
-    snapshots = Snapshots(copied.config)
+    snapshots = SnapshotReader(copied.config)
     applier = JoinsBeforeTheWrite(copied.config, snapshots.target, snapshots.store)
     with contextlib.ExitStack() as stack:
         stack.callback(snapshots.close)
         applier.disturb = lambda: stack.enter_context(member(target, joins, topic, protocol))
         done = applier.apply(plan_of(copied))
     results = {each.write.group: each.result for each in done.rows}
-    assert results == {joins: Result.REFUSED, stays: Result.APPLIED}
+    assert results == {joins: WriteOutcome.REFUSED, stays: WriteOutcome.APPLIED}
     where = (topic, 0)
     assert committed(target, joins, [where]) == {where: None}
     assert committed(target, stays, [where]) == {where: 57}
@@ -141,7 +143,7 @@ def test_a_member_that_joins_right_after_the_write_is_told(
             copied, 2, lambda: stack.enter_context(member(target, group, topic, protocol))
         )
     (row,) = done.rows
-    assert row.result is Result.CHANGED
+    assert row.result is WriteOutcome.CHANGED
     assert "check where it reads" in row.why
 
 
@@ -152,7 +154,7 @@ def test_an_offset_that_moves_right_after_the_write_is_told(
     commit(source, group, {(topic, 0): 50})
     done = applied_with(copied, 2, lambda: commit(target, group, {(topic, 0): 99}))
     (row,) = done.rows
-    assert (row.result, row.why) == (Result.CHANGED, "right afterwards it was 99")
+    assert (row.result, row.why) == (WriteOutcome.CHANGED, "right afterwards it was 99")
     assert committed(target, group, [(topic, 0)]) == {(topic, 0): 99}
 
 
@@ -167,12 +169,12 @@ def test_commits_on_the_source_while_it_is_translated(
         while not over.is_set():
             commit(source, chosen.choice(groups), {(topic, 0): chosen.randrange(COUNT + 1)})
 
-    snapshots = Snapshots(copied.config)
+    snapshots = SnapshotReader(copied.config)
     with ThreadPoolExecutor(1) as pool:
         committing = pool.submit(consume)
         try:
             eventually(lambda: len(snapshots.take().source) == len(groups), "all have committed")
-            seen = [rows(snapshots.take()) for _ in range(10)]
+            seen = [make_group_rows(snapshots.take()) for _ in range(10)]
         finally:
             over.set()
             snapshots.close()

@@ -28,12 +28,12 @@ from k2ktui.engine.journal_format import state_key, state_value
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConnectionFailed, K2kError, Refused
 from k2ktui.kafka.clients import Cluster
-from k2ktui.kafka.keyed import KeyedWriter
+from k2ktui.kafka.keyed_writer import KeyedWriter
+from k2ktui.replication.events import Progress, Started, Stopped, TopicsDiscovered
 from k2ktui.replication.heartbeat import Heartbeat
-from k2ktui.replication.reports import Progress, Started, Stopped, Surveyed
-from k2ktui.replication.tokens import Fault, FaultKind
+from k2ktui.replication.slot_task import Fault, FaultKind
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.sync.store import State, StateStore
+from k2ktui.sync.store import PipelineState, StateStore
 from tests.support.kafka import Out, create_topic, eventually, produce, read_all, unique_name
 from tests.support.preflight import pipeline, plain
 
@@ -82,7 +82,9 @@ def entry(number: int) -> tuple[JournalHeader, JournalRows]:
 
 def test_what_is_written_is_read(config: PipelineConfig, make_store: MakeStore) -> None:
     store = make_store(config)
-    assert store.read() == replace(State(), rows=store.read().rows), "nothing before the topic"
+    assert store.read() == replace(PipelineState(), rows=store.read().rows), (
+        "nothing before the topic"
+    )
     runner = Runner("r", "h", "u", 1, NOW, NOW, RunnerState.RUNNING)
     header, rows = entry(0)
 
@@ -276,7 +278,7 @@ def test_heartbeats_tell_how_a_run_goes(config: PipelineConfig, make_store: Make
     assert first.lag_records is None and first.version
 
     heart.observe(Started("p", 3, 4, 5, 0.1))
-    heart.observe(Surveyed({SourcePartition("t", 0)}, {}, {}, lag_records=99))
+    heart.observe(TopicsDiscovered({SourcePartition("t", 0)}, {}, {}, lag_records=99))
     heart.observe(Progress(7, 1, 1, 1, 0, 1, 0.1, 0.1, 0.1, 1, 0, 5_000))
     gone = Fault(SourcePartition("t", 0), FaultKind.GONE, "t is\x1b[2J gone", "")
     heart.observe(Stopped(gone))

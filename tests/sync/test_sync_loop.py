@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.sync.loop import SyncLoop, Turn
-from k2ktui.sync.metrics import CATALOGUE, SyncFigures
+from k2ktui.sync.loop import SyncLoop, SyncPoll
+from k2ktui.sync.metrics import CATALOGUE, SyncMetrics
 from tests.support.cli import k2ktui
 from tests.support.copied import Copied, commit, committed
 from tests.support.kafka import create_topic, produce
@@ -97,12 +97,12 @@ def test_a_dead_source_is_told_once_and_gone_on_without(
 
 
 def test_metrics_of_the_application() -> None:
-    figures = SyncFigures("p")
+    figures = SyncMetrics("p")
     assert read(figures)["groups"] == {}
     figures.feed(
-        Turn(10.0, 9.0, 3, {"advance": 2, "skip": 1}, 2, ("g t-0: refused",), {"g": "used"})
+        SyncPoll(10.0, 9.0, 3, {"advance": 2, "skip": 1}, 2, ("g t-0: refused",), {"g": "used"})
     )
-    figures.feed(Turn(20.0, 19.0, 4, {"keep": 4}, 0, (), duration_s=1.5))
+    figures.feed(SyncPoll(20.0, 19.0, 4, {"keep": 4}, 0, (), duration_s=1.5))
     found = read(figures)
     assert (found["groups"][()], found["groups.stopped"][()], found["poll.time"][()]) == (4, 0, 1.5)
     assert found["rows"] == {("keep",): 4}, "of the last poll"
@@ -110,7 +110,7 @@ def test_metrics_of_the_application() -> None:
     assert found["commits.age"][()] > 1_000_000
 
 
-def read(figures: SyncFigures) -> dict[str, dict[tuple[object, ...], float]]:
+def read(figures: SyncMetrics) -> dict[str, dict[tuple[object, ...], float]]:
     return {
         metric.name: {
             tuple(text for key, text in labels.items() if key != "pipeline"): value

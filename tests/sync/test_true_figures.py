@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from k2ktui.engine.groups import rows
+from k2ktui.engine.groups import make_group_rows
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.sync.snapshot import Snapshots
+from k2ktui.sync.snapshot import SnapshotReader
 from tests.support.cli import k2ktui, k2ktui_json
 from tests.support.copied import Copied, commit
 from tests.support.kafka import Out, client, create_topic, eventually, produce
@@ -67,11 +67,11 @@ def going_on(
 def test_a_group_that_goes_on_on_both_clusters_is_no_alarm(copied: Copied) -> None:
     topic, landed = topic_of(copied, RECORDS)
     group, found = copied.group("g"), []
-    snapshots = Snapshots(copied.config)
+    snapshots = SnapshotReader(copied.config)
     try:
         with going_on(copied, group, topic, landed):
             for _ in range(6):
-                (row,) = rows(snapshots.take())
+                (row,) = make_group_rows(snapshots.take())
                 found.append(row.divergence)
     finally:
         snapshots.close()

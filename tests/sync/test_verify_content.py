@@ -11,21 +11,21 @@ import numpy as np
 import pytest
 
 from k2ktui.config.clusters import ClusterConfig, KafkaClients
-from k2ktui.engine.ranges import Ranges, columns_of
+from k2ktui.engine.ranges import MappingRanges, decode_columns
 from k2ktui.engine.replica import Replica, TargetPartition
 from k2ktui.engine.state import Position, SourcePartition, read_mapping_record
 from k2ktui.errors import ConnectionFailed
 from k2ktui.kafka.clients import Cluster
+from k2ktui.log.content import RecordPart
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.sync.content import Part
 from k2ktui.sync.verify import (
     PIECE_RECORDS,
-    Check,
+    ComparisonOutcome,
+    ContentCheck,
     GroupPosition,
-    Outcome,
-    Totals,
     Verification,
-    sampled,
+    VerificationTotals,
+    sample_ranges,
     verify,
 )
 from tests.support.kafka import (
@@ -60,7 +60,7 @@ def cluster(node: KafkaNode, label: str) -> Cluster:
 
 
 def replica(target: TargetPartition, spans: Sequence[Span], **more: object) -> Replica:
-    ranges = Ranges()
+    ranges = MappingRanges()
     for span in spans:
         ranges.append(*(np.array([number], dtype=np.int64) for number in span))
     position = Position(ranges.end or 0, 0, -1, "", 1, 0, *target)
@@ -105,7 +105,7 @@ class Copy:
             **more,  # type: ignore[arg-type]
         )
 
-    def one(self, source: int, target: int, **more: object) -> Check:
+    def one(self, source: int, target: int, **more: object) -> ContentCheck:
         return self.verify((source, target), **more).checks[0]  # type: ignore[arg-type]
 
 
@@ -119,15 +119,15 @@ def copy(source: KafkaNode, target: KafkaNode) -> Copy:
     return Copy(source, target, stamped(20))
 
 
-def outcome(check: Check) -> tuple[Outcome, str]:
+def outcome(check: ContentCheck) -> tuple[ComparisonOutcome, str]:
     return check.outcome, check.why
 
 
 @pytest.mark.parametrize("mapped", [True, False])
 def test_positions_that_are_right(copy: Copy, mapped: bool) -> None:
     found = copy.verify(*((n, n + 3) for n in range(21)), mapped=mapped)
-    assert found.positions == Totals(same=21)
-    assert outcome(found.checks[20]) == (Outcome.SAME, "both at the end")
+    assert found.positions == VerificationTotals(same=21)
+    assert outcome(found.checks[20]) == (ComparisonOutcome.SAME, "both at the end")
     assert found.checks[4].hashes[0] == found.checks[4].hashes[1] != ""
     assert found.checks[20].hashes == ("", "")
     assert found.as_json()["positions"] == {"same": 21, "different": 0, "could-not-check": 0}
@@ -137,7 +137,7 @@ def test_groups_at_one_position_share_its_proof(copy: Copy) -> None:
     rows = [copy.row(5, 8, f"g{n}") for n in range(300)] + [copy.row(6, 8, "late")]
     found = verify(cluster(copy.source, "source"), cluster(copy.target, "target"), rows)
     assert [check.group for check in found.checks] == [row.group for row in rows]
-    assert found.positions == Totals(same=300, different=1)
+    assert found.positions == VerificationTotals(same=300, different=1)
 
 
 @pytest.mark.parametrize(
@@ -155,26 +155,26 @@ def test_positions_that_are_wrong(
     copy: Copy, row: tuple[int, int], mapped: bool, words: str
 ) -> None:
     check = copy.one(*row, mapped=mapped)
-    assert check.outcome is Outcome.DIFFERENT and words in check.why
+    assert check.outcome is ComparisonOutcome.DIFFERENT and words in check.why
 
 
 def test_equal_records_at_another_place(source: KafkaNode, target: KafkaNode) -> None:
     """Heartbeats that are all alike: only the mapping sees that two of them would be read again."""
     copy = Copy(source, target, [Out(b"alive", timestamp=int(time.time() * 1000))] * 10)
-    assert copy.one(5, 6, mapped=False).outcome is Outcome.SAME
-    assert copy.one(5, 6).outcome is Outcome.DIFFERENT
-    assert copy.one(5, 8).outcome is Outcome.SAME
+    assert copy.one(5, 6, mapped=False).outcome is ComparisonOutcome.SAME
+    assert copy.one(5, 6).outcome is ComparisonOutcome.DIFFERENT
+    assert copy.one(5, 8).outcome is ComparisonOutcome.SAME
 
 
 def test_lag_is_no_mistake(copy: Copy) -> None:
     produce(copy.source, copy.here, [b"new"])
     for mapped in (True, False):
         for row in ((20, 23), (21, 23)):
-            expected = (Outcome.COULD_NOT_CHECK, "not replicated yet")
-            at_end = (Outcome.SAME, "both at the end")
+            expected = (ComparisonOutcome.COULD_NOT_CHECK, "not replicated yet")
+            at_end = (ComparisonOutcome.SAME, "both at the end")
             assert outcome(copy.one(*row, mapped=mapped)) == (expected if row[0] == 20 else at_end)
     check = copy.one(20, 22)
-    assert check.outcome is Outcome.DIFFERENT and "is not replicated yet" in check.why
+    assert check.outcome is ComparisonOutcome.DIFFERENT and "is not replicated yet" in check.why
 
 
 def test_aborted_and_open_transactions(source: KafkaNode, target: KafkaNode) -> None:
@@ -189,9 +189,9 @@ def test_aborted_and_open_transactions(source: KafkaNode, target: KafkaNode) -> 
 
     # The target's own three records come last here: they are a difference, not lag.
     positions = [(5, 5), (7, 5), (at, landed), (at + 1, landed + 1)]
-    assert copy.verify(*positions, sample=5).positions == Totals(same=4)
-    assert copy.verify(*positions, sample=5).records == Totals(same=8)
-    assert copy.one(at + 3, landed + 4).outcome is Outcome.DIFFERENT
+    assert copy.verify(*positions, sample=5).positions == VerificationTotals(same=4)
+    assert copy.verify(*positions, sample=5).records == VerificationTotals(same=8)
+    assert copy.one(at + 3, landed + 4).outcome is ComparisonOutcome.DIFFERENT
     open_here.abort_transaction(TIMEOUT)
 
 
@@ -201,9 +201,12 @@ def test_what_an_open_transaction_hides_on_the_target(copy: Copy) -> None:
     produce(copy.target, copy.there, [b"new"])
     copy.spans = [(0, 3, 20), (20, 24, 1)]
     check = copy.one(20, 23)
-    assert check.outcome is Outcome.COULD_NOT_CHECK and "an open transaction hides" in check.why
+    assert (
+        check.outcome is ComparisonOutcome.COULD_NOT_CHECK
+        and "an open transaction hides" in check.why
+    )
     found = copy.verify(sample=9)
-    assert found.records == Totals(same=20, could_not_check=1)
+    assert found.records == VerificationTotals(same=20, could_not_check=1)
     assert "open transaction" in found.checks[1].why
     held.abort_transaction(TIMEOUT)
 
@@ -213,16 +216,16 @@ def test_logs_that_lost_their_heads(copy: Copy) -> None:
     delete_before(copy.target, copy.there, 9)
     found = copy.verify((2, 5), (4, 7), (8, 11), sample=1)
     assert outcome(found.checks[0]) == (
-        Outcome.COULD_NOT_CHECK,
+        ComparisonOutcome.COULD_NOT_CHECK,
         "source: below the log start offset 4",
     )
     assert outcome(found.checks[1]) == (
-        Outcome.COULD_NOT_CHECK,
+        ComparisonOutcome.COULD_NOT_CHECK,
         "target: below the log start offset 9",
     )
-    assert found.checks[2].outcome is Outcome.SAME
-    assert found.records == Totals(same=14, could_not_check=6)
-    assert found.ranges == Totals(same=1)
+    assert found.checks[2].outcome is ComparisonOutcome.SAME
+    assert found.records == VerificationTotals(same=14, could_not_check=6)
+    assert found.ranges == VerificationTotals(same=1)
     assert "6 could not be checked: target: it is below the log start offset" in found.checks[3].why
 
 
@@ -245,21 +248,24 @@ def test_compaction_is_no_mistake(source: KafkaNode, target: KafkaNode) -> None:
     compact(target, there.there, 4)
 
     check = here.one(1, 4)
-    assert outcome(check) == (Outcome.COULD_NOT_CHECK, "the source no longer holds the record")
-    assert here.one(2, 5).outcome is Outcome.SAME
-    assert here.one(1, 3).outcome is Outcome.DIFFERENT
-    assert here.one(1, 6).outcome is Outcome.DIFFERENT
+    assert outcome(check) == (
+        ComparisonOutcome.COULD_NOT_CHECK,
+        "the source no longer holds the record",
+    )
+    assert here.one(2, 5).outcome is ComparisonOutcome.SAME
+    assert here.one(1, 3).outcome is ComparisonOutcome.DIFFERENT
+    assert here.one(1, 6).outcome is ComparisonOutcome.DIFFERENT
     assert "compaction may be why" in here.one(1, 4, mapped=False).why
     found = here.verify(sample=1)
-    assert found.records == Totals(same=5, could_not_check=1)
+    assert found.records == VerificationTotals(same=5, could_not_check=1)
     assert found.checks[0].why == "1 could not be checked: source: no longer there (compaction)"
 
     check = there.one(1, 4)
     assert outcome(check) == (
-        Outcome.COULD_NOT_CHECK,
+        ComparisonOutcome.COULD_NOT_CHECK,
         "the record at 1 landed at 4, and was compacted away there",
     )
-    assert there.verify(sample=1).records == Totals(same=5, could_not_check=1)
+    assert there.verify(sample=1).records == VerificationTotals(same=5, could_not_check=1)
 
 
 def test_a_record_that_is_lost_on_the_target(copy: Copy) -> None:
@@ -268,15 +274,15 @@ def test_a_record_that_is_lost_on_the_target(copy: Copy) -> None:
     copy.spans = [(0, 3, 21)]
     assert "log ends before that" in copy.one(20, 23).why
     found = copy.verify(sample=1)
-    assert found.records == Totals(same=20, different=1)
-    assert found.checks[0].outcome is Outcome.DIFFERENT
+    assert found.records == VerificationTotals(same=20, different=1)
+    assert found.checks[0].outcome is ComparisonOutcome.DIFFERENT
     assert "source offset 20: on the target, at 23: it is beyond the high watermark" in (
         found.checks[0].why
     )
 
     produce_transaction(copy.target, copy.there, [b"x"], commit=False)
     assert "landed at 23, where the target has no record" in copy.one(20, 23).why
-    assert copy.verify(sample=1).records == Totals(same=20, different=1)
+    assert copy.verify(sample=1).records == VerificationTotals(same=20, different=1)
 
 
 def test_changed_records_are_found(source: KafkaNode, target: KafkaNode) -> None:
@@ -294,7 +300,7 @@ def test_changed_records_are_found(source: KafkaNode, target: KafkaNode) -> None
     ]
     produce(target, copy.there, changed)
     found = copy.verify(*((n, n + 9) for n in range(6)), sample=1)
-    assert found.positions == Totals(same=1, different=5)
+    assert found.positions == VerificationTotals(same=1, different=5)
     assert [check.why.split(" (")[0] for check in found.checks[1:6]] == [
         "value differs",
         "key differs",
@@ -302,10 +308,10 @@ def test_changed_records_are_found(source: KafkaNode, target: KafkaNode) -> None
         "header 2 differs",
         "timestamp differs",
     ]
-    assert found.records == Totals(same=1, different=5)
+    assert found.records == VerificationTotals(same=1, different=5)
     assert "2 more differ" in found.checks[6].why
-    parts = [Part.TIMESTAMP, Part.HEADERS]
-    assert copy.verify(sample=1, ignore=parts).records == Totals(same=4, different=2)
+    parts = [RecordPart.TIMESTAMP, RecordPart.HEADERS]
+    assert copy.verify(sample=1, ignore=parts).records == VerificationTotals(same=4, different=2)
 
 
 def test_partitions_that_meet(copy: Copy) -> None:
@@ -314,7 +320,7 @@ def test_partitions_that_meet(copy: Copy) -> None:
     produce(copy.source, other, [b"other"])
     rows = [copy.row(5, 8), GroupPosition("g", SourcePartition(other, 0), 0, (copy.there, 0), 9)]
     found = verify(cluster(copy.source, "source"), cluster(copy.target, "target"), rows)
-    assert found.positions == Totals(same=1, could_not_check=1)
+    assert found.positions == VerificationTotals(same=1, could_not_check=1)
     assert "several partitions" in found.checks[1].why
 
 
@@ -329,7 +335,7 @@ def test_another_log_than_the_one_that_was_copied(copy: Copy) -> None:
         sample=2,
     )
     assert {check.why for check in found.checks} == {"the topic was created anew"}
-    assert found.records == Totals(could_not_check=20)
+    assert found.records == VerificationTotals(could_not_check=20)
 
 
 def test_no_time_and_nobody_there(copy: Copy) -> None:
@@ -346,7 +352,7 @@ def test_samples_are_drawn_evenly_and_repeatably() -> None:
         SourcePartition("a", 0): replica(("t", 0), spans),
         SourcePartition("a", 1): replica(("t", 1), [(7, 9, 1001)]),
     }
-    every = sampled(known, 1000, 1)
+    every = sample_ranges(known, 1000, 1)
     pieces = [
         (p.pair.source.partition, p.pair.source_offset, p.pair.target_offset, p.count)
         for p in every
@@ -361,10 +367,10 @@ def test_samples_are_drawn_evenly_and_repeatably() -> None:
         (1, 1007, 1009, 1),
     ]
     assert PIECE_RECORDS == 1000
-    assert sampled(known, 3, 5) == sampled(known, 3, 5) != sampled(known, 3, 6)
-    drawn = {piece for seed in range(60) for piece in sampled(known, 2, seed)}
+    assert sample_ranges(known, 3, 5) == sample_ranges(known, 3, 5) != sample_ranges(known, 3, 6)
+    drawn = {piece for seed in range(60) for piece in sample_ranges(known, 2, seed)}
     assert drawn == set(every)
-    assert sampled({}, 10, 1) == sampled(known, 0, 1) == []
+    assert sample_ranges({}, 10, 1) == sample_ranges(known, 0, 1) == []
 
 
 def mapping_of(node: KafkaNode, pipeline: str, topics: set[str]) -> dict[SourcePartition, Replica]:
@@ -376,7 +382,7 @@ def mapping_of(node: KafkaNode, pipeline: str, topics: set[str]) -> dict[SourceP
     for got in read_all(node, MAPPING_TOPIC):
         found = read_mapping_record(got.key, got.value)
         if found.pipeline == pipeline and found.source.topic in topics:
-            columns = columns_of(found)
+            columns = decode_columns(found)
             lane = found.source, (found.target_topic, found.target_partition)
             parts = (columns.source.tolist(), columns.target.tolist(), columns.count.tolist())
             lanes.setdefault(lane, []).extend(zip(*parts, strict=True))
@@ -406,23 +412,23 @@ def test_a_real_copy_of_topics_of_every_kind(
 
     found = verify(*both, right, replicas=known, sample=1000, seed=1)
 
-    wrong = [check for check in found.checks if check.outcome is Outcome.DIFFERENT]
+    wrong = [check for check in found.checks if check.outcome is ComparisonOutcome.DIFFERENT]
     assert not wrong, [(check.what, check.why) for check in wrong[:5]]
     assert found.positions.same > 2000 and found.records.same > 20_000
-    unsure = [check for check in found.checks if check.outcome is Outcome.COULD_NOT_CHECK]
+    unsure = [check for check in found.checks if check.outcome is ComparisonOutcome.COULD_NOT_CHECK]
     assert all("compacted" in check.pair.source.topic for check in unsure), unsure[:3]
     assert verify(*both, right).positions.different == 0
 
     # A wrong position is found wherever the record before it, or the one it skips, is there.
     for moved in (early, late):
         judged = verify(*both, moved, replicas=known).checks
-        missed = [check for check in judged if check.outcome is not Outcome.DIFFERENT]
+        missed = [check for check in judged if check.outcome is not ComparisonOutcome.DIFFERENT]
         assert len(judged) > 2000
         assert all(check.pair.target_offset < 0 or excused(check) for check in missed), missed[:3]
 
 
-def excused(check: Check) -> bool:
+def excused(check: ContentCheck) -> bool:
     """An offset between records is as good as the next one's; compaction hides some."""
-    return (check.outcome is Outcome.SAME and check.group == "early") or (
+    return (check.outcome is ComparisonOutcome.SAME and check.group == "early") or (
         "compacted" in check.pair.source.topic
     )

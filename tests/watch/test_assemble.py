@@ -14,10 +14,10 @@ from k2ktui.engine.translate import Basis
 from k2ktui.engine.trend import Direction
 from k2ktui.watch.assemble import Assembler
 from k2ktui.watch.codec import dumps, loads
-from k2ktui.watch.model import LATE_S, Pair, Part, PartitionRow, PartName, View
-from k2ktui.watch.plain import lines
-from k2ktui.watch.reading import Mapped, SourceFacts, TargetFacts
-from k2ktui.watch.severity import Severity, of_group_row, problems
+from k2ktui.watch.model import LATE_S, Part, PartitionRow, PartName, PipelinePair, View
+from k2ktui.watch.plain import view_lines
+from k2ktui.watch.readers import MappedSummary, SourceFacts, TargetFacts
+from k2ktui.watch.severity import Severity, find_problems, judge_group_row
 from tests.support.views import NOON, Made, beside_mirrormaker, usual
 
 AT = SourcePartition("orders", 0)
@@ -51,16 +51,16 @@ def test_an_open_transaction_is_not_caught_up() -> None:
         held = {AT: HeldBack(12, 1000, 4711, age_s)}
         source = replace(facts, high={AT: 1012}, held_back=held)
         parts = {name: Part(NOON) for name in known}
-        return Assembler(Pair("p")).view(NOON, {**known, PartName.SOURCE: source}, parts)
+        return Assembler(PipelinePair("p")).view(NOON, {**known, PartName.SOURCE: source}, parts)
 
     young, old = seen(59.0), seen(75.0)
     assert (row(young).status.state, row(young).status.held_back) == ("caught-up", 12)
-    assert not [p for p in problems(young, NOON) if p.kind == "partition"]
+    assert not [p for p in find_problems(young, NOON) if p.kind == "partition"]
     assert row(old).status.state is PartitionState.HELD_BACK
-    [problem] = [p for p in problems(old, NOON) if p.kind == "partition"]
+    [problem] = [p for p in find_problems(old, NOON) if p.kind == "partition"]
     assert problem.severity is Severity.WARN
     assert "12 records held back" in problem.what and "producer id 4711, 75 s old" in problem.what
-    assert any("held back 12 records" in line for line in lines(old, NOON))
+    assert any("held back 12 records" in line for line in view_lines(old, NOON))
     assert loads(dumps(old)).partitions == old.partitions
 
 
@@ -73,7 +73,7 @@ def test_what_was_not_read_is_unknown() -> None:
         assert status.lag_records is None
         assert view.totals.lag_records is None
         assert view.totals.unknown == 1
-        assert not [p for p in problems(view, NOON) if p.kind == "partition"]
+        assert not [p for p in find_problems(view, NOON) if p.kind == "partition"]
 
 
 def test_a_partition_without_a_position_is_new() -> None:
@@ -101,7 +101,7 @@ def test_a_position_ahead_of_an_end_that_was_read_before_it_is_no_loss() -> None
 
     def status(source: SourceFacts) -> PartitionRow:
         facts = {PartName.SOURCE: source, PartName.TARGET: newer}
-        return row(Assembler(Pair("x")).view(NOON, facts, {}))
+        return row(Assembler(PipelinePair("x")).view(NOON, facts, {}))
 
     late = status(source)
     assert (late.status.state, late.status.source_end, late.status.lag_records) == (
@@ -121,15 +121,15 @@ def test_a_topic_that_is_gone_or_another() -> None:
     assert isinstance(source, SourceFacts)
     for ids, state in (({}, "gone"), ({"orders": "00" * 16}, "re-created")):
         known = {**facts, PartName.SOURCE: replace(source, topic_ids=ids)}
-        view = Assembler(Pair("x")).view(NOON, known, {})
+        view = Assembler(PipelinePair("x")).view(NOON, known, {})
         assert row(view).status.state == state
-        assert problems(view, NOON)[0].severity is Severity.BAD
+        assert find_problems(view, NOON)[0].severity is Severity.BAD
 
 
 def test_coverage_leaves_out_gaps_and_holes() -> None:
     made = one()
     made.positions[AT] = replace(made.positions[AT], gaps=(Gap(100, 200, "truncated"),))
-    made.mapped[AT] = Mapped(700, 50, ((300, 310),))
+    made.mapped[AT] = MappedSummary(700, 50, ((300, 310),))
     found = row(made.view())
     assert found.spans == ((50, 100), (200, 300), (310, 1000))
     assert found.gaps == ((100, 200),)
@@ -176,8 +176,8 @@ def test_a_divergence_that_is_unknown_is_no_all_clear() -> None:
     made.group("g", AT, divergence=0)
     made.rows = [replace(each, divergence=None) for each in made.rows]
     view = made.view()
-    assert of_group_row(view.groups[0]).severity is Severity.UNKNOWN
-    [problem] = [p for p in problems(view, NOON) if p.kind == "group"]
+    assert judge_group_row(view.groups[0]).severity is Severity.UNKNOWN
+    [problem] = [p for p in find_problems(view, NOON) if p.kind == "group"]
     assert (problem.severity, "unknown" in problem.what) == (Severity.UNKNOWN, True)
 
 
@@ -187,12 +187,12 @@ def test_what_is_bad_once_is_looked_at_again_before_it_is_red() -> None:
     made.group("lost", AT, basis=Basis.UNMAPPED)
     sure = made.view()
     assert sure.settled
-    assert {p.subject for p in problems(sure, NOON)} == {"skips", "lost"}
+    assert {p.subject for p in find_problems(sure, NOON)} == {"skips", "lost"}
     made.rows = [replace(each, finding=Finding.CHECKING) for each in made.rows]
     view = made.view()
     assert not view.settled
-    assert not [p for p in problems(view, NOON) if p.kind == "group"]
-    assert {of_group_row(row).word for row in view.groups} == {"checking"}
+    assert not [p for p in find_problems(view, NOON) if p.kind == "group"]
+    assert {judge_group_row(row).word for row in view.groups} == {"checking"}
     assert (view.totals.skips, view.totals.diverging) == (0, 0)
 
 
@@ -203,10 +203,10 @@ def test_records_that_the_target_has_deleted_are_no_fault_of_the_commit() -> Non
     view = made.view()
     [summary] = view.summaries
     assert (summary.skips, summary.moved_skips, summary.ahead) == (9, 9, 0)
-    [problem] = [p for p in problems(view, NOON) if p.kind == "group"]
+    [problem] = [p for p in find_problems(view, NOON) if p.kind == "group"]
     assert problem.severity is Severity.WARN
     assert "a move skips them, too" in problem.what
-    text = "\n".join(lines(view, NOON))
+    text = "\n".join(view_lines(view, NOON))
     assert "as committed now 9 records skipped, 0 re-read; after a move 9 records skipped" in text
 
 
@@ -214,10 +214,10 @@ def test_problems_come_worst_first() -> None:
     made = usual()
     made.errors[PartName.SOURCE] = "no route"
     view = made.view()
-    found = problems(view, NOON)
+    found = find_problems(view, NOON)
     assert [p.severity for p in found] == sorted((p.severity for p in found), reverse=True)
     assert {p.kind for p in found} == {"cluster", "group"}
-    late = problems(view, NOON + 120)
+    late = find_problems(view, NOON + 120)
     assert any("no heartbeat" in problem.what for problem in late)
 
 
@@ -237,7 +237,7 @@ def test_rates_of_a_side_that_is_down_are_unknown(side: PartName) -> None:
     assert view.totals.rate is None and view.totals.eta_s is None
     assert {row.rate for row in view.partitions} == {None}
     assert {row.direction for row in view.partitions} == {Direction.UNKNOWN}
-    text = "\n".join(lines(view, made.now))
+    text = "\n".join(view_lines(view, made.now))
     assert "throughput unknown" in text
     assert re.search(r"lag .*\(old: read 5 s ago\)", text)
     assert re.search(r"partitions .*\(old: read 5 s ago\)", text)
@@ -248,7 +248,7 @@ def test_a_part_that_waits_for_long_is_old_and_a_problem() -> None:
     parts = {**view.parts, PartName.SOURCE: Part(NOON, pending_s=LATE_S)}
     view = replace(view, parts=parts)
     assert view.copy_stale and not view.is_current
-    assert any("no answer for 5 s" in problem.what for problem in problems(view, NOON))
+    assert any("no answer for 5 s" in problem.what for problem in find_problems(view, NOON))
 
 
 def test_only_what_was_read_whole_and_is_current_has_no_problem() -> None:
@@ -265,22 +265,22 @@ def test_a_heartbeat_that_cannot_be_read_is_no_silence() -> None:
     made.view()
     made.errors[PartName.STATE] = "no route"
     made.now += 600
-    text = "\n".join(lines(made.view(), made.now))
+    text = "\n".join(view_lines(made.view(), made.now))
     assert re.search(r"job running .*\(old: read 600 s ago\)", text)
     assert "no heartbeat" not in text
 
 
 def test_lines_say_the_same_and_nothing_hostile() -> None:
-    made = usual(Pair("a[/b]\x1b[2J"))
+    made = usual(PipelinePair("a[/b]\x1b[2J"))
     made.view()
     made.errors[PartName.TARGET] = "no \x1b route"
-    text = "\n".join(lines(made.view(), NOON))
+    text = "\n".join(view_lines(made.view(), NOON))
     assert "\x1b" not in text
     assert "lag 1,200 records, the oldest 3.0 s old" in text
     assert "problem (bad) group billing: on the target it would skip 107 records" in text
     assert "stale: no \\x1b route" in text
-    empty = "\n".join(lines(Made().view(), NOON))
-    assert "lag unknown" in "\n".join(lines(_unread().view(), NOON))
+    empty = "\n".join(view_lines(Made().view(), NOON))
+    assert "lag unknown" in "\n".join(view_lines(_unread().view(), NOON))
     assert "pipeline orders" in empty
 
 
@@ -292,17 +292,17 @@ def _unread() -> Made:
 
 def test_re_reads_by_us_and_by_mirrormaker_are_said_in_lines() -> None:
     made = beside_mirrormaker()
-    text = "\n".join(lines(made.view(), NOON + 12))
+    text = "\n".join(view_lines(made.view(), NOON + 12))
     assert "k2ktui 0 (partitions: 1 unknown), MirrorMaker 2 mirror->target 4,075 " in text
     assert "(partitions: 2 not translated); read 12 s ago" in text
     assert "billing: k2ktui 0, MirrorMaker 2 4,075" in text
-    assert "MirrorMaker 2" not in "\n".join(lines(usual().view(), NOON))
+    assert "MirrorMaker 2" not in "\n".join(view_lines(usual().view(), NOON))
 
 
 def test_a_comparison_that_fails_is_no_fault_of_the_pipeline() -> None:
     made = beside_mirrormaker()
     made.errors = {PartName.COMPARISON: "there is no checkpoints topic"}
     view = made.view()
-    [problem] = [p for p in problems(view, NOON) if p.subject == "MirrorMaker 2"]
+    [problem] = [p for p in find_problems(view, NOON) if p.subject == "MirrorMaker 2"]
     assert problem.severity is Severity.WARN and "no checkpoints topic" in problem.what
     assert view.whole and view.summaries[1].theirs is None

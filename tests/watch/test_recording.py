@@ -14,14 +14,14 @@ import pytest
 from k2ktui.engine.translate import Basis
 from k2ktui.errors import ConfigError
 from k2ktui.watch.codec import MalformedView, dumps, loads
-from k2ktui.watch.model import Pair, PartName, View
+from k2ktui.watch.model import PartName, PipelinePair, View
 from k2ktui.watch.player import Player, parse_time
-from k2ktui.watch.record import Recorder, Recording
+from k2ktui.watch.recording import Recorder, Recording
 from tests.support.views import NOON, Made, beside_mirrormaker, usual
 
 
 def lived(polls: int = 5) -> list[View]:
-    made = usual(Pair("a[/b]\x1b", "production", True))
+    made = usual(PipelinePair("a[/b]\x1b", "production", True))
     views = []
     for _ in range(polls):
         views.append(made.view())

@@ -12,12 +12,12 @@ from textual import on
 from textual.widget import Widget
 from textual.widgets import Input
 
-from k2ktui.console import marks
-from k2ktui.console.marks import Cell, Line, Tone
+from k2ktui.console import formatting
+from k2ktui.console.formatting import Cell, Line, Tone
 from k2ktui.console.screens.base import ListScreen
-from k2ktui.console.widgets.arrange import Column
+from k2ktui.console.widgets.columns import Column
 from k2ktui.console.widgets.grid import Grid
-from k2ktui.console.widgets.lines import Lines
+from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.engine.audit import Audit, AuditRow
 from k2ktui.text import safe_text
 from k2ktui.watch.model import View
@@ -53,10 +53,10 @@ class AuditScreen(ListScreen):
 
     def body(self) -> Iterable[Widget]:
         """Yield notes above the table, and below it the whole of the row under the cursor."""
-        yield Lines(id="summary")
-        yield Lines(id="facts")
+        yield TextLines(id="summary")
+        yield TextLines(id="facts")
         yield self.make_grid()
-        yield Lines(id="detail")
+        yield TextLines(id="detail")
         yield Input(id="filter", placeholder="filter: text or regular expression, ! inverts")
 
     def make_grid(self) -> Grid[AuditRow]:
@@ -67,7 +67,7 @@ class AuditScreen(ListScreen):
             search=lambda row: f"{row.group} {row.topic}-{row.partition} {row.basis}",
             problem=lambda row: row.wrong,
             order=lambda row: (not row.wrong, row.group, row.topic, row.partition),
-            empty=marks.NOT_YET,
+            empty=formatting.NOT_YET,
             opens="",
             id="audit",
         )
@@ -80,7 +80,7 @@ class AuditScreen(ListScreen):
         names = {column.id for column in _columns()} - {"group", "partition"}
         grid.mark_old(names if view.audit_stale else ())
         grid.show(self._rows(view.audit))
-        self.query_one("#facts", Lines).show(self._notes(view.audit))
+        self.query_one("#facts", TextLines).show(self._notes(view.audit))
 
     def _rows(self, audit: Audit | None) -> Sequence[AuditRow]:
         rows = audit.rows if audit else ()
@@ -98,11 +98,11 @@ class AuditScreen(ListScreen):
             f"{totals['wrong']:,} of {totals['rows']:,} would not go on where they were: at "
             f"checkpoints {again:,} again, {skipped:,} skipped"
         )
-        stale = marks.STALE if self.console.view and self.console.view.audit_stale else ""
-        old = stale + marks.age(self.session.feed.now() - audit.taken_at)
+        stale = formatting.STALE if self.console.view and self.console.view.audit_stale else ""
+        old = stale + formatting.age(self.session.feed.now() - audit.taken_at)
         return (
             Cell(text, tone),
-            Cell(f"  {marks.name(audit.flow, 30)} read {old} ago", Tone.MUTED),
+            Cell(f"  {formatting.name(audit.flow, 30)} read {old} ago", Tone.MUTED),
         )
 
     def _notes(self, audit: Audit | None) -> list[Line]:
@@ -112,7 +112,7 @@ class AuditScreen(ListScreen):
 
     @on(Grid.Changed)
     def _cursor_moved(self) -> None:
-        self.query_one("#detail", Lines).show(self.detail()[:_DETAIL_LINES])
+        self.query_one("#detail", TextLines).show(self.detail()[:_DETAIL_LINES])
 
     def detail(self) -> list[Line]:
         """Return the whole of the row under the cursor."""
@@ -121,10 +121,12 @@ class AuditScreen(ListScreen):
             return []
         age = row.checkpoint_age_s
         old = "no checkpoint" if age is None else f"checkpoint {age:.0f} s old"
-        made = f", made of source offset {marks.number(row.checkpoint_upstream)}" if age else ""
+        made = (
+            f", made of source offset {formatting.number(row.checkpoint_upstream)}" if age else ""
+        )
         return [
             (Cell(safe_text(f"{row.group} {row.topic}-{row.partition}", 200), Tone.HEADING),),
-            (Cell(f"committed on the source {marks.number(row.source_offset)}; {old}{made}"),),
+            (Cell(f"committed on the source {formatting.number(row.source_offset)}; {old}{made}"),),
             *((Cell(part),) for part in wrapped(row.note, self.size.width)),
         ]
 
@@ -139,7 +141,7 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def _count(value: int | None, tone: Tone) -> Cell:
-    return Cell(marks.number(value), tone if value else Tone.PLAIN)
+    return Cell(formatting.number(value), tone if value else Tone.PLAIN)
 
 
 def _columns() -> tuple[Column[AuditRow], ...]:
@@ -157,7 +159,7 @@ def _columns() -> tuple[Column[AuditRow], ...]:
         Column(
             "checkpoint",
             "checkpoint",
-            lambda r: Cell(marks.number(r.checkpoint_offset)),
+            lambda r: Cell(formatting.number(r.checkpoint_offset)),
             right=True,
         ),
         Column(
@@ -175,7 +177,11 @@ def _columns() -> tuple[Column[AuditRow], ...]:
             right=True,
         ),
         Column(
-            "synced", "synced", lambda r: Cell(marks.number(r.synced_offset)), right=True, rank=2
+            "synced",
+            "synced",
+            lambda r: Cell(formatting.number(r.synced_offset)),
+            right=True,
+            rank=2,
         ),
         Column(
             "synced-again",
@@ -193,6 +199,6 @@ def _columns() -> tuple[Column[AuditRow], ...]:
             right=True,
             rank=3,
         ),
-        Column("right", "right", lambda r: Cell(marks.number(r.right_offset)), right=True),
+        Column("right", "right", lambda r: Cell(formatting.number(r.right_offset)), right=True),
         Column("basis", "basis", lambda r: Cell(r.basis), lambda r: r.basis, width=8, rank=1),
     )

@@ -13,15 +13,15 @@ from textual.widget import Widget
 from textual.widgets import Input
 from textual.worker import WorkerState
 
-from k2ktui.console import chrome
+from k2ktui.console import header
 from k2ktui.console.export import Table
-from k2ktui.console.marks import Cell, Line, Tone
+from k2ktui.console.formatting import Cell, Line, Tone
 from k2ktui.console.messages import ViewArrived
 from k2ktui.console.session import Session
+from k2ktui.console.widgets.footer import KeyFooter
 from k2ktui.console.widgets.grid import Grid
-from k2ktui.console.widgets.keybar import Keybar
-from k2ktui.console.widgets.lines import Lines
-from k2ktui.console.widgets.toned import glyphs_of
+from k2ktui.console.widgets.styled_text import glyphs_of
+from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.errors import K2kError
 from k2ktui.faults import fault
 from k2ktui.text import safe_text
@@ -136,10 +136,10 @@ class ConsoleScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Make header, banner, body and footer."""
-        yield Lines(id="header")
-        yield Lines(id="banner")
+        yield TextLines(id="header")
+        yield TextLines(id="banner")
         yield from self.body()
-        yield Keybar()
+        yield KeyFooter()
 
     def on_mount(self) -> None:
         """Show what is known; Textual calls it by itself behind the handler of a subclass."""
@@ -171,13 +171,13 @@ class ConsoleScreen(Screen[None]):
             return
         view, glyphs, width = self.console.view, glyphs_of(self), self.size.width - 2
         entries = [(e.key, e.title, e.id == self.ENTRY) for e in self.console.entries]
-        top = chrome.header(self.session, view, width, glyphs)
-        self.query_one("#header", Lines).show([top, chrome.tabs(entries, width)])
-        lines = chrome.banner(self.session, view, self.console.notes, glyphs)
+        top = header.header(self.session, view, width, glyphs)
+        self.query_one("#header", TextLines).show([top, header.tabs(entries, width)])
+        lines = header.banner(self.session, view, self.console.notes, glyphs)
         may = self.session.access
         if not may.writable and self.CHANGES:
             lines.append((Cell(f"changes are off: {may.reason}", Tone.MUTED),))
-        self.query_one("#banner", Lines).show(lines)
+        self.query_one("#banner", TextLines).show(lines)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Grey what cannot be done now."""
@@ -211,7 +211,7 @@ class ListScreen(ConsoleScreen):
 
     def body(self) -> Iterable[Widget]:
         """Yield a summary line, the table, and the filter, which shows when it is used."""
-        yield Lines(id="summary")
+        yield TextLines(id="summary")
         yield self.make_grid()
         yield Input(id="filter", placeholder="filter: text or regular expression, ! inverts")
 
@@ -293,4 +293,4 @@ class ListScreen(ConsoleScreen):
             )
             text = f"  {len(grid.rows):,} of {grid.total:,}: {safe_text(what, 40)} (esc: all)"
             parts.append(Cell(text, Tone.WARN))
-        self.query_one("#summary", Lines).show([tuple(parts)])
+        self.query_one("#summary", TextLines).show([tuple(parts)])

@@ -7,17 +7,17 @@ from typing import Any, ClassVar
 from textual import on
 from textual.binding import Binding, BindingType
 
-from k2ktui.console import marks
+from k2ktui.console import formatting
 from k2ktui.console.aging import old_group_columns
-from k2ktui.console.marks import Cell, Line, Tone
+from k2ktui.console.formatting import Cell, Line, Tone
 from k2ktui.console.screens.audit import AuditScreen
 from k2ktui.console.screens.base import ListScreen
 from k2ktui.console.screens.groups_table import row_grid, side_text, summary_columns, summary_grid
 from k2ktui.console.widgets.grid import Grid
-from k2ktui.console.widgets.toned import glyphs_of
+from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.text import counted, safe_text
 from k2ktui.watch.model import PartName, View
-from k2ktui.watch.severity import of_summary
+from k2ktui.watch.severity import judge_group
 
 _TRANSLATE = Binding("T", "translate", "Translate", id="groups.translate")
 _AUDIT = Binding("m", "audit", "Audit", id="groups.audit")
@@ -77,7 +77,7 @@ class GroupsScreen(ListScreen):
             if not self._by_partition:
                 grid.show_columns(summary_columns(glyphs_of(self), compared=view.compares))
         read = view.part(PartName.GROUPS).taken_at is not None
-        grid.empty = "No group has committed on what is replicated." if read else marks.NOT_YET
+        grid.empty = "No group has committed on what is replicated." if read else formatting.NOT_YET
         grid.mark_old(old_group_columns(view))
         grid.show(view.groups if self._by_partition else view.summaries)
 
@@ -85,9 +85,9 @@ class GroupsScreen(ListScreen):
         """Return the sums."""
         view = self.console.view
         if view is None or view.totals.groups is None:
-            return (Cell(marks.NOT_YET),)
+            return (Cell(formatting.NOT_YET),)
         totals, groups = view.totals, view.totals.groups
-        old = marks.STALE if view.groups_stale else ""
+        old = formatting.STALE if view.groups_stale else ""
         bases = "  ".join(f"{count:,} {basis}" for basis, count in totals.bases.items())
         text = f"{old}{counted(groups, 'group')}  {bases}  {old}"
         ahead = any(group.ahead for group in view.summaries)
@@ -186,7 +186,7 @@ class GroupScreen(ListScreen):
         if group is None:
             return (name, Cell("  is not there any more", Tone.WARN))
         glyphs = glyphs_of(self)
-        mark = glyphs.mark(of_summary(group))
+        mark = glyphs.mark(judge_group(group))
         mark = glyphs.aged(mark) if view and view.groups_stale else mark
         sides = f"  source {side_text(group.source)}  target {side_text(group.target)}  "
         error = group.source.error or group.target.error
@@ -197,8 +197,8 @@ def _compared(view: View, now: float) -> Line:
     """How old what is compared is, and of which flow."""
     if view.audit is None:
         return ()
-    stale = marks.STALE if view.audit_stale else ""
-    old = f"{stale}{marks.age(now - view.audit.taken_at)} ago"
+    stale = formatting.STALE if view.audit_stale else ""
+    old = f"{stale}{formatting.age(now - view.audit.taken_at)} ago"
     return (Cell(f"  MM2 {old}", Tone.MUTED),)
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from k2ktui.console import marks
-from k2ktui.console.marks import Cell, Glyphs, Tone
-from k2ktui.console.widgets.arrange import Column
+from k2ktui.console import formatting
+from k2ktui.console.formatting import Cell, Glyphs, Tone
+from k2ktui.console.widgets.columns import Column
 from k2ktui.console.widgets.grid import Grid
-from k2ktui.engine.audit import Again
+from k2ktui.engine.audit import RereadEstimate
 from k2ktui.engine.groups import Finding, GroupRow
 from k2ktui.engine.translate import Basis
 from k2ktui.text import safe_text
 from k2ktui.watch.model import GroupSide, GroupSummary
-from k2ktui.watch.severity import Severity, of_group_row, of_summary
+from k2ktui.watch.severity import Severity, judge_group, judge_group_row
 
 
 def summary_grid(glyphs: Glyphs, *, compared: bool = False) -> Grid[GroupSummary]:
@@ -21,9 +21,9 @@ def summary_grid(glyphs: Glyphs, *, compared: bool = False) -> Grid[GroupSummary
     return Grid(
         summary_columns(glyphs, compared=compared),
         key=lambda group: group.group,
-        search=lambda group: f"{group.group} {of_summary(group).word} {group.source.state}",
-        problem=lambda group: of_summary(group).severity >= Severity.WARN,
-        order=lambda group: (-of_summary(group).severity, -group.skips, group.group),
+        search=lambda group: f"{group.group} {judge_group(group).word} {group.source.state}",
+        problem=lambda group: judge_group(group).severity >= Severity.WARN,
+        order=lambda group: (-judge_group(group).severity, -group.skips, group.group),
         id="summaries",
     )
 
@@ -35,10 +35,10 @@ def row_grid(glyphs: Glyphs, *, with_group: bool = True) -> Grid[GroupRow]:
         columns if with_group else columns[1:],
         key=lambda row: (row.group, row.topic, row.partition, row.target_topic),
         search=lambda row: (
-            f"{row.group} {row.topic}-{row.partition} {of_group_row(row).word} {row.basis}"
+            f"{row.group} {row.topic}-{row.partition} {judge_group_row(row).word} {row.basis}"
         ),
-        problem=lambda row: of_group_row(row).severity >= Severity.WARN,
-        order=lambda row: (-of_group_row(row).severity, row.group, row.topic, row.partition),
+        problem=lambda row: judge_group_row(row).severity >= Severity.WARN,
+        order=lambda row: (-judge_group_row(row).severity, row.group, row.topic, row.partition),
         id="rows",
     )
 
@@ -46,7 +46,7 @@ def row_grid(glyphs: Glyphs, *, with_group: bool = True) -> Grid[GroupRow]:
 def side_text(side: GroupSide) -> str:
     """Return a group's state and number of members on one cluster."""
     if not side.state:
-        return marks.NOT_AVAILABLE
+        return formatting.NOT_AVAILABLE
     members = "" if side.members is None else f" {side.members}"
     return f"{safe_text(side.state, 24)}{members}"
 
@@ -65,8 +65,8 @@ def summary_columns(glyphs: Glyphs, *, compared: bool = False) -> tuple[Column[G
         Column(
             "status",
             "status",
-            lambda g: glyphs.mark(of_summary(g)),
-            lambda g: -of_summary(g).severity,
+            lambda g: glyphs.mark(judge_group(g)),
+            lambda g: -judge_group(g).severity,
             width=11,
         ),
         Column("source", "source", lambda g: Cell(side_text(g.source)), rank=4, width=9),
@@ -80,7 +80,12 @@ def summary_columns(glyphs: Glyphs, *, compared: bool = False) -> tuple[Column[G
             rank=6,
         ),
         Column(
-            "lag", "lag", lambda g: Cell(marks.number(g.lag)), lambda g: _desc(g.lag), True, rank=5
+            "lag",
+            "lag",
+            lambda g: Cell(formatting.number(g.lag)),
+            lambda g: _desc(g.lag),
+            True,
+            rank=5,
         ),
         Column(
             "skips",
@@ -131,8 +136,8 @@ def _row_columns(glyphs: Glyphs) -> tuple[Column[GroupRow], ...]:
         Column(
             "status",
             "status",
-            lambda r: glyphs.mark(of_group_row(r)),
-            lambda r: -of_group_row(r).severity,
+            lambda r: glyphs.mark(judge_group_row(r)),
+            lambda r: -judge_group_row(r).severity,
             width=11,
         ),
         Column(
@@ -159,7 +164,7 @@ def _offset(name: str, heading: str, value: Any, rank: int) -> Column[GroupRow]:
     return Column(
         name,
         heading,
-        lambda row: Cell(marks.number(value(row))),
+        lambda row: Cell(formatting.number(value(row))),
         lambda row: _desc(value(row)),
         right=True,
         rank=rank,
@@ -181,15 +186,15 @@ def _moved(group: GroupSummary, value: int) -> Cell:
 def _known(value: int, unknown: int, partitions: int, tone: Tone) -> Cell:
     """A sum over what is known; a dash if nothing is."""
     if partitions and unknown >= partitions:
-        return Cell(marks.NOT_AVAILABLE, Tone.MUTED)
+        return Cell(formatting.NOT_AVAILABLE, Tone.MUTED)
     return Cell(f"{value:,}{'+' if unknown else ''}", tone if value else Tone.MUTED)
 
 
-def _again(count: Again | None, partitions: int) -> Cell:
+def _again(count: RereadEstimate | None, partitions: int) -> Cell:
     if count is None:
-        return Cell(marks.NOT_YET, Tone.MUTED)
+        return Cell(formatting.NOT_YET, Tone.MUTED)
     if partitions and count.unknown + count.without >= partitions:
-        return Cell(marks.NOT_AVAILABLE, Tone.WARN)
+        return Cell(formatting.NOT_AVAILABLE, Tone.WARN)
     more = "+" if count.unknown or count.without else ""
     if count.skipped:
         return Cell(f"{count.records:,}{more}, skips {count.skipped:,}", Tone.BAD)
@@ -239,7 +244,7 @@ def _divergence(row: GroupRow) -> Cell:
     value = row.divergence
     settled = row.finding is Finding.SETTLED
     tone = Tone.BAD if value and value > 0 and settled else Tone.WARN if value else Tone.MUTED
-    return Cell(marks.signed(value), tone)
+    return Cell(formatting.signed(value), tone)
 
 
 def _states(row: GroupRow) -> str:

@@ -10,10 +10,10 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 
-from k2ktui.console.marks import Cell, Line, Tone, tone_of
+from k2ktui.console.formatting import Cell, Line, Tone, tone_of
 from k2ktui.console.screens.base import ConsoleScreen
-from k2ktui.console.widgets.lines import Lines
-from k2ktui.console.widgets.toned import glyphs_of
+from k2ktui.console.widgets.styled_text import glyphs_of
+from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.watch.severity import Severity
 
 _WORDS = {
@@ -41,12 +41,12 @@ class Help(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """Make the text, which scrolls."""
         with VerticalScroll(id="help"):
-            yield Lines(id="help-lines")
+            yield TextLines(id="help-lines")
 
     def on_mount(self) -> None:
         """Fill it in."""
         width = max(30, min(86, self.app.size.width - 10))
-        self.query_one(Lines).show([*self._about(width), *self._signs(), *self._keys(width)])
+        self.query_one(TextLines).show([*self._about(width), *self._signs(), *self._keys(width)])
         self.query_one(VerticalScroll).focus()
 
     def _about(self, width: int) -> list[Line]:

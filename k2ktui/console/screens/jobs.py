@@ -10,21 +10,21 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.console import marks
-from k2ktui.console.marks import Cell, Line, Tone
+from k2ktui.console import formatting
+from k2ktui.console.formatting import Cell, Line, Tone
 from k2ktui.console.screens.base import ListScreen
 from k2ktui.console.screens.jobs_log import LogScreen, entry_lines
 from k2ktui.console.screens.jobs_table import HEARD, clock, jobs_grid
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.grid import Grid
-from k2ktui.console.widgets.lines import Lines
 from k2ktui.console.widgets.start_dialog import StartDialog
-from k2ktui.console.widgets.toned import glyphs_of
+from k2ktui.console.widgets.styled_text import glyphs_of
+from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.engine.access import Access, access
 from k2ktui.errors import K2kError, TimedOut
 from k2ktui.jobs import joblog, manager
-from k2ktui.jobs.manager import How, Job, JobState
-from k2ktui.jobs.rows import Row, recent, rows
+from k2ktui.jobs.manager import Job, JobState, StopMode
+from k2ktui.jobs.run_rows import RunRow, make_run_rows, recent_runs
 from k2ktui.kafka.properties import load_checked
 from k2ktui.watch.model import PartName, View
 from k2ktui.watch.severity import state_time
@@ -63,7 +63,7 @@ class JobsScreen(ListScreen):
     def __init__(self) -> None:
         super().__init__()
         self._jobs: Sequence[Job] | None = None
-        self._shown: tuple[str, Sequence[joblog.Entry]] = ("", ())
+        self._shown: tuple[str, Sequence[joblog.LogEntry]] = ("", ())
         self._busy = ""
         self._asked: set[str] = set()
 
@@ -76,7 +76,7 @@ class JobsScreen(ListScreen):
     def body(self) -> Iterable[Widget]:
         """Yield the table, and the end of a log."""
         yield from super().body()
-        yield Lines(id="job-log")
+        yield TextLines(id="job-log")
 
     def on_mount(self) -> None:
         """Begin to look at this host's jobs."""
@@ -95,16 +95,16 @@ class JobsScreen(ListScreen):
         row = self._row()
         chosen = row.job if row else None
 
-        def job() -> tuple[list[Job], str, Sequence[joblog.Entry]]:
-            found = manager.jobs()
+        def job() -> tuple[list[Job], str, Sequence[joblog.LogEntry]]:
+            found = manager.list_jobs()
             wanted = chosen or next(iter(found), None)
             if wanted is None:
                 return found, "", ()
-            return found, wanted.place.id, joblog.tail(wanted.place, _LOG_LINES)
+            return found, wanted.place.id, joblog.read_tail(wanted.place, _LOG_LINES)
 
         self.background("look", job, self._looked)
 
-    def _looked(self, found: tuple[list[Job], str, Sequence[joblog.Entry]]) -> None:
+    def _looked(self, found: tuple[list[Job], str, Sequence[joblog.LogEntry]]) -> None:
         self._jobs = found[0]
         self._shown = found[1:]
         self.refresh_view()
@@ -124,7 +124,7 @@ class JobsScreen(ListScreen):
         empty = "No run of this pipeline is known. J starts it."
         if self.session.pair.mirror:
             empty = f"{_MIRROR}."
-        grid.empty = empty if known and heard else marks.NOT_YET
+        grid.empty = empty if known and heard else formatting.NOT_YET
         # A heartbeat that could not be read is not a silence.
         at = state_time(view, now) if view else now
         stale = view is not None and view.stale(PartName.STATE)
@@ -132,25 +132,25 @@ class JobsScreen(ListScreen):
         grid.mark_old(old | {"lag"} if view and view.copy_stale else old)
         # The lag that every other screen shows: a heartbeat's is some seconds older.
         lag = view.totals.lag_records if view else None
-        grid.show(recent(rows(self._jobs or (), runners, pipeline, at, lag)))
+        grid.show(recent_runs(make_run_rows(self._jobs or (), runners, pipeline, at, lag)))
         self._draw_log()
 
     def _draw_log(self) -> None:
-        pane = self.query_one("#job-log", Lines)
+        pane = self.query_one("#job-log", TextLines)
         place, entries = self._shown
         row = self._row()
         if row is not None and (row.job is None or row.job.place.id != place):
             place, entries = "", ()
         height = max(1, pane.size.height - 1)
         lines: list[Line] = [line for each in entries for line in entry_lines(each)]
-        title = f"Log of {marks.name(place, 50)}" if place else "No log here of this run"
+        title = f"Log of {formatting.name(place, 50)}" if place else "No log here of this run"
         pane.show([(Cell(title, Tone.MUTED),), *lines[-height:]])
 
     def summary(self) -> Line:
         """Return what runs."""
-        found = [row for row in self.grid().rows if isinstance(row, Row)]
+        found = [row for row in self.grid().rows if isinstance(row, RunRow)]
         own = [row for row in found if row.pipeline == self.session.pair.pipeline and row.alive]
-        cells = [Cell(f"{marks.name(self.session.pair.pipeline, 40)}: ", Tone.HEADING)]
+        cells = [Cell(f"{formatting.name(self.session.pair.pipeline, 40)}: ", Tone.HEADING)]
         if self._busy:
             return (*cells, Cell(self._busy, Tone.INFO))
         if not own and self.session.pair.mirror:
@@ -159,12 +159,12 @@ class JobsScreen(ListScreen):
             return (*cells, Cell("no run is known to be alive", Tone.WARN))
         if len(own) > 1:
             return (*cells, Cell(f"{len(own)} runs at once: the older is being fenced", Tone.WARN))
-        where = "on this host" if own[0].here else f"on {marks.name(own[0].host, 40)}"
+        where = "on this host" if own[0].here else f"on {formatting.name(own[0].host, 40)}"
         return (*cells, Cell(f"{own[0].state} {where}, pid {own[0].pid}"))
 
-    def _row(self) -> Row | None:
+    def _row(self) -> RunRow | None:
         row = self.grid().current
-        return row if isinstance(row, Row) else None
+        return row if isinstance(row, RunRow) else None
 
     @on(Grid.Changed)
     def _chosen(self) -> None:
@@ -200,7 +200,7 @@ class JobsScreen(ListScreen):
             return
         self._work(
             f"starting {config.name}",
-            lambda: manager.await_running(manager.start(config, files, self._access(config))),
+            lambda: manager.await_running(manager.start_job(config, files, self._access(config))),
         )
 
     @work
@@ -221,7 +221,7 @@ class JobsScreen(ListScreen):
         self._work(
             f"restarting {config.name}",
             lambda: manager.await_running(
-                manager.restart(job, config, files, self._access(config))
+                manager.restart_job(job, config, files, self._access(config))
             ),
         )
 
@@ -244,11 +244,11 @@ class JobsScreen(ListScreen):
         if not await self.app.push_screen_wait(Confirm(f"Stop {name}", lines, name, "Stop")):
             return
         self._asked.add(job.record.start)
-        how = How.NOW if again else How.GRACEFULLY
+        how = StopMode.NOW if again else StopMode.GRACEFULLY
         allowed = self._access_of(job)
 
         def stopped() -> Job:
-            now = manager.stop(job, allowed, how)
+            now = manager.stop_job(job, allowed, how)
             if now.alive:
                 raise TimedOut(
                     f"{name} still runs after {manager.STOP_S:g} s",
@@ -258,7 +258,7 @@ class JobsScreen(ListScreen):
 
         self._work(f"stopping {name}", stopped)
 
-    def _not_here(self, row: Row | None, what: str) -> None:
+    def _not_here(self, row: RunRow | None, what: str) -> None:
         if row is None or not row.alive:
             self.tell(f"{what}: no job is running in this row.", "warning")
         elif row.host == manager.this_host():
@@ -278,7 +278,7 @@ class JobsScreen(ListScreen):
         if job is None and self.session.pair.mirror:
             self.tell(f"{_MIRROR}. {_TAKE_OVER}", "warning")
             return None
-        if job is None or job.record.files == manager.absolute(self.session.files):
+        if job is None or job.record.files == manager.absolute_paths(self.session.files):
             return self.session.config
         reading = self.run_worker(
             lambda: load_checked(job.record.files).config,
@@ -325,7 +325,7 @@ class JobsScreen(ListScreen):
             over()
             self.tell_error(error)
 
-        self._busy = f"{marks.name(what, 60)} …"
+        self._busy = f"{formatting.name(what, 60)} …"
         self.background("job", work, done, failed)
         self._draw()
 

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 from textual import on
 from textual.binding import Binding, BindingType
 
-from k2ktui.console import marks
-from k2ktui.console.marks import Cell, Line, Tone
+from k2ktui.console import formatting
+from k2ktui.console.formatting import Cell, Line, Tone
 from k2ktui.console.screens.base import ListScreen
-from k2ktui.console.widgets.arrange import Column
+from k2ktui.console.widgets.columns import Column
 from k2ktui.console.widgets.grid import Grid
-from k2ktui.jobs.joblog import Entry, Follower
+from k2ktui.jobs.joblog import Follower, LogEntry
 from k2ktui.jobs.manager import Job
 
 _LINES = 2_000
@@ -61,7 +61,7 @@ class LogScreen(ListScreen):
                 Column(
                     "text",
                     "text",
-                    lambda line: Cell(marks.name(line.text), line.tone),
+                    lambda line: Cell(formatting.name(line.text), line.tone),
                     width=20,
                     widest=500,
                 ),
@@ -69,7 +69,7 @@ class LogScreen(ListScreen):
             key=lambda line: line.number,
             search=lambda line: line.text,
             problem=lambda line: line.tone in (Tone.BAD, Tone.WARN),
-            empty=marks.NOT_YET,
+            empty=formatting.NOT_YET,
             id="log",
         )
 
@@ -86,11 +86,11 @@ class LogScreen(ListScreen):
     def summary(self) -> Line:
         """Return which log it is."""
         place = self._job.place
-        title = Cell(f"Log of {marks.name(place.id)}", Tone.HEADING)
-        return (title, Cell(f"  {marks.name(place.log)}", Tone.MUTED))
+        title = Cell(f"Log of {formatting.name(place.id)}", Tone.HEADING)
+        return (title, Cell(f"  {formatting.name(place.log)}", Tone.MUTED))
 
     def _look(self) -> None:
-        def job() -> list[Entry]:
+        def job() -> list[LogEntry]:
             if self._follower is None:
                 self._follower = Follower(self._job.place, _LINES)
                 return self._follower.before
@@ -98,7 +98,7 @@ class LogScreen(ListScreen):
 
         self.background("look", job, self._looked)
 
-    def _looked(self, entries: list[Entry]) -> None:
+    def _looked(self, entries: list[LogEntry]) -> None:
         if not entries and self._count:
             return
         grid = self.grid()
@@ -124,13 +124,13 @@ class LogScreen(ListScreen):
         self.tell(f"{event.row.time} {event.row.text}", "information")
 
 
-def entry_lines(entry: Entry) -> list[Line]:
+def entry_lines(entry: LogEntry) -> list[Line]:
     """Return an entry as lines with tones."""
     tone = tone_of(entry)
     return [(Cell(text[:10], Tone.MUTED), Cell(text[10:], tone)) for text in entry.lines]
 
 
-def tone_of(entry: Entry) -> Tone:
+def tone_of(entry: LogEntry) -> Tone:
     """Return the tone of an entry."""
     if entry.error or (entry.kind == "ended" and entry.event.get("code")):
         return Tone.BAD

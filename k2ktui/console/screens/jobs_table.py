@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from k2ktui.console import marks
-from k2ktui.console.marks import Cell, Glyphs, Tone
-from k2ktui.console.widgets.arrange import Column
+from k2ktui.console import formatting
+from k2ktui.console.formatting import Cell, Glyphs, Tone
+from k2ktui.console.widgets.columns import Column
 from k2ktui.console.widgets.grid import Grid
-from k2ktui.jobs.rows import Row
-from k2ktui.watch.severity import Severity, Verdict
+from k2ktui.jobs.run_rows import RunRow
+from k2ktui.watch.severity import Severity, SeverityLabel
 
 _SEVERITIES = {
     "running": Severity.OK,
@@ -27,7 +27,7 @@ _SEVERITIES = {
 HEARD = frozenset({"beat", "lap", "lag", "commit"})
 
 
-def jobs_grid(glyphs: Glyphs, now: Callable[[], float]) -> Grid[Row]:
+def jobs_grid(glyphs: Glyphs, now: Callable[[], float]) -> Grid[RunRow]:
     """Return a table of runs; ``now`` tells the time that ages are counted to."""
     return Grid(
         _columns(glyphs, now),
@@ -38,13 +38,13 @@ def jobs_grid(glyphs: Glyphs, now: Callable[[], float]) -> Grid[Row]:
     )
 
 
-def _columns(glyphs: Glyphs, now: Callable[[], float]) -> tuple[Column[Row], ...]:
+def _columns(glyphs: Glyphs, now: Callable[[], float]) -> tuple[Column[RunRow], ...]:
     return (
         Column("state", "state", lambda row: _state(glyphs, row), _severity, width=9),
         Column(
             "pipeline",
             "pipeline",
-            lambda row: Cell(marks.name(row.pipeline)),
+            lambda row: Cell(formatting.name(row.pipeline)),
             lambda row: row.pipeline,
             width=8,
         ),
@@ -59,8 +59,10 @@ def _columns(glyphs: Glyphs, now: Callable[[], float]) -> tuple[Column[Row], ...
             6,
             1,
         ),
-        Column("lap", "lap", lambda row: Cell(marks.number(row.lap)), None, True, 3, 2),
-        Column("lag", "lag", lambda row: Cell(marks.number(row.lag_records)), None, True, 3, 1),
+        Column("lap", "lap", lambda row: Cell(formatting.number(row.lap)), None, True, 3, 2),
+        Column(
+            "lag", "lag", lambda row: Cell(formatting.number(row.lag_records)), None, True, 3, 1
+        ),
         Column("commit", "commit", _commit, None, True, 6, 3),
         Column("slots", "slots", lambda row: Cell(_count(row.slots)), None, True, 4, 4),
         Column("term", "term", lambda row: Cell(_count(row.term)), None, True, 4, 3),
@@ -74,44 +76,44 @@ def _columns(glyphs: Glyphs, now: Callable[[], float]) -> tuple[Column[Row], ...
             11,
             6,
         ),
-        Column("user", "user", lambda row: Cell(marks.name(row.user, 20)), None, False, 4, 7),
-        Column("version", "version", lambda row: Cell(marks.name(row.version, 12)), rank=8),
+        Column("user", "user", lambda row: Cell(formatting.name(row.user, 20)), None, False, 4, 7),
+        Column("version", "version", lambda row: Cell(formatting.name(row.version, 12)), rank=8),
         Column("error", "error", _error, None, False, 6, 9, 400),
     )
 
 
-def _severity(row: Row) -> Severity:
+def _severity(row: RunRow) -> Severity:
     return _SEVERITIES.get(row.state, Severity.UNKNOWN)
 
 
-def _state(glyphs: Glyphs, row: Row) -> Cell:
-    return glyphs.mark(Verdict(_severity(row), row.state))
+def _state(glyphs: Glyphs, row: RunRow) -> Cell:
+    return glyphs.mark(SeverityLabel(_severity(row), row.state))
 
 
-def _host(row: Row) -> str:
-    return "here" if row.here else marks.name(row.host, 40)
+def _host(row: RunRow) -> str:
+    return "here" if row.here else formatting.name(row.host, 40)
 
 
-def _beat(row: Row, now: float) -> Cell:
+def _beat(row: RunRow, now: float) -> Cell:
     if row.heartbeat_at is None:
-        return Cell(marks.NOT_AVAILABLE, Tone.MUTED)
-    return Cell(marks.age(max(0.0, now - row.heartbeat_at)))
+        return Cell(formatting.NOT_AVAILABLE, Tone.MUTED)
+    return Cell(formatting.age(max(0.0, now - row.heartbeat_at)))
 
 
-def _commit(row: Row) -> Cell:
-    return Cell(marks.NOT_AVAILABLE if row.commit_ms is None else f"{row.commit_ms:.0f} ms")
+def _commit(row: RunRow) -> Cell:
+    return Cell(formatting.NOT_AVAILABLE if row.commit_ms is None else f"{row.commit_ms:.0f} ms")
 
 
-def _restarts(row: Row) -> Cell:
-    return Cell(marks.NOT_AVAILABLE if row.restarts is None else f"{row.restarts:,}")
+def _restarts(row: RunRow) -> Cell:
+    return Cell(formatting.NOT_AVAILABLE if row.restarts is None else f"{row.restarts:,}")
 
 
 def _count(value: int) -> str:
-    return str(value) if value else marks.NOT_AVAILABLE
+    return str(value) if value else formatting.NOT_AVAILABLE
 
 
-def _error(row: Row) -> Cell:
-    return Cell(marks.name(row.error), Tone.BAD if row.error else Tone.MUTED)
+def _error(row: RunRow) -> Cell:
+    return Cell(formatting.name(row.error), Tone.BAD if row.error else Tone.MUTED)
 
 
 def clock(at: float) -> str:

@@ -10,22 +10,22 @@ from typing import Any, ClassVar
 from textual import on
 from textual.binding import Binding, BindingType
 
-from k2ktui.console import marks
-from k2ktui.console.marks import Cell, Glyphs, Line, Tone
-from k2ktui.console.screens.acting import ActingScreen
+from k2ktui.console import formatting
+from k2ktui.console.formatting import Cell, Glyphs, Line, Tone
+from k2ktui.console.screens.operation import OperationScreen
 from k2ktui.console.screens.positions_plan import MovesScreen
-from k2ktui.console.widgets.arrange import Column
+from k2ktui.console.widgets.columns import Column
 from k2ktui.console.widgets.grid import Grid
-from k2ktui.console.widgets.toned import glyphs_of
+from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.engine.journal import JournalHeader, JournalRow
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import K2kError
-from k2ktui.sync import acting
+from k2ktui.sync import operations
 from k2ktui.sync.apply import Applied
 from k2ktui.sync.positions import CLEAR, SET
 from k2ktui.text import safe_text
 from k2ktui.watch.model import PartName, View
-from k2ktui.watch.severity import Severity, Verdict
+from k2ktui.watch.severity import Severity, SeverityLabel
 
 _HELP = """
     Journal. What was applied and taken back on the target, by whom, when and from where; it is kept
@@ -44,7 +44,7 @@ _BEGUN = "begun"
 Written = tuple[str, JournalRow]
 
 
-class JournalScreen(ActingScreen):
+class JournalScreen(OperationScreen):
     """The entries, the newest first."""
 
     ENTRY: ClassVar[str] = "journal"
@@ -72,10 +72,10 @@ class JournalScreen(ActingScreen):
         self._undone = {entry.undoes: entry for entry in view.journal if entry.undoes}
         grid = self.query_one(Grid)
         read = view.part(PartName.STATE).taken_at is not None
-        grid.empty = "Nothing has been applied yet." if read else marks.NOT_YET
+        grid.empty = "Nothing has been applied yet." if read else formatting.NOT_YET
         grid.show(view.journal)
 
-    def verdict(self, entry: JournalHeader) -> Verdict:
+    def verdict(self, entry: JournalHeader) -> SeverityLabel:
         """Judge an entry by what became of it."""
         return verdict_of(entry, taken_back=entry.id in self._undone)
 
@@ -91,7 +91,7 @@ class JournalScreen(ActingScreen):
     def document(self) -> str | None:
         """Return the journal as the command prints it."""
         rows: list[JournalHeader] = list(self.query_one(Grid).rows)
-        return json.dumps(acting.journal_json(rows))
+        return json.dumps(operations.journal_json(rows))
 
     def refusal(self, action: str) -> str:
         """Return why an action cannot be done now."""
@@ -107,7 +107,7 @@ class JournalScreen(ActingScreen):
         if entry is not None:
             self.undo(entry.id)
 
-    def other_undo(self, entry: acting.Entry) -> bool:
+    def other_undo(self, entry: operations.JournalEntry) -> bool:
         """Plan the pipeline's own positions back to what they were."""
         return plan_back(self, entry)
 
@@ -120,7 +120,7 @@ class JournalScreen(ActingScreen):
         self.app.push_screen(EntryScreen(event.row, self._undone.get(event.row.id)))
 
 
-class EntryScreen(ActingScreen):
+class EntryScreen(OperationScreen):
     """One entry: each committed offset before and after.
 
     Args:
@@ -136,7 +136,7 @@ class EntryScreen(ActingScreen):
     def __init__(self, header: JournalHeader, undone: JournalHeader | None = None) -> None:
         super().__init__()
         self._header, self._undone = header, undone
-        self._entry: acting.Entry | None = None
+        self._entry: operations.JournalEntry | None = None
 
     def make_grid(self) -> Grid[Written]:
         """Make the table."""
@@ -146,7 +146,7 @@ class EntryScreen(ActingScreen):
             search=lambda line: f"{line[0]} {line[1].topic}-{line[1].partition} {line[1].result}",
             problem=lambda line: _bad(line[1]),
             order=lambda line: (not _bad(line[1]), line[0], line[1].topic, line[1].partition),
-            empty=marks.NOT_YET,
+            empty=formatting.NOT_YET,
             opens="",
             id="entry",
         )
@@ -161,9 +161,9 @@ class EntryScreen(ActingScreen):
             self.show_state()
             return
         config, entry = self.config, self._header.id
-        self.act("reading the journal", lambda: acting.look_up(config, entry), self._found)
+        self.act("reading the journal", lambda: operations.read_entry(config, entry), self._found)
 
-    def _found(self, entry: acting.Entry) -> None:
+    def _found(self, entry: operations.JournalEntry) -> None:
         self._entry = entry
         grid: Grid[Any] = self.query_one(Grid)
         grid.empty = "It changed nothing."
@@ -222,7 +222,7 @@ class EntryScreen(ActingScreen):
         """Take it back."""
         self.undo(self._header.id)
 
-    def other_undo(self, entry: acting.Entry) -> bool:
+    def other_undo(self, entry: operations.JournalEntry) -> bool:
         """Plan the pipeline's own positions back to what they were."""
         return plan_back(self, entry)
 
@@ -234,7 +234,7 @@ class EntryScreen(ActingScreen):
 JournalScreen.DETAILS = (EntryScreen,)
 
 
-def plan_back(screen: ActingScreen, entry: acting.Entry) -> bool:
+def plan_back(screen: OperationScreen, entry: operations.JournalEntry) -> bool:
     """Show the plan that puts positions back; whether the entry has any that were there before."""
     before = {
         SourcePartition(row.topic, row.partition): row.before
@@ -247,7 +247,7 @@ def plan_back(screen: ActingScreen, entry: acting.Entry) -> bool:
     return True
 
 
-def tell_undone(screen: ActingScreen, applied: Applied) -> None:
+def tell_undone(screen: OperationScreen, applied: Applied) -> None:
     """Tell what became of an undo; what went wrong stays on the screen."""
     counts = ", ".join(f"{count:,} {result}" for result, count in applied.counts.items())
     text = f"journal entry {applied.id}: {counts}"
@@ -264,16 +264,16 @@ def _done(entry: JournalHeader, undone: JournalHeader | None) -> str:
     return f"entry {safe_text(undone.id)} took all of it back"
 
 
-def verdict_of(entry: JournalHeader, *, taken_back: bool) -> Verdict:
+def verdict_of(entry: JournalHeader, *, taken_back: bool) -> SeverityLabel:
     """Judge an entry by what became of its rows."""
     if taken_back:
-        return Verdict(Severity.INFO, "taken back")
+        return SeverityLabel(Severity.INFO, "taken back")
     words = set(entry.counts)
     if _BEGUN in words:
-        return Verdict(Severity.BAD, "not ended")
+        return SeverityLabel(Severity.BAD, "not ended")
     if words & {"refused", "changed", "unknown"}:
-        return Verdict(Severity.WARN, "partly")
-    return Verdict(Severity.OK, "done")
+        return SeverityLabel(Severity.WARN, "partly")
+    return SeverityLabel(Severity.OK, "done")
 
 
 def told(entry: JournalHeader, undone: JournalHeader | None) -> list[Line]:
@@ -348,8 +348,10 @@ def _row_columns() -> tuple[Column[Written], ...]:
             width=12,
             widest=48,
         ),
-        Column("before", "before", lambda line: Cell(marks.number(line[1].before)), right=True),
-        Column("after", "after", lambda line: Cell(marks.number(line[1].after)), right=True),
+        Column(
+            "before", "before", lambda line: Cell(formatting.number(line[1].before)), right=True
+        ),
+        Column("after", "after", lambda line: Cell(formatting.number(line[1].after)), right=True),
         Column(
             "result",
             "result",

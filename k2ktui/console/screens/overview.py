@@ -8,26 +8,26 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Container
 
-from k2ktui.console import marks
+from k2ktui.console import formatting
 from k2ktui.console.export import Table
-from k2ktui.console.marks import Cell, Glyphs, Line, Tone
+from k2ktui.console.formatting import Cell, Glyphs, Line, Tone
 from k2ktui.console.plots import over_time
 from k2ktui.console.screens.base import ConsoleScreen
-from k2ktui.console.widgets.arrange import Column
+from k2ktui.console.widgets.columns import Column
 from k2ktui.console.widgets.grid import Grid
-from k2ktui.console.widgets.lines import Lines
-from k2ktui.console.widgets.toned import glyphs_of
+from k2ktui.console.widgets.styled_text import glyphs_of
+from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.engine.translate import Basis
 from k2ktui.engine.trend import Direction
 from k2ktui.watch.model import ClusterView, PartName, View
-from k2ktui.watch.plain import again
+from k2ktui.watch.plain import reread_text
 from k2ktui.watch.severity import (
     Problem,
     Severity,
-    Verdict,
-    of_mirror,
-    of_runner,
-    problems,
+    SeverityLabel,
+    find_problems,
+    judge_mirror_flow,
+    judge_runner,
     state_time,
 )
 
@@ -55,15 +55,17 @@ class OverviewScreen(ConsoleScreen):
 
     def body(self) -> ComposeResult:
         """Yield the figures, plots of them, and the problems."""
-        yield Lines(id="facts")
+        yield TextLines(id="facts")
         with Container(id="plots"):
-            yield Lines(id="plot-lag")
-            yield Lines(id="plot-rate")
+            yield TextLines(id="plot-lag")
+            yield TextLines(id="plot-rate")
         glyphs = glyphs_of(self)
         columns: tuple[Column[Problem], ...] = (
             Column("problem", "problem", lambda p: _mark(glyphs, p), width=9),
-            Column("subject", "of", lambda p: Cell(marks.name(p.subject)), width=12, widest=48),
-            Column("what", "what", lambda p: Cell(marks.name(p.what)), width=20, widest=500),
+            Column(
+                "subject", "of", lambda p: Cell(formatting.name(p.subject)), width=12, widest=48
+            ),
+            Column("what", "what", lambda p: Cell(formatting.name(p.what)), width=20, widest=500),
         )
         yield Grid(
             columns,
@@ -81,11 +83,11 @@ class OverviewScreen(ConsoleScreen):
         """Show the sums and the problems."""
         now = self.session.feed.now()
         lines = facts(view, now, glyphs_of(self), self.size.width - 2)
-        self.query_one("#facts", Lines).show(lines)
+        self.query_one("#facts", TextLines).show(lines)
         self._plot(view)
         grid = self.query_one(Grid)
-        grid.empty = "No problem is known." if view.is_current else marks.NOT_YET
-        grid.show(problems(view, now))
+        grid.empty = "No problem is known." if view.is_current else formatting.NOT_YET
+        grid.show(find_problems(view, now))
 
     def _plot(self, view: View) -> None:
         """Show lag and throughput over time where there is room for it."""
@@ -99,7 +101,7 @@ class OverviewScreen(ConsoleScreen):
         for name, title, points in (("lag", "lag, records", lag), ("rate", "records/s", rate)):
             lines = over_time(title, points, self.size.width // 2 - 2, height, glyphs_of(self))
             lines += [()] * (height - len(lines))
-            self.query_one(f"#plot-{name}", Lines).show(lines)
+            self.query_one(f"#plot-{name}", TextLines).show(lines)
 
     def on_resize(self) -> None:
         """Draw for the new size."""
@@ -140,7 +142,7 @@ class OverviewScreen(ConsoleScreen):
 
 
 def _mark(glyphs: Glyphs, problem: Problem) -> Cell:
-    return glyphs.mark(Verdict(problem.severity, problem.kind))
+    return glyphs.mark(SeverityLabel(problem.severity, problem.kind))
 
 
 def facts(view: View, now: float, glyphs: Glyphs, width: int) -> list[Line]:
@@ -163,7 +165,7 @@ def facts(view: View, now: float, glyphs: Glyphs, width: int) -> list[Line]:
 def _notes(view: View) -> list[Line]:
     # Of a flow of MirrorMaker 2 the first ones say how it does.
     tone = Tone.PLAIN if view.pair.mirror else Tone.WARN
-    return [_line("Note", Cell(marks.name(note), tone)) for note in view.notes[:2]]
+    return [_line("Note", Cell(formatting.name(note), tone)) for note in view.notes[:2]]
 
 
 def _line(label: str, *cells: Cell) -> Line:
@@ -182,14 +184,18 @@ def _lag(view: View, glyphs: Glyphs, spark: int) -> list[Cell]:
     totals, known = view.totals, _read(view, PartName.SOURCE, PartName.TARGET)
     stale = view.copy_stale
     cells = [
-        _aged(Cell(marks.number(totals.lag_records, known=known), Tone.HEADING), glyphs, stale),
+        _aged(
+            Cell(formatting.number(totals.lag_records, known=known), Tone.HEADING), glyphs, stale
+        ),
         Cell(" records, oldest "),
-        _aged(Cell(marks.seconds(totals.lag_seconds, known=known), Tone.HEADING), glyphs, stale),
+        _aged(
+            Cell(formatting.seconds(totals.lag_seconds, known=known), Tone.HEADING), glyphs, stale
+        ),
     ]
     if totals.direction is not Direction.UNKNOWN:
         cells.append(Cell(f"  {glyphs.direction(totals.direction)} {totals.direction}"))
     if totals.lag_records and totals.eta_s and totals.eta_s >= 1:
-        cells.append(Cell(f", {marks.duration(totals.eta_s)} left", Tone.MUTED))
+        cells.append(Cell(f", {formatting.duration(totals.eta_s)} left", Tone.MUTED))
     if totals.unknown and totals.partitions:
         cells.append(Cell(f"  {totals.unknown:,} unknown", Tone.UNKNOWN))
     values = [p.lag_records for p in view.points]
@@ -197,7 +203,7 @@ def _lag(view: View, glyphs: Glyphs, spark: int) -> list[Cell]:
 
 
 def _throughput(view: View, glyphs: Glyphs, spark: int) -> list[Cell]:
-    text = marks.number(view.totals.rate, known=len(view.points) > 1 or view.copy_stale)
+    text = formatting.number(view.totals.rate, known=len(view.points) > 1 or view.copy_stale)
     values = [p.rate for p in view.points]
     return [
         Cell(text, Tone.HEADING),
@@ -208,8 +214,8 @@ def _throughput(view: View, glyphs: Glyphs, spark: int) -> list[Cell]:
 
 def _coverage(view: View, glyphs: Glyphs) -> list[Cell]:
     known = _read(view, PartName.TARGET, PartName.GROUPS)
-    offsets = Cell(marks.share(view.totals.coverage, known=known), Tone.HEADING)
-    commits = Cell(marks.share(view.totals.commit_coverage, known=known), Tone.HEADING)
+    offsets = Cell(formatting.share(view.totals.coverage, known=known), Tone.HEADING)
+    commits = Cell(formatting.share(view.totals.commit_coverage, known=known), Tone.HEADING)
     return [
         _aged(offsets, glyphs, view.copy_stale or view.stale(PartName.GROUPS)),
         Cell(" of retained offsets, "),
@@ -220,13 +226,13 @@ def _coverage(view: View, glyphs: Glyphs) -> list[Cell]:
 
 def _partitions(view: View, glyphs: Glyphs) -> list[Cell]:
     if not _read(view, PartName.SOURCE) and not _read(view, PartName.TARGET):
-        return [Cell(marks.NOT_YET)]
-    from k2ktui.watch.severity import of_partition
+        return [Cell(formatting.NOT_YET)]
+    from k2ktui.watch.severity import judge_partition
 
     cells = [Cell(f"{view.totals.partitions:,}", Tone.HEADING), Cell(":")]
-    verdicts: dict[str, tuple[Verdict, int]] = {}
+    verdicts: dict[str, tuple[SeverityLabel, int]] = {}
     for row in view.partitions:
-        verdict = of_partition(row)
+        verdict = judge_partition(row)
         _, count = verdicts.get(verdict.word, (verdict, 0))
         verdicts[verdict.word] = (verdict, count + 1)
     for verdict, count in sorted(verdicts.values(), key=lambda each: -each[0].severity):
@@ -238,7 +244,7 @@ def _partitions(view: View, glyphs: Glyphs) -> list[Cell]:
 def _groups(view: View, glyphs: Glyphs) -> list[Cell]:
     totals = view.totals
     if totals.groups is None:
-        return [Cell(marks.NOT_YET)]
+        return [Cell(formatting.NOT_YET)]
     stale = view.groups_stale
     cells = [_aged(Cell(f"{totals.groups:,}", Tone.HEADING), glyphs, stale), Cell(":")]
     for basis, count in totals.bases.items():
@@ -252,7 +258,7 @@ def _groups(view: View, glyphs: Glyphs) -> list[Cell]:
         what = [f"{n:,} {w}" for n, w in ((totals.skips, "skipped"), (totals.rereads, "re-read"))]
         amounts = [text for text in what if not text.startswith("0 ")]
         text += f" ({', '.join(amounts)})" if amounts else ""
-        cells.append(Cell(text, marks.tone_of(severity)))
+        cells.append(Cell(text, formatting.tone_of(severity)))
     elif totals.bases:
         cells.append(Cell(f"  {glyphs.stale if stale else ''}none diverges", Tone.MUTED))
     return cells
@@ -263,16 +269,16 @@ def _again(view: View, now: float) -> list[Cell]:
     audit = view.audit
     if audit is None:
         failed = view.part(PartName.COMPARISON).error
-        return [Cell(marks.NOT_AVAILABLE if failed else marks.NOT_YET)]
+        return [Cell(formatting.NOT_AVAILABLE if failed else formatting.NOT_YET)]
     ours, theirs = view.again
-    stale = marks.STALE if view.audit_stale else ""
+    stale = formatting.STALE if view.audit_stale else ""
     return [
         Cell("k2ktui "),
-        Cell(again(ours), Tone.HEADING),
+        Cell(reread_text(ours), Tone.HEADING),
         Cell("  MirrorMaker 2 "),
-        Cell(stale + again(theirs), Tone.BAD if theirs.skipped else Tone.HEADING),
+        Cell(stale + reread_text(theirs), Tone.BAD if theirs.skipped else Tone.HEADING),
         Cell(
-            f"  {marks.name(audit.flow, 40)}, read {marks.age(now - audit.taken_at)} ago",
+            f"  {formatting.name(audit.flow, 40)}, read {formatting.age(now - audit.taken_at)} ago",
             Tone.MUTED,
         ),
     ]
@@ -280,23 +286,23 @@ def _again(view: View, now: float) -> list[Cell]:
 
 def _mirror(view: View, now: float, glyphs: Glyphs) -> list[Cell]:
     if not _read(view, PartName.TARGET):
-        return [Cell(marks.NOT_YET)]
-    mark = _aged(glyphs.mark(of_mirror(view, now)), glyphs, view.stale(PartName.TARGET))
+        return [Cell(formatting.NOT_YET)]
+    mark = _aged(glyphs.mark(judge_mirror_flow(view, now)), glyphs, view.stale(PartName.TARGET))
     return [mark, Cell("  MirrorMaker 2 copies; k2ktui runs no job of this flow", Tone.MUTED)]
 
 
 def _job(view: View, now: float, glyphs: Glyphs) -> list[Cell]:
     if not _read(view, PartName.STATE):
-        return [Cell(marks.NOT_YET)]
+        return [Cell(formatting.NOT_YET)]
     if not view.runners:
         return [Cell("none has run yet", Tone.MUTED)]
     runner = view.runners[0]
     at = state_time(view, now)
-    mark = _aged(glyphs.mark(of_runner(runner, at)), glyphs, view.stale(PartName.STATE))
-    lived = marks.age(now - runner.last_ms / 1000)
+    mark = _aged(glyphs.mark(judge_runner(runner, at)), glyphs, view.stale(PartName.STATE))
+    lived = formatting.age(now - runner.last_ms / 1000)
     alive = sum(each.alive(int(at * 1000)) for each in view.runners)
     more = f", {alive} at once" if alive > 1 else ""
-    where = f"{marks.name(runner.user, 20)}@{marks.name(runner.host, 40)}"
+    where = f"{formatting.name(runner.user, 20)}@{formatting.name(runner.host, 40)}"
     return [
         mark,
         Cell(f"  {where}  lap {runner.lap:,}, {runner.slots} slots{more}, heartbeat {lived} ago"),
@@ -316,11 +322,11 @@ def _cluster(
         severity, word = Severity.INFO, "connecting"
     else:
         severity, word = Severity.OK, "up"
-    version = f"Kafka {marks.name(cluster.version)}" if cluster.version else ""
-    old = f"read {marks.age(age)} ago" if age is not None else ""
-    about = [marks.name(cluster.cluster_id) or marks.NOT_YET, version, old]
+    version = f"Kafka {formatting.name(cluster.version)}" if cluster.version else ""
+    old = f"read {formatting.age(age)} ago" if age is not None else ""
+    about = [formatting.name(cluster.cluster_id) or formatting.NOT_YET, version, old]
     return [
-        glyphs.mark(Verdict(severity, word)),
+        glyphs.mark(SeverityLabel(severity, word)),
         Cell("  " + "  ".join(text for text in about if text)),
-        Cell(f"  {marks.name(cluster.address)}", Tone.MUTED),
+        Cell(f"  {formatting.name(cluster.address)}", Tone.MUTED),
     ]

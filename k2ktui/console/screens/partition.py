@@ -9,17 +9,17 @@ from textual.app import ComposeResult
 from textual.containers import Container, VerticalScroll
 from textual.widget import Widget
 
-from k2ktui.console import marks, plots
+from k2ktui.console import formatting, plots
 from k2ktui.console.aging import old_partition_columns
 from k2ktui.console.export import Table
-from k2ktui.console.marks import Cell, Glyphs, Line, Tone
+from k2ktui.console.formatting import Cell, Glyphs, Line, Tone
 from k2ktui.console.screens.base import ConsoleScreen
-from k2ktui.console.widgets.lines import Lines
-from k2ktui.console.widgets.toned import glyphs_of
+from k2ktui.console.widgets.styled_text import glyphs_of
+from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.text import safe_text
 from k2ktui.watch.history import Sample
 from k2ktui.watch.model import PartitionRow, RangeRow, View
-from k2ktui.watch.severity import of_partition
+from k2ktui.watch.severity import judge_partition
 
 _SHOWN_RANGES = 8
 _PLOT_HEIGHT = 9
@@ -65,13 +65,13 @@ class PartitionScreen(ConsoleScreen):
         title = safe_text(f"{self._key[0]}-{self._key[1]}", 400)
         if row is None:
             gone: list[Line] = [(Cell(title, Tone.HEADING), Cell("  is not there any more"))]
-            self.query_one("#detail", Lines).show(gone)
+            self.query_one("#detail", TextLines).show(gone)
             return
         self._ranges = self.session.feed.ranges(*self._key) or row.ranges
         old = old_partition_columns(view)
         lines = [*figures(row, glyphs, old), *coverage(row, width, glyphs, old)]
         lines += ranges(self._ranges, max(3, self.size.height - 24))
-        self.query_one("#detail", Lines).show(lines)
+        self.query_one("#detail", TextLines).show(lines)
         self._plots(width, glyphs)
 
     def _plots(self, width: int, glyphs: Glyphs) -> None:
@@ -83,7 +83,7 @@ class PartitionScreen(ConsoleScreen):
         for name, title, points in (("lag", "lag, records", lag), ("rate", "records/s", rate)):
             drawn = plots.over_time(title, points, one, height, glyphs)
             drawn += [()] * (height - len(drawn))
-            self.query_one(f"#plot-{name}", Lines).show(drawn)
+            self.query_one(f"#plot-{name}", TextLines).show(drawn)
 
     def table(self) -> Table | None:
         """Return the ranges."""
@@ -92,17 +92,17 @@ class PartitionScreen(ConsoleScreen):
 
     def copied(self) -> str:
         """Return what is shown."""
-        return self.query_one("#detail", Lines).text
+        return self.query_one("#detail", TextLines).text
 
 
 class _Detail(VerticalScroll):
     """The part that scrolls."""
 
     def compose(self) -> ComposeResult:
-        yield Lines(id="detail")
+        yield TextLines(id="detail")
         with Container(id="plots"):
-            yield Lines(id="plot-lag")
-            yield Lines(id="plot-rate")
+            yield TextLines(id="plot-lag")
+            yield TextLines(id="plot-rate")
 
 
 def figures(row: PartitionRow, glyphs: Glyphs, old: Collection[str] = frozenset()) -> list[Line]:
@@ -112,15 +112,15 @@ def figures(row: PartitionRow, glyphs: Glyphs, old: Collection[str] = frozenset(
         return glyphs.aged(Cell(value)).text if column in old else value
 
     def number(column: str, value: int | None) -> str:
-        return text(column, marks.number(value))
+        return text(column, formatting.number(value))
 
-    mark = glyphs.mark(of_partition(row))
+    mark = glyphs.mark(judge_partition(row))
     mark = glyphs.aged(mark) if "state" in old else mark
     status = row.status
     where = "*" if status.target_partition is None else str(status.target_partition)
     target = safe_text(f"{status.target_topic}-{where}", 400) if status.target_topic else "—"
     title = safe_text(f"{status.topic}-{status.partition}", 400)
-    left = f", {marks.duration(row.eta_s)} left" if row.eta_s else ""
+    left = f", {formatting.duration(row.eta_s)} left" if row.eta_s else ""
     lines: list[Line] = [
         (Cell(title, Tone.HEADING), Cell("  "), mark, Cell(left)),
         _fact("Why", row.why, Tone.WARN),
@@ -134,8 +134,8 @@ def figures(row: PartitionRow, glyphs: Glyphs, old: Collection[str] = frozenset(
         _fact(
             "Lag",
             f"{number('lag', status.lag_records)} records, "
-            f"{text('behind', marks.seconds(status.lag_seconds))} "
-            f"{glyphs.direction(row.direction)}  {marks.number(row.rate)} records/s",
+            f"{text('behind', formatting.seconds(status.lag_seconds))} "
+            f"{glyphs.direction(row.direction)}  {formatting.number(row.rate)} records/s",
         ),
     ]
     lines += [
@@ -154,7 +154,7 @@ def coverage(
     """Return the coverage of the retained log as a bar."""
     status = row.status
     sign = glyphs.stale if "coverage" in old and status.coverage is not None else ""
-    text = f"{sign}{marks.share(status.coverage)} of the retained log translates exactly"
+    text = f"{sign}{formatting.share(status.coverage)} of the retained log translates exactly"
     lines: list[Line] = [_fact("Coverage", text)]
     start, end = status.source_start, status.source_end
     if start is None or end is None or end <= start:

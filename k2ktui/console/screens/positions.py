@@ -10,22 +10,22 @@ from textual import on, work
 from textual.binding import Binding, BindingType
 
 from k2ktui.config.scalars import parse_instant
-from k2ktui.console import marks
+from k2ktui.console import formatting
 from k2ktui.console.aging import old_partition_columns
-from k2ktui.console.marks import Cell, Glyphs, Line, Tone
+from k2ktui.console.formatting import Cell, Glyphs, Line, Tone
 from k2ktui.console.screens.base import ListScreen
 from k2ktui.console.screens.positions_plan import MovesScreen
-from k2ktui.console.widgets.arrange import Column
-from k2ktui.console.widgets.ask import Ask
-from k2ktui.console.widgets.choice import Choice
+from k2ktui.console.widgets.columns import Column
 from k2ktui.console.widgets.grid import Grid
-from k2ktui.console.widgets.toned import glyphs_of
+from k2ktui.console.widgets.selectable_grid import SelectableGrid
+from k2ktui.console.widgets.styled_text import glyphs_of
+from k2ktui.console.widgets.text_prompt import TextPrompt
 from k2ktui.engine.state import SourcePartition
 from k2ktui.mm2.pipeline import MirrorPipeline
-from k2ktui.sync.positions import Change, Positions
+from k2ktui.sync.positions import PositionPlan, PositionPlanner
 from k2ktui.text import counted, safe_text
 from k2ktui.watch.model import PartitionRow, PartName, View
-from k2ktui.watch.severity import Severity, of_partition
+from k2ktui.watch.severity import Severity, judge_partition
 
 _QUESTION = (
     "Where to? earliest, latest, an offset, +N or -N records from here, or a time "
@@ -57,18 +57,18 @@ class PositionsScreen(ListScreen):
     ]
     DETAILS = (MovesScreen,)
 
-    def choice(self) -> Choice[PartitionRow]:
+    def choice(self) -> SelectableGrid[PartitionRow]:
         """The table."""
-        return self.query_one(Choice)
+        return self.query_one(SelectableGrid)
 
-    def make_grid(self) -> Choice[PartitionRow]:
+    def make_grid(self) -> SelectableGrid[PartitionRow]:
         """Make the table."""
-        return Choice(
+        return SelectableGrid(
             columns(glyphs_of(self)),
             key=lambda row: row.key,
             search=lambda row: f"{row.status.topic}-{row.status.partition} {row.status.state}",
-            problem=lambda row: of_partition(row).severity >= Severity.WARN,
-            order=lambda row: (-of_partition(row).severity, *row.key),
+            problem=lambda row: judge_partition(row).severity >= Severity.WARN,
+            order=lambda row: (-judge_partition(row).severity, *row.key),
             opens="Move",
             id="positions",
         )
@@ -77,7 +77,7 @@ class PositionsScreen(ListScreen):
         """Show its partitions."""
         grid = self.choice()
         read = view.part(PartName.SOURCE).taken_at or view.part(PartName.TARGET).taken_at
-        grid.empty = "No partition is selected by the pipeline." if read else marks.NOT_YET
+        grid.empty = "No partition is selected by the pipeline." if read else formatting.NOT_YET
         grid.mark_old(old_partition_columns(view))
         grid.show(view.partitions)
 
@@ -106,7 +106,7 @@ class PositionsScreen(ListScreen):
         chosen = {_source(row): row.status.position for row in self.choice().chosen}
         if not self._may_plan() or not chosen:
             return
-        text = await self.app.push_screen_wait(Ask(_QUESTION))
+        text = await self.app.push_screen_wait(TextPrompt(_QUESTION))
         if not text:
             return
         try:
@@ -141,7 +141,7 @@ def _source(row: PartitionRow) -> SourcePartition:
 class Place:
     """Where partitions are to be moved; ``plan`` asks the clusters what that means."""
 
-    plan: Callable[[Positions], Change]
+    plan: Callable[[PositionPlanner], PositionPlan]
 
 
 def place_of(text: str, chosen: Mapping[SourcePartition, int | None]) -> Place:
@@ -178,8 +178,8 @@ def _exactly(wanted: Mapping[SourcePartition, int]) -> Place:
 
 
 def _to(
-    known: Positions, chosen: Mapping[SourcePartition, object], kind: str, at_ms: int | None
-) -> Change:
+    known: PositionPlanner, chosen: Mapping[SourcePartition, object], kind: str, at_ms: int | None
+) -> PositionPlan:
     """Plan whole topics, of which the chosen partitions are kept."""
     topics = {source.topic for source in chosen}
     change = known.plan_to(topics.__contains__, kind, at_ms)
@@ -204,8 +204,8 @@ def columns(glyphs: Glyphs) -> tuple[Column[PartitionRow], ...]:
         Column(
             "state",
             "state",
-            lambda row: glyphs.mark(of_partition(row)),
-            lambda row: -of_partition(row).severity,
+            lambda row: glyphs.mark(judge_partition(row)),
+            lambda row: -judge_partition(row).severity,
             width=11,
         ),
         Column("target", "target", lambda row: Cell(_target(row)), rank=4, width=12, widest=48),
@@ -218,7 +218,7 @@ def _offset(
     return Column(
         name,
         heading,
-        lambda row: Cell(marks.number(value(row))),
+        lambda row: Cell(formatting.number(value(row))),
         value,
         right=True,
         rank=rank,
@@ -228,6 +228,6 @@ def _offset(
 def _target(row: PartitionRow) -> str:
     status = row.status
     if not status.target_topic:
-        return marks.NOT_AVAILABLE
+        return formatting.NOT_AVAILABLE
     partition = "by key" if status.target_partition is None else str(status.target_partition)
     return safe_text(f"{status.target_topic}-{partition}", 400)

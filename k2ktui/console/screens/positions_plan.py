@@ -8,31 +8,31 @@ from typing import Any, ClassVar
 from textual import work
 from textual.binding import Binding, BindingType
 
-from k2ktui.console import equivalent, marks
-from k2ktui.console.marks import Cell, Glyphs, Line, Tone
-from k2ktui.console.screens.acting import ActingScreen
-from k2ktui.console.widgets.arrange import Column
+from k2ktui.console import cli_equivalent, formatting
+from k2ktui.console.formatting import Cell, Glyphs, Line, Tone
+from k2ktui.console.screens.operation import OperationScreen
+from k2ktui.console.widgets.columns import Column
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.grid import Grid
-from k2ktui.console.widgets.toned import glyphs_of
-from k2ktui.engine.moves import Effect, Move
-from k2ktui.sync.moving import Moved, Mover
-from k2ktui.sync.positions import CLEAR, Change, Positions
+from k2ktui.console.widgets.styled_text import glyphs_of
+from k2ktui.engine.moves import MoveEffect, PositionMove
+from k2ktui.sync.position_writer import PositionWriter, PositionWriteResult
+from k2ktui.sync.positions import CLEAR, PositionPlan, PositionPlanner
 from k2ktui.text import counted, safe_text
-from k2ktui.watch.severity import Severity, Verdict
+from k2ktui.watch.severity import Severity, SeverityLabel
 
 _VERDICTS = {
-    Effect.BEGIN: Severity.OK,
-    Effect.BACK: Severity.WARN,
-    Effect.FORWARD: Severity.WARN,
-    Effect.ANEW: Severity.WARN,
-    Effect.KEEP: Severity.INFO,
-    Effect.CLEAR: Severity.WARN,
-    Effect.REFUSED: Severity.BAD,
+    MoveEffect.BEGIN: Severity.OK,
+    MoveEffect.BACK: Severity.WARN,
+    MoveEffect.FORWARD: Severity.WARN,
+    MoveEffect.ANEW: Severity.WARN,
+    MoveEffect.KEEP: Severity.INFO,
+    MoveEffect.CLEAR: Severity.WARN,
+    MoveEffect.REFUSED: Severity.BAD,
 }
 
 
-class MovesScreen(ActingScreen):
+class MovesScreen(OperationScreen):
     """What moving positions means, before and after it is done.
 
     Args:
@@ -57,13 +57,13 @@ class MovesScreen(ActingScreen):
     CHANGES: ClassVar[frozenset[str]] = frozenset({"apply"})
     NEEDS: ClassVar[frozenset[str]] = frozenset({"plan_again"})
 
-    def __init__(self, plan: Callable[[Positions], Change]) -> None:
+    def __init__(self, plan: Callable[[PositionPlanner], PositionPlan]) -> None:
         super().__init__()
         self._plan = plan
-        self.change: Change | None = None
-        self.moved: Moved | None = None
+        self.change: PositionPlan | None = None
+        self.moved: PositionWriteResult | None = None
 
-    def make_grid(self) -> Grid[Move]:
+    def make_grid(self) -> Grid[PositionMove]:
         """Make the table."""
         return Grid(
             columns(glyphs_of(self)),
@@ -71,7 +71,7 @@ class MovesScreen(ActingScreen):
             search=lambda move: f"{move.source} {move.effect} {move.why}",
             problem=lambda move: verdict_of(move).severity >= Severity.WARN,
             order=lambda move: (-verdict_of(move).severity, move.source),
-            empty=marks.NOT_YET,
+            empty=formatting.NOT_YET,
             opens="",
             id="moves",
         )
@@ -84,8 +84,8 @@ class MovesScreen(ActingScreen):
         """Ask both clusters what it means."""
         config, plan = self.config, self._plan
 
-        def job() -> Change:
-            positions = Positions(config)
+        def job() -> PositionPlan:
+            positions = PositionPlanner(config)
             try:
                 return plan(positions)
             finally:
@@ -93,7 +93,7 @@ class MovesScreen(ActingScreen):
 
         self.act("planning", job, self._planned)
 
-    def _planned(self, change: Change) -> None:
+    def _planned(self, change: PositionPlan) -> None:
         self.change, self.moved = change, None
         grid: Grid[Any] = self.query_one(Grid)
         grid.empty = "None of these partitions has a position."
@@ -105,9 +105,9 @@ class MovesScreen(ActingScreen):
     def summary(self) -> Line:
         """Return the sums."""
         if self.change is None:
-            return (Cell("no plan yet" if not self.busy else marks.NOT_YET),)
+            return (Cell("no plan yet" if not self.busy else formatting.NOT_YET),)
         again, left_out = _sums(self.change)
-        counts = {e: sum(move.effect is e for move in self.change.moves) for e in Effect}
+        counts = {e: sum(move.effect is e for move in self.change.moves) for e in MoveEffect}
         parts = "  ".join(f"{count:,} {effect}" for effect, count in counts.items() if count)
         return (
             Cell(f"{self.change.what}  {parts}  "),
@@ -134,7 +134,7 @@ class MovesScreen(ActingScreen):
 
     def detail(self) -> list[Line]:
         """Return the whole of the row under the cursor."""
-        move: Move | None = self.query_one(Grid).current
+        move: PositionMove | None = self.query_one(Grid).current
         if move is None:
             return []
         lines: list[Line] = [
@@ -150,7 +150,7 @@ class MovesScreen(ActingScreen):
         if self.change is None:
             return ""
         words = [_argument(move, self.change.what) for move in self.change.moves]
-        return equivalent.offsets(self.session.files, self.change.what, words)
+        return cli_equivalent.offsets(self.session.files, self.change.what, words)
 
     def refusal(self, action: str) -> str:
         """Return why an action cannot be done now."""
@@ -161,7 +161,7 @@ class MovesScreen(ActingScreen):
             return "there is no plan; n plans"
         if self.moved is not None:
             return "it was applied; n plans again"
-        if any(move.effect is Effect.REFUSED for move in self.change.moves):
+        if any(move.effect is MoveEffect.REFUSED for move in self.change.moves):
             return "a move is refused: choose others, or another place"
         return self._in_use() if self.change.changes else "there is nothing to change"
 
@@ -198,19 +198,19 @@ class MovesScreen(ActingScreen):
         if agreed and self.change is change:
             self._apply(change)
 
-    def _apply(self, change: Change) -> None:
+    def _apply(self, change: PositionPlan) -> None:
         config, may = self.config, self.session.access
 
-        def job() -> Moved:
-            positions = Positions(config)
+        def job() -> PositionWriteResult:
+            positions = PositionPlanner(config)
             try:
-                return Mover(config, positions).apply(change, may)
+                return PositionWriter(config, positions).apply(change, may)
             finally:
                 positions.close()
 
         self.act("moving positions", job, self._applied, writes=True)
 
-    def _applied(self, moved: Moved) -> None:
+    def _applied(self, moved: PositionWriteResult) -> None:
         self.moved = moved
         self.session.feed.refresh()
 
@@ -218,30 +218,30 @@ class MovesScreen(ActingScreen):
 _PLAIN = Tone.PLAIN
 
 
-def verdict_of(move: Move) -> Verdict:
+def verdict_of(move: PositionMove) -> SeverityLabel:
     """Judge a move by what it means."""
-    return Verdict(_VERDICTS[move.effect], str(move.effect))
+    return SeverityLabel(_VERDICTS[move.effect], str(move.effect))
 
 
-def _sums(change: Change) -> tuple[int, int]:
+def _sums(change: PositionPlan) -> tuple[int, int]:
     return sum(m.again for m in change.moves), sum(m.left_out for m in change.moves)
 
 
-def _argument(move: Move, what: str) -> str:
+def _argument(move: PositionMove, what: str) -> str:
     source = f"{move.source.topic}:{move.source.partition}"
     return source if what == CLEAR else f"{source}:{move.offset}"
 
 
-def _now(move: Move) -> str:
-    return marks.number(move.before.offset if move.before else None)
+def _now(move: PositionMove) -> str:
+    return formatting.number(move.before.offset if move.before else None)
 
 
-def _new(move: Move) -> str:
-    offset = marks.number(move.offset)
-    return f"new, from {offset}" if move.effect is Effect.CLEAR else offset
+def _new(move: PositionMove) -> str:
+    offset = formatting.number(move.offset)
+    return f"new, from {offset}" if move.effect is MoveEffect.CLEAR else offset
 
 
-def _meaning(move: Move) -> str:
+def _meaning(move: PositionMove) -> str:
     parts = []
     if move.again:
         parts.append(f"up to {move.again:,} copied again")
@@ -252,7 +252,7 @@ def _meaning(move: Move) -> str:
     return "; ".join(parts)
 
 
-def columns(glyphs: Glyphs) -> tuple[Column[Move], ...]:
+def columns(glyphs: Glyphs) -> tuple[Column[PositionMove], ...]:
     """Return the columns."""
     return (
         Column(

@@ -6,17 +6,17 @@ from typing import ClassVar
 
 from textual import on
 
-from k2ktui.console import marks
+from k2ktui.console import formatting
 from k2ktui.console.aging import old_partition_columns
-from k2ktui.console.marks import Cell, Glyphs, Line, Tone
+from k2ktui.console.formatting import Cell, Glyphs, Line, Tone
 from k2ktui.console.screens.base import ListScreen
 from k2ktui.console.screens.partition import PartitionScreen
-from k2ktui.console.widgets.arrange import Column
+from k2ktui.console.widgets.columns import Column
 from k2ktui.console.widgets.grid import Grid
-from k2ktui.console.widgets.toned import glyphs_of
+from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.text import counted, safe_text
 from k2ktui.watch.model import PartitionRow, PartName, View
-from k2ktui.watch.severity import Severity, of_partition
+from k2ktui.watch.severity import Severity, judge_partition
 
 
 class ReplicationScreen(ListScreen):
@@ -41,7 +41,7 @@ class ReplicationScreen(ListScreen):
                 f"{row.status.topic}-{row.status.partition} {row.status.state} "
                 f"{row.status.target_topic}"
             ),
-            problem=lambda row: of_partition(row).severity >= Severity.WARN,
+            problem=lambda row: judge_partition(row).severity >= Severity.WARN,
             order=_order,
             empty="No partition is selected by the pipeline.",
             id="partitions",
@@ -51,7 +51,7 @@ class ReplicationScreen(ListScreen):
         """Show its partitions."""
         grid = self.query_one(Grid)
         read = view.part(PartName.SOURCE).taken_at or view.part(PartName.TARGET).taken_at
-        grid.empty = "No partition is selected by the pipeline." if read else marks.NOT_YET
+        grid.empty = "No partition is selected by the pipeline." if read else formatting.NOT_YET
         grid.mark_old(old_partition_columns(view))
         grid.show(view.partitions)
 
@@ -59,16 +59,16 @@ class ReplicationScreen(ListScreen):
         """Return the sums."""
         view = self.console.view
         if view is None:
-            return (Cell(marks.NOT_YET),)
+            return (Cell(formatting.NOT_YET),)
         totals = view.totals
         if not totals.partitions:
             return ()
-        old = marks.STALE if view.copy_stale else ""
+        old = formatting.STALE if view.copy_stale else ""
         text = (
             f"{counted(totals.partitions, 'partition')}  "
-            f"lag {old}{marks.number(totals.lag_records)}  "
-            f"behind {old}{marks.seconds(totals.lag_seconds)}  "
-            f"{marks.number(totals.rate)} records/s"
+            f"lag {old}{formatting.number(totals.lag_records)}  "
+            f"behind {old}{formatting.seconds(totals.lag_seconds)}  "
+            f"{formatting.number(totals.rate)} records/s"
         )
         return (Cell(text),)
 
@@ -91,21 +91,21 @@ def columns(glyphs: Glyphs) -> tuple[Column[PartitionRow], ...]:
         Column(
             "state",
             "state",
-            lambda row: glyphs.mark(of_partition(row)),
-            lambda row: -of_partition(row).severity,
+            lambda row: glyphs.mark(judge_partition(row)),
+            lambda row: -judge_partition(row).severity,
             width=11,
         ),
         Column(
             "lag",
             "lag",
-            lambda row: Cell(marks.number(row.status.lag_records)),
+            lambda row: Cell(formatting.number(row.status.lag_records)),
             lambda row: _desc(row.status.lag_records),
             right=True,
         ),
         Column(
             "behind",
             "behind",
-            lambda row: Cell(marks.seconds(row.status.lag_seconds)),
+            lambda row: Cell(formatting.seconds(row.status.lag_seconds)),
             lambda row: _desc(row.status.lag_seconds),
             right=True,
             rank=1,
@@ -114,7 +114,7 @@ def columns(glyphs: Glyphs) -> tuple[Column[PartitionRow], ...]:
         Column(
             "rate",
             "records/s",
-            lambda row: Cell(marks.number(row.rate)),
+            lambda row: Cell(formatting.number(row.rate)),
             lambda row: _desc(row.rate),
             right=True,
             rank=2,
@@ -122,7 +122,7 @@ def columns(glyphs: Glyphs) -> tuple[Column[PartitionRow], ...]:
         Column(
             "left",
             "left",
-            lambda row: Cell(marks.duration(row.eta_s) if row.eta_s is not None else "—"),
+            lambda row: Cell(formatting.duration(row.eta_s) if row.eta_s is not None else "—"),
             lambda row: _desc(row.eta_s),
             right=True,
             rank=8,
@@ -130,7 +130,7 @@ def columns(glyphs: Glyphs) -> tuple[Column[PartitionRow], ...]:
         Column(
             "position",
             "position",
-            lambda row: Cell(marks.number(row.status.position)),
+            lambda row: Cell(formatting.number(row.status.position)),
             lambda row: _desc(row.status.position),
             right=True,
             rank=3,
@@ -138,14 +138,14 @@ def columns(glyphs: Glyphs) -> tuple[Column[PartitionRow], ...]:
         Column(
             "start",
             "log start",
-            lambda row: Cell(marks.number(row.status.source_start), Tone.MUTED),
+            lambda row: Cell(formatting.number(row.status.source_start), Tone.MUTED),
             right=True,
             rank=10,
         ),
         Column(
             "end",
             "source end",
-            lambda row: Cell(marks.number(row.status.source_end)),
+            lambda row: Cell(formatting.number(row.status.source_end)),
             lambda row: _desc(row.status.source_end),
             right=True,
             rank=5,
@@ -153,7 +153,7 @@ def columns(glyphs: Glyphs) -> tuple[Column[PartitionRow], ...]:
         Column(
             "coverage",
             "coverage",
-            lambda row: Cell(marks.share(row.status.coverage)),
+            lambda row: Cell(formatting.share(row.status.coverage)),
             lambda row: row.status.coverage,
             right=True,
             rank=4,
@@ -161,7 +161,7 @@ def columns(glyphs: Glyphs) -> tuple[Column[PartitionRow], ...]:
         Column(
             "held-back",
             "held back",
-            lambda row: Cell(marks.number(row.status.held_back)),
+            lambda row: Cell(formatting.number(row.status.held_back)),
             lambda row: _desc(row.status.held_back),
             right=True,
             rank=10,
@@ -170,7 +170,7 @@ def columns(glyphs: Glyphs) -> tuple[Column[PartitionRow], ...]:
         Column(
             "target-end",
             "target end",
-            lambda row: Cell(marks.number(row.status.target_end)),
+            lambda row: Cell(formatting.number(row.status.target_end)),
             right=True,
             rank=9,
         ),
@@ -181,7 +181,7 @@ def columns(glyphs: Glyphs) -> tuple[Column[PartitionRow], ...]:
 
 def _order(row: PartitionRow) -> tuple[int, str, int]:
     """Problems first; what is behind for a moment keeps its place, or rows would never rest."""
-    severity = of_partition(row).severity
+    severity = judge_partition(row).severity
     return (-severity if severity >= Severity.WARN else 0, *row.key)
 
 
@@ -193,6 +193,6 @@ def _desc(value: float | None) -> float | None:
 def _target(row: PartitionRow) -> Cell:
     status = row.status
     if not status.target_topic:
-        return Cell(marks.NOT_AVAILABLE, Tone.MUTED)
+        return Cell(formatting.NOT_AVAILABLE, Tone.MUTED)
     where = "*" if status.target_partition is None else str(status.target_partition)
     return Cell(safe_text(f"{status.target_topic}-{where}", 400))

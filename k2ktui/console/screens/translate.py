@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on
 from textual.binding import Binding, BindingType
 
-from k2ktui.console import marks
+from k2ktui.console import formatting
 from k2ktui.console.aging import old_group_columns
-from k2ktui.console.marks import Cell, Line, Tone
+from k2ktui.console.formatting import Cell, Line, Tone
 from k2ktui.console.screens.base import ConsoleScreen, ListScreen
 from k2ktui.console.screens.groups_table import summary_columns
 from k2ktui.console.screens.translate_plan import PlanScreen
-from k2ktui.console.widgets.choice import Choice
 from k2ktui.console.widgets.grid import Grid
-from k2ktui.console.widgets.toned import glyphs_of
+from k2ktui.console.widgets.selectable_grid import SelectableGrid
+from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.engine.plan import Rewind
 from k2ktui.text import counted
 from k2ktui.watch.model import GroupSummary, PartName, View
-from k2ktui.watch.severity import Severity, of_summary
+from k2ktui.watch.severity import Severity, judge_group
 
 if TYPE_CHECKING:
     from k2ktui.console.app import ConsoleApp
@@ -64,18 +64,18 @@ class TranslateScreen(ListScreen):
         super().__init__()
         self._rewind = Rewind.NEVER
 
-    def choice(self) -> Choice[GroupSummary]:
+    def choice(self) -> SelectableGrid[GroupSummary]:
         """The table."""
-        return self.query_one(Choice)
+        return self.query_one(SelectableGrid)
 
-    def make_grid(self) -> Choice[GroupSummary]:
+    def make_grid(self) -> SelectableGrid[GroupSummary]:
         """Make the table."""
-        return Choice(
+        return SelectableGrid(
             summary_columns(glyphs_of(self)),
             key=lambda group: group.group,
-            search=lambda group: f"{group.group} {of_summary(group).word} {group.source.state}",
-            problem=lambda group: of_summary(group).severity >= Severity.WARN,
-            order=lambda group: (-of_summary(group).severity, -group.skips, group.group),
+            search=lambda group: f"{group.group} {judge_group(group).word} {group.source.state}",
+            problem=lambda group: judge_group(group).severity >= Severity.WARN,
+            order=lambda group: (-judge_group(group).severity, -group.skips, group.group),
             opens="Plan",
             id="choice",
         )
@@ -84,7 +84,7 @@ class TranslateScreen(ListScreen):
         """Show its groups."""
         grid = self.choice()
         read = view.part(PartName.GROUPS).taken_at is not None
-        grid.empty = "No group has committed on what is replicated." if read else marks.NOT_YET
+        grid.empty = "No group has committed on what is replicated." if read else formatting.NOT_YET
         grid.mark_old(old_group_columns(view))
         grid.show(view.summaries)
 

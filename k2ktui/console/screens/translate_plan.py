@@ -12,26 +12,26 @@ from textual import on, work
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from k2ktui.console import equivalent, marks
-from k2ktui.console.marks import Cell, Line, Tone
-from k2ktui.console.screens.acting import ActingScreen
-from k2ktui.console.widgets import planned
+from k2ktui.console import cli_equivalent, formatting
+from k2ktui.console.formatting import Cell, Line, Tone
+from k2ktui.console.screens.operation import OperationScreen
+from k2ktui.console.widgets import plan_table
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.grid import Grid
-from k2ktui.console.widgets.planned import PlanLine
-from k2ktui.console.widgets.toned import glyphs_of
-from k2ktui.engine.applying import Written
-from k2ktui.engine.plan import Plan, Rewind, dump, remarks, uncertain_first
+from k2ktui.console.widgets.plan_table import PlanLine
+from k2ktui.console.widgets.styled_text import glyphs_of
+from k2ktui.engine.applying import WriteResult
+from k2ktui.engine.plan import Plan, Rewind, dump_plan, plan_remarks, uncertain_first
 from k2ktui.errors import K2kError, PartlyApplied
-from k2ktui.sync import acting, plan_files
+from k2ktui.sync import operations, plan_files
 from k2ktui.sync.apply import Applied, SomethingMoved
-from k2ktui.sync.checks import Check
-from k2ktui.sync.judging import Outcome
-from k2ktui.sync.plans import options_of
+from k2ktui.sync.plans import plan_options
+from k2ktui.sync.record_comparison import ComparisonOutcome
+from k2ktui.sync.verification import ContentCheck
 from k2ktui.text import safe_text
 
 Key = tuple[str, str, int]
-_WORST = (Outcome.DIFFERENT, Outcome.COULD_NOT_CHECK, Outcome.SAME)
+_WORST = (ComparisonOutcome.DIFFERENT, ComparisonOutcome.COULD_NOT_CHECK, ComparisonOutcome.SAME)
 _NOTES = 3
 
 
@@ -44,7 +44,7 @@ class Shown:
     path: Path | None = None
 
 
-class PlanScreen(ActingScreen):
+class PlanScreen(OperationScreen):
     """A plan of some groups.
 
     Args:
@@ -98,12 +98,12 @@ class PlanScreen(ActingScreen):
         self._sums: Line = ()
         self._moved = False
         self._lines: dict[Key, PlanLine] = {}
-        self._arriving: dict[Key, Written] = {}
+        self._arriving: dict[Key, WriteResult] = {}
 
     def make_grid(self) -> Grid[PlanLine]:
         """Make the table."""
         return Grid(
-            planned.columns(glyphs_of(self), news=False),
+            plan_table.columns(glyphs_of(self), news=False),
             key=lambda line: line.key,
             search=lambda line: (
                 f"{line.row.group} {line.row.topic}-{line.row.partition} {line.row.basis} "
@@ -111,7 +111,7 @@ class PlanScreen(ActingScreen):
             ),
             problem=lambda line: line.uncertain or line.failed,
             order=lambda line: (not line.failed, line.number),
-            empty=marks.NOT_YET,
+            empty=formatting.NOT_YET,
             opens="",
             id="plan",
         )
@@ -128,7 +128,7 @@ class PlanScreen(ActingScreen):
     def summary(self) -> Line:
         """Return what the plan does, in numbers."""
         if self.shown is None:
-            return (Cell("no plan yet" if not self.busy else marks.NOT_YET),)
+            return (Cell("no plan yet" if not self.busy else formatting.NOT_YET),)
         return self._sums
 
     def facts(self) -> list[Line]:
@@ -161,14 +161,14 @@ class PlanScreen(ActingScreen):
             return (Cell(text), Cell("expired: n plans again", Tone.WARN))
         # In steps, so that it is not drawn every second.
         for_s = 60 * int(left // 60) if left >= 60 else 10 * (int(left // 10) + 1)
-        return (Cell(f"{text}valid for {marks.duration(for_s)}", Tone.MUTED),)
+        return (Cell(f"{text}valid for {formatting.duration(for_s)}", Tone.MUTED),)
 
     def _proof(self) -> list[Line]:
         return [(Cell(f"verified: {self._verified}"),)] if self._verified else []
 
     def _command(self, plan: Plan) -> str:
         files, groups = self.session.files, self._groups
-        return equivalent.plan_and_apply(files, groups, plan.rewind, self._path)
+        return cli_equivalent.plan_and_apply(files, groups, plan.rewind, self._path)
 
     @property
     def _path(self) -> Path | str:
@@ -177,11 +177,11 @@ class PlanScreen(ActingScreen):
     def detail(self) -> list[Line]:
         """Return the whole of the row under the cursor."""
         line = self.query_one(Grid).current
-        return [] if line is None else planned.detail(line, self.wrapped)
+        return [] if line is None else plan_table.detail(line, self.wrapped)
 
     def document(self) -> str | None:
         """Return the plan, or what became of it."""
-        return None if self.shown is None else dump(self.shown.plan).rstrip()
+        return None if self.shown is None else dump_plan(self.shown.plan).rstrip()
 
     def copied(self) -> str:
         """Return the commands that do the same."""
@@ -189,7 +189,7 @@ class PlanScreen(ActingScreen):
             return ""
         files, entry = self.session.files, self.applied
         if entry is not None:
-            return f"{equivalent.verify(files, self._path)}\n{equivalent.undo(files, entry.id)}"
+            return f"{cli_equivalent.verify(files, self._path)}\n{cli_equivalent.undo(files, entry.id)}"
         return self._command(self.shown.plan)
 
     def refusal(self, action: str) -> str:
@@ -226,18 +226,18 @@ class PlanScreen(ActingScreen):
         """Make a new plan of the same groups."""
         groups, config, files = self._groups, self.config, self.session.files
         chosen = (lambda _: True) if groups is None else groups.__contains__
-        options = options_of(config, rewind=self._rewind, group=chosen)
+        options = plan_options(config, rewind=self._rewind, group=chosen)
 
         def job() -> Shown:
-            plan, notes = acting.make(config, options, files)
-            return Shown(plan, (*notes, *remarks(plan)), plan_files.keep(plan))
+            plan, notes = operations.create_plan(config, options, files)
+            return Shown(plan, (*notes, *plan_remarks(plan)), plan_files.keep(plan))
 
         self.act("planning", job, self._planned)
 
     def _planned(self, shown: Shown) -> None:
         self.shown, self.applied, self._back = shown, None, None
         # Both take a look at every row: not for every key and second.
-        self._sums, self._plan_id = planned.sums(shown.plan), shown.plan.id
+        self._sums, self._plan_id = plan_table.sums(shown.plan), shown.plan.id
         self._begun, self._moved, self._verified = False, False, ""
         self._arriving = {}
         rows = uncertain_first(shown.plan.rows)
@@ -252,7 +252,7 @@ class PlanScreen(ActingScreen):
         grid: Grid[Any] = self.query_one(Grid)
         if news is not self._news:
             self._news = news
-            grid.show_columns(planned.columns(glyphs_of(self), news=news))
+            grid.show_columns(plan_table.columns(glyphs_of(self), news=news))
         grid.show(list(self._lines.values()))
 
     def _show_news(self, lines: Iterable[PlanLine]) -> None:
@@ -268,7 +268,7 @@ class PlanScreen(ActingScreen):
         shown = self.shown
         if shown is None:
             return
-        lines = planned.asked(shown.plan, shown.notes, self._command(shown.plan))
+        lines = plan_table.asked(shown.plan, shown.notes, self._command(shown.plan))
         agreed = await self.app.push_screen_wait(
             Confirm(f"Apply plan {self._plan_id}", lines, self.session.pair.pipeline, "Apply")
         )
@@ -280,14 +280,14 @@ class PlanScreen(ActingScreen):
         config, files, may = self.config, self.session.files, self.session.access
         self._arriving, self._begun = {}, True
 
-        def told(written: Written) -> None:
+        def told(written: WriteResult) -> None:
             write = written.write
             self._arriving[write.group, write.topic, write.partition] = written
             self.post_message(self.RowWritten())
 
         self.act(
             "applying",
-            lambda: acting.apply(config, plan, files, may, told),
+            lambda: operations.apply_plan(config, plan, files, may, told),
             self._applied,
             failed=self._not_applied,
             writes=True,
@@ -323,13 +323,13 @@ class PlanScreen(ActingScreen):
         if shown is None:
             return
 
-        def job() -> acting.Proof:
-            return acting.prove(config, group=lambda _: True, plan=shown.plan)
+        def job() -> operations.VerificationReport:
+            return operations.verify_content(config, group=lambda _: True, plan=shown.plan)
 
         self.act("comparing the next records", job, self._proven)
 
-    def _proven(self, proof: acting.Proof) -> None:
-        found: dict[Key, Check] = {}
+    def _proven(self, proof: operations.VerificationReport) -> None:
+        found: dict[Key, ContentCheck] = {}
         for check in proof.verification.checks:
             key = (check.group, *check.pair.target)
             if not check.group or key not in self._lines:
@@ -361,5 +361,5 @@ class PlanScreen(ActingScreen):
         )
 
 
-def _worse(one: Check, other: Check) -> bool:
+def _worse(one: ContentCheck, other: ContentCheck) -> bool:
     return _WORST.index(one.outcome) < _WORST.index(other.outcome)

@@ -13,8 +13,8 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input
 
-from k2ktui.console.marks import Cell, Line, Tone, name
-from k2ktui.console.widgets.lines import Lines
+from k2ktui.console.formatting import Cell, Line, Tone, name
+from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.text import safe_text
 
 
@@ -54,10 +54,10 @@ class Confirm(ModalScreen[bool]):
     def compose(self) -> ComposeResult:
         """Make the dialog."""
         with Vertical(id="confirm"):
-            yield Lines(id="confirm-title")
+            yield TextLines(id="confirm-title")
             with VerticalScroll(id="confirm-text", can_focus=False):
-                yield Lines(id="confirm-lines")
-            yield Lines(id="confirm-ask")
+                yield TextLines(id="confirm-lines")
+            yield TextLines(id="confirm-ask")
             # In the order of Tab: away from Cancel, to the name, to what does it.
             with Horizontal(id="confirm-buttons"):
                 yield _SpaceButton("Cancel", id="confirm-cancel")
@@ -66,7 +66,7 @@ class Confirm(ModalScreen[bool]):
 
     def on_mount(self) -> None:
         """Show the texts."""
-        self.query_one("#confirm-title", Lines).show([(Cell(self._title, Tone.HEADING),)])
+        self.query_one("#confirm-title", TextLines).show([(Cell(self._title, Tone.HEADING),)])
         self._show()
         self.query_one("#confirm-cancel").focus()
 
@@ -79,10 +79,10 @@ class Confirm(ModalScreen[bool]):
                 lines += [(Cell(part),) for part in textwrap.wrap(safe_text(each), width) or [""]]
             else:
                 lines.append(each)
-        self.query_one("#confirm-lines", Lines).show(lines)
+        self.query_one("#confirm-lines", TextLines).show(lines)
         ask = f"To go on: Tab, type {name(self._typed)}, Tab, space. Escape changes nothing."
         asked: list[Line] = [(Cell(part, Tone.WARN),) for part in textwrap.wrap(ask, width)]
-        self.query_one("#confirm-ask", Lines).show(asked)
+        self.query_one("#confirm-ask", TextLines).show(asked)
 
     @property
     def _agreed(self) -> bool:

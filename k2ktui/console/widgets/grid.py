@@ -20,9 +20,9 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from k2ktui.console.marks import Cell, Tone
-from k2ktui.console.widgets.arrange import Column, filtered, laid_out, least, ordered
-from k2ktui.console.widgets.toned import TONE_CLASSES, Toned, drawable, fit
+from k2ktui.console.formatting import Cell, Tone
+from k2ktui.console.widgets.columns import Column, filtered, laid_out, least, ordered
+from k2ktui.console.widgets.styled_text import TONE_CLASSES, StyledText, drawable, fit
 
 T = TypeVar("T")
 GAP = 2
@@ -35,7 +35,7 @@ class _Shown:
     cells: tuple[Cell, ...]
 
 
-class Grid(Toned, ScrollView, Generic[T], can_focus=True):
+class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
     """The table.
 
     Args:

@@ -9,24 +9,24 @@ from textual.containers import VerticalScroll
 from textual.widgets import Input
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.console import marks
-from k2ktui.console.marks import Cell, Line, Tone
+from k2ktui.console import formatting
+from k2ktui.console.formatting import Cell, Line, Tone
 from k2ktui.console.widgets.confirm import Confirm
-from k2ktui.console.widgets.lines import Lines
-from k2ktui.console.widgets.toned import glyphs_of
+from k2ktui.console.widgets.styled_text import glyphs_of
+from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.errors import K2kError
 from k2ktui.jobs.checks import start_checks
-from k2ktui.replication.preflight.checks import Check, Verdict, failed
+from k2ktui.replication.preflight.checks import Check, CheckOutcome, failed
 from k2ktui.watch.severity import Severity
-from k2ktui.watch.severity import Verdict as Mark
+from k2ktui.watch.severity import SeverityLabel as Mark
 
 _MARKS = {
-    Verdict.PASS: Mark(Severity.OK, "pass"),
-    Verdict.FAIL: Mark(Severity.BAD, "FAIL"),
-    Verdict.WARN: Mark(Severity.WARN, "warning"),
-    Verdict.UNKNOWN: Mark(Severity.UNKNOWN, "could not check"),
+    CheckOutcome.PASS: Mark(Severity.OK, "pass"),
+    CheckOutcome.FAIL: Mark(Severity.BAD, "FAIL"),
+    CheckOutcome.WARN: Mark(Severity.WARN, "warning"),
+    CheckOutcome.UNKNOWN: Mark(Severity.UNKNOWN, "could not check"),
 }
-_ORDER = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN, Verdict.PASS)
+_ORDER = (CheckOutcome.FAIL, CheckOutcome.WARN, CheckOutcome.UNKNOWN, CheckOutcome.PASS)
 _INDENT = 4
 
 
@@ -46,7 +46,7 @@ class StartDialog(Confirm):
     def __init__(
         self, config: PipelineConfig, verb: str, lines: Sequence[str], *, restart: bool = False
     ) -> None:
-        super().__init__(f"{verb} {marks.name(config.name, 60)}", (), config.name, verb)
+        super().__init__(f"{verb} {formatting.name(config.name, 60)}", (), config.name, verb)
         self._config, self._more, self._restart = config, tuple(lines), restart
         self._checks: list[Check] = []
         self._over = False
@@ -96,16 +96,16 @@ class StartDialog(Confirm):
     def _show(self) -> None:
         lines: list[Line] = [(Cell(each),) for text in self._more for each in self._wrap(text, 0)]
         lines += [line for check in self._checks for line in self._lines_of(check)]
-        self.query_one("#confirm-lines", Lines).show(lines)
-        self.query_one("#confirm-ask", Lines).show(self._state())
+        self.query_one("#confirm-lines", TextLines).show(lines)
+        self.query_one("#confirm-ask", TextLines).show(self._state())
 
     def _state(self) -> list[Line]:
         if not self._over:
             return [(Cell("checking …", Tone.INFO),)]
-        found = [check for check in self._checks if check.outcome is Verdict.FAIL]
+        found = [check for check in self._checks if check.outcome is CheckOutcome.FAIL]
         if any(map(_hinders, found)):
             return [(Cell("It cannot be started: mend what failed. esc closes.", Tone.BAD),)]
-        ask = f"To go on: Tab, type {marks.name(self._typed)}, Tab, space. Escape changes nothing."
+        ask = f"To go on: Tab, type {formatting.name(self._typed)}, Tab, space. Escape changes nothing."
         names = ", ".join(check.name for check in found)
         text = f"It can be started all the same, though these failed: {names}. {ask}"
         text = text if found else ask
@@ -113,12 +113,12 @@ class StartDialog(Confirm):
 
     def _lines_of(self, check: Check) -> list[Line]:
         mark = glyphs_of(self).mark(_MARKS[check.outcome])
-        detail = "  ".join(marks.name(line) for line in check.detail.splitlines())
+        detail = "  ".join(formatting.name(line) for line in check.detail.splitlines())
         first, *rest = self._wrap(f"{check.name}: {detail}", len(mark.text) + 1) or [check.name]
         lines: list[Line] = [(mark, Cell(f" {first}"))]
-        if check.outcome is Verdict.PASS:
+        if check.outcome is CheckOutcome.PASS:
             return lines  # a pass is one line, cut if need be
-        more = [*rest, *(marks.name(line) for line in check.mend.splitlines())]
+        more = [*rest, *(formatting.name(line) for line in check.mend.splitlines())]
         for text in more:
             for each in self._wrap(text, _INDENT):
                 lines.append((Cell(" " * _INDENT + each, Tone.MUTED),))
@@ -130,4 +130,4 @@ class StartDialog(Confirm):
 
 
 def _hinders(check: Check) -> bool:
-    return check.fatal and check.outcome is Verdict.FAIL
+    return check.fatal and check.outcome is CheckOutcome.FAIL

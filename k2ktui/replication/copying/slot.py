@@ -14,7 +14,7 @@ from time import monotonic
 from zlib import crc32
 
 from k2ktui.engine.state import (
-    Mapping,
+    MappingRecord,
     Position,
     SourcePartition,
     mapping_key,
@@ -25,15 +25,15 @@ from k2ktui.engine.state import (
 from k2ktui.kafka.codes import FENCED, code_name
 from k2ktui.kafka.transactions import add_partitions, end_transaction
 from k2ktui.kafka.wire import CoordinatorError, OutcomeUnknown, Signal, Wire
+from k2ktui.log.batch import CorruptBatch
+from k2ktui.log.rebuild import build_batches
+from k2ktui.log.records import make_records
 from k2ktui.replication.copying import target_faults
-from k2ktui.replication.copying.batch import CorruptBatch
-from k2ktui.replication.copying.crashpoints import crash_point
-from k2ktui.replication.copying.feed import Feed, now_ms
-from k2ktui.replication.copying.outgoing import Outgoing, TargetPartition
-from k2ktui.replication.copying.reader import Reader
-from k2ktui.replication.copying.rebuild import build
-from k2ktui.replication.copying.records import of
-from k2ktui.replication.copying.routes import route
+from k2ktui.replication.copying.batch_routing import route_next
+from k2ktui.replication.copying.failpoints import failpoint
+from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
+from k2ktui.replication.copying.partition_reader import PartitionReader, now_ms
+from k2ktui.replication.copying.source_fetcher import SourceFetcher
 from k2ktui.replication.copying.writer import (
     GONE_AFTER_S,
     UNAVAILABLE_AFTER_S,
@@ -43,7 +43,7 @@ from k2ktui.replication.copying.writer import (
     SlotFailed,
     Writer,
 )
-from k2ktui.replication.tokens import Fault, Outcome, Route, SlotResult, Tally, Token
+from k2ktui.replication.slot_task import Fault, LapOutcome, Route, SlotResult, SlotStats, SlotTask
 
 _LANE_BACKLOG = 3
 _STATE_LIMIT = 512 << 10
@@ -53,62 +53,62 @@ _HELD_S = 0.2
 _StateRecord = tuple[int, int, bytes | None, bytes | None]
 
 
-class Slot:
+class SlotCopier:
     """One lap of one slot, on connections that outlive it."""
 
-    def __init__(self, token: Token, source: Wire, target: Wire) -> None:
+    def __init__(self, token: SlotTask, source: Wire, target: Wire) -> None:
         self._token = token
         self._target = target
         self._signal = Signal(target.loop)
-        self._feeds = [Feed(assignment) for assignment in token.assignments]
-        self._reader = Reader(
+        self._feeds = [PartitionReader(assignment) for assignment in token.assignments]
+        self._reader = SourceFetcher(
             source, self._feeds, self._signal, continue_on_loss=token.continue_on_loss
         )
         self._writer = Writer(target, token.producer, self._signal, self._landed)
-        self._where: dict[Outgoing, TargetPartition] = {}
+        self._where: dict[OutgoingBatch, TargetPartition] = {}
         self._in_transaction: set[TargetPartition] = set()
         self._began = 0.0
         self._last_commit = 0.0
         self._batches = 0
-        self._tally = Tally()
+        self._tally = SlotStats()
         self._first_commit_at = 0.0
         # Only these have something to do; a slot may hold thousands that have not.
-        self._active: set[Feed] = set()
-        self._homes: dict[Feed, set[TargetPartition]] = {}
+        self._active: set[PartitionReader] = set()
+        self._homes: dict[PartitionReader, set[TargetPartition]] = {}
         self._lanes = {feed: _targets(feed.assignment.route) for feed in self._feeds}
-        self._located: set[Feed] = set()
-        self._held: dict[Feed, float] = {}
+        self._located: set[PartitionReader] = set()
+        self._held: dict[PartitionReader, float] = {}
         self._endless = any(assignment.until is None for assignment in token.assignments)
 
     async def run(self) -> SlotResult:
         """Copy until the lap ends, every ``until`` is reached, or something fails."""
         cpu, began_at = time.process_time(), time.time()
-        outcome, error, faults = Outcome.DONE, "", []
+        outcome, error, faults = LapOutcome.DONE, "", []
         try:
             await self._copy()
         except Fenced as fenced:
-            outcome, error = Outcome.FENCED, str(fenced)
+            outcome, error = LapOutcome.FENCED, str(fenced)
         except CoordinatorError as refused:
-            outcome = Outcome.FENCED if refused.code in FENCED else Outcome.FAILED
+            outcome = LapOutcome.FENCED if refused.code in FENCED else LapOutcome.FAILED
             error = str(refused)
         except PartitionsUnavailable as failed:
-            outcome, error = Outcome.FAILED, str(failed)
+            outcome, error = LapOutcome.FAILED, str(failed)
             faults += self._unavailable(failed)
         except (SlotFailed, OutcomeUnknown) as failed:
-            outcome, error = Outcome.FAILED, str(failed)
+            outcome, error = LapOutcome.FAILED, str(failed)
         except BatchRefused as refused:
-            outcome, error = Outcome.FAILED, f"a batch was refused: {code_name(refused.code)}"
+            outcome, error = LapOutcome.FAILED, f"a batch was refused: {code_name(refused.code)}"
             if refused.outgoing.feed is not None:
                 source, where = refused.outgoing.feed.source, self._where[refused.outgoing]
                 faults.append(target_faults.refused(refused, source, where))
         finally:
             self._reader.close()
         faults += [feed.fault for feed in self._feeds if feed.fault is not None]
-        crash_point("lap-over")
+        failpoint("lap-over")
         return SlotResult(
             slot=self._token.slot,
             outcome=outcome,
-            positions=self._positions() if outcome is Outcome.DONE else {},
+            positions=self._positions() if outcome is LapOutcome.DONE else {},
             faults=tuple(faults),
             tally=replace(
                 self._tally,
@@ -203,7 +203,7 @@ class Slot:
                     break
                 held = feed.ready_bytes
                 try:
-                    routed = list(route(feed, self._token.ledger.pipeline))
+                    routed = list(route_next(feed, self._token.ledger.pipeline))
                 except CorruptBatch as error:
                     feed.corrupt(error, feed.handed)
                     self._reader.handed_on(feed.drop_from(feed.handed))
@@ -221,7 +221,7 @@ class Slot:
         if new:
             await self._join(new)
 
-    async def _with_leaders(self) -> list[Feed]:
+    async def _with_leaders(self) -> list[PartitionReader]:
         """Return the feeds to hand on, holding those back whose target has no leader.
 
         A transaction cannot end before each of its partitions takes a marker, so that one without
@@ -246,7 +246,7 @@ class Slot:
                 self._stop_held(feed, missing[0])
         return found
 
-    def _stop_held(self, feed: Feed, target: TargetPartition) -> None:
+    def _stop_held(self, feed: PartitionReader, target: TargetPartition) -> None:
         del self._held[feed]
         if self._writer.exists(target):
             reason = "it has no leader"
@@ -276,7 +276,7 @@ class Slot:
             for target, code in refused.items():
                 raise self._not_joined(target, code)
         self._in_transaction |= targets
-        crash_point("joined")
+        failpoint("joined")
 
     def _not_joined(self, target: TargetPartition, code: int) -> Exception:
         for outgoing, where in self._where.items():
@@ -284,29 +284,29 @@ class Slot:
                 return BatchRefused(outgoing, code, "")
         return SlotFailed(f"{target[0]}-{target[1]}: {code_name(code)}")
 
-    def _landed(self, outgoing: Outgoing, base: int) -> None:
+    def _landed(self, outgoing: OutgoingBatch, base: int) -> None:
         target = self._where.pop(outgoing)
         if outgoing.feed is not None:
             outgoing.feed.landed(outgoing, target, base)
 
     async def _commit(self) -> None:
         """Write mapping ranges and positions behind the records, and commit."""
-        crash_point("before-state")
+        failpoint("before-state")
         began = monotonic()
         dirty = sorted((feed for feed in self._active if feed.dirty), key=lambda feed: feed.source)
         handed = [feed.handed for feed in dirty]
         state = self._state_records(dirty)
         await self._join(set(state) - self._in_transaction)
         for target, found in state.items():
-            for built in build(of(found), 0, _STATE_LIMIT):
-                outgoing = Outgoing(memoryview(built.data), built.count)
+            for built in build_batches(make_records(found), 0, _STATE_LIMIT):
+                outgoing = OutgoingBatch(memoryview(built.data), built.count)
                 self._where[outgoing] = target
                 self._writer.offer(target, outgoing)
         await self._writer.drain()
-        crash_point("before-commit")
+        failpoint("before-commit")
         if self._token.transactional:
             await end_transaction(self._target, self._token.producer, commit=True)
-        crash_point("after-commit")
+        failpoint("after-commit")
         for feed, offset in zip(dirty, handed, strict=True):
             feed.mark_committed(offset)
         self._active = {feed for feed in self._active if feed.active}
@@ -321,7 +321,9 @@ class Slot:
             commit_s=self._tally.commit_s + now - began,
         )
 
-    def _state_records(self, dirty: list[Feed]) -> dict[TargetPartition, list[_StateRecord]]:
+    def _state_records(
+        self, dirty: list[PartitionReader]
+    ) -> dict[TargetPartition, list[_StateRecord]]:
         ledger, at = self._token.ledger, now_ms()
         state: dict[TargetPartition, list[_StateRecord]] = defaultdict(list)
 
@@ -345,14 +347,14 @@ class Slot:
         ledger = self._token.ledger
         return ledger.mapping_topic, crc32(key) % ledger.mapping_partitions
 
-    def _state_targets(self, feed: Feed) -> set[TargetPartition]:
+    def _state_targets(self, feed: PartitionReader) -> set[TargetPartition]:
         """Where a feed's state will go: these join with its data, to save a round trip later."""
         found = self._homes.get(feed)
         if found is None:
             ledger = self._token.ledger
             found = self._homes[feed] = {(ledger.commit_topic, ledger.commit_partition)}
             if ledger.mapping_topic:
-                key = mapping_key(Mapping(ledger.group, feed.source, "", 0))
+                key = mapping_key(MappingRecord(ledger.group, feed.source, "", 0))
                 found.add(self._mapping_target(key))
         return found
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from k2ktui.engine.state import SourcePartition
 from k2ktui.kafka.codes import code_name
-from k2ktui.replication.copying.feed import Feed
-from k2ktui.replication.tokens import Fault, FaultKind
+from k2ktui.replication.copying.partition_reader import PartitionReader
+from k2ktui.replication.slot_task import Fault, FaultKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Loss:
     go_on_at: int
 
 
-def loss(feed: Feed, start: int, end: int, diverged_at: int) -> Loss | None:
+def describe_loss(feed: PartitionReader, start: int, end: int, diverged_at: int) -> Loss | None:
     """Say what a log lost that now reaches from ``start`` to ``end``.
 
     Args:
@@ -53,7 +53,7 @@ def loss(feed: Feed, start: int, end: int, diverged_at: int) -> Loss | None:
     )
 
 
-def stop_for_loss(feed: Feed, lost: Loss, at: int | None) -> None:
+def stop_for_loss(feed: PartitionReader, lost: Loss, at: int | None) -> None:
     """Stop a partition that lost records; ``at`` is where the driver is to go on, if it may."""
     feed.stop(
         lost.kind,
@@ -64,7 +64,7 @@ def stop_for_loss(feed: Feed, lost: Loss, at: int | None) -> None:
     )
 
 
-def unauthorized(feed: Feed) -> None:
+def stop_unauthorized(feed: PartitionReader) -> None:
     """Stop a partition that may not be read."""
     topic = feed.source.topic
     feed.stop(
@@ -75,7 +75,7 @@ def unauthorized(feed: Feed) -> None:
     )
 
 
-def gone(feed: Feed) -> None:
+def stop_deleted(feed: PartitionReader) -> None:
     """Stop a partition whose topic was deleted."""
     feed.stop(
         FaultKind.GONE,
@@ -85,7 +85,7 @@ def gone(feed: Feed) -> None:
     )
 
 
-def recreated(feed: Feed) -> None:
+def stop_recreated(feed: PartitionReader) -> None:
     """Stop a partition whose topic was deleted and created again."""
     fault = recreated_fault(feed.source, feed.fetched)
     feed.stop(fault.kind, fault.what, fault.mend, fault.offset)
@@ -103,7 +103,7 @@ def recreated_fault(source: SourcePartition, position: int) -> Fault:
     )
 
 
-def refused(feed: Feed, code: int) -> None:
+def stop_refused(feed: PartitionReader, code: int) -> None:
     """Stop a partition that the broker refuses to read for another reason."""
     feed.stop(
         FaultKind.REFUSED,

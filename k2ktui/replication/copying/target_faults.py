@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from k2ktui.engine.state import SourcePartition
 from k2ktui.kafka.codes import Code, code_name
-from k2ktui.replication.copying.outgoing import TargetPartition
+from k2ktui.replication.copying.outgoing_batch import TargetPartition
 from k2ktui.replication.copying.writer import BatchRefused
-from k2ktui.replication.tokens import Fault, FaultKind
+from k2ktui.replication.slot_task import Fault, FaultKind
 
 
 def unavailable(

@@ -11,8 +11,8 @@ from typing import Any
 
 from k2ktui.errors import ConnectionFailed
 from k2ktui.kafka.wire import Loop, NotSent, OutcomeUnknown, Wire
-from k2ktui.replication.copying.slot import Slot
-from k2ktui.replication.tokens import Outcome, SlotResult, Token
+from k2ktui.replication.copying.slot import SlotCopier
+from k2ktui.replication.slot_task import LapOutcome, SlotResult, SlotTask
 
 _CONNECT_TIMEOUT_S = 15.0
 
@@ -39,13 +39,13 @@ class _Connections:
 _kept: dict[str, _Connections] = {}
 
 
-def warm(source: Mapping[str, Any], target: Mapping[str, Any]) -> None:
+def open_connections(source: Mapping[str, Any], target: Mapping[str, Any]) -> None:
     """Connect ahead of the first lap; what fails here is reported by the lap."""
     with contextlib.suppress(Exception):
         _connections(source, target)
 
 
-def run_slot(token: Token, source: Mapping[str, Any], target: Mapping[str, Any]) -> SlotResult:
+def run_slot(token: SlotTask, source: Mapping[str, Any], target: Mapping[str, Any]) -> SlotResult:
     """Run one lap of one slot; never raises, the result says how it ended.
 
     ``source`` and ``target`` are wire options of ``k2ktui.kafka.properties``.
@@ -53,15 +53,15 @@ def run_slot(token: Token, source: Mapping[str, Any], target: Mapping[str, Any])
     try:
         connections = _connections(source, target)
         result: SlotResult = connections.loop.run(
-            Slot(token, connections.source, connections.target).run
+            SlotCopier(token, connections.source, connections.target).run
         )
     except (ConnectionFailed, NotSent, OutcomeUnknown) as error:
-        result = SlotResult(token.slot, Outcome.FAILED, {}, error=str(error))
+        result = SlotResult(token.slot, LapOutcome.FAILED, {}, error=str(error))
     except Exception as error:  # the driver must learn of it; Spark would only print a traceback
         result = SlotResult(
-            token.slot, Outcome.FAILED, {}, error=f"{type(error).__name__}: {error}"
+            token.slot, LapOutcome.FAILED, {}, error=f"{type(error).__name__}: {error}"
         )
-    if result.outcome is not Outcome.DONE:
+    if result.outcome is not LapOutcome.DONE:
         # After a failure nobody knows what is still on its way through these sockets.
         kept = _kept.pop(_name(source, target), None)
         if kept is not None:

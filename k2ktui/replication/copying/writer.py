@@ -15,13 +15,13 @@ from typing import Any
 
 from kafka.protocol.producer import ProduceRequest
 
-from k2ktui.kafka import produced
+from k2ktui.kafka import produce_request
 from k2ktui.kafka.codes import FENCED, LEADER_MOVED, PRODUCE_RETRIABLE, PRODUCER_FAILED, code_name
 from k2ktui.kafka.transactions import Producer
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown, PartitionLeader, Signal, Wire
-from k2ktui.replication.copying.batch import next_sequence, stamp
-from k2ktui.replication.copying.crashpoints import crash_point
-from k2ktui.replication.copying.outgoing import Outgoing, TargetPartition
+from k2ktui.log.batch import next_sequence, stamp_producer
+from k2ktui.replication.copying.failpoints import failpoint
+from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 
 _IN_FLIGHT = 5
 _REQUEST_BYTES = 4 << 20
@@ -60,7 +60,7 @@ class PartitionsUnavailable(SlotFailed):
 class BatchRefused(Exception):
     """The target refused a batch for good: its source partition stops."""
 
-    def __init__(self, outgoing: Outgoing, code: int, detail: str) -> None:
+    def __init__(self, outgoing: OutgoingBatch, code: int, detail: str) -> None:
         super().__init__(outgoing, code, detail)
         self.outgoing = outgoing
         self.code = code
@@ -68,12 +68,12 @@ class BatchRefused(Exception):
 
 
 @dataclass(slots=True, eq=False)
-class Lane:
+class PartitionQueue:
     """One target partition: what waits, and what is in flight (oldest first)."""
 
     target: TargetPartition
-    waiting: deque[Outgoing] = field(default_factory=deque)
-    flying: deque[Outgoing] = field(default_factory=deque)
+    waiting: deque[OutgoingBatch] = field(default_factory=deque)
+    flying: deque[OutgoingBatch] = field(default_factory=deque)
     sequence: int = 0
     answered: int = 0
     proven: bool = False
@@ -125,16 +125,16 @@ class Writer:
         wire: Wire,
         producer: Producer,
         signal: Signal,
-        on_written: Callable[[Outgoing, int], None],
+        on_written: Callable[[OutgoingBatch, int], None],
     ) -> None:
         self._wire = wire
         self._producer = producer
         self._signal = signal
         self._on_written = on_written
-        self._lanes: dict[TargetPartition, Lane] = {}
+        self._lanes: dict[TargetPartition, PartitionQueue] = {}
         self._leaders: dict[TargetPartition, PartitionLeader] = {}
         self.leaderless: set[TargetPartition] = set()
-        self._busy: set[Lane] = set()
+        self._busy: set[PartitionQueue] = set()
         self._in_flight: dict[int, int] = defaultdict(int)
         self._failure: Exception | None = None
         self._stale = True
@@ -142,11 +142,11 @@ class Writer:
         self._version = -1
         self.sent_bytes = 0
 
-    def offer(self, target: TargetPartition, outgoing: Outgoing) -> None:
+    def offer(self, target: TargetPartition, outgoing: OutgoingBatch) -> None:
         """Queue a batch behind all others of its target partition."""
         lane = self._lanes.get(target)
         if lane is None:
-            lane = self._lanes[target] = Lane(target)
+            lane = self._lanes[target] = PartitionQueue(target)
             self._stale = self._stale or target not in self._leaders
         lane.waiting.append(outgoing)
         self._busy.add(lane)
@@ -213,7 +213,7 @@ class Writer:
 
     def _send_round(self, now: float) -> bool:
         """Send at most one batch a lane; return whether any was sent."""
-        batches: dict[int, list[tuple[Lane, Outgoing]]] = defaultdict(list)
+        batches: dict[int, list[tuple[PartitionQueue, OutgoingBatch]]] = defaultdict(list)
         sizes: dict[int, int] = defaultdict(int)
         for lane in self._busy:
             if not lane.ready(now):
@@ -241,13 +241,13 @@ class Writer:
                 await self._signal.wait(delay)
         self._raise_failure()
 
-    def _take(self, lane: Lane, now: float) -> Outgoing:
+    def _take(self, lane: PartitionQueue, now: float) -> OutgoingBatch:
         outgoing = lane.waiting.popleft()
         if outgoing.sequence < 0:
             outgoing.sequence = lane.sequence
             outgoing.first_sent = now
             lane.sequence = next_sequence(lane.sequence, outgoing.count)
-            stamp(
+            stamp_producer(
                 outgoing.data,
                 self._producer.producer_id,
                 self._producer.epoch,
@@ -262,7 +262,7 @@ class Writer:
         lane.flying.append(outgoing)
         return outgoing
 
-    def _post(self, node: int, items: list[tuple[Lane, Outgoing]]) -> None:
+    def _post(self, node: int, items: list[tuple[PartitionQueue, OutgoingBatch]]) -> None:
         records: dict[str, list[tuple[int, memoryview]]] = defaultdict(list)
         for lane, outgoing in items:
             topic, partition = lane.target
@@ -270,16 +270,20 @@ class Writer:
             self.sent_bytes += len(outgoing.data)
         if self._version < 0:
             self._version = self._wire.version_of(ProduceRequest)
-        request = produced.request(self._producer.transactional_id, records, self._version)
+        request = produce_request.make_produce_request(
+            self._producer.transactional_id, records, self._version
+        )
         self._in_flight[node] += 1
         # Callbacks and not a coroutine a request: they run in the order of the answers, while a
         # coroutine that has not begun yet could see its answer before an older one does.
         future = self._wire.post(request, node)
-        crash_point("sent")
+        failpoint("sent")
         future.add_callback(self._on_answer, node, items)
         future.add_errback(self._on_silence, node, items)
 
-    def _on_answer(self, node: int, items: list[tuple[Lane, Outgoing]], response: Any) -> None:
+    def _on_answer(
+        self, node: int, items: list[tuple[PartitionQueue, OutgoingBatch]], response: Any
+    ) -> None:
         try:
             answers = {
                 (topic.name, part.index): part
@@ -294,7 +298,7 @@ class Writer:
         self._signal.set()
 
     def _on_silence(
-        self, node: int, items: list[tuple[Lane, Outgoing]], error: BaseException
+        self, node: int, items: list[tuple[PartitionQueue, OutgoingBatch]], error: BaseException
     ) -> None:
         """The connection was lost, or never there: the same bytes go again, in order."""
         for lane, _ in items:
@@ -303,7 +307,7 @@ class Writer:
         self._in_flight[node] -= 1
         self._signal.set()
 
-    def _answered(self, lane: Lane, outgoing: Outgoing, answer: Any) -> None:
+    def _answered(self, lane: PartitionQueue, outgoing: OutgoingBatch, answer: Any) -> None:
         code = answer.error_code
         if code == 0:
             if answer.base_offset < 0:
@@ -328,13 +332,13 @@ class Writer:
         else:
             raise BatchRefused(outgoing, code, getattr(answer, "error_message", None) or "")
 
-    def _again(self, lane: Lane, *, look_up: bool = True) -> None:
+    def _again(self, lane: PartitionQueue, *, look_up: bool = True) -> None:
         """Count a failed flight; when none is left in the air, all that failed wait again."""
         lane.broken += 1
         self._stale = self._stale or look_up
         self._settle(lane)
 
-    def _settle(self, lane: Lane) -> None:
+    def _settle(self, lane: PartitionQueue) -> None:
         if lane.broken < len(lane.flying):
             return
         lane.waiting.extendleft(reversed(lane.flying))
@@ -369,7 +373,7 @@ class Writer:
                 self.leaderless.add((topic, partition))
         return True
 
-    def _wait_for_leader(self, lane: Lane, now: float) -> None:
+    def _wait_for_leader(self, lane: PartitionQueue, now: float) -> None:
         """Look again soon; a partition that stays unknown is gone, one may lack a leader longer."""
         lane.gone_since = lane.gone_since or now
         lane.fails("it has no leader", silent=True)

@@ -13,7 +13,7 @@ from k2ktui.text import safe_text
 NAMED = 5
 
 
-class Verdict(StrEnum):
+class CheckOutcome(StrEnum):
     """How a check came out. What cannot be checked is no failure, and never called a pass."""
 
     PASS = "pass"  # noqa: S105 - no password
@@ -36,7 +36,7 @@ class Check:
     """
 
     name: str
-    outcome: Verdict
+    outcome: CheckOutcome
     detail: str
     mend: str = ""
     unreachable: bool = False
@@ -45,28 +45,28 @@ class Check:
 
 def passed(name: str, detail: str) -> Check:
     """Return a pass."""
-    return Check(name, Verdict.PASS, detail)
+    return Check(name, CheckOutcome.PASS, detail)
 
 
 def failed(name: str, detail: str, mend: str, *, fatal: bool = False) -> Check:
     """Return a failure."""
-    return Check(name, Verdict.FAIL, detail, mend, fatal=fatal)
+    return Check(name, CheckOutcome.FAIL, detail, mend, fatal=fatal)
 
 
 def warned(name: str, detail: str, mend: str) -> Check:
     """Return a line for what works, and is not as it should be."""
-    return Check(name, Verdict.WARN, detail, mend)
+    return Check(name, CheckOutcome.WARN, detail, mend)
 
 
 def unknown(name: str, detail: str, mend: str = "") -> Check:
     """Return a line for what could not be checked."""
-    return Check(name, Verdict.UNKNOWN, detail, mend)
+    return Check(name, CheckOutcome.UNKNOWN, detail, mend)
 
 
 def failed_by(name: str, error: K2kError, *, fatal: bool = False) -> Check:
     """Return a failure that an error explains; a cluster's silence is always fatal."""
     silent = isinstance(error, ConnectionFailed | TimedOut)
-    return Check(name, Verdict.FAIL, error.what, error.mend, silent, fatal or silent)
+    return Check(name, CheckOutcome.FAIL, error.what, error.mend, silent, fatal or silent)
 
 
 def exit_code(checks: Iterable[Check]) -> ExitCode:
@@ -74,11 +74,11 @@ def exit_code(checks: Iterable[Check]) -> ExitCode:
     all_checks = list(checks)
     if any(check.unreachable for check in all_checks):
         return ExitCode.CONNECTION
-    failures = any(check.outcome is Verdict.FAIL for check in all_checks)
+    failures = any(check.outcome is CheckOutcome.FAIL for check in all_checks)
     return ExitCode.REFUSED if failures else ExitCode.OK
 
 
-def some(names: Iterable[object]) -> str:
+def first_names(names: Iterable[object]) -> str:
     """Return the first few names, safe to print, and how many more there are."""
     listed = sorted(str(name) for name in names)
     shown = ", ".join(safe_text(name) for name in listed[:NAMED])

@@ -13,8 +13,15 @@ from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.topics import Settings, topic_settings
-from k2ktui.replication.peek import Peek
-from k2ktui.replication.preflight.checks import Check, Verdict, failed, passed, some, unknown
+from k2ktui.replication.preflight.checks import (
+    Check,
+    CheckOutcome,
+    failed,
+    first_names,
+    passed,
+    unknown,
+)
+from k2ktui.replication.record_times import RecordTimeReader
 from k2ktui.text import counted
 
 NAME = "retention headroom"
@@ -70,22 +77,22 @@ def check_headroom(
     if lost and not continue_on_loss:
         return failed(
             NAME,
-            f"the source deleted records before they were copied: {some(lost)}",
+            f"the source deleted records before they were copied: {first_names(lost)}",
             "Set onSourceDataLoss: continue to go on behind them (the gap is recorded), or clear "
             "the positions of those topics.",
         )
     if lost:
         return passed(
             NAME,
-            f"the source deleted records before they were copied: {some(lost)}; the gap will be "
+            f"the source deleted records before they were copied: {first_names(lost)}; the gap will be "
             "recorded (onSourceDataLoss: continue)",
         )
-    if waiting and (judged := _judge(source, waiting)).outcome is not Verdict.PASS:
+    if waiting and (judged := _judge(source, waiting)).outcome is not CheckOutcome.PASS:
         return judged
     if unasked:
         return unknown(
             NAME,
-            f"nobody tells the bounds of {some(unasked)}: no leader, or no such partition any more",
+            f"nobody tells the bounds of {first_names(unasked)}: no leader, or no such partition any more",
             "Check the source cluster's health and the rights on those topics.",
         )
     if waiting:
@@ -131,17 +138,17 @@ def _verdict(
             return unknown(NAME, behind + why)
         return passed(NAME, f"{behind}; the source deletes none by age")
     seconds, _, first = min(left, key=lambda each: each[0])
-    when = f"the oldest, of {some([first.source])}, is due for deletion "
-    when += f"in {spoken_time(seconds)}" if seconds > 0 else "now"
+    when = f"the oldest, of {first_names([first.source])}, is due for deletion "
+    when += f"in {format_duration(seconds)}" if seconds > 0 else "now"
     short = [each.source for s, keep, each in left if s < min(_SHORT_S, _SHARE * keep)]
     if short:
-        return failed(NAME, f"{behind}; {when}; too soon: {some(short)}{why}", _MEND)
+        return failed(NAME, f"{behind}; {when}; too soon: {first_names(short)}{why}", _MEND)
     return unknown(NAME, f"{behind}; {when}{why}") if reasons else passed(NAME, f"{behind}; {when}")
 
 
 def _timestamps(source: Cluster, waiting: list[_Waiting]) -> dict[SourcePartition, float]:
     """Return the timestamp, in seconds since 1970, of the first record that each waits for."""
-    peek = Peek(source)
+    peek = RecordTimeReader(source)
     try:
         where = {(w.source.topic, w.source.partition): w.offset for w in waiting}
         times = peek.times(where, _TIMESTAMPS_S)
@@ -150,7 +157,7 @@ def _timestamps(source: Cluster, waiting: list[_Waiting]) -> dict[SourcePartitio
     return {SourcePartition(*at): found for at, found in times.items()}
 
 
-def spoken_time(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a length of time in its two largest units, such as ``3 d 4 h``."""
     rest, parts = round(seconds), list[str]()
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):

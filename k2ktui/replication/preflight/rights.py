@@ -17,7 +17,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.control import control_specs
-from k2ktui.kafka.probe import Operation, Unknown
+from k2ktui.kafka.probe import NotDisclosed, Operation
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown
 from k2ktui.replication.epochs import DRIVER, STATE, transactional_id
 from k2ktui.replication.naming import target_name
@@ -26,17 +26,19 @@ from k2ktui.replication.preflight.checks import (
     Check,
     failed,
     failed_by,
+    first_names,
     passed,
-    some,
     unknown,
 )
-from k2ktui.replication.preflight.sides import Side
+from k2ktui.replication.preflight.clusters import CheckedCluster
 from k2ktui.text import counted, safe_text
 
 _FIRST_SLOT = 0
 
 
-def check_rights(config: PipelineConfig, source: Side, target: Side) -> Iterator[Check]:
+def check_rights(
+    config: PipelineConfig, source: CheckedCluster, target: CheckedCluster
+) -> Iterator[Check]:
     """Check the rights of every client role."""
     try:
         topics = selected_topics(config, source.cluster)
@@ -76,7 +78,7 @@ def _targets(config: PipelineConfig, topics: Collection[str]) -> set[str]:
     return targets
 
 
-def _settings_readable(target: Side, control: Collection[str]) -> Check:
+def _settings_readable(target: CheckedCluster, control: Collection[str]) -> Check:
     """Check what a start with existing control topics needs, even if this one creates them."""
     found = _topics_allow(target, "admin", Operation.DESCRIBE_CONFIGS, control, control)
     mend = found.mend and (
@@ -87,7 +89,7 @@ def _settings_readable(target: Side, control: Collection[str]) -> Check:
 
 
 def _topics_allow(
-    side: Side,
+    side: CheckedCluster,
     role: Role,
     wanted: Operation,
     topics: Collection[str],
@@ -106,7 +108,7 @@ def _topics_allow(
     if lacking:
         return failed(
             name,
-            f"no {right} on {counted(len(lacking), 'topic')}: {some(lacking)}",
+            f"no {right} on {counted(len(lacking), 'topic')}: {first_names(lacking)}",
             _grant(side, right, "topic", sorted(lacking)[:NAMED]),
             fatal=not set(vital).isdisjoint(lacking),
         )
@@ -115,26 +117,26 @@ def _topics_allow(
     return passed(name, f"{right} on {counted(len(found), 'topic')}")
 
 
-def _transactions(config: PipelineConfig, target: Side) -> Check:
+def _transactions(config: PipelineConfig, target: CheckedCluster) -> Check:
     name = "target transactional ids"
     group = config.coordination.commit.group
     ids = [transactional_id(group, slot) for slot in (DRIVER, STATE, _FIRST_SLOT)]
     try:
         refused = [i for i in ids if target.probes["producer"].may_use_transactional_id(i)]
-    except Unknown as reason:
+    except NotDisclosed as reason:
         return unknown(name, str(reason))
     if not refused:
         return passed(name, f"Write on {', '.join(map(safe_text, ids))}")
     grant = _grant(target, "Write", "transactional-id", [f"{group}."])
     return failed(
         name,
-        f"the producer may not use {some(refused)}",
+        f"the producer may not use {first_names(refused)}",
         f"{grant} --resource-pattern-type prefixed (or set features.exactlyOnce: disabled)",
         fatal=True,
     )
 
 
-def _grant(side: Side, right: str, kind: str, names: Iterable[str]) -> str:
+def _grant(side: CheckedCluster, right: str, kind: str, names: Iterable[str]) -> str:
     # Read and Write imply Describe.
     where = shlex.quote(safe_text(side.cluster.config.bootstrap_servers))
     resources = " ".join(f"--{kind} {shlex.quote(safe_text(name))}" for name in names)

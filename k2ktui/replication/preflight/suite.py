@@ -16,7 +16,7 @@ from k2ktui.errors import K2kError
 from k2ktui.replication.naming import check_supported
 from k2ktui.replication.preflight.checks import (
     Check,
-    Verdict,
+    CheckOutcome,
     exit_code,
     failed,
     failed_by,
@@ -24,8 +24,13 @@ from k2ktui.replication.preflight.checks import (
     unknown,
     warned,
 )
+from k2ktui.replication.preflight.clusters import (
+    CheckedCluster,
+    check_clocks,
+    check_ids,
+    open_clusters,
+)
 from k2ktui.replication.preflight.rights import check_rights
-from k2ktui.replication.preflight.sides import Side, check_clocks, check_ids, open_sides
 from k2ktui.replication.preflight.topics import check_topics
 from k2ktui.replication.spark_settings import (
     is_local,
@@ -35,7 +40,7 @@ from k2ktui.replication.spark_settings import (
 from k2ktui.runtime.java import find_java, java_notes
 from k2ktui.text import safe_text
 
-__all__ = ["Check", "Verdict", "each_check", "exit_code", "run_checks"]
+__all__ = ["Check", "CheckOutcome", "each_check", "exit_code", "run_checks"]
 
 _OLDEST_SPARK = (4, 1)
 _SPARK_GUIDE = "docs/spark-cluster.md says how."
@@ -57,13 +62,13 @@ def each_check(config: PipelineConfig) -> Iterator[Check]:
         yield _java()
         yield _spark(config)
         yield _spark_security(config)
-        sides = open_sides(config, stack)
+        sides = open_clusters(config, stack)
         for side in sides.values():
             yield from side.checks
         yield from _across(config, sides)
 
 
-def _across(config: PipelineConfig, sides: Mapping[str, Side]) -> Iterator[Check]:
+def _across(config: PipelineConfig, sides: Mapping[str, CheckedCluster]) -> Iterator[Check]:
     silent = [side.label for side in sides.values() if not side.answers]
     if silent:
         what = "cluster identity, clocks, rights, control topics, target topics, retention"

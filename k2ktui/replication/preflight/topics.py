@@ -10,19 +10,19 @@ from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.control import inspect_control_topics, missing_control_topic
 from k2ktui.kafka.topics import Settings, alter_command, create_topics, grow_topics, topic_settings
-from k2ktui.replication.fencing import read_books
+from k2ktui.replication.fencing import read_commit_state
 from k2ktui.replication.pipeline import commit_topic
 from k2ktui.replication.preflight.checks import (
     Check,
     failed,
     failed_by,
+    first_names,
     passed,
-    some,
     unknown,
 )
+from k2ktui.replication.preflight.clusters import CheckedCluster
 from k2ktui.replication.preflight.headroom import check_headroom
 from k2ktui.replication.preflight.rights import selected_topics
-from k2ktui.replication.preflight.sides import Side
 from k2ktui.replication.routing import APPEND_TIME
 from k2ktui.replication.target_settings import MAX_MESSAGE_BYTES, TIMESTAMP_TYPE
 from k2ktui.replication.targets import TargetPlan, plan_targets
@@ -32,7 +32,9 @@ _POLICY = "cleanup.policy"
 _READ_S = 20.0
 
 
-def check_topics(config: PipelineConfig, source: Side, target: Side) -> Iterator[Check]:
+def check_topics(
+    config: PipelineConfig, source: CheckedCluster, target: CheckedCluster
+) -> Iterator[Check]:
     """Check control topics, source topics, target topics and retention on the source."""
     try:
         yield from _control(config, target.cluster)
@@ -63,7 +65,7 @@ def known_positions(config: PipelineConfig, target: Cluster) -> Mapping[SourcePa
     found = target.describe([name])[name]
     if not isinstance(found, TopicDescription):
         return {}
-    return read_books(target, commit_topic(config, found.partitions), _READ_S).positions
+    return read_commit_state(target, commit_topic(config, found.partitions), _READ_S).positions
 
 
 def _control(config: PipelineConfig, target: Cluster) -> Iterator[Check]:
@@ -95,7 +97,7 @@ def _source_topics(
     absent = sorted(found.keys() - {topic.name for topic in topics})
     if absent:
         mend = "Create them, grant Read on them, or take them out of replication.source.topic."
-        what = f"{counted(len(absent), 'topic')} cannot be described: {some(absent)}"
+        what = f"{counted(len(absent), 'topic')} cannot be described: {first_names(absent)}"
         return topics, [failed(name, what, mend)]
     if not topics:
         selection = safe_text(config.topics)

@@ -36,11 +36,11 @@ from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
 from prometheus_client import CollectorRegistry, start_http_server
 
 from k2ktui import __version__
+from k2ktui.config.exports import MetricPrefixes
 from k2ktui.config.model import PipelineConfig
-from k2ktui.config.outlets import MetricPrefixes
 from k2ktui.errors import ConfigError
 from k2ktui.kafka.metrics_exporter import ExportFailed, KafkaMetrics, values
-from k2ktui.replication.telemetry.metrics import Catalogued, Metric, full_name
+from k2ktui.replication.telemetry.metrics import Metric, MetricSource, full_name
 from k2ktui.text import safe_text
 
 _CLOSE_S = 3.0
@@ -72,7 +72,7 @@ def make_exporters(
     _LOGGER.propagate = False
     made = Exporters(config.metrics.prefix, _resource(config), _interval_ms(env))
     for name in names:
-        guard = Guard(name, note)
+        guard = ExporterGuard(name, note)
         if name == "prometheus":
             made.endpoint = PrometheusEndpoint(*_address(env), guard)
         elif name == "otlp":
@@ -85,7 +85,7 @@ def make_exporters(
     return made
 
 
-class Guard:
+class ExporterGuard:
     """Lets an exporter fail: says so once, and leaves it alone for a while after each failure.
 
     Args:
@@ -140,7 +140,7 @@ class Exporters:
         self.pushers: list[_Otlp | _Sink] = []
         self.endpoint: PrometheusEndpoint | None = None
 
-    def start(self, figures: Catalogued) -> None:
+    def start(self, figures: MetricSource) -> None:
         """Export these figures from now on; only the first call counts."""
         if self._readers:
             return
@@ -191,7 +191,7 @@ def _shut_down(reader: MetricReader) -> None:
 
 
 def _instrument(
-    meter: Meter, metric: Metric, prefixes: MetricPrefixes, figures: Catalogued
+    meter: Meter, metric: Metric, prefixes: MetricPrefixes, figures: MetricSource
 ) -> None:
     def observe(_: CallbackOptions) -> Iterable[Observation]:
         return [Observation(value, labels) for value, labels in metric.read(figures)]
@@ -205,7 +205,7 @@ class _Sink(MetricExporter):
 
     def __init__(
         self,
-        guard: Guard,
+        guard: ExporterGuard,
         write: Callable[[MetricsData, float], None],
         close: Callable[[], None] = lambda: None,
     ) -> None:
@@ -231,7 +231,7 @@ class _Sink(MetricExporter):
 class _Otlp(OTLPMetricExporter):
     """The SDK's exporter, its failures guarded; it reads its own variables."""
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: ExporterGuard) -> None:
         super().__init__()
         self.guard = guard
 
@@ -252,7 +252,7 @@ class _Otlp(OTLPMetricExporter):
 class PrometheusEndpoint:
     """Serves ``/metrics``; while the port is taken it is tried again, less and less often."""
 
-    def __init__(self, host: str, port: int, guard: Guard) -> None:
+    def __init__(self, host: str, port: int, guard: ExporterGuard) -> None:
         self._host = host
         self._port = port
         self._guard = guard
@@ -323,7 +323,7 @@ def _resource(config: PipelineConfig) -> Resource:
     return resource
 
 
-def _otlp(guard: Guard, env: Mapping[str, str]) -> _Otlp:
+def _otlp(guard: ExporterGuard, env: Mapping[str, str]) -> _Otlp:
     for variable in ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
         protocol = env.get(variable, "").strip()
         if protocol and protocol != "http/protobuf":

@@ -13,18 +13,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from k2ktui.config.outlets import MetricPrefixes
+from k2ktui.config.exports import MetricPrefixes
 from k2ktui.engine.state import Position, SourcePartition
-from k2ktui.replication.reports import (
+from k2ktui.replication.events import (
     Event,
     FirstRecord,
     Resumed,
     SlotLap,
     Started,
     Stopped,
-    Surveyed,
+    TopicsDiscovered,
 )
-from k2ktui.replication.tokens import FaultKind, Outcome, Seen, Tally
+from k2ktui.replication.slot_task import FaultKind, LapOutcome, SlotStats, SourceLogBounds
 
 Labels = Mapping[str, str | int]
 Points = list[tuple[float, Labels]]
@@ -40,7 +40,7 @@ class _Row:
     labels: Labels
     position: int | None = None
     lost: int = 0
-    seen: Seen | None = None
+    seen: SourceLogBounds | None = None
     surveyed_end: int | None = None
     held_back: int | None = None
     at: float | None = None
@@ -55,13 +55,13 @@ class _Row:
 class _SlotFigures:
     """One slot; the tally is the sum of all its laps."""
 
-    tally: Tally = field(default_factory=Tally)
-    laps: Counter[Outcome] = field(default_factory=Counter)
+    tally: SlotStats = field(default_factory=SlotStats)
+    laps: Counter[LapOutcome] = field(default_factory=Counter)
     seconds: float | None = None
     pause_s: float | None = None
 
 
-class Catalogued(Protocol):
+class MetricSource(Protocol):
     """Figures together with the metrics that read them."""
 
     @property
@@ -69,7 +69,7 @@ class Catalogued(Protocol):
         """The metrics."""
 
 
-class Figures:
+class PipelineMetrics:
     """The latest figures of one pipeline; fed by one thread, read by others.
 
     Args:
@@ -105,7 +105,7 @@ class Figures:
                         self._slots.setdefault(number, _SlotFigures())
                 case FirstRecord():
                     self._first = event
-                case Surveyed():
+                case TopicsDiscovered():
                     self._survey(event)
                 case SlotLap():
                     self._lap(event)
@@ -124,7 +124,7 @@ class Figures:
             row = self._rows[source] = _Row({**self._labels, **where})
         return row
 
-    def _survey(self, survey: Surveyed) -> None:
+    def _survey(self, survey: TopicsDiscovered) -> None:
         self._partitions = len(survey.partitions)
         for source in survey.partitions:
             row = self._row(source)
@@ -184,7 +184,7 @@ class Figures:
             return [
                 (slot.laps[outcome], self._labels | {"slot": number, "outcome": str(outcome)})
                 for number, slot in sorted(self._slots.items())
-                for outcome in Outcome
+                for outcome in LapOutcome
             ]
 
     def faults(self) -> Points:
@@ -274,15 +274,20 @@ def _partition(
     return Metric("source_consumer", name, unit, text, lambda figures: figures.rows(read))
 
 
-def _written(name: str, unit: str, text: str, read: Callable[[Tally], float]) -> Metric:
-    def points(figures: Figures) -> Points:
+def _written(name: str, unit: str, text: str, read: Callable[[SlotStats], float]) -> Metric:
+    def points(figures: PipelineMetrics) -> Points:
         return figures.by_slot(lambda slot: read(slot.tally))
 
     return Metric("target_producer", name, unit, text, points, counter=True)
 
 
 def _pipeline(
-    name: str, unit: str, text: str, read: Callable[[Figures], Points], *, counter: bool = False
+    name: str,
+    unit: str,
+    text: str,
+    read: Callable[[PipelineMetrics], Points],
+    *,
+    counter: bool = False,
 ) -> Metric:
     return Metric("assignment", name, unit, text, read, counter)
 
@@ -316,7 +321,7 @@ CATALOGUE: tuple[Metric, ...] = (
         "stopped",
         "{partition}",
         "1 for a partition that is stopped, by kind of fault",
-        Figures.stopped_rows,
+        PipelineMetrics.stopped_rows,
     ),
     _written("records", "{record}", "Records sent to the target", lambda t: t.records),
     _written("bytes", "By", "Bytes of record batches sent", lambda t: t.written_bytes),
@@ -350,25 +355,28 @@ CATALOGUE: tuple[Metric, ...] = (
         "first.record.time",
         "s",
         "Time from start until the first record was visible on the target",
-        Figures.first_record,
+        PipelineMetrics.first_record,
     ),
     _pipeline(
-        "partitions", "{partition}", "Source partitions that can be copied", Figures.partitions
+        "partitions",
+        "{partition}",
+        "Source partitions that can be copied",
+        PipelineMetrics.partitions,
     ),
     _pipeline(
         "partitions.stopped",
         "{partition}",
         "Source partitions that are stopped now, by kind of fault",
-        Figures.stopped,
+        PipelineMetrics.stopped,
     ),
     _pipeline(
         "faults",
         "{fault}",
         "Times a partition stopped, by kind of fault",
-        Figures.faults,
+        PipelineMetrics.faults,
         counter=True,
     ),
-    _pipeline("laps", "{lap}", "Laps by the way they ended", Figures.laps, counter=True),
+    _pipeline("laps", "{lap}", "Laps by the way they ended", PipelineMetrics.laps, counter=True),
     _pipeline(
         "lap.time",
         "s",

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from k2ktui.config.exports import MetricPrefixes
 from k2ktui.config.model import PipelineConfig
-from k2ktui.config.outlets import MetricPrefixes
 from k2ktui.errors import ConfigError
-from k2ktui.replication.reports import Event, Note, Report, SlotLap, Started, Surveyed
-from k2ktui.replication.telemetry.metrics import Catalogued, Figures, Metric, full_name
+from k2ktui.replication.events import Event, Note, Report, SlotLap, Started, TopicsDiscovered
+from k2ktui.replication.telemetry.metrics import Metric, MetricSource, PipelineMetrics, full_name
 from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _VARIABLE = "OTEL_METRICS_EXPORTER"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_./-]{0,254}")
 
 
-def chosen_exporters(env: Mapping[str, str], *, wanted: bool) -> tuple[str, ...]:
+def read_exporter_names(env: Mapping[str, str], *, wanted: bool) -> tuple[str, ...]:
     """Return the exporters that the standard variables choose; none when metrics are off.
 
     Args:
@@ -60,7 +60,7 @@ def chosen_exporters(env: Mapping[str, str], *, wanted: bool) -> tuple[str, ...]
 
 
 @contextmanager
-def observed(
+def measure_run(
     config: PipelineConfig,
     tell: Callable[[Report], None],
     *,
@@ -81,7 +81,7 @@ def observed(
     def report(event: Event) -> None:
         if telemetry is not None:
             telemetry.feed(event)
-        if not isinstance(event, SlotLap | Surveyed):
+        if not isinstance(event, SlotLap | TopicsDiscovered):
             tell(event)
 
     try:
@@ -103,16 +103,16 @@ def open_telemetry(
     Raises:
         ConfigError: the exporters cannot be set up as the environment says.
     """
-    names = chosen_exporters(env, wanted=wanted)
+    names = read_exporter_names(env, wanted=wanted)
     if not names:
         return None
-    figures = Figures(config.name, config.spark.lap_s)
+    figures = PipelineMetrics(config.name, config.spark.lap_s)
     return Telemetry(figures, exporters_for(config, figures, names, env, note), note)
 
 
 def exporters_for(
     config: PipelineConfig,
-    figures: Catalogued,
+    figures: MetricSource,
     names: tuple[str, ...],
     env: Mapping[str, str],
     note: Callable[[str], None],
@@ -131,7 +131,9 @@ def exporters_for(
 class Telemetry:
     """The metrics of one run."""
 
-    def __init__(self, figures: Figures, exporters: Exporters, note: Callable[[str], None]) -> None:
+    def __init__(
+        self, figures: PipelineMetrics, exporters: Exporters, note: Callable[[str], None]
+    ) -> None:
         self._figures = figures
         self._note = note
         self._broken = False

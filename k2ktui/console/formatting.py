@@ -1,0 +1,187 @@
+"""How values look: numbers, ages, and status as glyph, word and tone; unknown is never a zero.
+
+``…`` is not known yet, ``—`` is not to be had, ``≈`` is stale. A tone is a name, the theme gives it
+a colour; every name from Kafka goes through ``safe_text`` before it is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from k2ktui.engine.trend import Direction
+from k2ktui.text import safe_text
+from k2ktui.watch.severity import Severity, SeverityLabel
+
+NOT_YET, NOT_AVAILABLE, STALE = "…", "—", "≈"
+_LONGEST = 512
+
+
+class Tone(StrEnum):
+    """What a text means; ``tone--…`` in the style sheet."""
+
+    PLAIN = "plain"
+    OK = "ok"
+    INFO = "info"
+    WARN = "warn"
+    UNKNOWN = "unknown"
+    BAD = "bad"
+    MUTED = "muted"
+    HEADING = "heading"
+
+
+_TONES = {
+    Severity.OK: Tone.OK,
+    Severity.INFO: Tone.INFO,
+    Severity.WARN: Tone.WARN,
+    Severity.UNKNOWN: Tone.UNKNOWN,
+    Severity.BAD: Tone.BAD,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A short text and its tone."""
+
+    text: str
+    tone: Tone = Tone.PLAIN
+
+
+Line = tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    """The signs of one alphabet; a terminal without the first set gets ``ASCII``."""
+
+    status: tuple[str, str, str, str, str]
+    directions: tuple[str, str, str, str]
+    bars: str
+    shades: str
+    arrow: str
+    sorted_up: str
+    sorted_down: str
+    dot: str
+    stale: str
+    ascii: bool = False
+
+    def mark(self, verdict: SeverityLabel) -> Cell:
+        """Return a status as glyph and word."""
+        return Cell(f"{self.status[verdict.severity]} {verdict.word}", tone_of(verdict.severity))
+
+    def aged(self, cell: Cell) -> Cell:
+        """Return a value that rests on an old reading, so that it looks old in any theme.
+
+        A status that is no problem loses its sign; one that is a problem keeps it.
+        """
+        text = cell.text
+        if not text.strip() or text.startswith((NOT_AVAILABLE, NOT_YET, STALE)):
+            return cell
+        worse = self.status[Severity.WARN :]
+        sign, _, word = text.partition(" ")
+        if word and sign in worse:
+            return Cell(f"{sign} {STALE}{word}", cell.tone)
+        if word and sign in self.status:
+            return Cell(f"{STALE} {word}", Tone.MUTED)
+        tone = cell.tone if cell.tone in (Tone.WARN, Tone.BAD, Tone.UNKNOWN) else Tone.MUTED
+        return Cell(f"{STALE}{text}", tone)
+
+    def direction(self, direction: Direction) -> str:
+        """Return where a value is heading as a sign; nothing while it is unknown."""
+        order = (Direction.RISING, Direction.FALLING, Direction.STEADY, Direction.UNKNOWN)
+        return self.directions[order.index(direction)]
+
+    def spark(self, values: Sequence[float | None], width: int) -> str:
+        """Return the last values as bars from 0 to the largest; a gap where one is unknown."""
+        shown = list(values)[-width:]
+        largest = max((v for v in shown if v is not None), default=0.0)
+        top = len(self.bars) - 1
+        return "".join(
+            " " if v is None else self.bars[0 if largest <= 0 else round(v / largest * top)]
+            for v in shown
+        )
+
+    def text(self, text: str) -> str:
+        """Return a text of ours with its signs in this alphabet."""
+        if not self.ascii:
+            return text
+        return text.translate(_PLAIN)
+
+
+_PLAIN = str.maketrans(
+    {"…": "..", "—": "-", "≈": "~", "→": ">", "·": "|", "–": "-", "×": "x", "▲": "^", "▼": "v"}  # noqa: RUF001
+)
+UNICODE = Glyphs(
+    ("●", "○", "▲", "?", "✗"), ("↗", "↘", "→", " "), "▁▂▃▄▅▆▇█", " ░▒▓█", "→", "▲", "▼", "·", "≈"
+)
+ASCII = Glyphs(
+    ("+", "-", "!", "?", "X"),
+    ("/", "\\", "-", " "),
+    "_.-=+*%#",
+    " .:+#",
+    "->",
+    "^",
+    "v",
+    "|",
+    "~",
+    True,
+)
+
+
+def tone_of(severity: Severity) -> Tone:
+    """Return the tone of a severity."""
+    return _TONES[severity]
+
+
+def name(value: object, limit: int = _LONGEST) -> str:
+    """Return a name from Kafka, safe to draw."""
+    return safe_text(value, limit)
+
+
+def number(value: float | None, *, known: bool = True) -> str:
+    """Return a count or an offset; ``known`` False when its part was not read yet."""
+    if value is None:
+        return NOT_AVAILABLE if known else NOT_YET
+    return f"{value:,.0f}"
+
+
+def signed(value: int | None) -> str:
+    """Return a difference with its sign."""
+    return NOT_AVAILABLE if value is None else f"{value:+,}" if value else "0"
+
+
+def share(value: float | None, *, known: bool = True) -> str:
+    """Return a share of 0 to 1 in percent; less than all is never rounded to 100."""
+    if value is None:
+        return NOT_AVAILABLE if known else NOT_YET
+    percent = 100 * value
+    return f"{min(percent, 99.9) if value < 1 else percent:.1f} %"
+
+
+def seconds(value: float | None, *, known: bool = True) -> str:
+    """Return a delay."""
+    if value is None:
+        return NOT_AVAILABLE if known else NOT_YET
+    if value < 100:
+        return f"{value:.1f} s"
+    return duration(value)
+
+
+def duration(value: float) -> str:
+    """Return a longer time in its two largest units."""
+    whole = int(value)
+    for unit, size, small, part in (("d", 86400, "h", 3600), ("h", 3600, "m", 60)):
+        if whole >= size:
+            return f"{whole // size} {unit} {whole % size // part} {small}"
+    return f"{whole // 60} m {whole % 60} s" if whole >= 60 else f"{whole} s"
+
+
+def age(value: float | None) -> str:
+    """Return an age in steps, so that what is fresh is drawn once and not every second."""
+    if value is None:
+        return NOT_YET
+    if value < 60:
+        step = 10 * (int(value) // 10 + 1)
+        return f"<{step} s"
+    return duration(value - value % (10 if value < 600 else 60))

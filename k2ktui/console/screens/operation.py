@@ -1,0 +1,269 @@
+"""What screens share that act on a cluster: one thing at a time, and taking back."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar, TypeVar
+
+from textual import on, work
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+from textual.widgets import Input
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.console import cli_equivalent
+from k2ktui.console.formatting import Cell, Line, Tone
+from k2ktui.console.screens.base import ListScreen
+from k2ktui.console.widgets.confirm import Confirm
+from k2ktui.console.widgets.grid import Grid
+from k2ktui.console.widgets.styled_text import glyphs_of
+from k2ktui.console.widgets.text_lines import TextLines
+from k2ktui.engine.applying import OffsetWrite
+from k2ktui.errors import K2kError
+from k2ktui.sync import operations
+from k2ktui.sync.apply import Applied, SomethingMoved
+from k2ktui.text import counted, safe_text
+
+T = TypeVar("T")
+_ERROR_LINES = 5
+_DETAIL_LINES = 5
+_LISTED = 8
+
+
+class OperationScreen(ListScreen):
+    """A table with what goes on above it, and the whole of the row under the cursor below.
+
+    Attributes:
+        NEEDS: actions that ask a cluster: refused in a recording and while something goes on.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        # On a narrow terminal the keys that act are shown.
+        Binding("s", "sort", "Sort", id="sort", show=False),
+        Binding("z", "problems", "Problems", id="problems", show=False),
+    ]
+    NEEDS: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.busy = ""
+        self.error: K2kError | None = None
+        self._writing = False
+
+    # For subclasses
+
+    def facts(self) -> list[Line]:
+        """Return what stands above the table."""
+        return []
+
+    def detail(self) -> list[Line]:
+        """Return what stands below the table: the row under the cursor, as a whole."""
+        return []
+
+    @property
+    def config(self) -> PipelineConfig:
+        """The pipeline; only asked for when an action was not refused."""
+        config = self.session.config
+        if config is None:
+            raise K2kError("this is a recording")
+        return config
+
+    def act(
+        self,
+        doing: str,
+        job: Callable[[], T],
+        done: Callable[[T], None],
+        *,
+        failed: Callable[[K2kError], None] | None = None,
+        writes: bool = False,
+    ) -> None:
+        """Do something on a thread; meanwhile nothing else of this screen.
+
+        Args:
+            doing: what is done, as in "planning".
+            job: does it.
+            done: called here with its result.
+            failed: called here with its error, which is shown already.
+            writes: the screen cannot be left while it goes on.
+        """
+
+        def over(error: K2kError | None) -> None:
+            self.busy, self._writing, self.error = "", False, error
+
+        def finished(result: T) -> None:
+            over(None)
+            done(result)
+            self.show_state()
+
+        def broken(error: K2kError) -> None:
+            over(error)
+            if failed is not None:
+                failed(error)
+            self.show_state()
+
+        if self.background("act", job, finished, broken):
+            self.busy, self._writing, self.error = doing, writes, None
+            self.show_state()
+
+    def show_state(self) -> None:
+        """Show what has changed: texts, keys."""
+        self.refresh_bindings()
+        self.show_texts()
+
+    def show_texts(self) -> None:
+        """Show what stands above and below the table."""
+        if not self.query("#facts"):
+            return
+        self.show_summary()
+        self.query_one("#facts", TextLines).show([*self.facts(), *self._going_on()])
+        self.query_one("#detail", TextLines).show(self.detail()[:_DETAIL_LINES])
+
+    def _going_on(self) -> list[Line]:
+        glyphs = glyphs_of(self)
+        if self.busy:
+            return [(Cell(f"{glyphs.status[1]} {self.busy}…", Tone.INFO),)]
+        if self.error is None:
+            return []
+        lines = self.wrapped(str(self.error))
+        more = (
+            [f"… {len(lines) - _ERROR_LINES + 1} more lines"] if len(lines) > _ERROR_LINES else []
+        )
+        first, *rest = [*lines[: _ERROR_LINES - len(more)], *more]
+        return [
+            (Cell(f"{glyphs.status[4]} {first}", Tone.BAD),),
+            *((Cell(f"  {line}"),) for line in rest),
+        ]
+
+    def wrapped(self, text: str) -> list[str]:
+        """Return a text in lines of the screen's width; names in it may come from anywhere."""
+        width = max(20, self.size.width - 6)
+        found: list[str] = []
+        for line in text.splitlines():
+            found += textwrap.wrap(safe_text(line), width) or [""]
+        return found
+
+    # The frame
+
+    def body(self) -> Iterable[Widget]:
+        """Yield the texts around the table, the table, and the filter."""
+        yield TextLines(id="summary")
+        yield TextLines(id="facts")
+        yield self.make_grid()
+        yield TextLines(id="detail")
+        yield Input(id="filter", placeholder="filter: text or regular expression, ! inverts")
+
+    def refresh_chrome(self) -> None:
+        """Show ages too."""
+        super().refresh_chrome()
+        self.show_texts()
+
+    @on(Grid.Changed)
+    def _cursor_moved(self) -> None:
+        self.refresh_bindings()
+        self.show_texts()
+
+    def refusal(self, action: str) -> str:
+        """Return why an action cannot be done now."""
+        if action not in self.NEEDS | self.CHANGES:
+            return super().refusal(action)
+        if self.session.config is None:
+            return "this is a recording"
+        if self.busy:
+            return f"{self.busy}; wait for its end"
+        return super().refusal(action)
+
+    def held(self) -> str:
+        """Stay while something is written: what came of it is shown here."""
+        return f"{self.busy}; wait for its end" if self._writing else ""
+
+    # Taking back
+
+    def undo(self, entry_id: str) -> None:
+        """Look an entry of the journal up, ask, and take it back."""
+        config = self.config
+        self.act(
+            "reading the journal", lambda: operations.read_entry(config, entry_id), self._look_at
+        )
+
+    def other_undo(self, entry: operations.JournalEntry) -> bool:
+        """Take back an entry that did not change groups; whether the screen can."""
+        return False
+
+    def undone(self, applied: Applied) -> None:
+        """Called when an entry was taken back."""
+
+    def _look_at(self, entry: operations.JournalEntry) -> None:
+        """Ask, unless there is nothing to take back."""
+        if not entry.of_groups and self.other_undo(entry):
+            return
+        try:
+            if entry.reversal():
+                self._ask_undo(entry)
+                return
+            self.error = K2kError(f"entry {entry.header.id} applied nothing: nothing to take back")
+        except K2kError as error:
+            self.error = error
+
+    @work(group="ask")
+    async def _ask_undo(self, entry: operations.JournalEntry) -> None:
+        writes = entry.reversal()
+        groups = {write.group for write in writes}
+        by = entry.taken_back_by
+        taken = [f"Entry {safe_text(by)} took it back already, or a part of it."] if by else []
+        lines: list[str | Line] = [
+            f"{counted(len(writes), 'committed offset')} of {counted(len(groups), 'group')} on "
+            "the target put back to what was there before",
+            f"entry {safe_text(entry.header.id)}: {safe_text(entry.header.what)} by "
+            f"{safe_text(entry.header.who, 60)}.",
+            *taken,
+            "Refused, with nothing changed, if one of them has moved since or got a member.",
+            "",
+            *_listed([f"{w.group} {w.topic}-{w.partition}: {_move(w)}" for w in writes]),
+            "",
+            cli_equivalent.undo(self.session.files, entry.header.id),
+        ]
+        name = self.session.pair.pipeline
+        if await self.app.push_screen_wait(Confirm("Undo", lines, name, "Undo")):
+            self._undo(entry, skip_moved=False)
+
+    def _undo(self, entry: operations.JournalEntry, *, skip_moved: bool) -> None:
+        config, files, may = self.config, self.session.files, self.session.access
+
+        def job() -> Applied:
+            return operations.undo_entry(config, entry, files, may, skip_moved=skip_moved)
+
+        def failed(error: K2kError) -> None:
+            if isinstance(error, SomethingMoved) and len(error.moved) < len(entry.reversal()):
+                self._ask_others(entry, error)
+
+        def done(applied: Applied) -> None:
+            self.session.feed.refresh()
+            self.undone(applied)
+
+        self.act("taking back", job, done, failed=failed, writes=True)
+
+    @work(group="ask")
+    async def _ask_others(self, entry: operations.JournalEntry, error: SomethingMoved) -> None:
+        left = len(entry.reversal()) - len(error.moved)
+        moved = [f"{g} {t}-{p}: {why}" for (g, t, p), why in sorted(error.moved.items())]
+        lines: list[str | Line] = [
+            f"Nothing was changed: not as the entry left them: {counted(len(moved), 'offset')}.",
+            *_listed(moved),
+            f"The other {left:,} can be taken back without them.",
+            "",
+            cli_equivalent.undo(self.session.files, entry.header.id, skip_moved=True),
+        ]
+        name = self.session.pair.pipeline
+        if await self.app.push_screen_wait(Confirm("Undo the others", lines, name, "Undo others")):
+            self._undo(entry, skip_moved=True)
+
+
+def _move(write: OffsetWrite) -> str:
+    before, after = ("none" if o is None else f"{o:,}" for o in (write.before, write.after))
+    return f"{before} back to {after}"
+
+
+def _listed(lines: Sequence[str]) -> list[str]:
+    more = [f"  … and {len(lines) - _LISTED:,} more"] if len(lines) > _LISTED else []
+    return [f"  {safe_text(line)}" for line in lines[:_LISTED]] + more

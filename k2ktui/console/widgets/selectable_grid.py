@@ -1,0 +1,68 @@
+"""A table whose rows are marked, to do something with all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, ClassVar, TypeVar
+
+from textual.binding import Binding, BindingType
+
+from k2ktui.console.formatting import Cell, Tone
+from k2ktui.console.widgets.columns import Column
+from k2ktui.console.widgets.grid import Grid
+
+T = TypeVar("T")
+
+
+class SelectableGrid(Grid[T]):
+    """The table; marks stay with their rows while values change.
+
+    Arguments are those of ``Grid``; Enter is for the chosen rows.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "mark", "Mark", id="choice.mark"),
+        Binding("a", "mark_all", "All", id="choice.all"),
+    ]
+
+    def __init__(
+        self, columns: Sequence[Column[T]], *, key: Callable[[T], Hashable], **others: Any
+    ) -> None:
+        self.marked: set[Hashable] = set()
+        mark: Column[T] = Column("mark", "", self._mark, width=1, widest=1)
+        super().__init__((mark, *columns), key=key, **others)
+
+    def _mark(self, row: T) -> Cell:
+        return Cell("*" if self._key(row) in self.marked else "", Tone.WARN)
+
+    @property
+    def chosen(self) -> list[T]:
+        """The marked rows, filtered or not; the row under the cursor if none is marked."""
+        found = [row for row in self._all if self._key(row) in self.marked]
+        if found or self.current is None:
+            return found
+        return [self.current]
+
+    @property
+    def hidden(self) -> int:
+        """How many marked rows a filter leaves out."""
+        shown = {self._key(row) for row in self.rows}
+        return sum(self._key(row) in self.marked - shown for row in self._all)
+
+    def mark(self, keys: Sequence[Hashable]) -> None:
+        """Mark these rows and no others."""
+        self.marked = set(keys)
+        self._arrange()
+
+    def action_mark(self) -> None:
+        """Mark the row under the cursor, or unmark it, and go to the next."""
+        if self.current is not None:
+            self.marked ^= {self._key(self.current)}
+            self.action_move(1)
+            self._arrange()
+
+    def action_mark_all(self) -> None:
+        """Mark all rows that pass the filter; unmark them if all are marked."""
+        shown = {self._key(row) for row in self.rows}
+        self.marked = self.marked - shown if shown <= self.marked else self.marked | shown
+        self._arrange()

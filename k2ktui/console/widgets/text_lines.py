@@ -1,0 +1,43 @@
+"""A few lines of text with tones; a line is drawn again only if it has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual.geometry import Region, Size
+from textual.strip import Strip
+
+from k2ktui.console.formatting import Line
+from k2ktui.console.widgets.styled_text import StyledText, plain
+
+
+class TextLines(StyledText):
+    """Shows lines; as high as they are many, unless the style sheet says otherwise."""
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._lines: tuple[Line, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """What is shown, without tones."""
+        return "\n".join(plain(line) for line in self._lines)
+
+    def show(self, lines: Sequence[Line]) -> None:
+        """Show lines in place of those that are shown."""
+        before, self._lines = self._lines, tuple(lines)
+        if len(before) != len(self._lines):
+            self.refresh(layout=True)
+            return
+        for y, (old, new) in enumerate(zip(before, self._lines, strict=True)):
+            if old != new:
+                self.refresh(Region(0, y, self.size.width, 1))
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Return the number of lines."""
+        return len(self._lines)
+
+    def render_line(self, y: int) -> Strip:
+        """Draw one line."""
+        line = self._lines[y] if y < len(self._lines) else ()
+        return self.strip_of(line, self.size.width)

@@ -1,0 +1,37 @@
+"""Ends the demo's job when the demo is over, however that ended: a program of its own.
+
+It runs below a supervisor (:mod:`k2ktui.runtime.child_process`), which tells it to end when the demo does,
+also when that was killed. Whichever console started the job last, it must not outlive its clusters.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_STOP_S = 7.0
+
+
+def main(config: Path) -> None:
+    """Wait for a signal, then end the job of a pipeline file and forget it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    # Loaded before the signal comes: then there is little time, and the file may be gone.
+    from k2ktui.config.load import load
+    from k2ktui.engine.access import access
+    from k2ktui.jobs.job_directory import job_directory
+    from k2ktui.jobs.manager import StopMode, forget_job, read_job, stop_job
+
+    place, allowed = job_directory(load([config]).config), access()
+    signal.sigwait(_ENDING)
+    job = read_job(place)
+    if job is None:
+        return
+    if job.alive and stop_job(job, allowed, timeout=_STOP_S).alive:
+        stop_job(job, allowed, StopMode.KILL, 2.0)
+    forget_job(job)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,260 @@
+"""What the mapping topic tells of one source partition: where its records landed, and what is sure.
+
+Three things are kept apart: which source offsets the records decide at all (``known``), the ranges
+that are held in memory (all from ``hot_from`` on), and where the records of older ones lie
+(``index``). Rules: docs/record-formats.md, "Mapping topic".
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from k2ktui.engine.mapping_index import MappingIndex
+from k2ktui.engine.offset_intervals import FOREVER, OffsetIntervals, Span
+from k2ktui.engine.ranges import (
+    MappingRanges,
+    RangeColumns,
+    clip_columns,
+    join_columns,
+    sort_columns,
+)
+from k2ktui.engine.replica import TargetPartition
+from k2ktui.engine.state import Covers
+
+Lanes = dict[TargetPartition, MappingRanges]
+_OPEN_SETS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class MappingChunk:
+    """A mapping record, or several that go on where the one before ended, as columns.
+
+    Attributes:
+        term: the run that wrote it.
+        partition, offset, at_ms: where in the mapping topic the first one is, and its timestamp.
+        last: offset of the last one.
+        covers: the source offsets that it decides, together with its other parts.
+        target: where the records landed.
+        columns: sorted by source offset.
+        again: whether it repeats older records.
+        records: how many records it is.
+    """
+
+    term: int
+    partition: int
+    offset: int
+    at_ms: int
+    last: int
+    covers: Covers
+    target: TargetPartition
+    columns: RangeColumns
+    again: bool = False
+    records: int = 1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class MappingRewind:
+    """What was written before this record does not count at ``first`` and beyond."""
+
+    term: int
+    offset: int
+    first: int
+
+
+class MappingLog:
+    """What was read of one source partition.
+
+    Args:
+        since: term below which records are of another source log.
+        cuts: those that are known already, for who reads only a stretch of the topic.
+
+    Attributes:
+        lanes: ranges in memory per target partition, all from ``hot_from`` on; of older ones
+            each lane keeps its last.
+        known: source offsets that are decided, in memory or not.
+        mapped: number of records that were mapped so far.
+        index: where records lie, per mapping partition.
+        asked: lowest source offset that was asked for since the last trimming.
+    """
+
+    def __init__(self, since: int = 0, cuts: Iterable[MappingRewind] = ()) -> None:
+        self.since = since
+        self.lanes: Lanes = {}
+        self.known = OffsetIntervals()
+        self.hot_from = 0
+        self.mapped = 0
+        self.index: dict[int, MappingIndex] = {}
+        self.asked: int | None = None
+        self._cuts = list(cuts)
+        self._reached: dict[int, int] = {}
+        self._open: dict[tuple[int, bool, Covers], dict[int, MappingChunk]] = {}
+        # Mapping partition, offset there, and the source offsets that are repeated.
+        self._repeats: list[tuple[int, int, Span]] = []
+
+    @property
+    def cuts(self) -> Sequence[MappingRewind]:
+        """Return where runs began or went back, in order."""
+        return tuple(self._cuts)
+
+    @property
+    def term(self) -> int:
+        """The newest run that mapped something; ``since`` if there is none."""
+        return max(self._reached, default=self.since)
+
+    @property
+    def oldest(self) -> int:
+        """The oldest run that mapped something."""
+        return min(self._reached, default=FOREVER)
+
+    @property
+    def rows(self) -> int:
+        """Number of ranges in memory."""
+        return sum(len(ranges) for ranges in self.lanes.values())
+
+    @property
+    def beheaded(self) -> bool:
+        """Whether a rewind took a lane's last range, so that an older one is the last now."""
+        return self.hot_from > 0 and not all(len(ranges) for ranges in self.lanes.values())
+
+    def take(self, piece: MappingChunk) -> None:
+        """Take in what was read; it counts once all its parts are there."""
+        if piece.term < self.since:
+            return
+        covers = piece.covers
+        if covers.parts == 1:
+            self._add([piece])
+            return
+        whole = (piece.term, piece.again, Covers(covers.first, covers.end, 0, covers.parts))
+        found = self._open.setdefault(whole, {})
+        found[covers.part] = piece
+        if len(found) == covers.parts:
+            del self._open[whole]
+            self._add(list(found.values()))
+        while len(self._open) > _OPEN_SETS:  # a part is lost, and the rest of no use
+            del self._open[next(iter(self._open))]
+
+    def _add(self, parts: Sequence[MappingChunk]) -> None:
+        one = parts[0]
+        first, end, offset = one.covers.first, one.covers.end, min(part.offset for part in parts)
+        done = max(part.last for part in parts)
+        index = self.index.setdefault(one.partition, MappingIndex())
+        index.note(offset, done, one.at_ms, first, end, sum(p.records for p in parts))
+        lanes = _lanes(parts)
+        if one.again:
+            limit = min(end, self._limit(one.term, offset))
+            for low, high in self.known.missing(first, limit):
+                self._insert(lanes, low, high)
+            self._repeats.append((one.partition, offset, (first, end)))
+            return
+        self.mapped += sum(int(columns.count.sum()) for columns in lanes.values())
+        self._cut(MappingRewind(one.term, offset, first), end)
+        self._insert(lanes, first, min(end, self._limit(one.term, offset)))
+
+    def _cut(self, cut: MappingRewind, end: int) -> None:
+        """Forget what does not count any more once a run covers from an offset on."""
+        reached = self._reached.get(cut.term)
+        if reached is None or cut.first < reached:
+            insort(self._cuts, cut)
+        self._reached[cut.term] = end
+        limit = self._limit(cut.term, cut.offset)
+        if not self.known.touches(cut.first, limit):
+            return
+        self.known.forget(cut.first, limit)
+        for ranges in self.lanes.values():
+            ranges.forget(cut.first, limit)
+        if limit == FOREVER:
+            self.hot_from = min(self.hot_from, cut.first)
+
+    def _limit(self, term: int, offset: int) -> int:
+        """Return the source offset from which on later records have replaced a record."""
+        later = self._cuts[bisect_right(self._cuts, MappingRewind(term, offset, FOREVER)) :]
+        return min((cut.first for cut in later), default=FOREVER)
+
+    def _insert(self, lanes: Mapping[TargetPartition, RangeColumns], low: int, high: int) -> None:
+        """Add what is mapped of source offsets that are not mapped yet."""
+        self.known.add(low, high)
+        for target, columns in lanes.items():
+            found = clip_columns(columns, low, high)
+            if len(found):
+                ranges = self.lanes.setdefault(target, MappingRanges())
+                ranges.put(found)
+                if low < self.hot_from:
+                    _drop(ranges, self.hot_from)
+
+    def trim(self, count: int, before_ms: int | None = None) -> None:
+        """Hold at most ``count`` ranges, none written before a time.
+
+        What was asked for since the last trimming stays.
+        """
+        bound = 0 if before_ms is None else self._older_than(before_ms)
+        if self.rows > count:
+            ends = np.concatenate([lane.ends() for lane in self.lanes.values()])
+            bound = max(bound, int(np.partition(ends, -count - 1)[-count - 1]))
+        if self.asked is not None:
+            bound = min(bound, self.asked)
+        if bound > self.hot_from:
+            self.hot_from = bound
+            for ranges in self.lanes.values():
+                _drop(ranges, bound)
+
+    def _older_than(self, at_ms: int) -> int:
+        return min((index.older_than(at_ms) for index in self.index.values()), default=0)
+
+    def keep_from(self, offset: int) -> None:
+        """Keep the ranges from a source offset on at the next trimming."""
+        self.asked = offset if self.asked is None else min(self.asked, offset)
+
+    def back(self, steps: int) -> int:
+        """Return a source offset some index entries before what is in memory."""
+        return min(index.back(self.hot_from, steps) for index in self.index.values())
+
+    def only_before(self, old: Mapping[int, int], low: int) -> tuple[Span, ...]:
+        """Return the source offsets from ``low`` on that only old records tell of.
+
+        Args:
+            old: for each partition of the mapping topic the offset before which records are old.
+            low: source offset.
+        """
+        fresh = OffsetIntervals(
+            tuple(s for number, at, s in self._repeats if at >= old.get(number, FOREVER))
+        )
+        newer = [self.index[n].whole_from(at) for n, at in old.items() if n in self.index]
+        fresh.add(max(newer, default=0), FOREVER)
+        return tuple(
+            (max(a, low), min(b, high))
+            for low, high in fresh.missing(low, FOREVER)
+            for a, b in self.known.all()
+            if a < high and low < b
+        )
+
+    def refill(self, older: MappingLog, low: int) -> None:
+        """Hold the ranges from ``low`` on, as ``older`` has read them from the topic."""
+        if low >= self.hot_from:
+            return
+        for target, ranges in older.lanes.items():
+            found = clip_columns(ranges.columns(), low, self.hot_from)
+            if len(found):
+                lane = self.lanes.setdefault(target, MappingRanges())
+                lane.merge_older(found)
+        self.hot_from = low
+        if low == 0:
+            for target in [target for target, ranges in self.lanes.items() if not len(ranges)]:
+                del self.lanes[target]
+
+
+def _lanes(parts: Sequence[MappingChunk]) -> dict[TargetPartition, RangeColumns]:
+    found: dict[TargetPartition, list[RangeColumns]] = {}
+    for part in parts:
+        if len(part.columns):
+            found.setdefault(part.target, []).append(part.columns)
+    return {target: sort_columns(join_columns(columns)) for target, columns in found.items()}
+
+
+def _drop(ranges: MappingRanges, bound: int) -> None:
+    if ranges.end is not None:
+        # Where the last record landed is the answer for groups that have read all.
+        ranges.drop_before(min(bound, ranges.end - 1))

@@ -1,0 +1,230 @@
+"""Where a job is kept: a directory for the user alone, with its record, its lock and its log."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import socket
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.strict_json import (
+    LARGEST_INT,
+    LARGEST_MS,
+    MalformedRecord,
+    field,
+    flag,
+    integer,
+    items,
+    number,
+    parse_object,
+    text,
+)
+from k2ktui.errors import Refused
+from k2ktui.jobs.process import ProcessIdentity
+from k2ktui.runtime.paths import state_dir, write_atomically
+from k2ktui.text import safe_text
+
+_VERSION = 1
+_RECORD, _LOCK, LOG = "job.json", "lock", "log.jsonl"
+_LONGEST_SLUG = 40
+_LARGEST_RECORD = 1 << 20
+_LATEST_S = LARGEST_MS / 1000
+_TEXTS = ("start", "pipeline", "group", "cwd", "environment", "birth", "host", "user", "version")
+
+
+class Phase(StrEnum):
+    """How far a job has come, as it wrote down itself."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """What a job wrote down of itself; nothing in it is secret.
+
+    Attributes:
+        start: unique id of this start.
+        pipeline, group: the pipeline's name, and ``coordination.commit.group``.
+        files: absolute paths of the pipeline's files.
+        cwd: working directory.
+        telemetry: whether metrics are exported.
+        environment, read_only: what the files said of writing.
+        pid, birth: its process.
+        host, user, version: where and as whom it runs, and of k2ktui.
+        started_at: epoch seconds.
+        phase: how far it has come.
+        term, slots: of its run, 0 until it has begun.
+        ended_at, code: when it ended, epoch seconds, and its exit code; None if it did not say.
+        error: why it ended, empty if it was asked to.
+        starts: how often it was started here.
+    """
+
+    start: str
+    pipeline: str
+    group: str
+    files: tuple[str, ...]
+    cwd: str
+    telemetry: bool
+    environment: str
+    read_only: bool
+    pid: int
+    birth: str
+    host: str
+    user: str
+    version: str
+    started_at: float
+    phase: Phase = Phase.STARTING
+    term: int = 0
+    slots: int = 0
+    ended_at: float | None = None
+    code: int | None = None
+    error: str = ""
+    starts: int = 1
+
+    @property
+    def identity(self) -> ProcessIdentity:
+        """Its process."""
+        return ProcessIdentity(self.pid, self.birth)
+
+
+@dataclass(frozen=True, slots=True)
+class JobDirectory:
+    """The directory of one job."""
+
+    directory: Path
+
+    @property
+    def id(self) -> str:
+        """The job's id on this host."""
+        return self.directory.name
+
+    @property
+    def log(self) -> Path:
+        """Its log, JSON lines; older ones have ``.1``, ``.2`` … behind the name."""
+        return self.directory / LOG
+
+    def make(self) -> None:
+        """Make the directory, for the user alone.
+
+        Raises:
+            Refused: it cannot be made or written to.
+        """
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            for private in (self.directory, self.directory.parent, self.directory.parent.parent):
+                private.chmod(0o700)
+        except OSError as error:
+            raise _unwritable(self.directory, error) from None
+
+    def read(self) -> JobRecord | None:
+        """Return the record; None if there is none, or one that cannot be read."""
+        try:
+            with (self.directory / _RECORD).open("rb") as file:
+                return _record(
+                    parse_object(file.read(_LARGEST_RECORD + 1), largest=_LARGEST_RECORD)
+                )
+        except (OSError, MalformedRecord):
+            return None
+
+    def write(self, record: JobRecord) -> None:
+        """Keep a record.
+
+        Raises:
+            Refused: it cannot be written.
+        """
+        text = json.dumps({"v": _VERSION, **asdict(record)}, indent=1)
+        try:
+            write_atomically(self.directory / _RECORD, text.encode(), mode=0o600)
+        except OSError as error:
+            raise _unwritable(self.directory, error) from None
+
+    def lock(self) -> int | None:
+        """Return a descriptor that holds the lock until its last copy is closed.
+
+        None if somebody else holds it: the job runs, or is being started.
+        """
+        handle = os.open(self.directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(handle)
+            return None
+        return handle
+
+    def open_log(self) -> int:
+        """Return a descriptor that appends to the log."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        handle = os.open(self.log, flags, 0o600)
+        os.fchmod(handle, 0o600)
+        return handle
+
+
+def jobs_home() -> Path:
+    """Return where this host's jobs are; several hosts may share a user's home directory."""
+    return state_dir("jobs", _slug(socket.gethostname()))
+
+
+def job_directory(config: PipelineConfig) -> JobDirectory:
+    """Return the place of a pipeline's job, whether there is one or not.
+
+    Its id depends on the commit group and the target, which are what two drivers would quarrel
+    about, and not on where its file lies.
+    """
+    coordination = config.coordination.commit
+    servers = config.target.kafka.common.get("bootstrap.servers", "")
+    what = json.dumps([coordination.group, coordination.topic, servers])
+    digest = hashlib.sha256(what.encode()).hexdigest()[:10]
+    return JobDirectory(jobs_home() / f"{_slug(config.name)}-{digest}")
+
+
+def list_job_directories() -> Iterator[JobDirectory]:
+    """Yield the places of this host's jobs."""
+    with contextlib.suppress(OSError):
+        for directory in sorted(jobs_home().iterdir()):
+            if (directory / _RECORD).is_file():
+                yield JobDirectory(directory)
+
+
+def _slug(name: str) -> str:
+    # Never only dots, which have a meaning as the name of a directory.
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:_LONGEST_SLUG] or "_"
+
+
+def _record(value: dict[str, Any]) -> JobRecord:
+    if integer(field(value, "v")) != _VERSION:
+        raise MalformedRecord("of another version")
+    found = {each.name: field(value, each.name) for each in fields(JobRecord)}
+    for name in ("pid", "term", "slots", "starts"):
+        found[name] = integer(found[name])
+    for name in (*_TEXTS, "error"):
+        found[name] = text(found[name])
+    for name in ("telemetry", "read_only"):
+        found[name] = flag(found[name])
+    if found["ended_at"] is not None:
+        found["ended_at"] = number(found["ended_at"], high=_LATEST_S)
+    if found["code"] is not None:
+        found["code"] = integer(found["code"], -LARGEST_INT)
+    found["files"] = tuple(text(file) for file in items(found["files"]))
+    found["started_at"] = number(found["started_at"], high=_LATEST_S)
+    if found["phase"] not in list(Phase):
+        raise MalformedRecord("of an unknown phase")
+    return JobRecord(**{**found, "phase": Phase(found["phase"])})
+
+
+def _unwritable(path: Path, error: OSError) -> Refused:
+    return Refused(
+        f"{safe_text(path)} cannot be written: {error.strerror}",
+        unchanged="Nothing was started.",
+        mend="Jobs are kept in the user's state directory; XDG_STATE_HOME moves it.",
+    )

@@ -1,0 +1,80 @@
+"""The job's own side: it leaves its parent, says who it is, and writes down how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from dataclasses import replace
+from pathlib import Path
+from time import time
+from typing import Any
+
+from k2ktui.errors import Refused
+from k2ktui.jobs import joblog
+from k2ktui.jobs.job_directory import JobDirectory, Phase
+from k2ktui.jobs.process import this_process
+
+
+class JobProcess:
+    """The job that this process is.
+
+    Args:
+        directory: where it is kept; who starts it has put a record there.
+        lock: descriptor that holds the lock.
+
+    Raises:
+        Refused: there is no record.
+    """
+
+    def __init__(self, directory: Path, lock: int) -> None:
+        self._place = JobDirectory(directory)
+        self._lock = lock
+        # A signal may end the job while its main thread is writing.
+        self._writing = threading.RLock()
+        record = self._place.read()
+        if record is None:
+            raise Refused("jobs run is for k2ktui itself", mend="Use k2ktui jobs start.")
+        self.record = record
+
+    def detach(self) -> None:
+        """Go on in a process of its own; the one that called ends here.
+
+        That one ends when the record is written, so whoever waits for it finds the job.
+        """
+        told, tells = os.pipe()
+        if os.fork():
+            os.close(tells)
+            # Nothing is read where the job died before it could write.
+            os._exit(0 if os.read(told, 1) else 1)
+        os.close(told)
+        # What is started from here must not hold the lock.
+        os.set_inheritable(self._lock, False)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        joblog.BoundedLog(self._place).start()
+        me = this_process()
+        self._change(pid=me.pid, birth=me.birth)
+        record = self.record
+        joblog.write_event(
+            "job", time(), start=record.start, version=record.version, pid=record.pid
+        )
+        os.write(tells, b".")
+        os.close(tells)
+
+    def began(self, term: int, slots: int) -> None:
+        """Write down that copying has begun."""
+        with contextlib.suppress(Refused):  # a full disk must not end it
+            self._change(phase=Phase.RUNNING, term=term, slots=slots)
+
+    def ended(self, code: int, error: str = "") -> None:
+        """Write down how it ended; safe from a signal handler."""
+        now = time()
+        with contextlib.suppress(Refused):
+            self._change(phase=Phase.ENDED, ended_at=now, code=int(code), error=error)
+        joblog.write_event("ended", now, code=int(code))
+
+    def _change(self, **values: Any) -> None:
+        with self._writing:
+            self.record = replace(self.record, **values)
+            self._place.write(self.record)

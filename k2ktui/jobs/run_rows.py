@@ -1,0 +1,159 @@
+"""Jobs of this host and heartbeats of all hosts, put together: a row a run."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from k2ktui.engine.journal import Runner, RunnerState
+from k2ktui.jobs.manager import Job, JobState
+
+SHOWN_PAST = 5
+_CLOCK_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One run of a pipeline, as far as it is known; None and empty texts are unknown.
+
+    Attributes:
+        pipeline: its name.
+        here: whether it is a job of this host, which can be stopped and whose log can be read.
+        alive: whether it must be taken to be running.
+        state: ``starting``, ``running``, ``stopping``, ``stopped``, ``failed``, ``died``, or
+            ``silent`` for one on another host that says nothing any more.
+        started_at: epoch seconds.
+        heartbeat_at: when it was last heard to live, epoch seconds.
+        restarts: how often it was started here before.
+        lag_records: source offsets not copied yet; None for what does not run.
+        error: the last that went wrong.
+        job: the job, None for others' runs.
+        runner: unique id of the process, empty if there was no heartbeat of it.
+    """
+
+    pipeline: str
+    here: bool
+    alive: bool
+    state: str
+    host: str
+    user: str
+    pid: int
+    version: str
+    started_at: float
+    heartbeat_at: float | None = None
+    term: int = 0
+    lap: int | None = None
+    slots: int = 0
+    lag_records: int | None = None
+    commit_ms: float | None = None
+    restarts: int | None = None
+    error: str = ""
+    job: Job | None = None
+    runner: str = ""
+
+    @property
+    def key(self) -> str:
+        """What tells it from other rows: the runner's id, or that of the job."""
+        return self.runner or (self.job.place.id if self.job else "")
+
+
+def make_run_rows(
+    jobs: Iterable[Job],
+    runners: Sequence[Runner],
+    pipeline: str,
+    now: float,
+    lag_records: int | None = None,
+) -> list[RunRow]:
+    """Return a row a run: what runs first, then what was started last.
+
+    Args:
+        jobs: those of this host, of any pipeline.
+        runners: heartbeats of one pipeline.
+        pipeline: the name of that one.
+        now: epoch seconds.
+        lag_records: the pipeline's lag where it was read just now, in place of the heartbeats'.
+    """
+    left = {runner.runner: runner for runner in runners}
+    found = []
+    for job in jobs:
+        runner = next((each for each in left.values() if _is_of(job, each)), None)
+        if runner is not None:
+            del left[runner.runner]
+        found.append(_of_job(job, runner))
+    found += [_of_runner(runner, pipeline, now) for runner in left.values()]
+    if lag_records is not None:
+        found = [
+            replace(row, lag_records=lag_records) if row.alive and row.pipeline == pipeline else row
+            for row in found
+        ]
+    return sorted(found, key=lambda row: (not row.alive, -row.started_at))
+
+
+def _is_of(job: Job, runner: Runner) -> bool:
+    record = job.record
+    # A process id that is used again belongs to a run of another time; clocks may be set meanwhile.
+    return (runner.host, runner.pid) == (record.host, record.pid) and (
+        runner.started_ms >= 1000 * (record.started_at - _CLOCK_S)
+        and (record.ended_at is None or runner.started_ms <= 1000 * record.ended_at)
+    )
+
+
+def _of_job(job: Job, runner: Runner | None) -> RunRow:
+    record = job.record
+    state = str(job.state)
+    if job.alive and runner is not None and runner.state is RunnerState.STOPPING:
+        state = str(RunnerState.STOPPING)
+    return RunRow(
+        pipeline=record.pipeline,
+        here=True,
+        alive=job.alive,
+        state=state,
+        host=record.host,
+        user=record.user,
+        pid=record.pid,
+        version=record.version,
+        started_at=record.started_at,
+        heartbeat_at=runner.last_ms / 1000 if runner else None,
+        term=record.term,
+        lap=runner.lap if runner else None,
+        slots=record.slots,
+        lag_records=runner.lag_records if runner and job.alive else None,
+        commit_ms=runner.commit_ms if runner else None,
+        restarts=record.starts - 1,
+        error=job.why or (runner.last_error if runner and job.alive else ""),
+        job=job,
+        runner=runner.runner if runner else "",
+    )
+
+
+def _of_runner(runner: Runner, pipeline: str, now: float) -> RunRow:
+    now_ms = int(now * 1000)
+    state = runner.standing(now_ms)
+    here = runner.host == socket.gethostname()
+    died = here and state is RunnerState.SILENT
+    return RunRow(
+        pipeline=pipeline,
+        here=False,
+        alive=runner.alive(now_ms),
+        state=str(JobState.DIED if died else state),
+        host=runner.host,
+        user=runner.user,
+        pid=runner.pid,
+        version=runner.version,
+        started_at=runner.started_ms / 1000,
+        heartbeat_at=runner.last_ms / 1000,
+        term=runner.term,
+        lap=runner.lap,
+        slots=runner.slots,
+        lag_records=runner.lag_records if runner.alive(now_ms) else None,
+        commit_ms=runner.commit_ms,
+        error=runner.last_error,
+        runner=runner.runner,
+    )
+
+
+def recent_runs(found: Sequence[RunRow]) -> list[RunRow]:
+    """Return what runs, the jobs of this host, and the last few runs elsewhere."""
+    past = [row for row in found if not row.alive and not row.here][:SHOWN_PAST]
+    return [row for row in found if row.alive or row.here or row in past]

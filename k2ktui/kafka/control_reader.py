@@ -1,0 +1,185 @@
+"""Read a control topic from its beginning to its end, once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from time import monotonic, sleep
+
+from confluent_kafka import OFFSET_BEGINNING, IsolationLevel, KafkaError, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from k2ktui.errors import K2kError, TimedOut
+from k2ktui.kafka.clients import LEADER_WAIT_S, Cluster, Partition
+from k2ktui.text import safe_text
+
+_POLL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRecord:
+    """A record of a control topic."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+def require_offsets(
+    cluster: Cluster,
+    partitions: Collection[Partition],
+    spec: OffsetSpec,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> dict[Partition, int]:
+    """Return an offset of each partition, as ``Cluster.offsets``, for who cannot do without one.
+
+    Raises:
+        TimedOut: nobody tells one of them: it has no leader, or may not be described.
+        ConnectionFailed: the cluster does not answer.
+    """
+    found = cluster.offsets(partitions, spec, isolation)
+    missing = sorted(set(partitions) - found.keys())
+    if missing:
+        topic, number = missing[0]
+        raise TimedOut(
+            f"nobody tells the bounds of {safe_text(topic)}-{number} on the {cluster.label} "
+            "cluster: it has no leader, or may not be described",
+            mend="Check the cluster's health and the rights on the topic, then try again.",
+        )
+    return found
+
+
+def stable_ends(
+    cluster: Cluster, topic: str, partitions: int, timeout: float = LEADER_WAIT_S
+) -> dict[int, int]:
+    """Return the last stable offset of every partition.
+
+    Raises:
+        TimedOut: a partition had no leader for ``timeout`` seconds.
+        ConnectionFailed: the cluster does not answer.
+    """
+    return _ends(cluster, topic, partitions, timeout, IsolationLevel.READ_COMMITTED)
+
+
+def _ends(
+    cluster: Cluster, topic: str, partitions: int, timeout: float, isolation: IsolationLevel
+) -> dict[int, int]:
+    """Return where every partition ends: one left out would be taken for one that is empty."""
+    where = [(topic, p) for p in range(partitions)]
+    until = monotonic() + timeout
+    while True:
+        try:
+            found = require_offsets(cluster, where, OffsetSpec.latest(), isolation)
+        except TimedOut:
+            if monotonic() > until:
+                raise
+            sleep(_POLL_S)
+        else:
+            return {p: found[topic, p] for _, p in where}
+
+
+def read_committed(
+    cluster: Cluster,
+    topic: str,
+    partitions: int,
+    timeout: float,
+    *,
+    ends: Mapping[int, int] | None = None,
+    since: Mapping[int, int] | None = None,
+) -> Iterator[ControlRecord]:
+    """Yield the committed records of a topic, each partition in order.
+
+    Args:
+        cluster: where the topic is.
+        topic: its name.
+        partitions: how many it has.
+        timeout: in seconds.
+        ends: where to stop in each partition; its last stable offset by default.
+        since: where to begin in each partition; the beginning by default.
+
+    Raises:
+        TimedOut: not everything arrived in time.
+        K2kError: the broker refused.
+    """
+    ends = stable_ends(cluster, topic, partitions, timeout) if ends is None else ends
+    yield from _read(cluster, topic, ends, timeout, "read_committed", since or {})
+
+
+def read_written(
+    cluster: Cluster, topic: str, partitions: int, timeout: float
+) -> Iterator[ControlRecord]:
+    """Yield all records, those of open and aborted transactions too; else as read_committed."""
+    ends = _ends(cluster, topic, partitions, timeout, IsolationLevel.READ_UNCOMMITTED)
+    yield from _read(cluster, topic, ends, timeout, "read_uncommitted", {})
+
+
+def _read(
+    cluster: Cluster,
+    topic: str,
+    ends: Mapping[int, int],
+    timeout: float,
+    isolation: str,
+    since: Mapping[int, int],
+) -> Iterator[ControlRecord]:
+    remaining = {p: end for p, end in ends.items() if end > since.get(p, 0)}
+    if not remaining:
+        return
+    consumer = cluster.consumer(
+        **{
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 50,
+        }
+    )
+    until = monotonic() + timeout
+    try:
+        consumer.assign(
+            [TopicPartition(topic, p, since.get(p, OFFSET_BEGINNING)) for p in remaining]
+        )
+        while remaining:
+            if monotonic() > until:
+                raise TimedOut(
+                    f"reading {safe_text(topic)} on the {cluster.label} cluster took more than "
+                    f"{timeout:g} s",
+                    mend="Check the cluster's health, or raise coordination.commit.syncTimeout.",
+                )
+            for message in consumer.consume(1000, 0.2):
+                error = message.error()
+                partition, offset = message.partition() or 0, message.offset() or 0
+                if error is None:
+                    yield ControlRecord(partition, offset, message.key(), message.value())
+                    if offset + 1 >= remaining.get(partition, 0):
+                        remaining.pop(partition, None)
+                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+                    if offset >= remaining.get(partition, 0):
+                        remaining.pop(partition, None)
+                elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                    pass  # the library asks for the group's coordinator, and we use no group
+                elif not error.retriable():
+                    raise K2kError(f"reading {safe_text(topic)}: {safe_text(error.str())}")
+    finally:
+        consumer.close()
+
+
+def await_stable(cluster: Cluster, topic: str, partitions: int, timeout: float) -> None:
+    """Wait until everything written to a topic so far is decided: committed or aborted.
+
+    Raises:
+        TimedOut: a transaction stayed open longer than ``timeout`` seconds.
+    """
+    until = monotonic() + timeout
+    written = _ends(cluster, topic, partitions, timeout, IsolationLevel.READ_UNCOMMITTED)
+    while True:
+        stable = stable_ends(cluster, topic, partitions, max(0.0, until - monotonic()))
+        behind = [p for p, end in written.items() if stable[p] < end]
+        if not behind:
+            return
+        if monotonic() > until:
+            raise TimedOut(
+                f"a transaction on {safe_text(topic)}-{behind[0]} has stayed open for more than "
+                f"{timeout:g} s, so the positions there cannot be read",
+                unchanged="Nothing was written.",
+                mend="Find it with kafka-transactions.sh find-hanging, or raise "
+                "coordination.commit.syncTimeout.",
+            )

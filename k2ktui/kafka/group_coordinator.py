@@ -1,0 +1,290 @@
+"""Carries questions about consumer groups to their coordinators, and again where that helps.
+
+A broker answers the requests of one connection one after another, and a commit waits for its
+record to be written: what must be fast is spread over several connections ("lanes").
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from time import monotonic
+from typing import Any, Generic, TypeVar, cast
+
+from kafka.protocol.metadata import FindCoordinatorRequest
+
+from k2ktui.errors import ConnectionFailed
+from k2ktui.kafka.codes import COORDINATOR_RETRIABLE, Code
+from k2ktui.kafka.wire import Loop, NotSent, OutcomeUnknown, Wire
+
+T = TypeVar("T")
+
+_AHEAD = 4
+_KEYS_A_REQUEST = 500
+_GROUP_KEY = 0
+_ASIDE_S = 5.0
+_SETUP_S = 10.0
+# A broker that restarts is back within seconds; the library's pauses would grow to half a minute.
+_RECONNECT_MS = 1000
+PASSING = COORDINATOR_RETRIABLE | {Code.REQUEST_TIMED_OUT}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupError:
+    """Why a group got no answer.
+
+    Attributes:
+        code: protocol error code.
+        reason: what the code does not tell, in words; empty if it tells all.
+        doubtful: the coordinator may have done what was asked all the same.
+    """
+
+    code: int
+    reason: str = ""
+    doubtful: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRequest(Generic[T]):
+    """What is asked about many groups.
+
+    Attributes:
+        batch: how many groups fit one request.
+        request: makes the request for some groups.
+        read: takes those groups and the response; returns an answer or a refusal for each.
+        lanes: over how many connections to a broker the requests may be spread.
+    """
+
+    batch: int
+    request: Callable[[Sequence[str]], Any]
+    read: Callable[[Sequence[str], Any], Iterable[tuple[str, T | GroupError]]]
+    lanes: int = 1
+
+
+@dataclass(slots=True)
+class _Round(Generic[T]):
+    """One attempt at all groups that have no answer yet."""
+
+    question: BatchRequest[T]
+    answers: dict[str, T | GroupError] = field(default_factory=dict)
+    silent: dict[int, GroupError] = field(default_factory=dict)
+
+
+class GroupCoordinatorClient:
+    """Connections to the brokers of one cluster, and where its groups are coordinated.
+
+    Args:
+        options: wire options, from ``k2ktui.kafka.properties``.
+        label: ``source`` or ``target``, for messages.
+        patience: seconds without any progress after which a question is given up.
+    """
+
+    def __init__(self, options: Mapping[str, Any], label: str, patience: float) -> None:
+        own = {
+            "reconnect_backoff_max_ms": _RECONNECT_MS,
+            "socket_connection_setup_timeout_ms": min(patience, _SETUP_S) * 1000,
+        }
+        self._options = own | dict(options)
+        self._label = label
+        self.patience = patience
+        self._loop = Loop()
+        self._lanes = [self._lane()]
+        self.coordinators: dict[str, int] = {}
+
+    def _lane(self) -> Wire:
+        return Wire(self._loop, self._options, self._label)
+
+    def open(self, timeout: float) -> None:
+        """Connect; errors as for ``Wire.open``."""
+        self._loop.run(lambda: self._lanes[0].open(timeout))
+
+    def close(self) -> None:
+        """Disconnect."""
+        for lane in self._lanes:
+            lane.close()
+        self._loop.close()
+
+    def run(self, coroutine: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Drive the connections until a coroutine ends."""
+        return cast(T, self._loop.run(coroutine))
+
+    def refusal(self) -> str:
+        """Return why no broker accepts connections now, empty if one does or may."""
+        return self._lanes[0].refusal()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait without blocking the connections."""
+        await self._loop.sleep(seconds)
+
+    def version_of(self, request: type) -> int:
+        """Return the highest version of a request that both sides know, -1 if none."""
+        return self._lanes[0].version_of(request)
+
+    async def everywhere(self, make: Callable[[], Any]) -> dict[int, Any | GroupError]:
+        """Send a request to every broker; returns its response or why there is none.
+
+        Raises:
+            NotSent, OutcomeUnknown: not even who the brokers are can be learnt now.
+        """
+        wire, timeout = self._lanes[0], self.patience
+        brokers = await wire.brokers(min(timeout, _ASIDE_S))
+        posted = {node: wire.post(make(), node, timeout) for node in brokers}
+        found: dict[int, Any | GroupError] = {}
+        for node, future in posted.items():
+            try:
+                found[node] = await wire.answer(future)
+            except (NotSent, OutcomeUnknown) as error:
+                found[node] = _lost(error)
+        return found
+
+    async def ask(
+        self, groups: Collection[str], question: BatchRequest[T]
+    ) -> dict[str, T | GroupError]:
+        """Ask about every group; each gets its answer or its own refusal.
+
+        What may pass (coordinators that move or load, lost connections) is tried again for as long
+        as ``patience`` allows; the request may then have reached the broker more than once.
+        """
+        answers: dict[str, T | GroupError] = {}
+        pending = list(dict.fromkeys(groups))
+        await self._widen(min(question.lanes, len(pending) // (question.batch * 2 * _AHEAD)))
+        until, attempt = monotonic() + self.patience, 0
+        doubtful: set[str] = set()
+        while pending:
+            found = await self._attempt(pending, question)
+            doubtful |= {group for group, answer in found.items() if _doubtful(answer)}
+            settled = {group: answer for group, answer in found.items() if not is_retriable(answer)}
+            answers |= settled
+            pending = [group for group in pending if group not in settled]
+            if settled:
+                until, attempt = monotonic() + self.patience, 0
+            elif monotonic() > until:
+                return answers | {
+                    group: replace(answer, doubtful=group in doubtful)
+                    for group, answer in found.items()
+                    if isinstance(answer, GroupError)
+                }
+            if pending:
+                await self._gather_strength(pending, attempt)
+                attempt += 1
+        return answers
+
+    async def _gather_strength(self, pending: Iterable[str], attempt: int) -> None:
+        for group in pending:
+            self.coordinators.pop(group, None)
+        await self.sleep(back_off(attempt))
+        for lane in self._lanes:
+            try:
+                await lane.brokers(min(self.patience, _ASIDE_S))
+            except (NotSent, OutcomeUnknown):
+                return
+
+    async def _widen(self, lanes: int) -> None:
+        while len(self._lanes) < lanes:
+            lane = self._lane()
+            try:
+                await lane.open(min(self.patience, _ASIDE_S))
+            except ConnectionFailed:
+                lane.close()
+                return
+            self._lanes.append(lane)
+
+    async def _attempt(
+        self, groups: Sequence[str], question: BatchRequest[T]
+    ) -> dict[str, T | GroupError]:
+        at = _Round(question, dict[str, T | GroupError](await self._locate(groups)))
+        parcels = self._parcels([g for g in groups if g not in at.answers], question.batch)
+        lanes = self._lanes[: question.lanes]
+        window: deque[tuple[int, Sequence[str], Wire, Any]] = deque()
+        for number, (node, parcel) in enumerate(parcels):
+            if len(window) >= _AHEAD * len(lanes):
+                await self._collect(at, *window.popleft())
+            if node in at.silent:
+                at.answers |= dict.fromkeys(parcel, at.silent[node])
+                continue
+            wire = lanes[number % len(lanes)]
+            future = wire.post(question.request(parcel), node, self.patience)
+            window.append((node, parcel, wire, future))
+        while window:
+            await self._collect(at, *window.popleft())
+        return at.answers
+
+    def _parcels(self, groups: Iterable[str], batch: int) -> Iterable[tuple[int, Sequence[str]]]:
+        """Yield what goes into each request, brokers taking turns."""
+        by_node: dict[int, list[str]] = defaultdict(list)
+        for group in groups:
+            by_node[self.coordinators[group]].append(group)
+        longest = max(map(len, by_node.values()), default=0)
+        for first in range(0, longest, batch):
+            for node, members in by_node.items():
+                if parcel := members[first : first + batch]:
+                    yield node, parcel
+
+    async def _collect(
+        self, at: _Round[T], node: int, parcel: Sequence[str], wire: Wire, future: Any
+    ) -> None:
+        try:
+            response = await wire.answer(future)
+        except (NotSent, OutcomeUnknown) as error:
+            # The rest would wait for the same time-out, one after another.
+            lost = _lost(error)
+            at.silent[node] = replace(lost, doubtful=False)
+            at.answers |= dict.fromkeys(parcel, lost)
+            return
+        unanswered = GroupError(
+            Code.COORDINATOR_NOT_AVAILABLE, "the broker left it out of its answer"
+        )
+        at.answers |= dict.fromkeys(parcel, unanswered) | dict(at.question.read(parcel, response))
+
+    async def _locate(self, groups: Iterable[str]) -> dict[str, GroupError]:
+        """Learn where groups are coordinated; returns those for which that failed."""
+        unknown = [group for group in groups if group not in self.coordinators]
+        batch = _KEYS_A_REQUEST if self.version_of(FindCoordinatorRequest) >= 4 else 1
+        refused: dict[str, GroupError] = {}
+        window: deque[tuple[Sequence[str], Any]] = deque()
+        for first in range(0, len(unknown), batch):
+            if len(window) >= _AHEAD:
+                refused |= await self._located(*window.popleft())
+            parcel = unknown[first : first + batch]
+            window.append((parcel, self._lanes[0].post(_find(parcel), None, self.patience)))
+        while window:
+            refused |= await self._located(*window.popleft())
+        return refused
+
+    async def _located(self, groups: Sequence[str], future: Any) -> dict[str, GroupError]:
+        try:
+            response = await self._lanes[0].answer(future)
+        except (NotSent, OutcomeUnknown) as error:
+            return dict.fromkeys(groups, replace(_lost(error), doubtful=False))
+        if not response.coordinators:
+            found = {groups[0]: (response.error_code, response.node_id)}
+        else:
+            found = {each.key: (each.error_code, each.node_id) for each in response.coordinators}
+        self.coordinators |= {group: node for group, (code, node) in found.items() if not code}
+        missing = dict.fromkeys(groups, (Code.COORDINATOR_NOT_AVAILABLE, -1))
+        return {group: GroupError(code) for group, (code, _) in (missing | found).items() if code}
+
+
+def is_retriable(answer: object) -> bool:
+    """Whether an answer is a refusal that may be over soon."""
+    return isinstance(answer, GroupError) and answer.code in PASSING
+
+
+def back_off(attempt: int) -> float:
+    """Return the seconds to wait before trying once more; ``attempt`` counts from 0."""
+    return float(min(0.02 * 2 ** min(attempt, 5), 0.5))
+
+
+def _doubtful(answer: object) -> bool:
+    return isinstance(answer, GroupError) and answer.doubtful
+
+
+def _lost(error: NotSent | OutcomeUnknown) -> GroupError:
+    return GroupError(Code.NETWORK_EXCEPTION, str(error), isinstance(error, OutcomeUnknown))
+
+
+def _find(groups: Sequence[str]) -> FindCoordinatorRequest:
+    return FindCoordinatorRequest(
+        key=groups[0], key_type=_GROUP_KEY, coordinator_keys=list(groups), max_version=6
+    )

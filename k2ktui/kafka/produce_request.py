@@ -1,0 +1,153 @@
+"""Produce requests around records that stay where they are, and their responses.
+
+Layout: ``ProduceRequest.json`` and ``ProduceResponse.json`` of Apache Kafka, versions 9 to 12
+(flexible versions, KIP-482). Names are those of the library, which serves for older brokers.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.protocol.producer import ProduceRequest
+
+from k2ktui.kafka.protocol_reader import ProtocolReader, compact, varint
+
+VERSIONS = range(9, 13)
+"""Versions that ``ProduceBatches`` and ``decode`` know."""
+
+# From version 12 on a produce request joins its partitions to the transaction (KIP-890); ours
+# have joined before.
+_HIGHEST = 11
+_ACKS = -1
+_TIMEOUT_MS = 30_000
+_CORRELATION_BYTES = 4
+_NO_TAGS = b"\0"
+_SIZE = struct.Struct(">i")
+# API key, version, correlation id, length of the client id
+_HEADER = struct.Struct(">hhih")
+_ACKS_TIMEOUT = struct.Struct(">hi")
+_INDEX = struct.Struct(">i")
+# index, error, base offset, log append time, log start offset
+_PARTITION = struct.Struct(">ihqqq")
+
+Records = Mapping[str, list[tuple[int, memoryview]]]
+"""By topic, the batch of each partition."""
+
+
+class ProduceBatches:
+    """A request with one batch a partition, acknowledged by all in-sync replicas."""
+
+    API_KEY = 0
+
+    def __init__(self, transactional_id: str | None, records: Records, version: int) -> None:
+        self.API_VERSION = version
+        self._transactional_id = transactional_id
+        self._records = records
+
+    def expect_response(self) -> bool:
+        """Whether the broker answers."""
+        return True
+
+    def pieces(self, correlation_id: int, client_id: str) -> list[bytes | memoryview]:
+        """Return it as pieces to be sent one after another, the batches among them."""
+        name = client_id.encode()
+        head = _HEADER.pack(self.API_KEY, self.API_VERSION, correlation_id, len(name))
+        start = [head, name, _NO_TAGS, compact(self._transactional_id)]
+        start += [_ACKS_TIMEOUT.pack(_ACKS, _TIMEOUT_MS), varint(len(self._records) + 1)]
+        found: list[bytes | memoryview] = []
+        between = b"".join(start)
+        for topic, partitions in self._records.items():
+            between += compact(topic) + varint(len(partitions) + 1)
+            for index, batch in partitions:
+                between += _INDEX.pack(index) + varint(len(batch) + 1)
+                found += [between, batch]
+                between = _NO_TAGS
+            between += _NO_TAGS
+        found.append(between + _NO_TAGS)
+        found[0] = _SIZE.pack(sum(map(len, found))) + bytes(found[0])
+        return found
+
+
+def make_produce_request(transactional_id: str | None, records: Records, version: int) -> Any:
+    """Return a produce request; ``version`` is the highest that the broker knows."""
+    if version in VERSIONS or version > _HIGHEST:
+        return ProduceBatches(transactional_id, records, min(version, _HIGHEST))
+    data = ProduceRequest.TopicProduceData
+    return ProduceRequest(
+        transactional_id=transactional_id,
+        acks=_ACKS,
+        timeout_ms=_TIMEOUT_MS,
+        topic_data=[
+            data(
+                name=name,
+                partition_data=[
+                    data.PartitionProduceData(index=index, records=batch) for index, batch in parts
+                ],
+            )
+            for name, parts in records.items()
+        ],
+        max_version=_HIGHEST,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ProducedPartition:
+    """What became of a batch; ``base_offset`` is -1 if it was refused."""
+
+    index: int
+    error_code: int
+    base_offset: int
+    error_message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProducedTopic:
+    """The answers for one topic."""
+
+    name: str
+    partition_responses: list[ProducedPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceResponse:
+    """A produce response; ``throttle_time_ms`` in milliseconds."""
+
+    responses: list[ProducedTopic]
+    throttle_time_ms: int
+
+
+def decode_produce_response(frame: memoryview) -> ProduceResponse:
+    """Decode a response with its header (version 1).
+
+    Raises:
+        ValueError, IndexError, struct.error: it is cut short or holds nonsense.
+    """
+    cursor = ProtocolReader(frame, _CORRELATION_BYTES)
+    cursor.skip_tags()
+    topics = [_topic(cursor) for _ in range(cursor.count())]
+    return ProduceResponse(topics, *cursor.unpack(_SIZE))
+
+
+def _topic(cursor: ProtocolReader) -> ProducedTopic:
+    name = cursor.text()
+    partitions = [_partition(cursor) for _ in range(cursor.count())]
+    cursor.skip_tags()
+    return ProducedTopic(name, partitions)
+
+
+def _partition(cursor: ProtocolReader) -> ProducedPartition:
+    index, error, base, _, _ = cursor.unpack(_PARTITION)
+    reasons = [_reason(cursor) for _ in range(cursor.count())]
+    message = cursor.text() or next(filter(None, reasons), "")
+    cursor.skip_tags()
+    return ProducedPartition(index, error, base, message)
+
+
+def _reason(cursor: ProtocolReader) -> str:
+    cursor.unpack(_INDEX)
+    text = cursor.text()
+    cursor.skip_tags()
+    return text

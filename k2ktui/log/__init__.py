@@ -1,0 +1,1 @@
+"""Partition logs as bytes: batches, records, rebuilding, fetching, comparing; knows nothing of Spark."""

@@ -1,0 +1,200 @@
+"""Kafka v2 record batches as bytes: read the header, decide, and stamp a new producer on it.
+
+Layout and rules: KIP-98 and ``DefaultRecordBatch.java``. Nothing here decodes a record; batches
+that cannot go as they are go through ``k2ktui.log.rebuild``.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from crc32c import crc32c
+
+# base offset, length, leader epoch, magic, CRC, attributes, last offset delta, base timestamp,
+# max timestamp, producer id, producer epoch, base sequence, record count
+HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER_BYTES = HEADER.size
+_PREFIX = struct.Struct(">qi")
+PREFIX_BYTES = _PREFIX.size
+_LEGACY_CRC_AT = 12
+_MAGIC_AT = 16
+# A magic 0 message without key and value: CRC, magic, attributes and two lengths.
+_LEAST_LENGTH = 14
+_CRC_AT = 17
+_ATTRIBUTES_AT = 21
+_PRODUCER_AT = 43
+
+COMPRESSION_MASK = 0x07
+APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+DELETE_HORIZON = 0x40
+
+MAX_SEQUENCE = 0x7FFFFFFF
+
+
+class CorruptBatch(ValueError):
+    """The bytes of a batch do not follow the format."""
+
+
+class Defect(StrEnum):
+    """Why a batch cannot be produced as it is."""
+
+    HOLE = "compaction removed records inside the batch"
+    APPEND_TIME = "the source topic stamps append time"
+    LEGACY = "an old message format (magic 0 or 1)"
+    TRIMMED = "it begins before the position"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch as fetched; ``view`` is writable and holds exactly its bytes."""
+
+    view: memoryview
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    magic: int
+    attributes: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    count: int
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it holds a transaction marker instead of records."""
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether its producer wrote it in a transaction."""
+        return bool(self.attributes & TRANSACTIONAL)
+
+    def crc_ok(self) -> bool:
+        """Whether its checksum is right: CRC-32C, or CRC-32 for magic 0 and 1."""
+        if self.magic < 2:
+            (expected,) = struct.unpack_from(">I", self.view, _LEGACY_CRC_AT)
+            return bool(zlib.crc32(self.view[_MAGIC_AT:]) == expected)
+        (expected,) = struct.unpack_from(">I", self.view, _CRC_AT)
+        return bool(crc32c(self.view[_ATTRIBUTES_AT:]) == expected)
+
+
+def split_batches(records: bytes | bytearray | memoryview) -> Iterator[Batch]:
+    """Yield the whole batches of a fetch response; a truncated last one is left out.
+
+    Batches are stamped in place: bytes that cannot be written are copied once.
+
+    Raises:
+        CorruptBatch: what follows the batches yielded so far is none.
+    """
+    view = memoryview(records)
+    if view.readonly:
+        view = memoryview(bytearray(records))
+    at, end = 0, len(view)
+    while at + _MAGIC_AT < end:
+        base, length = _PREFIX.unpack_from(view, at)
+        after = at + PREFIX_BYTES + length
+        if base < 0 or length < _LEAST_LENGTH:
+            raise CorruptBatch(f"a batch at offset {base} with a length of {length} bytes")
+        if after > end:
+            return
+        yield _batch(view[at:after], base)
+        at = after
+
+
+def _batch(view: memoryview, base: int) -> Batch:
+    magic = view[_MAGIC_AT]
+    if magic < 2:
+        # A legacy wrapper message carries the offset of its LAST inner record; a plain one its own.
+        return Batch(view, base, base, -1, magic, 0, -1, -1, -1, -1)
+    if magic > 2:
+        raise CorruptBatch(f"the batch at offset {base} has the unknown format {magic}")
+    if len(view) < HEADER_BYTES:
+        raise CorruptBatch(f"the batch at offset {base} has only {len(view)} bytes")
+    (_, _, epoch, _, _, attributes, delta, first, last, producer, _, _, count) = HEADER.unpack_from(
+        view
+    )
+    if delta < 0 or count < 0:
+        raise CorruptBatch(f"the batch at offset {base} has {count} records up to {base + delta}")
+    return Batch(view, base, base + delta, epoch, magic, attributes, first, last, producer, count)
+
+
+def find_defect(batch: Batch, position: int) -> Defect | None:
+    """Return why a data batch must be rebuilt to be copied from ``position`` on, or None."""
+    if batch.magic < 2:
+        return Defect.LEGACY
+    if batch.last_offset - batch.base_offset + 1 != batch.count:
+        return Defect.HOLE
+    if batch.base_offset < position:
+        return Defect.TRIMMED
+    if batch.attributes & APPEND_TIME:
+        return Defect.APPEND_TIME
+    return None
+
+
+def stamp_producer(
+    view: memoryview, producer_id: int, epoch: int, sequence: int, *, transactional: bool
+) -> None:
+    """Rewrite a batch in place to be appended by this producer, and renew its CRC-32C.
+
+    Compression and records stay. The delete horizon flag of a compacted source (KIP-534) is
+    cleared; record timestamps are deltas to the base timestamp with or without it.
+    """
+    (attributes,) = struct.unpack_from(">h", view, _ATTRIBUTES_AT)
+    attributes &= COMPRESSION_MASK
+    if transactional:
+        attributes |= TRANSACTIONAL
+    struct.pack_into(">h", view, _ATTRIBUTES_AT, attributes)
+    struct.pack_into(">qhi", view, _PRODUCER_AT, producer_id, epoch, sequence)
+    struct.pack_into(">q", view, 0, 0)
+    struct.pack_into(">i", view, 12, -1)
+    struct.pack_into(">I", view, _CRC_AT, crc32c(view[_ATTRIBUTES_AT:]))
+
+
+def next_sequence(sequence: int, count: int) -> int:
+    """Return the sequence number after ``count`` records; it wraps to 0 after 2**31 - 1."""
+    return (sequence + count) & MAX_SEQUENCE
+
+
+class AbortedTransactions:
+    """Which batches of one fetch response belong to aborted transactions.
+
+    Follows the Java consumer: the broker lists the aborted transactions that overlap the response,
+    each by producer id and first offset; an abort marker ends the producer's current one.
+    """
+
+    def __init__(self, aborted: list[tuple[int, int]]) -> None:
+        """``aborted`` holds ``(producer id, first offset)`` pairs in any order."""
+        self._pending = sorted(aborted, key=lambda item: item[1], reverse=True)
+        self._open: set[int] = set()
+
+    def drops(self, batch: Batch) -> bool:
+        """Whether to leave this batch out; call it for every batch, in order."""
+        if batch.magic < 2:
+            return False
+        while self._pending and self._pending[-1][1] <= batch.last_offset:
+            self._open.add(self._pending.pop()[0])
+        if batch.is_control:
+            if is_abort_marker(batch):
+                self._open.discard(batch.producer_id)
+            return True
+        return batch.is_transactional and batch.producer_id in self._open
+
+
+def is_abort_marker(batch: Batch) -> bool:
+    """Whether a control batch is an abort marker (control type 0; commit is 1).
+
+    Raises:
+        CorruptBatch: it has no control record.
+    """
+    # A control record: length, attributes, timestamp delta, offset delta (a byte each, the deltas
+    # of a single-record batch being 0), key length, then key: version int16, type int16.
+    at = HEADER_BYTES + 5
+    if len(batch.view) < at + 4:
+        raise CorruptBatch(f"the control batch at offset {batch.base_offset} is cut short")
+    return batch.count == 1 and struct.unpack_from(">hh", batch.view, at)[1] == 0

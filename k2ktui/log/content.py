@@ -1,0 +1,348 @@
+"""Single records and stretches of a partition, as a ``read_committed`` reader sees them.
+
+What a proof compares: the next record at a committed offset, and every record of a mapping range,
+on either cluster. Nothing is committed, no group is joined, no topic is made.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from k2ktui.kafka.clients import Cluster, Partition
+from k2ktui.log.batch import Batch
+from k2ktui.log.fetcher import FAR_BYTES, Fetcher
+from k2ktui.log.record import (
+    KafkaRecord,
+    RecordPart,
+    compare_content,
+    content_digest,
+    record_at,
+    timestamp_type,
+)
+from k2ktui.log.records import decode_records
+
+__all__ = [
+    "AbsenceReason",
+    "Answer",
+    "ContentReader",
+    "KafkaRecord",
+    "LogBounds",
+    "RecordPart",
+    "RecordRange",
+    "UnreadableReason",
+    "Where",
+    "compare_content",
+    "content_digest",
+    "next_records",
+    "read_range",
+]
+
+Where = tuple[str, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableReason:
+    """Why a position cannot be read."""
+
+    reason: str
+
+
+class AbsenceReason(StrEnum):
+    """Why a stretch has no record at an offset."""
+
+    DELETED = "it is below the log start offset"
+    NONE = "there is no committed record"
+    UNSTABLE = "an open transaction holds the last stable offset back"
+    BEYOND = "it is beyond the high watermark"
+    UNREAD = "it could not be read"
+
+
+Answer = KafkaRecord | UnreadableReason | None
+
+
+@dataclass(frozen=True, slots=True)
+class LogBounds:
+    """Log start offset, last stable offset and high watermark, -1 where unknown."""
+
+    start: int = -1
+    stable: int = -1
+    high: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRange:
+    """What a partition holds at offsets ``first … first+count-1``.
+
+    Attributes:
+        records: by offset.
+        aborted: records of aborted transactions by offset, where they were asked for.
+        bounds: bounds of the log as it was read.
+        unread_from: offset from which on nothing was read although there may be records.
+        unread: why; empty if all was read.
+    """
+
+    first: int
+    count: int
+    records: Mapping[int, KafkaRecord]
+    bounds: LogBounds
+    unread_from: int
+    unread: str = ""
+    aborted: Mapping[int, KafkaRecord] = field(default_factory=dict)
+
+    def absence(self, offset: int) -> AbsenceReason:
+        """Return why there is no record at an offset of the stretch."""
+        bounds = self.bounds
+        if bounds.start < 0 or (self.unread and offset >= self.unread_from):
+            return AbsenceReason.UNREAD
+        if offset < bounds.start:
+            return AbsenceReason.DELETED
+        if offset >= bounds.high:
+            return AbsenceReason.BEYOND
+        return AbsenceReason.UNSTABLE if offset >= bounds.stable else AbsenceReason.NONE
+
+
+class ContentReader:
+    """Reads one cluster; leave the block, or ``close``, to disconnect.
+
+    Args:
+        cluster: whose consumer properties to connect with.
+
+    Attributes:
+        bounds: bounds of each log as it was last read.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._fetcher = Fetcher(cluster)
+        self.bounds: dict[Partition, LogBounds] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._fetcher.close()
+
+    def next_records(self, where: Collection[Where], timeout: float) -> dict[Where, Answer]:
+        """Return the first committed record at or behind each offset; see :func:`next_records`."""
+        found: dict[Where, Answer] = {at: UnreadableReason("no offset") for at in where}
+        offsets: dict[Partition, set[int]] = defaultdict(set)
+        for topic, number, offset in where:
+            if offset >= 0:
+                offsets[topic, number].add(offset)
+        wants = {at: _Next(at, sorted(offsets[at]), found) for at in sorted(offsets)}
+        self._fetcher.run(wants, timeout)
+        self.bounds |= {at: want.log for at, want in wants.items()}
+        return found
+
+    def stretches(
+        self,
+        where: Collection[tuple[Where, int]],
+        timeout: float,
+        *,
+        with_aborted: bool = False,
+    ) -> list[RecordRange]:
+        """Read whole ranges, each given as its first offset and its count, in their order.
+
+        Args:
+            where: topic, partition and first offset, and how many offsets.
+            timeout: seconds; what was not read by then says so.
+            with_aborted: read what aborted transactions left as well, apart from the rest.
+
+        Raises:
+            ConnectionFailed, ConfigError: as for :func:`next_records`.
+        """
+        spans = [_Span(offset, count) for (_, _, offset), count in where]
+        grouped: dict[Partition, list[_Span]] = defaultdict(list)
+        for ((topic, number, _), _), span in zip(where, spans, strict=True):
+            grouped[topic, number].append(span)
+        wants = {at: _Spans(grouped[at], with_aborted) for at in sorted(grouped)}
+        self._fetcher.run(wants, timeout, FAR_BYTES)
+        return [span.read() for span in spans]
+
+
+def next_records(cluster: Cluster, where: Collection[Where], timeout: float) -> dict[Where, Answer]:
+    """Return the first committed record at or behind each position.
+
+    Args:
+        cluster: where to read.
+        where: topic, partition and offset. Thousands are fine, but all records found are held.
+        timeout: seconds; what is not known by then is Unreadable.
+
+    Returns:
+        For each position its record, None if there is none up to the last stable offset, or
+        Unreadable: the offset is below the log start offset or above the high watermark, the topic
+        or partition does not exist or may not be read, a batch is corrupt, or time was over.
+
+    Raises:
+        ConnectionFailed: nobody answered, or the cluster does not let us in.
+        ConfigError: its client properties cannot be used.
+    """
+    with ContentReader(cluster) as contents:
+        return contents.next_records(where, timeout)
+
+
+def read_range(
+    cluster: Cluster, topic: str, partition: int, first: int, count: int, timeout: float = 30.0
+) -> RecordRange:
+    """Return what a partition holds at ``count`` offsets from ``first`` on.
+
+    Raises:
+        ConnectionFailed, ConfigError: as for :func:`next_records`.
+    """
+    with ContentReader(cluster) as contents:
+        return contents.stretches([((topic, partition, first), count)], timeout)[0]
+
+
+class _Next:
+    """The next record at several offsets of one partition, in one pass through it.
+
+    Offsets that lie near each other are answered by one fetch, even by one batch.
+    """
+
+    def __init__(self, at: Partition, offsets: Iterable[int], found: dict[Where, Answer]) -> None:
+        self._at = at
+        self._todo = deque(offsets)
+        self._found = found
+        self._seen = 0
+        self.log = LogBounds()
+
+    def at(self) -> int | None:
+        return max(self._todo[0], self._seen) if self._todo else None
+
+    def bounds(self, start: int, stable: int, high: int) -> None:
+        self.log = LogBounds(start, stable, high)
+        while self._todo and self._todo[0] < start:
+            self._answer(
+                self._todo.popleft(), UnreadableReason(f"below the log start offset {start}")
+            )
+        while self._todo and self._todo[-1] > high:
+            self._answer(self._todo.pop(), UnreadableReason(f"above the high watermark {high}"))
+
+    def data(self, batch: Batch) -> None:
+        if batch.last_offset < self._todo[0]:
+            return
+        found = decode_records(batch, self._todo[0])
+        kind = timestamp_type(batch)
+        made: dict[int, KafkaRecord] = {}
+        while self._todo:
+            row = int(np.searchsorted(found.offsets, self._todo[0]))
+            if row == len(found):
+                return
+            if row not in made:
+                made[row] = record_at(found, row, kind)
+            self._answer(self._todo.popleft(), made[row])
+
+    def aborted(self, batch: Batch) -> None:
+        """What an aborted transaction left is no next record."""
+
+    def passed(self, offset: int) -> None:
+        self._seen = max(self._seen, offset)
+
+    def ended(self) -> None:
+        self._rest(None)
+
+    def refuse(self, reason: str) -> None:
+        self._rest(UnreadableReason(reason))
+
+    def _rest(self, answer: Answer) -> None:
+        while self._todo:
+            self._answer(self._todo.popleft(), answer)
+
+    def _answer(self, offset: int, answer: Answer) -> None:
+        self._found[(*self._at, offset)] = answer
+
+
+@dataclass(slots=True)
+class _Span:
+    """One range while it is read."""
+
+    first: int
+    count: int
+    records: dict[int, KafkaRecord] = field(default_factory=dict)
+    aborted: dict[int, KafkaRecord] = field(default_factory=dict)
+    log: LogBounds = LogBounds()
+    unread_from: int = 0
+    unread: str = ""
+
+    @property
+    def end(self) -> int:
+        return self.first + self.count
+
+    def read(self) -> RecordRange:
+        return RecordRange(
+            self.first,
+            self.count,
+            self.records,
+            self.log,
+            self.unread_from,
+            self.unread,
+            self.aborted,
+        )
+
+
+class _Spans:
+    """The ranges of one partition, in one pass through it; they may overlap."""
+
+    def __init__(self, spans: Iterable[_Span], with_aborted: bool) -> None:
+        self._todo = sorted(spans, key=lambda span: span.first)
+        self._with_aborted = with_aborted
+        self._seen = 0
+
+    def at(self) -> int | None:
+        return max(self._todo[0].first, self._seen) if self._todo else None
+
+    def bounds(self, start: int, stable: int, high: int) -> None:
+        for span in self._todo:
+            span.log = LogBounds(start, stable, high)
+        self.passed(start)
+        self._todo = [span for span in self._todo if span.first < high]
+
+    def data(self, batch: Batch) -> None:
+        for span, found in self._of(batch):
+            span.records |= found
+
+    def aborted(self, batch: Batch) -> None:
+        if self._with_aborted:
+            for span, found in self._of(batch):
+                span.aborted |= found
+
+    def _of(self, batch: Batch) -> Iterator[tuple[_Span, dict[int, KafkaRecord]]]:
+        """Yield what a batch holds of each range."""
+        wanted = [span for span in self._todo if span.first <= batch.last_offset]
+        if not wanted:
+            return
+        # A batch may begin before what is left of the log.
+        found = decode_records(batch, max(wanted[0].first, self._seen))
+        kind = timestamp_type(batch)
+        offsets = found.offsets
+        end = int(np.searchsorted(offsets, max(span.end for span in wanted)))
+        made = {int(offsets[row]): record_at(found, row, kind) for row in range(end)}
+        for span in wanted:
+            yield span, {at: one for at, one in made.items() if span.first <= at < span.end}
+
+    def passed(self, offset: int) -> None:
+        self._seen = max(self._seen, offset)
+        self._todo = [span for span in self._todo if span.end > self._seen]
+
+    def ended(self) -> None:
+        self._todo = []
+
+    def refuse(self, reason: str) -> None:
+        for span in self._todo:
+            span.unread_from, span.unread = max(span.first, self._seen), reason
+        self._todo = []

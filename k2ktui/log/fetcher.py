@@ -1,0 +1,368 @@
+"""Fetch what is wanted of many partitions of one cluster, committed records only, over the wire.
+
+Not by librdkafka's consumer: it asks for its group's coordinator even if it never joins, and a
+broker that is asked for the first time creates ``__consumer_offsets``. The source is only read. And
+a fetch answers with what a proof needs anyway: log start offset, high watermark, last stable
+offset, and the error of each partition.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from time import monotonic
+from typing import Any, Protocol
+
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
+
+from k2ktui.kafka.clients import Cluster, Partition
+from k2ktui.kafka.codes import LEADER_MOVED, TOPIC_GONE, Code, code_name
+from k2ktui.kafka.properties import wire
+from k2ktui.kafka.wire import Loop, NotSent, OutcomeUnknown, TopicInfo, Wire
+from k2ktui.log.batch import AbortedTransactions, Batch, CorruptBatch, split_batches
+from k2ktui.text import counted
+
+NEAR_BYTES = 64 << 10
+FAR_BYTES = 1 << 20
+_RESPONSE_BYTES = 16 << 20
+_PARTITIONS_A_REQUEST = 128
+_READ_COMMITTED, _READ_UNCOMMITTED = 1, 0
+_NO_SESSION = -1
+_EARLIEST, _LATEST = -2, -1
+_PAUSE_S = 0.05
+# One broker that hangs must not use up the time of the others.
+_REQUEST_S = 10.0
+_UNAUTHORIZED = "the principal may not read it"
+
+
+class PartitionRequest(Protocol):
+    """What is wanted of one partition, and what is still missing of it."""
+
+    def at(self) -> int | None:
+        """Return the offset to fetch from, None when nothing is wanted any more."""
+
+    def bounds(self, start: int, stable: int, high: int) -> None:
+        """Learn log start offset, last stable offset and high watermark; all before the data."""
+
+    def data(self, batch: Batch) -> None:
+        """Take a committed batch; they come in order, each once.
+
+        Raises:
+            CorruptBatch: its bytes do not follow the format.
+        """
+
+    def aborted(self, batch: Batch) -> None:
+        """Take a batch of an aborted transaction; in order with the committed ones.
+
+        Raises:
+            CorruptBatch: its bytes do not follow the format.
+        """
+
+    def passed(self, offset: int) -> None:
+        """Learn that every committed record below an offset was given."""
+
+    def ended(self) -> None:
+        """Learn that there is no further record up to the last stable offset."""
+
+    def refuse(self, reason: str) -> None:
+        """Learn that the rest cannot be read."""
+
+
+class Fetcher:
+    """Connections to one cluster, opened at first use; use it in one thread only.
+
+    Args:
+        cluster: whose consumer properties to connect with.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._open: tuple[Loop, Wire] | None = None
+
+    def run(
+        self,
+        wants: Mapping[Partition, PartitionRequest],
+        timeout: float,
+        partition_bytes: int = NEAR_BYTES,
+    ) -> None:
+        """Serve every want, or refuse it when ``timeout`` seconds have passed.
+
+        Args:
+            wants: by topic and partition.
+            timeout: seconds.
+            partition_bytes: how much to ask for of each partition at once.
+
+        Raises:
+            ConnectionFailed: nobody answered, or the cluster does not let us in.
+            ConfigError: its client properties cannot be used.
+        """
+        reading = _Reading(wants, timeout, partition_bytes)
+        if wants:
+            loop, connection = self._connected(timeout)
+            loop.run(lambda: reading.run(connection))
+
+    def close(self) -> None:
+        """Disconnect."""
+        if self._open is not None:
+            loop, connection = self._open
+            self._open = None
+            connection.close()
+            loop.close()
+
+    def _connected(self, timeout: float) -> tuple[Loop, Wire]:
+        if self._open is None:
+            # The library tells of every attempt that fails; errors of ours say it once.
+            logging.getLogger("kafka").setLevel(logging.CRITICAL)
+            options = wire(self._cluster.config, "consumer")
+            loop = Loop()
+            connection = Wire(loop, options, self._cluster.label)
+            self._open = loop, connection
+            try:
+                loop.run(lambda: connection.open(timeout))
+            except BaseException:
+                self.close()
+                raise
+        return self._open
+
+
+class _Reading:
+    """One run: rounds of one request a leader, until nothing is left or time is over."""
+
+    def __init__(
+        self, wants: Mapping[Partition, PartitionRequest], timeout: float, partition_bytes: int
+    ) -> None:
+        self._left = {at: want for at, want in wants.items() if want.at() is not None}
+        self._timeout = timeout
+        self._until = monotonic() + timeout
+        self._bytes = partition_bytes
+        self._trouble: dict[Partition, str] = {}
+        self._starved: set[Partition] = set()
+        self._out_of_range: set[Partition] = set()
+
+    async def run(self, connection: Wire) -> None:
+        while self._left and self._seconds() > 0:
+            try:
+                led = await self._leaders(connection)
+            except (NotSent, OutcomeUnknown) as error:
+                self._trouble.update(dict.fromkeys(self._left, str(error)))
+            else:
+                await self._rounds(connection, led)
+            if self._left:
+                await connection.loop.sleep(_PAUSE_S)
+        for at in list(self._left):
+            why = self._trouble.get(at, "")
+            late = f"not read within {self._timeout:g} s"
+            self._refuse(at, f"{late}: {why}" if why else late)
+
+    def _seconds(self) -> float:
+        return self._until - monotonic()
+
+    def _patience(self) -> float:
+        return max(0.001, min(_REQUEST_S, self._seconds()))
+
+    def _refuse(self, at: Partition, reason: str) -> None:
+        self._left.pop(at).refuse(reason)
+
+    async def _leaders(self, connection: Wire) -> dict[int, list[Partition]]:
+        known = await connection.metadata({topic for topic, _ in self._left})
+        led: dict[int, list[Partition]] = defaultdict(list)
+        for at in list(self._left):
+            node = self._leader(at, known.get(at[0]))
+            if node >= 0:
+                led[node].append(at)
+        return led
+
+    def _leader(self, at: Partition, info: TopicInfo | None) -> int:
+        """Return the broker that leads a partition; -1 if nobody does, or it is refused."""
+        code = info.error if info else Code.UNKNOWN_TOPIC_OR_PARTITION
+        if code == Code.TOPIC_AUTHORIZATION_FAILED:
+            self._refuse(at, _UNAUTHORIZED)
+        elif code in TOPIC_GONE:
+            self._refuse(at, "the topic does not exist, or the principal may not describe it")
+        elif code == Code.INVALID_TOPIC:
+            self._refuse(at, "no topic can have this name")
+        elif info and info.partitions and at[1] not in info.partitions:
+            self._refuse(at, f"the topic has {counted(len(info.partitions), 'partition')}")
+        elif info and at[1] in info.partitions and info.partitions[at[1]].node >= 0:
+            return info.partitions[at[1]].node
+        else:
+            self._trouble[at] = "it has no leader"
+        return -1
+
+    async def _rounds(self, connection: Wire, led: dict[int, list[Partition]]) -> None:
+        """Ask all leaders at once, again and again, as long as that brings something."""
+        while led and self._seconds() > 0:
+            posted = []
+            for node, partitions in led.items():
+                asked = {at: self._next(at) for at in partitions[:_PARTITIONS_A_REQUEST]}
+                request = self._fetch(asked)
+                posted.append((node, asked, connection.post(request, node, self._patience())))
+            moved: set[Partition] = set()
+            for node, asked, answer in posted:
+                try:
+                    moved |= self._received(await connection.answer(answer), asked)
+                    moved |= await self._measure(connection, node)
+                except (NotSent, OutcomeUnknown) as error:
+                    self._trouble.update(dict.fromkeys(asked.keys() & self._left, str(error)))
+            if not moved:
+                return
+            led = {node: self._order(partitions, moved) for node, partitions in led.items()}
+            led = {node: partitions for node, partitions in led.items() if partitions}
+
+    def _next(self, at: Partition) -> int:
+        offset = self._left[at].at()
+        return -1 if offset is None else offset
+
+    def _order(self, partitions: list[Partition], moved: set[Partition]) -> list[Partition]:
+        """Those that got nothing go first: only the first is sure to get a whole batch."""
+        left = [at for at in partitions if at in self._left and at not in self._trouble]
+        return sorted(left, key=lambda at: at in moved)
+
+    def _received(self, response: Any, asked: dict[Partition, int]) -> set[Partition]:
+        """Hand on an answer; return the partitions that it brought further."""
+        moved = set()
+        first = next(iter(asked))
+        for topic in response.responses:
+            for part in topic.partitions:
+                at = topic.topic, part.partition_index
+                if at in asked and self._take(at, asked[at], part, first=at == first):
+                    moved.add(at)
+        return moved
+
+    def _take(self, at: Partition, offset: int, part: Any, *, first: bool) -> bool:
+        code, want = part.error_code, self._left[at]
+        if code == Code.OFFSET_OUT_OF_RANGE:
+            self._out_of_range.add(at)
+            self._trouble[at] = code_name(code)
+            return False
+        if code == Code.TOPIC_AUTHORIZATION_FAILED:
+            self._refuse(at, _UNAUTHORIZED)
+            return True
+        if code in LEADER_MOVED | TOPIC_GONE:
+            self._trouble[at] = code_name(code)
+            return False
+        if code:
+            self._refuse(at, f"the broker refuses to read it: {code_name(code)}")
+            return True
+        self._trouble.pop(at, None)
+        stable = part.last_stable_offset if part.last_stable_offset >= 0 else part.high_watermark
+        want.bounds(part.log_start_offset, stable, part.high_watermark)
+        seen = self._batches(at, offset, part)
+        if at not in self._left:
+            return True
+        want.passed(seen)
+        # The first partition of a request gets at least one batch, if there is one (KIP-74).
+        if seen >= stable or (seen == offset and first):
+            want.ended()
+        if want.at() is None:
+            del self._left[at]
+        elif seen == offset:
+            self._starved.add(at)
+        return at not in self._left or seen > offset
+
+    def _batches(self, at: Partition, offset: int, part: Any) -> int:
+        """Hand on the batches of an answer; return the offset after the last one."""
+        aborted = [(a.producer_id, a.first_offset) for a in part.aborted_transactions or ()]
+        filter_, want, seen = AbortedTransactions(aborted), self._left[at], offset
+        try:
+            for batch in split_batches(part.records or b""):
+                dropped = filter_.drops(batch)
+                # A batch before the offset comes along where compaction removed what was behind it.
+                if batch.last_offset < offset:
+                    continue
+                if not batch.is_control and batch.count and want.at() is not None:
+                    if not batch.crc_ok():
+                        raise CorruptBatch("wrong checksum")
+                    (want.aborted if dropped else want.data)(batch)
+                seen = batch.last_offset + 1
+        except CorruptBatch as error:
+            self._refuse(at, f"the batch at offset {seen} is corrupt: {error}")
+        return seen
+
+    def _fetch(self, asked: Mapping[Partition, int]) -> Any:
+        topics: dict[str, list[Any]] = defaultdict(list)
+        for (topic, number), offset in asked.items():
+            size = FAR_BYTES if (topic, number) in self._starved else self._bytes
+            topics[topic].append(
+                FetchRequest.FetchTopic.FetchPartition(
+                    partition=number,
+                    current_leader_epoch=-1,
+                    fetch_offset=offset,
+                    last_fetched_epoch=-1,
+                    log_start_offset=-1,
+                    partition_max_bytes=size,
+                )
+            )
+        return FetchRequest(
+            replica_id=-1,
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=_RESPONSE_BYTES,
+            isolation_level=_READ_COMMITTED,
+            session_id=0,
+            session_epoch=_NO_SESSION,
+            topics=[FetchRequest.FetchTopic(topic=n, partitions=p) for n, p in topics.items()],
+            forgotten_topics_data=[],
+            rack_id="",
+            max_version=12,
+        )
+
+    async def _measure(self, connection: Wire, node: int) -> set[Partition]:
+        """Learn the bounds of logs that do not hold the offset they were asked for.
+
+        Returns:
+            The partitions that this brought further.
+        """
+        asked, self._out_of_range = sorted(self._out_of_range), set()
+        if not asked:
+            return set()
+        found = []
+        for which, isolation in (
+            (_EARLIEST, _READ_UNCOMMITTED),
+            (_LATEST, _READ_COMMITTED),
+            (_LATEST, _READ_UNCOMMITTED),
+        ):
+            request = _list_offsets(asked, which, isolation)
+            found.append(_offsets(await connection.send(request, node, self._patience())))
+        starts, stables, highs = found
+        known = [at for at in asked if at in starts and at in stables and at in highs]
+        return {at for at in known if self._bounded(at, starts[at], stables[at], highs[at])}
+
+    def _bounded(self, at: Partition, start: int, stable: int, high: int) -> bool:
+        want, before = self._left[at], self._next(at)
+        want.bounds(start, stable, high)
+        if self._next(at) == before:
+            return False  # out of range for a moment only, as while a leader moves
+        del self._trouble[at]
+        if want.at() is None:
+            del self._left[at]
+        return True
+
+
+def _list_offsets(asked: Sequence[Partition], which: int, isolation: int) -> Any:
+    topics: dict[str, list[Any]] = defaultdict(list)
+    for topic, number in asked:
+        topics[topic].append(
+            ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
+                partition_index=number, current_leader_epoch=-1, timestamp=which
+            )
+        )
+    return ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=isolation,
+        topics=[
+            ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=partitions)
+            for name, partitions in topics.items()
+        ],
+        max_version=6,
+    )
+
+
+def _offsets(response: Any) -> dict[Partition, int]:
+    return {
+        (topic.name, part.partition_index): part.offset
+        for topic in response.topics
+        for part in topic.partitions
+        if part.error_code == Code.NONE and part.offset >= 0
+    }

@@ -1,0 +1,154 @@
+"""One record as a consumer sees it: decoded, compared with its copy, hashed."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+
+from k2ktui.log.batch import APPEND_TIME, Batch, CorruptBatch
+from k2ktui.log.records import Records, read_varint
+
+Header = tuple[str, bytes | None]
+
+_LEGACY_ATTRIBUTES_AT = 17
+_NUMBER = struct.Struct(">q")
+
+
+class TimestampType(StrEnum):
+    """Who stamped a record: its producer, the broker as it appended it, or nobody (magic 0)."""
+
+    CREATE = "create"
+    APPEND = "append"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaRecord:
+    """A record; None is null, told apart from empty.
+
+    Attributes:
+        offset: its own offset, which may be higher than the one that was asked for.
+        headers: in order, with duplicates; bytes that are not UTF-8 are kept in the names
+            (``surrogateescape``).
+        timestamp_ms: epoch milliseconds, -1 if it has none.
+        timestamp_type: what ``timestamp_ms`` is.
+    """
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+    timestamp_ms: int
+    timestamp_type: TimestampType = TimestampType.CREATE
+
+
+class RecordPart(StrEnum):
+    """The parts of a record that are compared."""
+
+    KEY = "key"
+    VALUE = "value"
+    HEADERS = "headers"
+    TIMESTAMP = "timestamp"
+
+
+def compare_content(source: KafkaRecord, target: KafkaRecord, ignore: Collection[str] = ()) -> str:
+    """Say what differs between a source record and its copy.
+
+    A record that the source stamped as it appended it shows that time as its create time on the
+    target (docs/exactly-once.md), so times are compared whatever their types.
+
+    Args:
+        source: the record on the source.
+        target: the record on the target.
+        ignore: parts (:class:`RecordPart`) that the pipeline changes on purpose.
+
+    Returns:
+        Empty if nothing does, otherwise such as ``value differs`` or ``header 2 differs``; headers
+        are counted from 1.
+    """
+    if RecordPart.KEY not in ignore and source.key != target.key:
+        return "key differs"
+    if RecordPart.VALUE not in ignore and source.value != target.value:
+        return "value differs"
+    if RecordPart.HEADERS not in ignore and source.headers != target.headers:
+        return _headers_differ(source.headers, target.headers)
+    if RecordPart.TIMESTAMP not in ignore and source.timestamp_ms != target.timestamp_ms:
+        return f"timestamp differs ({source.timestamp_ms} on the source, {target.timestamp_ms})"
+    return ""
+
+
+def _headers_differ(source: tuple[Header, ...], target: tuple[Header, ...]) -> str:
+    if len(source) != len(target):
+        return f"number of headers differs ({len(source)} on the source, {len(target)})"
+    pairs = enumerate(zip(source, target, strict=True), start=1)
+    return f"header {next(number for number, (a, b) in pairs if a != b)} differs"
+
+
+def content_digest(record: KafkaRecord, ignore: Collection[str] = ()) -> str:
+    """Return the SHA-256 of a record's content as hex text.
+
+    Equal for two records exactly if :func:`compare_content` finds no difference. Hashed are, in this
+    order, key, value, the number of headers, each header's name and value, and the timestamp:
+    numbers as 8 bytes, big-endian; bytes behind their length, -1 for null. A part that is ignored
+    is left out.
+    """
+    hashed = hashlib.sha256()
+    if RecordPart.KEY not in ignore:
+        hashed.update(_framed(record.key))
+    if RecordPart.VALUE not in ignore:
+        hashed.update(_framed(record.value))
+    if RecordPart.HEADERS not in ignore:
+        hashed.update(_NUMBER.pack(len(record.headers)))
+        for name, value in record.headers:
+            hashed.update(_framed(name.encode("utf-8", "surrogateescape")) + _framed(value))
+    if RecordPart.TIMESTAMP not in ignore:
+        hashed.update(_NUMBER.pack(record.timestamp_ms))
+    return hashed.hexdigest()
+
+
+def _framed(data: bytes | None) -> bytes:
+    return _NUMBER.pack(-1) if data is None else _NUMBER.pack(len(data)) + data
+
+
+def timestamp_type(batch: Batch) -> TimestampType:
+    """Return who stamped the records of a batch."""
+    if batch.magic == 0:
+        return TimestampType.NONE
+    legacy = batch.magic == 1
+    attributes = batch.view[_LEGACY_ATTRIBUTES_AT] if legacy else batch.attributes
+    return TimestampType.APPEND if attributes & APPEND_TIME else TimestampType.CREATE
+
+
+def record_at(found: Records, row: int, kind: TimestampType) -> KafkaRecord:
+    """Decode one record of a batch's columns.
+
+    Raises:
+        CorruptBatch: its bytes do not follow the format.
+    """
+    tail = found.tails[row]
+    try:
+        key, at = _nullable(tail, 0)
+        value, at = _nullable(tail, at)
+        count, at = read_varint(tail, at)
+        headers = []
+        for _ in range(count):
+            name, at = _nullable(tail, at)
+            content, at = _nullable(tail, at)
+            headers.append(((name or b"").decode("utf-8", "surrogateescape"), content))
+    except IndexError as error:
+        raise CorruptBatch(f"the record at {found.offsets[row]} is cut short") from error
+    if at != len(tail):
+        raise CorruptBatch(f"the record at {found.offsets[row]} has another length than it says")
+    return KafkaRecord(
+        int(found.offsets[row]), key, value, tuple(headers), int(found.timestamps[row]), kind
+    )
+
+
+def _nullable(data: bytes, at: int) -> tuple[bytes | None, int]:
+    length, at = read_varint(data, at)
+    if length < 0:
+        return None, at
+    return data[at : at + length], at + length

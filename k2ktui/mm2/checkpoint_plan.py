@@ -1,0 +1,319 @@
+"""MirrorMaker 2's checkpoints as a plan of commits on the target, and what must hold for it.
+
+A checkpoint says where a group would go on, translated when it was written. What is right now is
+told by comparing the next record on both clusters. Nothing here talks to Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from k2ktui.engine.groups import ABSENT, EMPTY_STATES, GroupView
+from k2ktui.engine.guard import MappingVersion
+from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind, decide_action
+from k2ktui.engine.replica import TargetLog, TargetPartition
+from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.translate import Basis
+from k2ktui.mm2.formats import Checkpoint, GroupPartition
+from k2ktui.replication.preflight.checks import Check, failed, first_names, passed, unknown
+from k2ktui.text import counted
+
+GROUPS_EMPTY = "groups-empty"
+PRODUCERS_STOPPED = "producers-stopped"
+REPLICATED = "everything-replicated"
+OWN_TOPICS = "topics-of-their-own"
+RETAINED = "records-retained"
+RESET = "auto-offset-reset"
+# Those that nothing is applied without, unless they are accepted by name.
+REQUIRED = (PRODUCERS_STOPPED, REPLICATED, OWN_TOPICS)
+
+
+class NextRecordRelation(StrEnum):
+    """What the next records of a group on both clusters are to each other.
+
+    ``later``: the group's next record is on the target behind the checkpoint, so that what lies
+    between is read again; ``earlier``: it is before it, and would be skipped.
+    """
+
+    SAME = "same"
+    NEITHER = "neither"
+    LATER = "later"
+    EARLIER = "earlier"
+    ONLY_TARGET = "only on the target"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRecords:
+    """The next records, compared; ``between`` counts records that are read again, if known."""
+
+    next: NextRecordRelation
+    between: int | None = None
+
+
+_NOT_COMPARED = ComparedRecords(NextRecordRelation.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterObservation:
+    """Both clusters at one moment; ``at`` is epoch seconds.
+
+    Attributes:
+        pipeline: name of the flow.
+        checkpoints: the newest of each chosen group-partition.
+        sources: source topic of each target topic.
+        source, target: the groups, and on the target only what they have committed there.
+        logs: bounds of target partitions.
+        own_topics: whether copies lie in topics that nobody else writes to, by the policy.
+        source_ends: end offsets of source partitions.
+        watched_s: how long these were watched.
+        growing: source partitions that grew meanwhile.
+        nexts: the next records at the group's position on the source and at the checkpoint's on
+            the target.
+        behind: source partitions with records that are not on the target, and how many at most.
+        unread: why something could not be read, by the check that needed it.
+    """
+
+    pipeline: str
+    source_cluster: str
+    target_cluster: str
+    at: float
+    checkpoints: tuple[Checkpoint, ...]
+    sources: Mapping[str, str]
+    source: Mapping[str, GroupView]
+    target: Mapping[str, GroupView]
+    logs: Mapping[TargetPartition, TargetLog]
+    own_topics: bool
+    source_ends: Mapping[SourcePartition, int]
+    watched_s: float
+    growing: frozenset[SourcePartition] = frozenset()
+    nexts: Mapping[GroupPartition, ComparedRecords] = field(default_factory=dict)
+    behind: Mapping[SourcePartition, int] = field(default_factory=dict)
+    unread: Mapping[str, str] = field(default_factory=dict)
+
+    def source_partition(self, at: GroupPartition) -> SourcePartition:
+        """Return what a checkpoint's partition was copied from."""
+        return SourcePartition(self.sources[at.topic], at.partition)
+
+    def source_offset(self, checkpoint: Checkpoint) -> int:
+        """Return the group's committed offset on the source, the checkpoint's if it has none."""
+        source = self.source_partition(checkpoint.at)
+        view = self.source.get(checkpoint.at.group, ABSENT)
+        now = view.offsets.get((source.topic, source.partition))
+        return now.offset if now is not None and now.offset >= 0 else checkpoint.upstream
+
+
+def make_plan(
+    seen: ClusterObservation, *, rewind: Rewind, valid_s: float, made_by: str, files: Iterable[str]
+) -> Plan:
+    """Return what the checkpoints would commit; nothing is changed by it."""
+    return Plan(
+        pipeline=seen.pipeline,
+        source_cluster=seen.source_cluster,
+        target_cluster=seen.target_cluster,
+        created_at=seen.at,
+        expires_at=seen.at + valid_s,
+        made_by=made_by,
+        rewind=rewind,
+        rows=tuple(_row(seen, each, rewind) for each in seen.checkpoints),
+        files=tuple(files),
+    )
+
+
+def _row(seen: ClusterObservation, checkpoint: Checkpoint, rewind: Rewind) -> PlanRow:
+    at = checkpoint.at
+    source = seen.source_partition(at)
+    there = seen.target.get(at.group, ABSENT)
+    now = there.offsets.get((at.topic, at.partition))
+    log = seen.logs.get((at.topic, at.partition))
+    basis, reread, skipped, reason = _judged(checkpoint, log, seen.nexts.get(at, _NOT_COMPARED))
+    offset = seen.source_offset(checkpoint)
+    if offset != checkpoint.upstream:
+        stale = f"the checkpoint is of source offset {checkpoint.upstream}"
+        reason = "; ".join(part for part in (reason, stale) if part)
+    row = PlanRow(
+        group=at.group,
+        topic=at.topic,
+        partition=at.partition,
+        source=f"{source}@{offset}",
+        state_source=seen.source.get(at.group, ABSENT).state,
+        state_target=_state(there),
+        current=now.offset if now is not None and now.offset >= 0 else None,
+        proposed=None if basis is None else checkpoint.downstream,
+        basis=basis or Basis.UNMAPPED,
+        reread=reread,
+        skipped=skipped,
+        action=Action.SKIP,
+        reason=reason,
+        version=MappingVersion(0, 0),
+        metadata=checkpoint.metadata,
+    )
+    return decide_action(row, rewind, None, guarded=False)
+
+
+def _state(view: GroupView) -> str:
+    if view.error:
+        return "unknown"
+    return "with members" if view.members and view.state in EMPTY_STATES else view.state
+
+
+def _judged(
+    checkpoint: Checkpoint, log: TargetLog | None, found: ComparedRecords
+) -> tuple[Basis | None, int | None, int | None, str]:
+    """Return the basis, records re-read and skipped, and what to say; no basis: no offset."""
+    offset = checkpoint.downstream
+    outside = ""
+    if log is None:
+        outside = "its topic is not on the target"
+    elif offset < log.start:
+        outside = f"offset {offset} is below the log start offset {log.start} there"
+    elif offset > log.end:
+        outside = f"offset {offset} is beyond the end {log.end} there"
+    if log is None or outside:
+        return None, None, None, f"{outside}: its consumers would follow auto.offset.reset"
+    most = log.end - offset
+    by_next: dict[NextRecordRelation, tuple[Basis, int | None, int | None, str]] = {
+        NextRecordRelation.SAME: (Basis.EXACT, 0, 0, ""),
+        NextRecordRelation.NEITHER: (Basis.END, 0, 0, ""),
+        NextRecordRelation.LATER: (
+            Basis.BOUNDED,
+            found.between,
+            0,
+            "its next record lies behind, compared",
+        ),
+        NextRecordRelation.EARLIER: (
+            Basis.UNMAPPED,
+            0,
+            None,
+            "its next record lies before, it would be skipped",
+        ),
+        NextRecordRelation.ONLY_TARGET: (
+            Basis.BOUNDED,
+            most,
+            0,
+            "it has read everything on the source",
+        ),
+        NextRecordRelation.UNKNOWN: (
+            Basis.BOUNDED,
+            most,
+            None,
+            "its next record was not found on the target",
+        ),
+    }
+    return by_next[found.next]
+
+
+def checks(seen: ClusterObservation) -> list[Check]:
+    """Return every precondition by itself."""
+    return [
+        _groups_empty(seen),
+        _checked(seen, PRODUCERS_STOPPED, _producers_stopped),
+        _checked(seen, REPLICATED, _replicated),
+        _own_topics(seen),
+        _retained(seen),
+        _reset(seen),
+    ]
+
+
+def standing_in_the_way(found: Iterable[Check], accepted: Iterable[str]) -> list[Check]:
+    """Return the required checks that did not pass and were not accepted."""
+    fine = frozenset(accepted)
+    return [c for c in found if c.name in REQUIRED and c.name not in fine and c.mend]
+
+
+def _checked(
+    seen: ClusterObservation, name: str, check: Callable[[ClusterObservation], Check]
+) -> Check:
+    if name in seen.unread:
+        return unknown(name, seen.unread[name], "Mend that, or accept what it means.")
+    return check(seen)
+
+
+def _groups_empty(seen: ClusterObservation) -> Check:
+    groups = {each.at.group for each in seen.checkpoints}
+    used = [group for group in groups if not seen.target.get(group, ABSENT).empty]
+    if used:
+        detail = (
+            f"{counted(len(used), 'group')} in use on the target, left alone: {first_names(used)}"
+        )
+        return failed(GROUPS_EMPTY, detail, "Stop their consumers there.")
+    return passed(GROUPS_EMPTY, f"{counted(len(groups), 'group')} without members on the target")
+
+
+def _producers_stopped(seen: ClusterObservation) -> Check:
+    for_s = f"{seen.watched_s:g} s"
+    if seen.growing:
+        return failed(
+            PRODUCERS_STOPPED,
+            f"{counted(len(seen.growing), 'source partition')} grew within {for_s}: "
+            f"{first_names(seen.growing)}",
+            "Stop the producers, or groups that move will miss what they produce from now on until "
+            "it is copied.",
+        )
+    ends = counted(len(seen.source_ends), "source partition")
+    return passed(PRODUCERS_STOPPED, f"the ends of {ends} stood still for {for_s}")
+
+
+def _replicated(seen: ClusterObservation) -> Check:
+    if seen.behind:
+        records = sum(seen.behind.values())
+        return failed(
+            REPLICATED,
+            f"{counted(len(seen.behind), 'source partition')} with up to "
+            f"{counted(records, 'record')} not copied yet: {first_names(seen.behind)}",
+            "Let MirrorMaker 2 catch up.",
+        )
+    return passed(REPLICATED, "every record of the source is on the target")
+
+
+def _own_topics(seen: ClusterObservation) -> Check:
+    if seen.own_topics:
+        return passed(OWN_TOPICS, "the policy gives copies topics of their own")
+    return failed(
+        OWN_TOPICS,
+        "the policy keeps topic names: what was produced on the target itself lies in the same "
+        "topics, and a group that moves could skip it",
+        "Make sure that nobody has produced to these topics on the target.",
+    )
+
+
+def _retained(seen: ClusterObservation) -> Check:
+    gone = [
+        f"{each.at.group} {each.at.topic}-{each.at.partition}"
+        for each in seen.checkpoints
+        if (log := seen.logs.get((each.at.topic, each.at.partition))) is None
+        or not log.start <= each.downstream <= log.end
+    ]
+    if gone:
+        return failed(
+            RETAINED,
+            f"{counted(len(gone), 'checkpoint')} outside of what the target holds, left alone: "
+            f"{first_names(gone)}",
+            "Their consumers would follow auto.offset.reset: decide by hand where they go on.",
+        )
+    return passed(RETAINED, "the target holds the records that the checkpoints point at")
+
+
+def _reset(seen: ClusterObservation) -> Check:
+    """Look for what groups have committed on the source and no checkpoint translates."""
+    known = {(each.at.group, seen.source_partition(each.at)) for each in seen.checkpoints}
+    topics = set(seen.sources.values())
+    lacking = [
+        f"{group} {topic}-{partition}"
+        for group, view in seen.source.items()
+        for (topic, partition), offset in view.offsets.items()
+        if topic in topics
+        and offset.offset >= 0
+        and (group, SourcePartition(topic, partition)) not in known
+    ]
+    if lacking:
+        return failed(
+            RESET,
+            f"{counted(len(lacking), 'committed offset')} on the source without a checkpoint: "
+            f"{first_names(lacking)}",
+            "Their consumers will follow auto.offset.reset: with latest they skip, with earliest "
+            "they read all again. k2ktui mm2 audit shows what is right.",
+        )
+    return passed(RESET, "every committed offset on the source has a checkpoint")

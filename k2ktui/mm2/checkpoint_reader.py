@@ -1,0 +1,247 @@
+"""Read what a rewrite of checkpoints rests on: checkpoints, groups, ends, and next records."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+
+from confluent_kafka.admin import OffsetSpec
+
+from k2ktui.engine.replica import TargetLog, TargetPartition
+from k2ktui.engine.state import SourcePartition
+from k2ktui.errors import K2kError, Refused
+from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster
+from k2ktui.kafka.control_reader import read_committed, require_offsets
+from k2ktui.log.content import ContentReader, KafkaRecord, UnreadableReason, content_digest
+from k2ktui.mm2.checkpoint_plan import (
+    REPLICATED,
+    ClusterObservation,
+    ComparedRecords,
+    NextRecordRelation,
+)
+from k2ktui.mm2.connect import NOTHING
+from k2ktui.mm2.formats import PARTITION, Checkpoint, ForeignRecord, GroupPartition, read_checkpoint
+from k2ktui.mm2.pipeline import MirrorPipeline
+from k2ktui.mm2.positions_topic import TopicPositions
+from k2ktui.sync.cluster_readers import ConsumerGroupReader, TargetClusterReader
+from k2ktui.text import safe_text
+
+_READ_S = 60.0
+_POLL_S = 0.25
+# Where next records differ, so far around the checkpoint is looked for the group's.
+_WINDOW = 1000
+_SEARCHED = 200
+
+Chosen = Callable[[str], bool]
+
+
+def read_checkpoints(config: MirrorPipeline, target: Cluster) -> tuple[list[Checkpoint], int]:
+    """Read the whole checkpoints topic once.
+
+    Returns:
+        The newest checkpoint of each group-partition, and how many records are not MirrorMaker 2's.
+
+    Raises:
+        Refused: it does not exist, or may not be read.
+        ConnectionFailed, TimedOut: the target did not answer.
+    """
+    topic = config.flow.checkpoints_topic
+    described = target.describe([topic])[topic]
+    if not isinstance(described, TopicDescription):
+        raise Refused(
+            f"{safe_text(topic)} cannot be read on the target cluster: "
+            f"{safe_text(described.str())}",
+            unchanged=NOTHING,
+            mend="MirrorMaker 2 makes it unless emit.checkpoints.enabled is false; the aliases and "
+            "the replication policy decide its name.",
+        )
+    newest: dict[GroupPartition, Checkpoint] = {}
+    foreign = 0
+    for record in read_committed(target, topic, PARTITION + 1, _READ_S):
+        try:
+            at, checkpoint = read_checkpoint(record.key, record.value)
+        except ForeignRecord:
+            foreign += 1
+            continue
+        if checkpoint is None:
+            newest.pop(at, None)
+        else:
+            newest[at] = checkpoint
+    return [newest[at] for at in sorted(newest)], foreign
+
+
+class CheckpointReader:
+    """Reads both clusters of a flow; ``close`` disconnects.
+
+    Args:
+        config: the flow as a pipeline.
+    """
+
+    def __init__(self, config: MirrorPipeline) -> None:
+        self._config = config
+        self.target = TargetClusterReader(config)
+        self._source = source_cluster(config)
+        self._source_groups = ConsumerGroupReader(config, "source")
+
+    def close(self) -> None:
+        """Disconnect."""
+        self.target.close()
+        self._source_groups.close()
+
+    def observe(
+        self,
+        found: Iterable[Checkpoint],
+        group: Chosen,
+        topic: Chosen,
+        watch_s: float,
+    ) -> ClusterObservation:
+        """Look at both clusters.
+
+        Args:
+            found: checkpoints.
+            group, topic: which groups, and which source topics.
+            watch_s: how long the ends of source partitions are watched, in seconds.
+
+        Raises:
+            ConnectionFailed, TimedOut, Refused: a cluster did not answer, or not to us.
+        """
+        kept, sources = self._chosen(found, group, topic)
+        began, ends = time.monotonic(), self._source_ends(set(sources.values()))
+        names = sorted({each.at.group for each in kept})
+        seen = ClusterObservation(
+            pipeline=self._config.name,
+            source_cluster=self._source.cluster_id(),
+            target_cluster=self.target.cluster.cluster_id(),
+            at=time.time(),
+            checkpoints=tuple(kept),
+            sources=sources,
+            source=self._source_groups.views(names),
+            target=self.target.views(names),
+            logs=self._logs({(each.at.topic, each.at.partition) for each in kept}),
+            own_topics=self._config.flow.policy.kind == "default",
+            source_ends=ends,
+            watched_s=watch_s,
+        )
+        seen = replace(seen, nexts=self._nexts(seen))
+        try:
+            seen = replace(seen, behind=self._behind(ends))
+        except K2kError as error:
+            seen = replace(seen, unread={REPLICATED: error.what})
+        while time.monotonic() < began + watch_s:
+            time.sleep(_POLL_S)
+        return replace(seen, growing=self.grown(seen))
+
+    def _chosen(
+        self, found: Iterable[Checkpoint], group: Chosen, topic: Chosen
+    ) -> tuple[list[Checkpoint], dict[str, str]]:
+        """Return the chosen checkpoints, and the source topic of each target topic."""
+        sources: dict[str, str] = {}
+        kept = []
+        for each in found:
+            upstream = self._config.flow.policy.upstream_topic(each.at.topic)
+            if upstream is not None and group(each.at.group) and topic(upstream):
+                sources[each.at.topic] = upstream
+                kept.append(each)
+        return kept, sources
+
+    def grown(self, seen: ClusterObservation) -> frozenset[SourcePartition]:
+        """Return the source partitions whose ends are not where they were."""
+        now, then = self._source_ends({s.topic for s in seen.source_ends}), seen.source_ends
+        return frozenset(s for s in now.keys() | then.keys() if now.get(s) != then.get(s))
+
+    def _source_ends(self, topics: Collection[str]) -> dict[SourcePartition, int]:
+        found = self._source.describe(sorted(topics))
+        where = [
+            (name, number)
+            for name, described in found.items()
+            if isinstance(described, TopicDescription)
+            for number in range(described.partitions)
+        ]
+        ends = require_offsets(self._source, where, OffsetSpec.latest())
+        return {SourcePartition(*at): end for at, end in ends.items()}
+
+    def _logs(self, partitions: Collection[TargetPartition]) -> dict[TargetPartition, TargetLog]:
+        there = self.target.topic_ids({topic for topic, _ in partitions})
+        return self.target.logs({at for at in partitions if at[0] in there})
+
+    def _behind(self, ends: Mapping[SourcePartition, int]) -> dict[SourcePartition, int]:
+        """Return the source partitions with records that MirrorMaker 2 has not copied."""
+        positions = TopicPositions(self._config.flow).positions()
+        starts = self._source.offsets([(s.topic, s.partition) for s in ends], OffsetSpec.earliest())
+        left = {}
+        for source, end in ends.items():
+            start = starts.get((source.topic, source.partition), 0)
+            position = max(positions.get(source, 0), start)
+            if position < end:
+                left[source.topic, source.partition, position] = source
+        with ContentReader(self._source) as contents:
+            answers = contents.next_records(list(left), _READ_S)
+        found = {}
+        for (topic, number, offset), answer in answers.items():
+            source = left[topic, number, offset]
+            # Behind the last record there may be markers of transactions only.
+            if answer is not None:
+                first = answer.offset if isinstance(answer, KafkaRecord) else offset
+                found[source] = ends[source] - first
+        return found
+
+    def _nexts(self, seen: ClusterObservation) -> dict[GroupPartition, ComparedRecords]:
+        """Compare the next records of every group on both clusters."""
+        on_source = {}
+        for each in seen.checkpoints:
+            source = seen.source_partition(each.at)
+            on_source[each.at] = (source.topic, source.partition, seen.source_offset(each))
+        on_target = {e.at: (e.at.topic, e.at.partition, e.downstream) for e in seen.checkpoints}
+        with ContentReader(self._source) as there, ContentReader(self.target.cluster) as here:
+            left = there.next_records(set(on_source.values()), _READ_S)
+            right = here.next_records(set(on_target.values()), _READ_S)
+            nexts = {}
+            differing: dict[GroupPartition, KafkaRecord] = {}
+            for at in on_source:
+                there_next, copied = left[on_source[at]], right[on_target[at]]
+                nexts[at] = _compared(there_next, copied)
+                if nexts[at].next is NextRecordRelation.UNKNOWN and isinstance(
+                    there_next, KafkaRecord
+                ):
+                    differing[at] = there_next
+            searched = dict(list(differing.items())[:_SEARCHED])
+            return nexts | _searched(here, searched, {at: on_target[at][2] for at in searched})
+
+
+def _compared(source: object, copied: object) -> ComparedRecords:
+    if isinstance(source, UnreadableReason) or isinstance(copied, UnreadableReason):
+        return ComparedRecords(NextRecordRelation.UNKNOWN)
+    if source is None:
+        return ComparedRecords(
+            NextRecordRelation.NEITHER if copied is None else NextRecordRelation.ONLY_TARGET
+        )
+    same = isinstance(source, KafkaRecord) and isinstance(copied, KafkaRecord)
+    if same and content_digest(source) == content_digest(copied):  # type: ignore[arg-type]
+        return ComparedRecords(NextRecordRelation.SAME, 0)
+    return ComparedRecords(NextRecordRelation.UNKNOWN)
+
+
+def _searched(
+    contents: ContentReader,
+    wanted: Mapping[GroupPartition, KafkaRecord],
+    offsets: Mapping[GroupPartition, int],
+) -> dict[GroupPartition, ComparedRecords]:
+    """Look for source records around the checkpoints' offsets on the target."""
+    spans = [
+        ((at.topic, at.partition, max(0, offsets[at] - _WINDOW)), 2 * _WINDOW) for at in wanted
+    ]
+    found = {}
+    for at, stretch in zip(wanted, contents.stretches(spans, _READ_S), strict=True):
+        like = content_digest(wanted[at])
+        matches = [
+            offset for offset, each in stretch.records.items() if content_digest(each) == like
+        ]
+        if len(matches) != 1:
+            continue  # none, or records like it: it is not known which is the group's
+        between = sum(offsets[at] <= offset < matches[0] for offset in stretch.records)
+        later = matches[0] >= offsets[at]
+        found[at] = ComparedRecords(
+            NextRecordRelation.LATER if later else NextRecordRelation.EARLIER, between
+        )
+    return found

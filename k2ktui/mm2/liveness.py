@@ -1,0 +1,135 @@
+"""Whether a dedicated MirrorMaker 2 still runs, told by what it leaves on its target cluster.
+
+There is no interface to ask it: while it runs its workers are members of their group, it writes
+heartbeats, and it stores positions. A process that hangs or was killed keeps its membership until
+the session time-out, so nothing is taken for stopped too early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from time import monotonic, sleep
+
+from confluent_kafka import IsolationLevel
+from confluent_kafka.admin import OffsetSpec
+
+from k2ktui.engine.groups import EMPTY_STATES
+from k2ktui.errors import Refused
+from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
+from k2ktui.kafka.control_reader import require_offsets
+from k2ktui.kafka.groups import ConsumerGroupClient
+from k2ktui.kafka.properties import wire
+from k2ktui.log.content import ContentReader
+from k2ktui.mm2.flows import Flow
+from k2ktui.mm2.formats import (
+    PARTITION,
+    ForeignRecord,
+    read_connect_offset,
+    read_heartbeat,
+)
+from k2ktui.mm2.policy import HEARTBEATS
+from k2ktui.text import safe_text
+
+_OPEN_S = 10.0
+_READ_S = 10.0
+_LEAST_S = 3.0
+_POLL_S = 0.25
+
+
+def find_signs_of_life(flow: Flow, target: Cluster) -> list[str]:
+    """Return what shows that a flow's MirrorMaker 2 runs, in words; nothing if it is stopped.
+
+    Watches for three of its heartbeat intervals, at least three seconds.
+
+    Raises:
+        ConnectionFailed, TimedOut: the target did not answer.
+    """
+    found = _group(flow)
+    if found:
+        return found
+    before = _ends(flow, target)
+    until = monotonic() + max(_LEAST_S, 3 * flow.seconds("emit.heartbeats.interval.seconds", 1))
+    while monotonic() < until:
+        sleep(_POLL_S)
+    return _group(flow) or _written_since(flow, target, before)
+
+
+def require_stopped(flow: Flow, target: Cluster, unchanged: str) -> None:
+    """Refuse while MirrorMaker 2 runs.
+
+    Raises:
+        Refused: it does; the message says what shows it and what to stop.
+        ConnectionFailed, TimedOut: the target did not answer.
+    """
+    signs = find_signs_of_life(flow, target)
+    if signs:
+        raise Refused(
+            f"MirrorMaker 2 still copies {safe_text(flow)}: " + "; ".join(signs),
+            unchanged=unchanged,
+            mend="Stop every process that was started with this mm2.properties "
+            "(connect-mirror-maker.sh), on all hosts; a killed one counts as running for its "
+            "session time-out, 10 s by default.",
+        )
+
+
+def _group(flow: Flow) -> list[str]:
+    """Look for members of its workers' group."""
+    name = flow.worker_group
+    with ConsumerGroupClient(wire(flow.cluster("target"), "admin"), "target") as groups:
+        groups.open(_OPEN_S)
+        state = groups.describe([name])[name]
+    if state.error:
+        return [f"its workers' group {safe_text(name)} cannot be seen: {state.error}"]
+    if state.state in EMPTY_STATES and not state.members:
+        return []
+    hosts = ", ".join(sorted({safe_text(member.host) for member in state.members}))
+    return [f"its workers' group {safe_text(name)} is {state.state}, with members on {hosts}"]
+
+
+def _ends(flow: Flow, target: Cluster) -> dict[Partition, int]:
+    topics = target.describe([HEARTBEATS, flow.connect_offsets_topic])
+    where = [
+        (name, number)
+        for name, found in topics.items()
+        if isinstance(found, TopicDescription)
+        for number in range(found.partitions)
+    ]
+    return require_offsets(target, where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+
+
+def _written_since(flow: Flow, target: Cluster, before: Mapping[Partition, int]) -> list[str]:
+    """Look for heartbeats and positions of this flow that were written meanwhile."""
+    grown = {
+        at: end - before[at] for at, end in _ends(flow, target).items() if end > before.get(at, end)
+    }
+    if not grown:
+        return []
+    spans = [((*at, before[at]), count) for at, count in grown.items()]
+    with ContentReader(target) as contents:
+        stretches = contents.stretches(spans, _READ_S)
+    signs = set()
+    for (topic, number), read in zip(grown, stretches, strict=True):
+        for record in read.records.values():
+            if topic == HEARTBEATS and number == PARTITION and _beats(flow, record.key):
+                signs.add("it writes heartbeats")
+            if topic == flow.connect_offsets_topic and _stores(flow, record.key, record.value):
+                signs.add("it stores positions")
+        if read.unread:
+            signs.add(f"{safe_text(topic)} grows and cannot be read: {read.unread}")
+    return sorted(signs)
+
+
+def _beats(flow: Flow, key: bytes | None) -> bool:
+    try:
+        aliases, _ = read_heartbeat(key, None)
+    except ForeignRecord:
+        return False
+    return aliases == (flow.source, flow.target)
+
+
+def _stores(flow: Flow, key: bytes | None, value: bytes | None) -> bool:
+    try:
+        found = read_connect_offset(key, value)
+    except ForeignRecord:
+        return False
+    return found is not None and found[0].cluster == flow.source

@@ -1,0 +1,299 @@
+"""Exact positions by comparing records around an estimate on both clusters.
+
+MirrorMaker 2 tells of few records where they landed. From the nearest of them both logs are walked
+record by record through the committed offsets: key, value, headers and timestamp must be the same
+for each, and then the positions are proven. One walk serves all groups of a partition. Where a
+position is too far from the last one, a pattern of neighbours is looked for around the estimate; it
+proves the position if it is there exactly once. Where records were deleted on either side, as by
+compaction, the neighbours that are left prove it if nothing lies between their copies.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from time import monotonic
+
+from k2ktui.engine.offset_anchors import OffsetAnchor, OffsetAnchors
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.errors import K2kError
+from k2ktui.kafka.clients import Cluster
+from k2ktui.log.content import ContentReader, RecordRange, Where
+from k2ktui.mm2.comparing import (
+    NEIGHBOURS,
+    UNSTABLE,
+    compare,
+    found_once,
+    walked,
+    walked_back,
+)
+
+# How far a walk may go from one committed offset to the next, in source offsets.
+_WALK = 5000
+# How far from the estimate a pattern may be.
+_AROUND = 1000
+# What is read at once, in offsets.
+_PORTION = 50_000
+
+Span = tuple[Where, int]
+Borders = tuple[OffsetAnchor | None, OffsetAnchor | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """Committed offsets of one partition that are compared in one go, and what to read for it.
+
+    ``forward`` None stands for a pattern, True and False for a walk from the anchor through the
+    offsets, onwards or back.
+    """
+
+    at: SourcePartition
+    offsets: tuple[int, ...]
+    anchor: OffsetAnchor
+    forward: bool | None
+    here: Span
+    there: Span
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """What could not be proven: between which cuts, how much was copied then, and why."""
+
+    borders: Borders
+    reached: int
+    why: str
+
+
+class PositionProver:
+    """Proves cuts; remembers what could not be proven, and does not try it again.
+
+    Args:
+        source: the source cluster; it is only read.
+        target: the target cluster; it is only read.
+    """
+
+    def __init__(self, source: Cluster, target: Cluster) -> None:
+        self._source, self._target = ContentReader(source), ContentReader(target)
+        self._tried: dict[tuple[SourcePartition, int], _Tried] = {}
+        self._trouble = ""
+
+    def prove(
+        self,
+        cuts: Mapping[SourcePartition, OffsetAnchors],
+        positions: Mapping[SourcePartition, Position],
+        wanted: Mapping[SourcePartition, Collection[int]],
+        timeout: float,
+    ) -> list[tuple[SourcePartition, OffsetAnchor]]:
+        """Add a cut at every wanted offset where that is possible, and return those.
+
+        Args:
+            cuts: what is known; it is added to.
+            positions: where each source partition is copied to.
+            wanted: committed offsets.
+            timeout: seconds; what is not compared by then is tried the next time.
+        """
+        until = monotonic() + timeout
+        self._trouble = ""
+        # Of offsets that nobody is at any more nothing needs to be remembered.
+        self._tried = {
+            (at, offset): tried
+            for (at, offset), tried in self._tried.items()
+            if offset in wanted.get(at, ())
+        }
+        proven: list[tuple[SourcePartition, OffsetAnchor]] = []
+        # What a round proves is where the next one goes on.
+        while jobs := self._round(cuts, positions, wanted):
+            for portion in _portions(jobs):
+                left = until - monotonic()
+                if left <= 0:
+                    self._trouble = "time was over"
+                    return proven
+                try:
+                    proven += self._run(portion, cuts, positions, left)
+                except K2kError as error:
+                    self._trouble = error.what
+                    return proven
+        return proven
+
+    def notes(self) -> list[str]:
+        """Say what could not be proven, and why."""
+        whys = Counter(tried.why for tried in self._tried.values())
+        notes = [f"{count} positions stay bounds: {why}" for why, count in whys.items()]
+        if self._trouble:
+            notes.append(f"records were not compared, so positions stay bounds: {self._trouble}")
+        return notes
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._source.close()
+        self._target.close()
+
+    def _round(
+        self,
+        cuts: Mapping[SourcePartition, OffsetAnchors],
+        positions: Mapping[SourcePartition, Position],
+        wanted: Mapping[SourcePartition, Collection[int]],
+    ) -> list[_Job]:
+        jobs: list[_Job] = []
+        for at, offsets in sorted(wanted.items()):
+            known = cuts.get(at)
+            if known:
+                open_ = self._open(at, sorted(set(offsets)), known, positions[at])
+                for borders, some in groupby(open_, key=lambda each: each[1]):
+                    jobs += _jobs(at, [offset for offset, _ in some], borders, positions[at])
+        return jobs
+
+    def _open(
+        self, at: SourcePartition, offsets: Sequence[int], known: OffsetAnchors, position: Position
+    ) -> Iterator[tuple[int, Borders]]:
+        """Yield the offsets that are neither proven nor tried, and the cuts around each."""
+        for offset in offsets:
+            low, high = known.before(offset), known.behind(offset)
+            if (low is None and high is None) or (low is not None and low.source == offset):
+                self._tried.pop((at, offset), None)
+                continue
+            tried = self._tried.get((at, offset))
+            # What is not copied yet may be the next time; a gap behind the last record is copied.
+            reached = min(offset, position.offset)
+            if tried is None or (tried.borders, tried.reached) != ((low, high), reached):
+                yield offset, (low, high)
+
+    def _run(
+        self,
+        jobs: Sequence[_Job],
+        cuts: Mapping[SourcePartition, OffsetAnchors],
+        positions: Mapping[SourcePartition, Position],
+        timeout: float,
+    ) -> list[tuple[SourcePartition, OffsetAnchor]]:
+        until = monotonic() + timeout
+        there = self._target.stretches([job.there for job in jobs], timeout)
+        left = max(0.0, until - monotonic())
+        # Unless it is told otherwise, MirrorMaker 2 copies what aborted transactions left as well.
+        here = self._source.stretches([job.here for job in jobs], left, with_aborted=True)
+        proven = []
+        for job, original, copy in zip(jobs, here, there, strict=True):
+            known, failed = cuts[job.at], {}
+            for offset, landed in zip(job.offsets, _landed(job, original, copy), strict=True):
+                if isinstance(landed, str):
+                    failed[offset] = landed
+                elif known.prove(OffsetAnchor(offset, landed)):
+                    proven.append((job.at, OffsetAnchor(offset, landed)))
+                else:
+                    failed[offset] = "what was found contradicts the offset-syncs"
+            for offset, why in failed.items():
+                if why == UNSTABLE:
+                    continue  # known as soon as the transaction has ended
+                borders = known.before(offset), known.behind(offset)
+                reached = min(offset, positions[job.at].offset)
+                self._tried[job.at, offset] = _Tried(borders, reached, why)
+        return proven
+
+
+def _jobs(
+    at: SourcePartition, offsets: Sequence[int], borders: Borders, position: Position
+) -> Iterator[_Job]:
+    """Yield what to compare for offsets, in order, that lie between the same two cuts."""
+    low, high = borders
+    middle = len(offsets)
+    if low is None:
+        middle = 0
+    elif high is not None:
+        middle = sum(offset - low.source <= high.source - offset for offset in offsets)
+    onwards, back = list(offsets[:middle]), list(offsets[middle:])[::-1]
+    for anchor, some, forward in ((low, onwards, True), (high, back, False)):
+        if anchor is None or not some:
+            continue
+        chain = _chain(some, anchor.source)
+        # What is farther away than one portion goes on from there in the next round.
+        walked = [offset for offset in chain if abs(offset - anchor.source) <= _PORTION]
+        if walked:
+            yield _walk(at, walked, anchor, borders, position, forward=forward)
+        for offset in some[len(chain) :]:
+            yield _pattern(at, offset, borders, position)
+
+
+def _chain(offsets: Sequence[int], start: int) -> list[int]:
+    """Return the first offsets that are reached from a start in steps that a walk may take."""
+    chain: list[int] = []
+    for offset in offsets:
+        if abs(offset - start) > _WALK:
+            break
+        chain.append(offset)
+        start = offset
+    return chain
+
+
+def _walk(
+    at: SourcePartition,
+    offsets: Sequence[int],
+    anchor: OffsetAnchor,
+    borders: Borders,
+    position: Position,
+    *,
+    forward: bool,
+) -> _Job:
+    topic, partition = position.target_topic, at.partition
+    far = abs(offsets[-1] - anchor.source)
+    low, high = borders
+    # With transactions there may be a marker behind every record.
+    room = 2 * far + 2 * NEIGHBOURS
+    if low and high:
+        # What aborted transactions left takes room as well, and here it is known how much.
+        between = high.target - low.target + NEIGHBOURS
+        room = between if between <= _WALK else min(room, between)
+    if forward:
+        here = (at.topic, partition, anchor.source), far + NEIGHBOURS
+        there = (topic, partition, anchor.target), room
+    else:
+        first = max(0, offsets[-1] - NEIGHBOURS)
+        room = min(anchor.target, room)
+        here = (at.topic, partition, first), anchor.source - first
+        there = (topic, partition, anchor.target - room), room
+    return _Job(at, tuple(offsets), anchor, forward, here, there)
+
+
+def _pattern(at: SourcePartition, offset: int, borders: Borders, position: Position) -> _Job:
+    cuts = [cut for cut in borders if cut]
+    # Markers and records of aborted transactions may lie between the neighbours.
+    first = max(0, offset - 4 * NEIGHBOURS)
+    guesses = _guesses(offset, *borders)
+    begin = max(0, min(guesses) - _AROUND)
+    count = min(max(guesses) + _AROUND - begin, _WALK)
+    here = (at.topic, at.partition, first), offset + 4 * NEIGHBOURS - first
+    there = (position.target_topic, at.partition, begin), count
+    return _Job(at, (offset,), cuts[0], None, here, there)
+
+
+def _guesses(offset: int, low: OffsetAnchor | None, high: OffsetAnchor | None) -> list[int]:
+    """Return where a position may be, as far as one guess of it is good enough."""
+    guesses = [cut.target + offset - cut.source for cut in (low, high) if cut]
+    if low and high and max(guesses) - min(guesses) > _WALK - 2 * _AROUND:
+        # Markers on the source: the more of them, the closer the copies are to each other.
+        part = (offset - low.source) / (high.source - low.source)
+        middle = low.target + round(part * (high.target - low.target))
+        return [middle - _WALK // 2 + _AROUND, middle + _WALK // 2 - _AROUND]
+    return guesses
+
+
+def _portions(jobs: Sequence[_Job]) -> Iterator[list[_Job]]:
+    portion: list[_Job] = []
+    size = 0
+    for job in jobs:
+        reads = max(job.here[1], job.there[1])
+        if portion and size + reads > _PORTION:
+            yield portion
+            portion, size = [], 0
+        portion.append(job)
+        size += reads
+    if portion:
+        yield portion
+
+
+def _landed(job: _Job, here: RecordRange, there: RecordRange) -> list[int | str]:
+    """Return the target offset of the cut at each of the job's offsets, or why it is not proven."""
+    how = {True: walked, False: walked_back, None: found_once}[job.forward]
+    return compare(
+        job.offsets, here, there, lambda one, other: how(job.offsets, job.anchor, one, other)
+    )

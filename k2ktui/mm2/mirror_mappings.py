@@ -1,0 +1,160 @@
+"""What MirrorMaker 2 recorded of its copies, in place of a mapping of ours.
+
+Its offset-syncs say of some records where they landed. Its own topic is compacted; ``k2ktui sync``
+keeps all of them on the target (:mod:`k2ktui.mm2.history`). Between two of them a translation is a
+bound; comparing records on both clusters makes it exact (:mod:`k2ktui.mm2.log_comparison`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from time import monotonic
+
+from k2ktui.engine.offset_anchors import OffsetAnchors
+from k2ktui.engine.ranges import MappingRanges
+from k2ktui.engine.replica import MappingGaps, TargetPartition
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.errors import ConnectionFailed, Refused, TimedOut
+from k2ktui.kafka.clients import Cluster
+from k2ktui.mm2.history import Known, ProvenPosition, SyncHistory
+from k2ktui.mm2.log_comparison import PositionProver
+from k2ktui.mm2.pipeline import MirrorPipeline
+from k2ktui.mm2.topics import MirrorTopics, TimedOffsetSync
+from k2ktui.sync.mapping_source import Commits, MappingSource, open_mapping_source
+from k2ktui.sync.mapping_store import MappingReport
+from k2ktui.text import safe_text
+
+_SLOT = -1
+# A source that does not answer costs every reader its time-out.
+_DOWN_S = 30.0
+
+
+class MirrorMappings:
+    """The record of one flow of MirrorMaker 2; see :class:`k2ktui.sync.mapping_source.MappingSource`."""
+
+    def __init__(self, config: MirrorPipeline, source: Cluster, target: Cluster) -> None:
+        self._flow, self._topics, self._source = config.flow, config.topics, source
+        self.topics = MirrorTopics(config.flow, source, target)
+        self._history = SyncHistory(config, target)
+        self._prover = PositionProver(source, target)
+        self._cuts: dict[SourcePartition, OffsetAnchors] = {}
+        self._newest: dict[SourcePartition, int] = {}
+        self._loaded = False
+        self._down, self._again_at = "", 0.0
+
+    def positions(self) -> Mapping[SourcePartition, Position]:
+        """Read positions and what is new of the offset-syncs."""
+        self.topics.read_positions()
+        self._take(self._new_syncs())
+        ends = {at: last + 1 for at, last in self.topics.positions.items()}
+        for at, upstream in self._newest.items():
+            ends[at] = max(ends.get(at, 0), upstream + 1)
+        # Heartbeats are copied as well, and are nobody's data.
+        chosen = {at: end for at, end in ends.items() if self._topics.matches(at.topic)}
+        if not chosen:
+            raise self._nothing()
+        return {at: self._position(at, end) for at, end in sorted(chosen.items())}
+
+    def refresh(
+        self,
+        timeout: float,
+        positions: Mapping[SourcePartition, Position],
+        commits: Commits,
+        landed: Mapping[TargetPartition, int],
+    ) -> MappingReport:
+        """Compare records where that makes the translation of a committed offset exact."""
+        wanted = {at: offsets for at, offsets in commits.items() if at in positions}
+        if not self._down:
+            proven = self._prover.prove(self._cuts, positions, wanted, timeout)
+            now = int(time.time() * 1000)
+            self._history.add(ProvenPosition(at, cut, now) for at, cut in proven)
+        return MappingReport()
+
+    def lanes(self, source: SourcePartition) -> Mapping[TargetPartition, MappingRanges]:
+        """Return nothing: there are no whole ranges."""
+        return {}
+
+    def doubts(self, source: SourcePartition) -> MappingGaps:
+        """Return nothing, as :meth:`lanes`."""
+        return MappingGaps()
+
+    def mapped(self, source: SourcePartition) -> int:
+        """Return nothing, as :meth:`lanes`."""
+        return 0
+
+    def held_from(self, source: SourcePartition) -> int:
+        """Return 0: nothing is left out."""
+        return 0
+
+    def cuts(self, source: SourcePartition) -> OffsetAnchors:
+        """Return what is known of a source partition."""
+        return self._cuts.setdefault(source, OffsetAnchors())
+
+    def notes(self) -> Sequence[str]:
+        """Return which records were left out, and how exactness was won."""
+        down = [f"{self._down}: what was kept of its offset-syncs is used"] if self._down else []
+        unseen = [] if self._down else self.topics.unseen_syncs()
+        notes = (unseen, self.topics.foreign(), self._history.notes(), self._prover.notes())
+        return [*down, *(note for some in notes for note in some)]
+
+    def keep(self) -> None:
+        """Write the offset-syncs that are new to the history on the target."""
+        self._history.write()
+
+    def close(self) -> None:
+        """Disconnect."""
+        self.topics.close()
+        self._history.close()
+        self._prover.close()
+
+    def _new_syncs(self) -> list[TimedOffsetSync]:
+        """Read the flow's own topic; on a source that is gone there is nothing new."""
+        if self._flow.offset_syncs_side == "target":
+            return self.topics.new_syncs()
+        if self._down and monotonic() < self._again_at:
+            return []
+        self._down = ""
+        try:
+            # The quickest way to learn that nobody is there.
+            self._source.cluster_id()
+            return self.topics.new_syncs()
+        except (ConnectionFailed, TimedOut) as error:
+            self._down, self._again_at = error.what, monotonic() + _DOWN_S
+            return []
+
+    def _take(self, new: Sequence[TimedOffsetSync]) -> None:
+        known: Sequence[Known] = new
+        if not self._loaded:
+            known = self._history.merged(new)
+            # What the source's topic holds comes in order of time with what was kept.
+            self._loaded = not self._down
+            self._cuts, self._newest = {}, {}
+            if self._loaded:
+                self._history.forget()
+        else:
+            self._history.add(new)
+        for each in known:
+            if isinstance(each, ProvenPosition):
+                self.cuts(each.source).prove(each.cut)
+            else:
+                sync = each.sync
+                self.cuts(sync.source).landed(sync.upstream, sync.downstream)
+                self._newest[sync.source] = sync.upstream
+
+    def _position(self, at: SourcePartition, end: int) -> Position:
+        topic = self._flow.target_topic(at.topic)
+        return Position(end, 0, -1, "", 0, _SLOT, topic, at.partition)
+
+    def _nothing(self) -> Refused:
+        missing = ", ".join(safe_text(name) for name in self.topics.missing())
+        why = f"there is no topic {missing}" if missing else "its topics name no topic of this flow"
+        return Refused(
+            f"MirrorMaker 2 has not copied anything on {safe_text(self._flow)}: {why}",
+            mend="Check the aliases, and offset-syncs.topic.location and offset.storage.topic.",
+        )
+
+
+@open_mapping_source.register
+def _(config: MirrorPipeline, source: Cluster, target: Cluster) -> MappingSource:
+    return MirrorMappings(config, source, target)

@@ -1,0 +1,84 @@
+"""What a change of positions leaves behind: a file with what was stored before."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.journal import JournalHeader, JournalRow, JournalRows, new_id
+from k2ktui.errors import K2kError, PartlyApplied, Refused
+from k2ktui.kafka.clients import target_cluster
+from k2ktui.mm2.positions import StoredChange
+from k2ktui.runtime.paths import state_dir, write_atomically
+from k2ktui.sync.plans import whoami
+from k2ktui.sync.store import StateStore
+from k2ktui.text import safe_text
+
+WHAT = "mm2 offsets"
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedChange:
+    """A change that was made.
+
+    Attributes:
+        before: file with what was stored before, as Connect takes it.
+        state: the connector's state afterwards.
+        trace: why it or a task has failed, "" if none has.
+    """
+
+    before: Path
+    state: str
+    trace: str = ""
+
+
+def write_backup(connector: str, text: str) -> Path:
+    """Write what was stored before to a file of the user's, and return its name.
+
+    Raises:
+        Refused: it cannot be written, so nothing must be changed.
+    """
+    now = int(time.time() * 1000)
+    try:
+        path = state_dir("mm2") / f"offsets-{new_id(now, secrets.token_hex(2))}.json"
+        write_atomically(path, f"{text}\n".encode(), mode=0o600)
+    except OSError as error:
+        raise Refused(
+            f"what {safe_text(connector)} has stored cannot be kept in a file: {error.strerror}",
+            unchanged="No offset was changed.",
+        ) from None
+    return path
+
+
+def write_journal(config: PipelineConfig, change: StoredChange) -> str:
+    """Put a change on the journal of its flow, on the target; return why that failed, or ""."""
+    at = int(time.time() * 1000)
+    entry = new_id(at, secrets.token_hex(4))
+    rows = tuple(
+        JournalRow(m.source.topic, m.source.partition, m.before, "", m.after, "", str(m.effect))
+        for m in change.changes
+    )
+    counts = dict(Counter(row.result for row in rows))
+    header = JournalHeader(entry, at, whoami(), WHAT, pipeline=config.name, counts=counts)
+    store = StateStore(config, target_cluster(config))
+    try:
+        store.put([JournalRows(entry, change.connector, rows), header])
+    except K2kError as error:
+        return f"the change is not on the journal: {error.what}"
+    finally:
+        store.close()
+    return ""
+
+
+def not_put_back(why: BaseException, error: K2kError, kept: Path) -> PartlyApplied:
+    """Return the error for a change that failed (``why``) and could not be undone (``error``)."""
+    reason = why.what if isinstance(why, K2kError) else "it was interrupted"
+    return PartlyApplied(
+        f"{reason}; and it could not be put back: {error.what}",
+        unchanged=f"What was stored before is in {safe_text(kept)}.",
+        mend=f"Put it back: k2ktui mm2 offsets set --from {safe_text(kept)}",
+    )

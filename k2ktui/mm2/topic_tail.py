@@ -1,0 +1,111 @@
+"""Follow a topic of MirrorMaker 2 on either cluster, over the wire: the source is only read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from k2ktui.errors import K2kError
+from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.log.batch import Batch
+from k2ktui.log.fetcher import FAR_BYTES, Fetcher
+from k2ktui.log.record import KafkaRecord, record_at, timestamp_type
+from k2ktui.log.records import decode_records
+from k2ktui.text import safe_text
+
+_READ_S = 20.0
+
+
+class TopicTail:
+    """What was appended to a topic since it was read last.
+
+    Args:
+        cluster: where it is.
+        topic: its name.
+        first_only: read partition 0 only, as MirrorMaker 2 does with its own topics.
+        back: begin at most so many offsets before the end; None reads all.
+
+    Attributes:
+        exists: whether the topic was there when it was read last.
+    """
+
+    def __init__(
+        self, cluster: Cluster, topic: str, *, first_only: bool = True, back: int | None = None
+    ) -> None:
+        self._cluster, self.topic, self._first_only = cluster, topic, first_only
+        self._back = back
+        self._fetcher = Fetcher(cluster)
+        self._next: dict[int, int] = {}
+        self._topic_id = ""
+        self.exists = False
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._fetcher.close()
+
+    def read(self, timeout: float = _READ_S) -> list[KafkaRecord]:
+        """Return the committed records that are new, each partition's in order.
+
+        A topic that was created anew is read from its beginning.
+
+        Raises:
+            K2kError: it could not be read to its end within ``timeout`` seconds.
+            ConnectionFailed: the cluster did not answer.
+        """
+        found = self._cluster.describe([self.topic])[self.topic]
+        self.exists = isinstance(found, TopicDescription)
+        if not isinstance(found, TopicDescription):
+            return []
+        if found.topic_id != self._topic_id:
+            self._topic_id, self._next = found.topic_id, {}
+        count = 1 if self._first_only else found.partitions
+        wants = {
+            (self.topic, p): _New(self._next.get(p, 0), None if p in self._next else self._back)
+            for p in range(count)
+        }
+        self._fetcher.run(wants, timeout, FAR_BYTES)
+        for (_, partition), want in wants.items():
+            if want.trouble:
+                raise K2kError(
+                    f"{safe_text(self.topic)}-{partition} on the {self._cluster.label} cluster "
+                    f"cannot be read: {want.trouble}",
+                    mend="Grant the principal Describe and Read on it, and check the cluster.",
+                )
+        for (_, partition), want in wants.items():
+            self._next[partition] = want.next
+        return [record for want in wants.values() for record in want.found]
+
+
+@dataclass(slots=True)
+class _New:
+    """What is new in one partition."""
+
+    next: int
+    back: int | None = None
+    found: list[KafkaRecord] = field(default_factory=list)
+    trouble: str = ""
+    _over: bool = False
+
+    def at(self) -> int | None:
+        return None if self._over else self.next
+
+    def bounds(self, start: int, stable: int, high: int) -> None:
+        self.next = max(self.next, start, 0 if self.back is None else stable - self.back)
+        self.back = None
+        self._over = self.next >= stable
+
+    def aborted(self, batch: Batch) -> None:
+        """What an aborted transaction left is nobody's data."""
+
+    def data(self, batch: Batch) -> None:
+        made, kind = decode_records(batch, self.next), timestamp_type(batch)
+        self.found += [record_at(made, row, kind) for row in range(len(made))]
+
+    def passed(self, offset: int) -> None:
+        self.next = max(self.next, offset)
+
+    def ended(self) -> None:
+        self._over = True
+
+    def refuse(self, reason: str) -> None:
+        self.trouble = reason
+        self._over = True

@@ -1,0 +1,154 @@
+"""What the commit topic says: read whole once, and from then on only what is new."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from k2ktui.engine.state import (
+    MalformedRecord,
+    Position,
+    Run,
+    SourcePartition,
+    read_commit_record,
+)
+from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.kafka.control_reader import ControlRecord, read_committed, stable_ends
+
+if TYPE_CHECKING:
+    from k2ktui.replication.fencing import CommitTopic
+
+
+# Records of a commit partition, some 0.3 s of work.
+_MOST_A_READ = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class CommitState:
+    """What the commit topic says: the latest run, and the newest position of each partition."""
+
+    run: Run
+    positions: Mapping[SourcePartition, Position]
+    malformed: int = 0
+
+
+class CommitStateFold:
+    """Sums up the records of a commit topic that belong to one pipeline."""
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+        self._run, self._malformed = Run(0, 0), 0
+        # A tombstone is about its own commit partition: what lies in others may be read before it.
+        self._found: dict[tuple[SourcePartition, int], Position] = {}
+
+    def take(self, entry: ControlRecord) -> None:
+        """Take in a record; those of one partition of the topic come in order."""
+        try:
+            group, source, state = read_commit_record(entry.key, entry.value, self._group)
+        except MalformedRecord:
+            self._malformed += 1
+            return
+        if group != self._group:
+            return
+        if isinstance(state, Run):
+            before = self._run
+            term, slots = max(before.term, state.term), max(before.slots, state.slots)
+            self._run = replace(state, term=term, slots=slots)
+        elif source is not None and state is None:
+            self._found.pop((source, entry.partition), None)
+        elif source is not None and isinstance(state, Position):
+            known = self._found.get((source, entry.partition))
+            if known is None or state.newer_than(known):
+                self._found[source, entry.partition] = state
+
+    def books(self) -> CommitState:
+        """Return the sum of what was taken in."""
+        positions: dict[SourcePartition, Position] = {}
+        for (source, _), position in self._found.items():
+            if position.newer_than(positions.get(source)):
+                positions[source] = position
+        # The term must never fall behind one that was used, even if the run record was lost.
+        highest = max((p.term for p in positions.values()), default=0)
+        run = replace(self._run, term=max(self._run.term, highest))
+        return CommitState(run, positions, self._malformed)
+
+
+class CommittedPositions:
+    """The newest committed positions of a running pipeline, for its lag; used by one thread.
+
+    The driver hears of a position when a lap ends; until then only the commit topic has it.
+
+    Args:
+        target: the target cluster.
+        topic: the commit topic, and the pipeline.
+    """
+
+    def __init__(self, target: Cluster, topic: CommitTopic) -> None:
+        self._target, self._topic = target, topic
+        self._ledger = CommitStateFold(topic.group)
+        self._next: dict[int, int] = {}
+
+    def read(
+        self, known: Mapping[SourcePartition, Position], timeout: float = 10.0
+    ) -> dict[SourcePartition, Position]:
+        """Return the newest of the known positions and of those committed since the last call.
+
+        Of a topic that grows very fast only the end is read; the known positions stand for the
+        rest.
+
+        Raises:
+            ConnectionFailed, TimedOut: the topic could not be read.
+        """
+        name, partitions = self._topic.name, self._topic.partitions
+        ends = stable_ends(self._target, name, partitions)
+        if self._next:
+            since = {p: max(self._next.get(p, 0), end - _MOST_A_READ) for p, end in ends.items()}
+            for entry in read_committed(
+                self._target, name, partitions, timeout, ends=ends, since=since
+            ):
+                self._ledger.take(entry)
+        self._next = dict(ends)
+        found = dict(known)
+        for source, position in self._ledger.books().positions.items():
+            if source in found and position.newer_than(found[source]):
+                found[source] = position
+        return found
+
+
+class CommitTopicReader:
+    """Reads a pipeline's state again and again; used by one thread.
+
+    A commit topic holds every position since its last compaction, so that reading it whole takes
+    long; here only the first reading does.
+    """
+
+    def __init__(self, target: Cluster) -> None:
+        self._target = target
+        self._of: tuple[str, str, int] | None = None
+        self._ledger = CommitStateFold("")
+        self._next: dict[int, int] = {}
+
+    def read(self, topic: CommitTopic, about: TopicDescription, timeout: float) -> CommitState:
+        """Return what the topic says now.
+
+        Args:
+            topic: the commit topic, and the pipeline.
+            about: the topic as it was described just now; one that was created anew is read whole.
+            timeout: in seconds.
+
+        Raises:
+            ConnectionFailed, TimedOut: it could not be read.
+        """
+        identity = (topic.name, about.topic_id, topic.partitions)
+        ends = stable_ends(self._target, topic.name, topic.partitions)
+        if identity != self._of or any(self._next.get(p, 0) > end for p, end in ends.items()):
+            self._of, self._ledger, self._next = identity, CommitStateFold(topic.group), {}
+        found = read_committed(
+            self._target, topic.name, topic.partitions, timeout, ends=ends, since=self._next
+        )
+        for entry in found:
+            self._ledger.take(entry)
+            self._next[entry.partition] = entry.offset + 1
+        self._next.update(ends)
+        return self._ledger.books()

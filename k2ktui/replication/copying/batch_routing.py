@@ -1,0 +1,176 @@
+"""From a fetched batch to batches for the target: as it is, rebuilt, or record by record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from k2ktui.engine.partitioner import partitions_for_keys
+from k2ktui.engine.state import SourcePartition
+from k2ktui.log.batch import COMPRESSION_MASK, CorruptBatch, find_defect
+from k2ktui.log.rebuild import BuiltBatch, build_batches
+from k2ktui.log.records import (
+    I64,
+    Decoded,
+    Records,
+    concatenate,
+    decode_with_keys,
+    encode_varint,
+    read_varint,
+)
+from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
+from k2ktui.replication.copying.partition_reader import PartitionReader, now_ms
+from k2ktui.replication.slot_task import CopyPath, HeaderRules, Route
+
+# Batches smaller than this are worth merging when several wait: one goes per request and lane.
+SMALL_BATCH_BYTES = 16 << 10
+_MERGED_BYTES = 256 << 10
+_MERGE_FROM = 3
+_DECODED_TOGETHER_BYTES = 1 << 20
+_REBUILT_BYTES = 900 << 10  # below the default max.message.bytes of 1 MiB
+
+Routed = tuple[TargetPartition, OutgoingBatch]
+
+
+def route_next(
+    feed: PartitionReader, pipeline: str
+) -> Iterator[tuple[TargetPartition, OutgoingBatch, bool]]:
+    """Take the next batch of a feed (or several small ones) and say where its records go.
+
+    Yields:
+        Target partition, batch, and whether it had to be rebuilt. All of them belong to one
+        transaction.
+
+    Raises:
+        CorruptBatch: the first records cannot be decoded where that is needed; nothing was taken.
+    """
+    rules = feed.assignment.route
+    if rules.path is CopyPath.RECORD:
+        yield from _by_record(feed, rules, pipeline)
+        return
+    assert rules.partition is not None
+    target = (rules.topic, rules.partition)
+    for outgoing, rebuilt in _whole(feed, rules):
+        yield target, outgoing, rebuilt
+
+
+def _whole(feed: PartitionReader, rules: Route) -> Iterator[tuple[OutgoingBatch, bool]]:
+    batch, limit = feed.ready[0], rules.batch_limit
+    if find_defect(batch, feed.handed) is None and not (limit and len(batch.view) > limit):
+        found = _mergeable(feed)
+        if len(found) < 2:
+            feed.take()
+            yield OutgoingBatch(batch.view, batch.count, batch.base_offset, feed=feed), False
+            return
+    else:
+        found = [decode_with_keys(batch, feed.handed)]
+    for _ in found:
+        feed.take()
+    codec = batch.attributes & COMPRESSION_MASK if batch.magic == 2 else 0
+    for built in build_batches(
+        concatenate([part.records for part in found]), codec, limit or _REBUILT_BYTES
+    ):
+        yield _outgoing(built, feed), True
+
+
+def _mergeable(feed: PartitionReader) -> list[Decoded]:
+    """Decode the small batches that wait and are alike, as many as make a larger one."""
+    first = feed.ready[0]
+    found: list[Decoded] = []
+    size = 0
+    if len(feed.ready) < _MERGE_FROM:
+        return found
+    for batch in feed.ready:
+        alike = batch.magic == 2 and not (batch.attributes ^ first.attributes) & COMPRESSION_MASK
+        if not alike or len(batch.view) > SMALL_BATCH_BYTES or size >= _MERGED_BYTES:
+            break
+        try:
+            found.append(decode_with_keys(batch))
+        except CorruptBatch:
+            break  # it goes as it is, or its records are the next to be looked at
+        size += max(len(batch.view), found[-1].size)
+    return found
+
+
+def _by_record(
+    feed: PartitionReader, rules: Route, pipeline: str
+) -> Iterator[tuple[TargetPartition, OutgoingBatch, bool]]:
+    """Decode several batches at once: scattered over partitions, one alone makes small ones."""
+    codec = feed.ready[0].attributes & COMPRESSION_MASK if feed.ready[0].magic == 2 else 0
+    taken: list[Records] = []
+    chosen: list[I64] = []
+    size = 0
+    while feed.ready and size < _DECODED_TOGETHER_BYTES:
+        batch = feed.ready[0]
+        try:
+            decoded = decode_with_keys(batch, feed.handed)
+            taken.append(_with_headers(decoded.records, rules.headers, feed.source, pipeline))
+        except CorruptBatch:
+            if not taken:
+                raise
+            break
+        feed.take()
+        chosen.append(_partitions(decoded, rules, feed.source))
+        size += max(len(batch.view), decoded.size)
+    found = concatenate(taken)
+    if rules.now_timestamps:
+        found = Records(found.offsets, np.full_like(found.timestamps, now_ms()), found.tails)
+    partitions = np.concatenate(chosen)
+    for partition in np.unique(partitions).tolist():
+        share = found.take(np.nonzero(partitions == partition)[0])
+        for built in build_batches(share, codec, rules.batch_limit or _REBUILT_BYTES):
+            yield (rules.topic, partition), _outgoing(built, feed), True
+
+
+def _outgoing(built: BuiltBatch, feed: PartitionReader) -> OutgoingBatch:
+    first = int(built.sources[0])
+    return OutgoingBatch(memoryview(built.data), built.count, first, built.sources, feed)
+
+
+def _partitions(decoded: Decoded, rules: Route, source: SourcePartition) -> I64:
+    if rules.partition is not None:
+        return np.full(len(decoded.records), rules.partition, dtype=np.int64)
+    # The Java producer spreads records without a key; keeping them by source partition instead
+    # preserves their order, which spreading would lose.
+    keyless = source.partition % rules.partitions
+    return partitions_for_keys(
+        decoded.data, decoded.key_starts, decoded.key_lengths, rules.partitions, keyless
+    )
+
+
+def _with_headers(
+    found: Records, rules: HeaderRules, source: SourcePartition, pipeline: str
+) -> Records:
+    if not rules.drop and not rules.added:
+        return found
+    fixed = {"partition": str(source.partition), "topic": source.topic, "pipeline": pipeline}
+
+    def change(offset: int, tail: bytes) -> bytes:
+        at = _headers_at(tail)
+        count, after = read_varint(tail, at)
+        kept = b"" if rules.drop else tail[after:]
+        count = (0 if rules.drop else count) + len(rules.added)
+        added = b"".join(
+            _header(name, fixed.get(what) or str(offset)) for what, name in rules.added
+        )
+        return tail[:at] + encode_varint(count) + kept + added
+
+    try:
+        tails = [change(o, t) for o, t in zip(found.offsets.tolist(), found.tails, strict=True)]
+    except IndexError as error:
+        raise CorruptBatch("a record has no headers where they should be") from error
+    return Records(found.offsets, found.timestamps, tails)
+
+
+def _headers_at(tail: bytes) -> int:
+    at = 0
+    for _ in ("key", "value"):
+        length, at = read_varint(tail, at)
+        at += max(0, length)
+    return at
+
+
+def _header(name: str, value: str) -> bytes:
+    key, body = name.encode(), value.encode()
+    return encode_varint(len(key)) + key + encode_varint(len(body)) + body

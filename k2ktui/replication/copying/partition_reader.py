@@ -1,0 +1,264 @@
+"""One source partition within a lap: what was fetched, what was handed on, what was committed."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass, replace
+
+from k2ktui.engine.gaps import with_gap
+from k2ktui.engine.state import Covers, Gap, MappingRecord, Position, SourcePartition
+from k2ktui.log.batch import (
+    APPEND_TIME,
+    AbortedTransactions,
+    Batch,
+    CorruptBatch,
+    split_batches,
+)
+from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
+from k2ktui.replication.copying.range_builder import RangeBuilder
+from k2ktui.replication.slot_task import Assignment, Fault, FaultKind
+
+
+@dataclass(frozen=True, slots=True)
+class FetchPosition:
+    """What a fetch request asks of a partition; a response counts only while it is what is asked.
+
+    Attributes:
+        offset: next offset to fetch.
+        epoch: leader epoch of the last batch before it, -1 if the broker is not to compare.
+        jumps: how often the feed went on elsewhere: after going back, an offset is fetched twice.
+    """
+
+    offset: int
+    epoch: int
+    jumps: int
+
+
+class PartitionReader:
+    """State of one assignment.
+
+    Three offsets move through the source log: ``fetched`` (next to fetch), ``handed`` (everything
+    before it was given to the writer or needs no copying) and ``committed``.
+    """
+
+    def __init__(self, assignment: Assignment) -> None:
+        self.assignment = assignment
+        self.source: SourcePartition = assignment.source
+        position = assignment.position
+        self.fetched = self.handed = self.committed = position.offset
+        self.leader_epoch = self._handed_epoch = position.leader_epoch
+        self.check_epoch = position.leader_epoch >= 0
+        self.ready: deque[Batch] = deque()
+        self.ready_bytes = 0
+        self.fault: Fault | None = None
+        self.gaps: tuple[Gap, ...] = position.gaps
+        self._jumps = 0
+        self._landed: dict[TargetPartition, RangeBuilder] = {}
+
+    @property
+    def wanted(self) -> FetchPosition:
+        """What to fetch next."""
+        epoch = self.leader_epoch if self.check_epoch else -1
+        return FetchPosition(self.fetched, epoch, self._jumps)
+
+    def awaits(self, asked: FetchPosition | None) -> bool:
+        """Whether the response to such a request is still of use."""
+        return asked is not None and (asked.offset, asked.jumps) == (self.fetched, self._jumps)
+
+    def receive(self, records: bytes | memoryview, aborted: list[tuple[int, int]]) -> int:
+        """Take in the records of a fetch response.
+
+        Returns:
+            The number of bytes now waiting that were not before.
+        """
+        filter_ = AbortedTransactions(aborted)
+        before = self.ready_bytes
+        try:
+            for batch in split_batches(records):
+                self._receive(batch, filter_)
+        except CorruptBatch as error:
+            self.corrupt(error, self.fetched)
+        return self.ready_bytes - before
+
+    def _receive(self, batch: Batch, filter_: AbortedTransactions) -> None:
+        after = batch.last_offset + 1
+        if after <= self.fetched:
+            # The batch that holds the position's predecessor comes along when compaction has
+            # removed the rest of it; its markers still count for the filter.
+            filter_.drops(batch)
+            return
+        if not batch.crc_ok():
+            raise CorruptBatch(f"the batch at offset {batch.base_offset} has a wrong checksum")
+        dropped = filter_.drops(batch) or batch.count == 0
+        self.fetched = after
+        if batch.leader_epoch >= 0:
+            self.leader_epoch = batch.leader_epoch
+        if not dropped:
+            self.ready.append(batch)
+            self.ready_bytes += len(batch.view)
+        elif not self.ready:
+            self.handed, self._handed_epoch = after, self.leader_epoch
+
+    def corrupt(self, error: CorruptBatch, offset: int) -> None:
+        """Stop before a batch that cannot be read."""
+        self.stop(
+            FaultKind.CORRUPT,
+            f"{self.source} on the source: {error}; nothing from offset {offset} on is copied",
+            "Check the source broker's disk and log. Once the batch is repaired or deleted there, "
+            "start again; `k2ktui offsets set` passes over it.",
+            offset,
+        )
+
+    def take(self) -> Batch:
+        """Remove the next batch to copy; the caller hands all of it to the writer."""
+        batch = self.ready.popleft()
+        self.ready_bytes -= len(batch.view)
+        self.handed = batch.last_offset + 1
+        if batch.leader_epoch >= 0:
+            self._handed_epoch = batch.leader_epoch
+        if not self.ready:
+            # What follows up to ``fetched`` are markers and aborted records: nothing to copy.
+            self.handed, self._handed_epoch = self.fetched, self.leader_epoch
+        return batch
+
+    def landed(self, outgoing: OutgoingBatch, target: TargetPartition, base: int) -> None:
+        """Note where the records of an acknowledged batch landed."""
+        into = self._landed.setdefault(target, RangeBuilder())
+        if outgoing.sources is None:
+            into.add_range(outgoing.first_source, base, outgoing.count)
+        else:
+            into.add(outgoing.sources, base)
+
+    @property
+    def next_timestamp(self) -> int:
+        """Epoch milliseconds of the first record not handed on; -1 if it was not fetched."""
+        if not self.ready:
+            return -1
+        batch = self.ready[0]
+        return batch.max_timestamp if batch.attributes & APPEND_TIME else batch.base_timestamp
+
+    @property
+    def dirty(self) -> bool:
+        """Whether there is something to commit."""
+        return self.handed != self.committed or bool(self._landed)
+
+    @property
+    def active(self) -> bool:
+        """Whether there is something to hand on or to commit."""
+        return bool(self.ready) or self.dirty
+
+    @property
+    def done(self) -> bool:
+        """Whether the lap has nothing more to do for this partition."""
+        until = self.assignment.until
+        return self.fault is not None or (until is not None and self.committed >= until)
+
+    def position(self, term: int, slot: int, at_ms: int) -> Position:
+        """Return the position to commit now."""
+        return replace(
+            self.assignment.position,
+            offset=self.handed,
+            leader_epoch=self._handed_epoch,
+            term=term,
+            slot=slot,
+            at_ms=at_ms,
+            gaps=tuple(gap for gap in self.gaps if gap.first < self.handed),
+        )
+
+    def committed_position(self, term: int, slot: int) -> Position:
+        """Return what the commit topic holds: where nothing was committed, as the lap began.
+
+        Its term must be that of its record: the driver believes no older one after a failure.
+        """
+        before = self.assignment.position
+        if self.committed == before.offset:
+            return before
+        return replace(self.position(term, slot, 0), offset=self.committed)
+
+    def mappings(self, pipeline: str, term: int) -> list[MappingRecord]:
+        """Return where records landed since the last commit, as mapping records.
+
+        Offsets that hold nothing to copy get a record too: it tells that they were passed.
+        """
+        route = self.assignment.route
+        found = [
+            mapping
+            for target, landed in self._landed.items()
+            for mapping in landed.mappings(MappingRecord(pipeline, self.source, *target, term))
+        ] or [MappingRecord(pipeline, self.source, route.topic, route.partition or 0, term)]
+        return [
+            replace(each, covers=Covers(self.committed, self.handed, part, len(found)))
+            for part, each in enumerate(found)
+        ]
+
+    def mark_committed(self, offset: int) -> None:
+        """Forget what the last transaction covered; ``offset`` is the position that it wrote.
+
+        Markers that arrived in the meantime may have moved ``handed`` on: they are for the next.
+        """
+        self.committed = offset
+        self._landed.clear()
+
+    def stop(self, kind: FaultKind, what: str, mend: str, offset: int = -1) -> None:
+        """Stop the partition; what was handed on before still goes through."""
+        if self.fault is None:
+            self.fault = Fault(self.source, kind, what, mend, offset)
+
+    def jump(self, offset: int, reason: str) -> int:
+        """Go on at another offset (``onSourceDataLoss: continue``), not before ``handed``.
+
+        Going forward leaves a gap. Going back drops what was fetched from there on; what the
+        source has there now is fetched and copied, so nothing is passed over.
+
+        Returns:
+            The number of bytes that were waiting and are dropped.
+        """
+        before = self.fetched
+        dropped = self.drop_from(offset)
+        if offset > before:
+            self.gaps = with_gap(self.gaps, Gap(before, offset, reason))
+            self.fetched = offset
+        went_back = self.fetched < before
+        self.leader_epoch = self._last_epoch if went_back else -1
+        self.check_epoch = self.leader_epoch >= 0
+        self._jumps += 1
+        if not self.ready:
+            self.handed, self._handed_epoch = self.fetched, self.leader_epoch
+        return dropped
+
+    @property
+    def _last_epoch(self) -> int:
+        return self.ready[-1].leader_epoch if self.ready else self._handed_epoch
+
+    def drop_from(self, offset: int) -> int:
+        """Drop what was fetched at this offset or behind it and not handed on.
+
+        A batch that reaches over the offset goes as a whole, and is to be fetched again.
+
+        Returns:
+            The number of bytes dropped.
+        """
+        before = self.ready_bytes
+        end = min(offset, self.fetched)
+        while self.ready and self.ready[-1].last_offset >= offset:
+            batch = self.ready.pop()
+            self.ready_bytes -= len(batch.view)
+            end = min(end, batch.base_offset)
+        self.fetched = max(end, self.handed)
+        return before - self.ready_bytes
+
+    def agrees_until(self, epoch: int, end: int) -> int:
+        """Return the offset up to which what was fetched is in the broker's log.
+
+        Args:
+            epoch: highest leader epoch of that log that is not above ours.
+            end: where it ends there.
+        """
+        newer = (batch.base_offset for batch in self.ready if batch.leader_epoch > epoch)
+        return min(end, self.fetched, next(newer, self.fetched))
+
+
+def now_ms() -> int:
+    """Wall clock in epoch milliseconds."""
+    return int(time.time() * 1000)

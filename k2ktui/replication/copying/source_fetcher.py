@@ -1,0 +1,383 @@
+"""Fetch record batches from the source: one incremental fetch session a broker (KIP-227).
+
+Reads committed records only, by topic id where brokers know it (KIP-516), and asks the broker to
+compare leader epochs (KIP-320), so truncation, re-creation and unclean elections are seen here.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
+
+from k2ktui.engine.state import SourcePartition
+from k2ktui.kafka.codes import LEADER_MOVED, SESSION_LOST, TOPIC_GONE, Code
+from k2ktui.kafka.wire import NotSent, OutcomeUnknown, Signal, TopicInfo, Wire
+from k2ktui.replication.copying import source_faults
+from k2ktui.replication.copying.partition_reader import FetchPosition, PartitionReader
+from k2ktui.replication.slot_task import SourceLogBounds
+
+_RESPONSE_BYTES = 16 << 20
+_PARTITION_BYTES = 2 << 20
+_BUFFER_BYTES = 48 << 20
+_WAIT_MS = 250
+_BACKOFF_S = 0.1
+# A broker of a ZooKeeper cluster serves before its controller has told it which topics there are.
+_GONE_AFTER_S = 1.0
+_LONGEST_WAIT_S = 1.0
+_SMALL_BYTES = 64 << 10
+_TRICKLE_S = 0.003
+_READ_COMMITTED = 1
+_FINAL_EPOCH = -1
+_EARLIEST, _LATEST = -2, -1
+
+_Key = tuple[str, int]
+
+
+@dataclass(slots=True, eq=False)
+class _Session:
+    """A fetch session with one broker: what the broker remembers of our last request."""
+
+    node: int
+    session_id: int = 0
+    epoch: int = 0
+    known: dict[_Key, FetchPosition] = field(default_factory=dict)
+    waiting: bool = False
+    not_before: float = 0.0
+
+    def reset(self) -> None:
+        self.session_id, self.epoch = 0, 0
+        self.known.clear()
+
+
+class SourceFetcher:
+    """Fetches for all feeds of one slot until ``close``.
+
+    Args:
+        wire: the source cluster.
+        feeds: the partitions of the slot.
+        signal: set whenever something was fetched.
+        continue_on_loss: pass over lost records (recording the gap) instead of stopping.
+    """
+
+    def __init__(
+        self,
+        wire: Wire,
+        feeds: Iterable[PartitionReader],
+        signal: Signal,
+        *,
+        continue_on_loss: bool,
+    ) -> None:
+        self._wire = wire
+        self._signal = signal
+        self._continue = continue_on_loss
+        self._feeds: dict[_Key, PartitionReader] = {
+            (f.source.topic, f.source.partition): f for f in feeds
+        }
+        self._ids = {f.source.topic: f.assignment.position.topic_id for f in self._feeds.values()}
+        self._names = {topic_id: name for name, topic_id in self._ids.items()}
+        self._leaders: dict[_Key, int] = {}
+        self._sessions: dict[int, _Session] = {}
+        self._stale = True
+        self._stale_since = 0.0
+        self._looking = False
+        self._closed = False
+        self._unknown_since: dict[str, float] = {}
+        self._measuring: set[PartitionReader] = set()
+        self._by_id = all(self._ids.values())
+        self._touched: set[PartitionReader] = set()
+        self._failure: Exception | None = None
+        self.buffered = 0
+        self._bounds: dict[PartitionReader, tuple[int, int]] = {}
+
+    def touched(self) -> set[PartitionReader]:
+        """Return the feeds that something arrived for since the last call.
+
+        Raises:
+            Exception: what went wrong while taking in an answer.
+        """
+        if self._failure is not None:
+            raise self._failure
+        touched, self._touched = self._touched, set()
+        return touched
+
+    def handed_on(self, size: int) -> None:
+        """Make room: so many fetched bytes were handed on."""
+        self.buffered -= size
+
+    def seen(self) -> dict[SourcePartition, SourceLogBounds]:
+        """Return what the last answers told of each source log."""
+        return {
+            feed.source: SourceLogBounds(start, end, feed.next_timestamp)
+            for feed, (start, end) in self._bounds.items()
+        }
+
+    def pump(self, until: float) -> float:
+        """Send the fetches that are due; their waits end by the monotonic time ``until``.
+
+        Returns:
+            Seconds until another fetch is due without an answer arriving first.
+        """
+        now = monotonic()
+        if self._closed or now >= until:
+            return _LONGEST_WAIT_S
+        if self._stale and not self._looking and now >= self._stale_since:
+            self._looking = True
+            self._wire.loop.spawn(self._look_up())
+        delay = max(0.001, self._stale_since - now) if self._stale else _LONGEST_WAIT_S
+        if self.buffered > _BUFFER_BYTES:
+            return delay
+        for node in set(self._leaders.values()):
+            session = self._sessions.setdefault(node, _Session(node))
+            if session.waiting:
+                continue
+            if now < session.not_before:
+                delay = min(delay, session.not_before - now)
+                continue
+            keys = [k for k, leader in self._leaders.items() if leader == node and self._wants(k)]
+            if keys:
+                self._fetch(session, keys, until - now)
+        return delay
+
+    def _wants(self, key: _Key) -> bool:
+        feed = self._feeds[key]
+        return feed.fault is None and feed.ready_bytes < _PARTITION_BYTES * 2
+
+    def close(self) -> None:
+        """Fetch no more, and let the brokers forget the sessions."""
+        self._closed = True
+        for session in self._sessions.values():
+            if session.session_id and not session.waiting:
+                request = self._request(session.session_id, _FINAL_EPOCH, [], [], 0)
+                self._wire.post(request, session.node).add_errback(lambda _: None)
+
+    def _fetch(self, session: _Session, keys: list[_Key], remaining: float) -> None:
+        topics: dict[str, list[Any]] = defaultdict(list)
+        sent: dict[_Key, FetchPosition] = {}
+        for key in keys:
+            want = self._feeds[key].wanted
+            if session.known.get(key) != want:
+                sent[key] = want
+                topics[key[0]].append(
+                    FetchRequest.FetchTopic.FetchPartition(
+                        partition=key[1],
+                        current_leader_epoch=-1,
+                        fetch_offset=want.offset,
+                        last_fetched_epoch=want.epoch,
+                        log_start_offset=-1,
+                        partition_max_bytes=_PARTITION_BYTES,
+                    )
+                )
+        dropped = session.known.keys() - set(keys)
+        forgotten: dict[str, list[int]] = defaultdict(list)
+        for name, partition in dropped:
+            forgotten[name].append(partition)
+        wait_ms = max(1, min(_WAIT_MS, int(remaining * 1000)))
+        request = self._request(
+            session.session_id,
+            session.epoch,
+            [self._topic(FetchRequest.FetchTopic, n, partitions=p) for n, p in topics.items()],
+            [
+                self._topic(FetchRequest.ForgottenTopic, n, partitions=p)
+                for n, p in forgotten.items()
+                if session.session_id
+            ],
+            wait_ms,
+        )
+        for key in dropped:
+            del session.known[key]
+        session.known.update(sent)
+        session.waiting = True
+        posted = self._wire.post(request, session.node)
+        self._wire.loop.spawn(self._await_answer(session, posted))
+
+    def _topic(self, kind: Any, name: str, **fields: Any) -> Any:
+        topic_id = self._ids[name]
+        return kind(topic=name, topic_id=uuid.UUID(hex=topic_id) if topic_id else None, **fields)
+
+    def _request(
+        self, session_id: int, epoch: int, topics: list[Any], forgotten: list[Any], wait_ms: int
+    ) -> Any:
+        return FetchRequest(
+            replica_id=-1,
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            max_bytes=_RESPONSE_BYTES,
+            isolation_level=_READ_COMMITTED,
+            session_id=session_id,
+            session_epoch=epoch,
+            topics=topics,
+            forgotten_topics_data=forgotten,
+            rack_id="",
+            max_version=16 if self._by_id else 12,
+        )
+
+    async def _await_answer(self, session: _Session, posted: Any) -> None:
+        try:
+            response = await self._wire.answer(posted)
+            self._received(session, response)
+        except (NotSent, OutcomeUnknown):
+            session.reset()
+            session.not_before = monotonic() + _BACKOFF_S
+            self._look_up_later()
+        except Exception as error:  # a fault of ours must end the lap, not stall it
+            self._failure = error
+        finally:
+            session.waiting = False
+            self._signal.set()
+
+    def _received(self, session: _Session, response: Any) -> None:
+        if self._closed:
+            return
+        if response.error_code != Code.NONE:
+            session.reset()
+            if response.error_code not in SESSION_LOST:
+                session.not_before = monotonic() + _BACKOFF_S
+            return
+        session.session_id = response.session_id
+        session.epoch = session.epoch % 0x7FFFFFFF + 1 if response.session_id else 0
+        before = self.buffered
+        for topic in response.responses:
+            name = topic.topic or self._names.get(topic.topic_id.hex, "")
+            for part in topic.partitions:
+                feed = self._feeds.get((name, part.partition_index))
+                if feed is not None and feed.fault is None:
+                    self._partition(session, feed, part)
+        if not response.session_id:
+            session.known.clear()
+        if 0 < self.buffered - before < _SMALL_BYTES:
+            # A trickle: what arrives in the next moment goes with it in one request.
+            session.not_before = monotonic() + _TRICKLE_S
+
+    def _partition(self, session: _Session, feed: PartitionReader, part: Any) -> None:
+        code, key = part.error_code, (feed.source.topic, feed.source.partition)
+        if not feed.awaits(session.known.get(key)):
+            return  # the feed went on elsewhere after this was asked
+        if code == Code.NONE:
+            if part.last_stable_offset >= 0:
+                self._bounds[feed] = (part.log_start_offset, part.last_stable_offset)
+            diverging = getattr(part, "diverging_epoch", None)
+            if diverging is not None and diverging.epoch >= 0 and diverging.end_offset >= 0:
+                agreed = feed.agrees_until(diverging.epoch, diverging.end_offset)
+                self._measure(session, feed, agreed)
+            elif part.records:
+                aborted = [(a.producer_id, a.first_offset) for a in part.aborted_transactions or ()]
+                self.buffered += feed.receive(part.records, aborted)
+                self._touched.add(feed)
+                feed.check_epoch = feed.leader_epoch >= 0
+        elif code == Code.OFFSET_OUT_OF_RANGE:
+            if feed.check_epoch:
+                # The broker answers so too when retention removed the last epoch we saw.
+                feed.check_epoch = False
+            else:
+                self._measure(session, feed, -1)
+        elif code in TOPIC_GONE:
+            session.known.pop(key, None)
+            self._look_up_later()
+        elif code == Code.TOPIC_AUTHORIZATION_FAILED:
+            source_faults.stop_unauthorized(feed)
+        elif code in LEADER_MOVED:
+            session.known.pop(key, None)
+            self._leaders.pop(key, None)
+            self._look_up_later()
+        else:
+            source_faults.stop_refused(feed, code)
+
+    def _measure(self, session: _Session, feed: PartitionReader, diverged_at: int) -> None:
+        """Ask where the log begins and ends now, before deciding about lost records."""
+        if feed not in self._measuring:
+            self._measuring.add(feed)
+            self._wire.loop.spawn(self._measure_log(session.node, feed, feed.wanted, diverged_at))
+
+    async def _measure_log(
+        self, node: int, feed: PartitionReader, asked: FetchPosition, diverged_at: int
+    ) -> None:
+        try:
+            start = await self._list_offset(node, feed, _EARLIEST)
+            end = await self._list_offset(node, feed, _LATEST)
+        except (NotSent, OutcomeUnknown):
+            return  # the next fetch finds the same and asks again
+        finally:
+            self._measuring.discard(feed)
+            self._signal.set()
+        if start >= 0 and end >= 0 and feed.awaits(asked):
+            self._lost(feed, start, end, diverged_at)
+
+    async def _list_offset(self, node: int, feed: PartitionReader, which: int) -> int:
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=_READ_COMMITTED,
+            topics=[
+                ListOffsetsRequest.ListOffsetsTopic(
+                    name=feed.source.topic,
+                    partitions=[
+                        ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
+                            partition_index=feed.source.partition,
+                            current_leader_epoch=-1,
+                            timestamp=which,
+                        )
+                    ],
+                )
+            ],
+            max_version=6,
+        )
+        response = await self._wire.send(request, node)
+        part = response.topics[0].partitions[0]
+        return int(part.offset) if part.error_code == Code.NONE else -1
+
+    def _lost(self, feed: PartitionReader, start: int, end: int, diverged_at: int) -> None:
+        """The records at the position are gone: stop, or go on after them if told so."""
+        loss = source_faults.describe_loss(feed, start, end, diverged_at)
+        if loss is None:
+            return  # it was out of range for a moment only, as while a leader moves
+        if self._continue and loss.go_on_at >= feed.handed:
+            self.buffered -= feed.jump(loss.go_on_at, loss.kind.value)
+            self._touched.add(feed)
+            return
+        # Going back needs a new term, which only the driver can begin: it gets the place to go to.
+        source_faults.stop_for_loss(feed, loss, at=loss.go_on_at if self._continue else None)
+        self.buffered -= feed.drop_from(loss.go_on_at)
+
+    def _look_up_later(self) -> None:
+        if not self._stale:
+            self._stale, self._stale_since = True, monotonic() + _BACKOFF_S
+
+    async def _look_up(self) -> None:
+        try:
+            found = await self._wire.metadata(self._ids)
+        except (NotSent, OutcomeUnknown):
+            self._stale_since = monotonic() + _BACKOFF_S
+            return
+        finally:
+            self._looking = False
+            self._signal.set()
+        self._stale = False
+        for key, feed in self._feeds.items():
+            info = found.get(key[0])
+            if feed.fault is None and info is not None:
+                self._learn(key, feed, info)
+
+    def _learn(self, key: _Key, feed: PartitionReader, info: TopicInfo) -> None:
+        topic_id = self._ids[key[0]]
+        if info.error not in TOPIC_GONE:
+            self._unknown_since.pop(key[0], None)
+        if info.error == Code.TOPIC_AUTHORIZATION_FAILED:
+            source_faults.stop_unauthorized(feed)
+        elif info.error == Code.INVALID_TOPIC:
+            source_faults.stop_deleted(feed)
+        elif info.error in TOPIC_GONE:
+            if monotonic() - self._unknown_since.setdefault(key[0], monotonic()) < _GONE_AFTER_S:
+                self._look_up_later()
+            else:
+                source_faults.stop_deleted(feed)
+        elif topic_id and info.topic_id and info.topic_id != topic_id:
+            source_faults.stop_recreated(feed)
+        elif key[1] in info.partitions and info.partitions[key[1]].node >= 0:
+            self._leaders[key] = info.partitions[key[1]].node
+        else:
+            self._look_up_later()

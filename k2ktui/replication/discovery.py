@@ -1,0 +1,306 @@
+"""What both clusters look like now: which partitions to copy, where to, and from where on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from time import monotonic, sleep
+
+from confluent_kafka import IsolationLevel, KafkaError
+from confluent_kafka.admin import OffsetSpec
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.status import HeldBack
+from k2ktui.errors import K2kError, TimedOut
+from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
+from k2ktui.replication.commit_state import CommittedPositions
+from k2ktui.replication.copying.partition_reader import now_ms
+from k2ktui.replication.copying.source_faults import recreated_fault
+from k2ktui.replication.events import TopicsDiscovered
+from k2ktui.replication.held_back import HeldBackReader
+from k2ktui.replication.routing import routes_for
+from k2ktui.replication.slot_task import Fault, FaultKind, Route
+from k2ktui.replication.targets import TargetTopic, ensure_targets
+
+# Room for the batch header and each record's own overhead when a batch is built anew.
+_BATCH_OVERHEAD_BYTES = 512
+_GONE_AFTER_S, _POLL_S = 3.0, 0.2
+
+Described = Mapping[str, TopicDescription | KafkaError]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSnapshot:
+    """The result of one look at both clusters.
+
+    Attributes:
+        routes: where each partition that can be copied goes.
+        begin: positions of partitions that have none yet (the term is the driver's to set).
+        reborn: beginnings of partitions whose topic was created again on the source.
+        ends: last stable offset of each source partition.
+        high: high watermark of each; behind the last stable offset are open transactions.
+        held_back: what those hold back.
+        faults: partitions that must not be copied, and why.
+        limits: max.message.bytes of target topics.
+        notes: what an operator should know of how target topics were created.
+        lag_records: source offsets from the positions that were committed when the ends were read
+            to those ends; None if that is unknown.
+    """
+
+    routes: Mapping[SourcePartition, Route] = field(default_factory=dict)
+    begin: Mapping[SourcePartition, Position] = field(default_factory=dict)
+    reborn: Mapping[SourcePartition, Position] = field(default_factory=dict)
+    ends: Mapping[SourcePartition, int] = field(default_factory=dict)
+    high: Mapping[SourcePartition, int] = field(default_factory=dict)
+    held_back: Mapping[SourcePartition, HeldBack] = field(default_factory=dict)
+    faults: tuple[Fault, ...] = ()
+    limits: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    lag_records: int | None = None
+
+    def every_end(self) -> dict[SourcePartition, int]:
+        """Return the end of every partition that can be copied: its high watermark.
+
+        It is not the last stable offset, before which a transaction that never ends keeps the rest.
+
+        Raises:
+            TimedOut: nobody tells one of them; without it, it would be taken for caught up.
+        """
+        missing = sorted(self.routes.keys() - self.ends.keys())
+        if missing:
+            raise TimedOut(
+                f"nobody tells where {missing[0]} on the source cluster ends: it has no leader",
+                unchanged="Nothing was copied.",
+                mend="Check the source cluster's health, then start again.",
+            )
+        return {source: max(end, self.high.get(source, end)) for source, end in self.ends.items()}
+
+    def event(self, positions: Mapping[SourcePartition, Position]) -> TopicsDiscovered:
+        """Return what is reported of it; ``positions`` are those of the last laps' ends."""
+        return TopicsDiscovered(
+            self.routes.keys(), dict(positions), self.ends, self.held_back, self.lag_records
+        )
+
+    def batch_limit(self, source: SourcePartition) -> int:
+        """Largest batch, in bytes, that the partition's target topic takes."""
+        limit = self.limits.get(self.routes[source].topic, 1 << 20)
+        return max(1024, limit - _BATCH_OVERHEAD_BYTES)
+
+
+class TopicDiscovery:
+    """Looks at both clusters; creates and grows target topics where the pipeline may.
+
+    Args:
+        config: the pipeline.
+        source: the source cluster.
+        target: the target cluster.
+        committed: reads the positions that the lag is counted from.
+    """
+
+    def __init__(
+        self,
+        config: PipelineConfig,
+        source: Cluster,
+        target: Cluster,
+        committed: CommittedPositions,
+    ) -> None:
+        self._config = config
+        self._source = source
+        self._target = target
+        self._committed = committed
+        self._looked = False
+        self._here: set[str] = set()
+        self._held_back = HeldBackReader(source)
+
+    def survey(self, positions: Mapping[SourcePartition, Position]) -> TopicSnapshot:
+        """Look once. ``positions`` are the known ones: partitions that have one do not begin.
+
+        Raises:
+            ConnectionFailed, TimedOut: a cluster did not answer.
+        """
+        replicated = {source.topic for source in positions}
+        topics, faults = self._topics(replicated)
+        targets, refused = ensure_targets(
+            self._config, self._source, self._target, topics, replicated
+        )
+        by_name = {topic.name: topic for topic in topics}
+        for name, error in refused.items():
+            faults += [_refused(s, error) for s in _partitions(by_name[name])]
+        routes: dict[SourcePartition, Route] = {}
+        ids: dict[SourcePartition, tuple[str, TargetTopic]] = {}
+        for topic in topics:
+            if topic.name in refused:
+                continue
+            found = targets[topic.name]
+            for number, route in enumerate(routes_for(self._config, topic, found)):
+                source = SourcePartition(topic.name, number)
+                routes[source], ids[source] = route, (topic.topic_id, found)
+            if found.short is not None:
+                faults += [_refused(s, found.short) for s in _partitions(topic) if s not in routes]
+        # In this order, as whoever reads the lag from outside: ends are never older than positions.
+        committed = self._committed.read(positions)
+        high, ends, held_back = self._ends(routes)
+        new = [source for source in routes if source not in positions]
+        begin = self._begin(new, routes, ids, first_start=not (positions or self._looked))
+        self._looked = True
+        changed = [
+            fault
+            for s in routes
+            if s in positions and (fault := _changed(s, positions[s], *ids[s])) is not None
+        ]
+        again = [fault.source for fault in changed if fault.kind is FaultKind.RECREATED]
+        reborn = self._begin(again, routes, ids, first_start=False)
+        limits = {t.name: t.max_message_bytes for t in targets.values()}
+        notes = tuple(f"{t.name}: {note}" for t in targets.values() for note in t.notes)
+        return TopicSnapshot(
+            routes=routes,
+            begin=begin,
+            reborn=reborn,
+            ends=ends,
+            high=high,
+            held_back=held_back,
+            faults=(*faults, *changed),
+            limits=limits,
+            notes=notes,
+            lag_records=lag_of(committed, ends),
+        )
+
+    def _topics(self, replicated: set[str]) -> tuple[list[TopicDescription], list[Fault]]:
+        listed = set(self._config.topics.names)
+        found = self._described(listed)
+        topics, faults = [], list[Fault]()
+        for name, topic in found.items():
+            if isinstance(topic, TopicDescription):
+                topics.append(topic)
+            elif name in listed:
+                faults.append(
+                    Fault(
+                        SourcePartition(name, 0),
+                        FaultKind.GONE,
+                        f"topic {name} is listed but cannot be described on the source: "
+                        f"{topic.str()}",
+                        "Create it, grant Describe and Read on it, or take it off the list.",
+                    )
+                )
+        return topics, faults
+
+    def _described(self, listed: set[str]) -> Described:
+        """Describe the chosen topics, one that was there at the last look again if it is not.
+
+        A broker of a ZooKeeper cluster that has just started knows no topic until its controller
+        has told it of them, and answers as if they had been deleted.
+        """
+        until = monotonic() + _GONE_AFTER_S
+        while True:
+            chosen = {n for n in self._source.topic_names() if self._config.topics.matches(n)}
+            found = self._source.describe(sorted(chosen | listed))
+            here = {name for name, topic in found.items() if isinstance(topic, TopicDescription)}
+            if self._here <= here or monotonic() > until:
+                self._here = here
+                return found
+            sleep(_POLL_S)
+
+    def _ends(
+        self, routes: Mapping[SourcePartition, Route]
+    ) -> tuple[
+        dict[SourcePartition, int], dict[SourcePartition, int], dict[SourcePartition, HeldBack]
+    ]:
+        """Return high watermarks, last stable offsets, and what lies between them."""
+        where = [(s.topic, s.partition) for s in routes]
+        high = self._source.offsets(where, OffsetSpec.latest())
+        ends = self._source.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        held = self._held_back.read(high, ends)
+        return (
+            {SourcePartition(*at): offset for at, offset in high.items()},
+            {SourcePartition(*at): offset for at, offset in ends.items()},
+            {SourcePartition(*at): found for at, found in held.items()},
+        )
+
+    def _begin(
+        self,
+        new: list[SourcePartition],
+        routes: Mapping[SourcePartition, Route],
+        ids: Mapping[SourcePartition, tuple[str, TargetTopic]],
+        *,
+        first_start: bool,
+    ) -> dict[SourcePartition, Position]:
+        offsets = self._start_offsets(new, first_start=first_start)
+        begin: dict[SourcePartition, Position] = {}
+        for source in new:
+            offset = offsets.get((source.topic, source.partition))
+            if offset is None:
+                continue  # its leader is moving; the next survey will know
+            topic_id, target = ids[source]
+            begin[source] = Position(
+                offset=offset,
+                start=offset,
+                leader_epoch=-1,
+                topic_id=topic_id,
+                term=0,
+                slot=-1,
+                target_topic=routes[source].topic,
+                target_partition=routes[source].partition,
+                target_topic_id=target.topic_id,
+                at_ms=now_ms(),
+            )
+        return begin
+
+    def _start_offsets(
+        self, new: list[SourcePartition], *, first_start: bool
+    ) -> dict[Partition, int]:
+        """Return where new partitions begin.
+
+        ``latest`` and a timestamp count for what exists when the pipeline first starts. What
+        appears later is copied from its beginning: else the records written between its creation
+        and its discovery would be skipped.
+        """
+        where = [(source.topic, source.partition) for source in new]
+        start = self._config.start
+        if not first_start or start.kind == "earliest":
+            return self._source.offsets(where, OffsetSpec.earliest())
+        latest = self._source.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        if start.kind == "latest":
+            return latest
+        stamped = self._source.offsets(where, OffsetSpec.for_timestamp(start.timestamp_ms or 0))
+        # Behind the last record there is none of that time yet: begin at the end.
+        return {at: latest[at] if o < 0 else o for at, o in stamped.items() if at in latest}
+
+
+def lag_of(
+    positions: Mapping[SourcePartition, Position], ends: Mapping[SourcePartition, int]
+) -> int | None:
+    """Return how many source offsets lie between positions and ends, None if none is known."""
+    behind = [max(0, end - positions[s].offset) for s, end in ends.items() if s in positions]
+    return sum(behind) if behind else None
+
+
+def _partitions(topic: TopicDescription) -> list[SourcePartition]:
+    return [SourcePartition(topic.name, number) for number in range(topic.partitions)]
+
+
+def _refused(source: SourcePartition, error: K2kError) -> Fault:
+    return Fault(source, FaultKind.REFUSED, error.what, error.mend)
+
+
+def _changed(
+    source: SourcePartition, position: Position, topic_id: str, target: TargetTopic
+) -> Fault | None:
+    """Return a fault if the position belongs to another incarnation of either topic."""
+    if position.topic_id and topic_id and position.topic_id != topic_id:
+        return recreated_fault(source, position.offset)
+    if (
+        position.target_topic == target.name
+        and position.target_topic_id
+        and target.topic_id
+        and position.target_topic_id != target.topic_id
+    ):
+        return Fault(
+            source,
+            FaultKind.TARGET_GONE,
+            f"topic {target.name} was deleted and created again on the target: the records up to "
+            f"offset {position.offset} of {source} were in the old one",
+            f"Clear the positions of {source.topic} to copy it again from its start.",
+            position.offset,
+        )
+    return None

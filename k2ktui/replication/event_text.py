@@ -1,0 +1,99 @@
+"""Reports as lines for people, and as JSON objects for logs, from which they are read again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from time import time
+from typing import Any
+
+from k2ktui.engine.state import SourcePartition
+from k2ktui.replication.events import (
+    Finished,
+    FirstRecord,
+    Note,
+    Progress,
+    Report,
+    Resumed,
+    Started,
+    Stopped,
+)
+from k2ktui.replication.slot_task import Fault, FaultKind
+from k2ktui.text import counted, safe_text
+
+_KINDS: Mapping[str, type[Report]] = {
+    kind.__name__.lower(): kind
+    for kind in (Started, Progress, FirstRecord, Stopped, Resumed, Note, Finished)
+}
+
+
+def report_event(report: Report) -> dict[str, Any]:
+    """Return a report as the object of ``--log-format json``; ``at`` is epoch seconds."""
+    return {"event": type(report).__name__.lower(), "at": round(time(), 3), **asdict(report)}
+
+
+def read_report(event: Mapping[str, Any]) -> Report | None:
+    """Return the report that an object holds; None if it holds none, or a damaged one."""
+    kind = _KINDS.get(str(event.get("event")))
+    if kind is None:
+        return None
+    try:
+        values = {field.name: event[field.name] for field in fields(kind)}
+        if "fault" in values:
+            values["fault"] = _fault(values["fault"])
+        if "faults" in values:
+            values["faults"] = tuple(_fault(each) for each in values["faults"])
+        return kind(**values)
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _fault(value: Mapping[str, Any]) -> Fault:
+    source = SourcePartition(**value["source"])
+    return Fault(source, FaultKind(value["kind"]), value["what"], value["mend"], value["offset"])
+
+
+def report_text(report: Report) -> str:
+    """Return a report as one line, or a few; names in it are safe to print."""
+    match report:
+        case Started():
+            return (
+                f"{safe_text(report.pipeline)}: term {report.term}, {report.partitions} partitions "
+                f"in {report.slots} slots, ready after {report.seconds:.1f} s"
+            )
+        case FirstRecord():
+            return f"first records visible on the target after {report.seconds:.1f} s"
+        case Progress():
+            return _progress(report)
+        case Stopped():
+            fault = report.fault
+            return (
+                f"STOPPED {safe_text(fault.source)} ({fault.kind}): {safe_text(fault.what)}\n"
+                f"  {safe_text(fault.mend)}"
+            )
+        case Resumed():
+            return f"RESUMED {safe_text(report.topic)}-{report.partition}"
+        case Note():
+            return f"note: {safe_text(report.text)}"
+        case Finished():
+            return _finished(report)
+
+
+def _progress(report: Progress) -> str:
+    rate = report.records / report.seconds if report.seconds else 0.0
+    megabytes = report.written_bytes / 1e6 / report.seconds if report.seconds else 0.0
+    lag = "…" if report.lag_records is None else f"{report.lag_records:,}"
+    stopped = f", {report.stopped} stopped" if report.stopped else ""
+    return (
+        f"lap {report.lap}: {report.records:,} records, {rate:,.0f}/s, {megabytes:.1f} MB/s, "
+        f"{report.transactions} transactions, lag {lag}, {report.partitions} partitions{stopped}"
+    )
+
+
+def _finished(report: Finished) -> str:
+    end = "caught up" if report.caught_up else "ended"
+    line = f"{end}: {counted(report.records, 'record')} in {report.seconds:.1f} s"
+    if report.faults:
+        names = ", ".join(safe_text(fault.source) for fault in report.faults[:20])
+        line += f"; {counted(len(report.faults), 'partition')} stopped: {names}"
+    return line

@@ -1,0 +1,58 @@
+"""Troubles that last: told when they begin, again after ever longer pauses, and when they end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+
+from k2ktui.replication.events import Event, Note
+
+_FIRST_PAUSE_S = 10.0
+_LONGEST_PAUSE_S = 600.0
+_WORTH_AN_END_S = 10.0
+
+
+@dataclass(slots=True)
+class _Told:
+    pause_s: float
+    again_at: float
+
+
+class ThrottledNotifier:
+    """Tells what goes wrong without saying the same every few seconds.
+
+    Args:
+        report: called with every note.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self, report: Callable[[Event], None], clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._report = report
+        self._clock = clock
+        self._began: dict[str, float] = {}
+        self._told: dict[str, dict[str, _Told]] = {}
+
+    def tell(self, subject: str, text: str, *, news: bool = False) -> None:
+        """Tell what is wrong with a subject, unless it was told not long ago.
+
+        Each text of a subject has pauses of its own: troubles that take turns are told once each.
+        ``news`` is told in any case.
+        """
+        now = self._clock()
+        self._began.setdefault(subject, now)
+        told = self._told.setdefault(subject, {})
+        last = told.get(text)
+        if last is not None and now < last.again_at and not news:
+            return
+        pause = _FIRST_PAUSE_S if last is None else min(2 * last.pause_s, _LONGEST_PAUSE_S)
+        told[text] = _Told(pause, now + pause)
+        self._report(Note(f"{subject}: {text}"))
+
+    def over(self, subject: str) -> None:
+        """The subject is well; that is told too if it took long."""
+        lasted = self._clock() - self._began.pop(subject, self._clock())
+        if self._told.pop(subject, None) and lasted >= _WORTH_AN_END_S:
+            self._report(Note(f"{subject}: goes on after {lasted:.0f} s"))

@@ -1,0 +1,157 @@
+"""Preflight of each cluster by itself: whether it answers, its id, its version and its clock."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from k2ktui.config.clusters import ClusterConfig, Role
+from k2ktui.config.model import PipelineConfig
+from k2ktui.errors import K2kError
+from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.probe import READING, TRANSACTIONS, WRITING, NotDisclosed, Probe
+from k2ktui.kafka.properties import wire
+from k2ktui.kafka.topics import broker_count
+from k2ktui.replication.preflight.checks import Check, failed, failed_by, passed, unknown
+from k2ktui.text import counted, safe_text
+
+_CONNECT_S = 10.0
+_CLOCK_TOLERANCE_S = 60.0
+_ROLES: Mapping[str, tuple[Role, ...]] = {
+    "source": ("consumer", "admin"),
+    "target": ("producer", "consumer", "admin"),
+}
+
+
+@dataclass(slots=True)
+class CheckedCluster:
+    """One cluster as the preflight sees it.
+
+    Attributes:
+        label: ``source`` or ``target``.
+        cluster: its admin client.
+        probes: a connection a client role.
+        checks: what was found so far.
+        answers: every role could connect.
+        cluster_id: as the cluster says.
+    """
+
+    label: str
+    cluster: Cluster
+    probes: dict[Role, Probe] = field(default_factory=dict)
+    checks: list[Check] = field(default_factory=list)
+    answers: bool = False
+    cluster_id: str = ""
+
+
+def open_clusters(config: PipelineConfig, stack: ExitStack) -> dict[str, CheckedCluster]:
+    """Connect to both clusters in every role; connections end with ``stack``."""
+    # The library tells of every attempt that fails; what matters is in the checks.
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    sides = {
+        label: CheckedCluster(label, Cluster(getattr(config, label), label))
+        for label in ("source", "target")
+    }
+    with ThreadPoolExecutor(len(sides)) as pool:
+        for side in sides.values():
+            pool.submit(_reach, config, side)
+    for side in sides.values():
+        for probe in {id(probe): probe for probe in side.probes.values()}.values():
+            stack.callback(probe.close)
+    return sides
+
+
+def _reach(config: PipelineConfig, side: CheckedCluster) -> None:
+    name = f"{side.label} cluster"
+    try:
+        _connect(side)
+        side.cluster_id = side.cluster.cluster_id()
+        brokers = broker_count(side.cluster)
+    except K2kError as error:
+        side.checks.append(failed_by(name, error, fatal=True))
+        return
+    side.answers = True
+    where = safe_text(side.cluster.config.bootstrap_servers)
+    found = f"{counted(brokers, 'broker')} at {where}, cluster id {safe_text(side.cluster_id)}"
+    side.checks += [passed(name, found), _version(config, side)]
+
+
+def _connect(side: CheckedCluster) -> None:
+    same: dict[tuple[tuple[str, str], ...], Probe] = {}
+    for role in _ROLES[side.label]:
+        key = tuple(sorted(side.cluster.config.properties(role).items()))
+        if key not in same:
+            same[key] = _open(side.cluster.config, role, side.label)
+        side.probes[role] = same[key]
+
+
+def _open(config: ClusterConfig, role: Role, label: str) -> Probe:
+    probe = Probe(wire(config, role), label)
+    try:
+        probe.open(_CONNECT_S)
+    except K2kError as error:
+        probe.close()
+        raise type(error)(f"{role}: {error.what}", mend=error.mend) from None
+    except BaseException:
+        probe.close()
+        raise
+    return probe
+
+
+def _version(config: PipelineConfig, side: CheckedCluster) -> Check:
+    name, reading = f"{side.label} version", side.label == "source"
+    probe = side.probes["consumer" if reading else "producer"]
+    floor = READING if reading else WRITING
+    if not reading and config.features.exactly_once:
+        floor = {**WRITING, **TRANSACTIONS}
+    missing = probe.too_old_for(floor)
+    spoken = f"speaks the protocol of Kafka {probe.version}"
+    if not missing:
+        return passed(name, spoken)
+    mend = "Upgrade its brokers to Kafka 2.5 or later"
+    if not set(missing) - {request.__name__ for request in TRANSACTIONS}:
+        mend += ", or set features.exactlyOnce: disabled"
+    return failed(name, f"{spoken}, too old for {', '.join(missing)}", f"{mend}.", fatal=True)
+
+
+def check_ids(source: CheckedCluster, target: CheckedCluster) -> Check:
+    """Check that the two are different clusters."""
+    name = "cluster identity"
+    if source.cluster_id != target.cluster_id:
+        return passed(name, "source and target are different clusters")
+    return failed(
+        name,
+        f"source and target are the same cluster ({safe_text(source.cluster_id)}): a topic would "
+        "be copied onto itself, for ever",
+        "Correct bootstrap.servers of source.kafka or target.kafka.",
+        fatal=True,
+    )
+
+
+def check_clocks(source: CheckedCluster, target: CheckedCluster) -> Iterator[Check]:
+    """Compare each cluster's clock with ours, as far as they tell.
+
+    Ages and lag in seconds, and retention on the target, mix timestamps of both clusters.
+    """
+    for side in (source, target):
+        name = f"{side.label} clock"
+        try:
+            ahead = side.probes["admin"].clock_ahead()
+        except NotDisclosed as reason:
+            yield unknown(
+                name, f"{reason}; Kafka has no other way to ask, and check writes nothing"
+            )
+            continue
+        word = "ahead of" if ahead >= 0 else "behind"
+        found = f"{abs(ahead):,.3f} s {word} this machine's"
+        if abs(ahead) <= _CLOCK_TOLERANCE_S:
+            yield passed(name, found)
+        else:
+            yield failed(
+                name,
+                f"{found}: lag in seconds and retention by time will be off by that much",
+                "Synchronise the clocks (NTP) of this machine and of the cluster's nodes.",
+            )

@@ -1,0 +1,173 @@
+"""When the record at an offset was written, without a consumer of a client library.
+
+librdkafka's consumer asks for its group's coordinator even if it never joins the group, and a
+broker that is asked for the first time creates ``__consumer_offsets``. The source is only read, so
+its records are fetched over the wire, with Read on the topic as the only right.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from time import monotonic
+from typing import Any
+
+from kafka.protocol.consumer import FetchRequest
+
+from k2ktui.errors import ConnectionFailed
+from k2ktui.kafka.clients import Cluster, Partition
+from k2ktui.kafka.codes import Code
+from k2ktui.kafka.properties import wire
+from k2ktui.kafka.wire import Loop, NotSent, OutcomeUnknown, Wire
+from k2ktui.log.batch import AbortedTransactions, CorruptBatch, split_batches
+from k2ktui.log.records import decode_records
+
+_READ_COMMITTED = 1
+_NO_SESSION = -1
+_WAIT_MS = 100
+_RESPONSE_BYTES = 4 << 20
+# A broker sends a batch larger than this only for the first partition of a request.
+_PARTITION_BYTES = 32 << 10
+_PAUSE_S = 0.05
+_HOPELESS = frozenset({Code.TOPIC_AUTHORIZATION_FAILED, Code.OFFSET_OUT_OF_RANGE})
+
+
+class RecordTimeReader:
+    """Connections to one cluster, opened at first use.
+
+    Args:
+        cluster: whose consumer properties to connect with.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._open: tuple[Loop, Wire] | None = None
+
+    def times(self, where: Mapping[Partition, int], timeout: float) -> dict[Partition, float]:
+        """Return when the first committed record at or behind each offset was written.
+
+        Args:
+            where: topic and partition to offset.
+            timeout: seconds; what is not known by then is left out.
+
+        Returns:
+            Seconds since 1970.
+        """
+        if not where:
+            return {}
+        search = _Search(where, monotonic() + timeout)
+        try:
+            loop, connection = self._connected(timeout)
+        except ConnectionFailed:
+            self.close()
+        else:
+            loop.run(lambda: search.run(connection))
+        return search.found
+
+    def close(self) -> None:
+        """Disconnect."""
+        if self._open is not None:
+            loop, connection = self._open
+            connection.close()
+            loop.close()
+            self._open = None
+
+    def _connected(self, timeout: float) -> tuple[Loop, Wire]:
+        if self._open is None:
+            # The library tells of every attempt that fails; nobody reads that here.
+            logging.getLogger("kafka").setLevel(logging.CRITICAL)
+            loop = Loop()
+            options = wire(self._cluster.config, "consumer")
+            connection = Wire(loop, options, self._cluster.label)
+            self._open = loop, connection
+            loop.run(lambda: connection.open(timeout))
+        return self._open
+
+
+class _Search:
+    def __init__(self, where: Mapping[Partition, int], until: float) -> None:
+        self.found: dict[Partition, float] = {}
+        self._offsets = dict(where)
+        self._until = until
+
+    async def run(self, connection: Wire) -> None:
+        while self._offsets and monotonic() < self._until:
+            try:
+                for node, partitions in (await self._leaders(connection)).items():
+                    await self._ask(connection, node, partitions)
+            except (NotSent, OutcomeUnknown):
+                pass  # once more, as long as there is time
+            if self._offsets:
+                await connection.loop.sleep(_PAUSE_S)
+
+    async def _leaders(self, connection: Wire) -> dict[int, list[Partition]]:
+        known = await connection.metadata({topic for topic, _ in self._offsets})
+        led: dict[int, list[Partition]] = defaultdict(list)
+        for topic, number in self._offsets:
+            info = known.get(topic)
+            leader = info.partitions.get(number) if info else None
+            if leader is not None and leader.node >= 0:
+                led[leader.node].append((topic, number))
+        return led
+
+    async def _ask(self, connection: Wire, node: int, partitions: list[Partition]) -> None:
+        """Fetch until the broker tells nothing new: it serves the first partitions first."""
+        while partitions and (left := self._until - monotonic()) > 0:
+            response = await connection.send(self._request(partitions), node, left)
+            before = {at: self._offsets[at] for at in partitions}
+            for topic in response.responses:
+                for part in topic.partitions:
+                    self._take((topic.topic, part.partition_index), part)
+            partitions = [at for at in partitions if at in self._offsets]
+            if all(self._offsets.get(at) == offset for at, offset in before.items()):
+                return
+
+    def _request(self, partitions: Iterable[Partition]) -> Any:
+        topics: dict[str, list[Any]] = defaultdict(list)
+        for topic, number in partitions:
+            topics[topic].append(
+                FetchRequest.FetchTopic.FetchPartition(
+                    partition=number,
+                    current_leader_epoch=-1,
+                    fetch_offset=self._offsets[topic, number],
+                    last_fetched_epoch=-1,
+                    log_start_offset=-1,
+                    partition_max_bytes=_PARTITION_BYTES,
+                )
+            )
+        return FetchRequest(
+            replica_id=-1,
+            max_wait_ms=_WAIT_MS,
+            min_bytes=1,
+            max_bytes=_RESPONSE_BYTES,
+            isolation_level=_READ_COMMITTED,
+            session_id=0,
+            session_epoch=_NO_SESSION,
+            topics=[FetchRequest.FetchTopic(topic=n, partitions=p) for n, p in topics.items()],
+            forgotten_topics_data=[],
+            rack_id="",
+            max_version=12,
+        )
+
+    def _take(self, at: Partition, part: Any) -> None:
+        offset = self._offsets.get(at)
+        if part.error_code in _HOPELESS:
+            self._offsets.pop(at, None)
+        if offset is None or part.error_code or not part.records:
+            return
+        aborted = [(a.producer_id, a.first_offset) for a in part.aborted_transactions or ()]
+        filter_ = AbortedTransactions(aborted)
+        try:
+            for batch in split_batches(part.records):
+                if filter_.drops(batch) or batch.last_offset < offset or batch.count == 0:
+                    self._offsets[at] = max(self._offsets[at], batch.last_offset + 1)
+                    continue
+                stamps = decode_records(batch, offset).timestamps
+                if len(stamps):
+                    self.found[at] = int(stamps[0]) / 1000
+                    del self._offsets[at]
+                    return
+                self._offsets[at] = batch.last_offset + 1
+        except CorruptBatch:
+            return

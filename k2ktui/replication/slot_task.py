@@ -1,0 +1,198 @@
+"""What the driver hands to a slot for one lap, and what the slot hands back. All of it pickles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.kafka.transactions import Producer
+
+
+class CopyPath(StrEnum):
+    """How records travel: whole batches as bytes, or record by record."""
+
+    VERBATIM = "verbatim"
+    RECORD = "record"
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderRules:
+    """What the record path does to headers; the defaults leave them alone.
+
+    ``added`` names the headers that carry the source's coordinates, by what they hold:
+    ``partition``, ``offset``, ``topic`` or ``pipeline``.
+    """
+
+    drop: bool = False
+    added: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where one source partition's records go and how.
+
+    Attributes:
+        partition: target partition, or None to choose by key as the Java producer does.
+        partitions: number of partitions of the target topic.
+        batch_limit: rebuild batches larger than this many bytes; 0 leaves them whole.
+        now_timestamps: stamp records with the time of copying (keepRecordCreationTimestamp off).
+    """
+
+    path: CopyPath
+    topic: str
+    partition: int | None
+    partitions: int
+    batch_limit: int = 0
+    headers: HeaderRules = HeaderRules()
+    now_timestamps: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One source partition to copy from its position; ``until`` ends it early at that offset."""
+
+    source: SourcePartition
+    position: Position
+    route: Route
+    until: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPolicy:
+    """When a slot commits and ends.
+
+    Attributes:
+        lap_s: seconds from the start of the lap to its last commit.
+        idle_commit_s: shortest time between commits while caught up.
+        batch_timeout_s: longest time a transaction stays open under load.
+        batch_size: most record batches in one transaction.
+    """
+
+    lap_s: float
+    idle_commit_s: float = 0.01
+    batch_timeout_s: float = 2.0
+    batch_size: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class StateTopics:
+    """Where positions and mapping ranges are written; ``mapping_topic`` empty means no mapping."""
+
+    pipeline: str
+    group: str
+    term: int
+    commit_topic: str
+    commit_partition: int
+    mapping_topic: str
+    mapping_partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotTask:
+    """A slot's leave to write for one lap: the fencing token and the work."""
+
+    slot: int
+    producer: Producer
+    transactional: bool
+    ledger: StateTopics
+    pace: CommitPolicy
+    assignments: tuple[Assignment, ...]
+    continue_on_loss: bool = False
+
+
+class FaultKind(StrEnum):
+    """Why a partition stopped."""
+
+    TRUNCATED = "truncated"
+    DIVERGED = "diverged"
+    RECREATED = "re-created"
+    GONE = "gone"
+    UNAUTHORIZED = "unauthorized"
+    TOO_LARGE = "too-large"
+    REFUSED = "refused"
+    TARGET_GONE = "target-gone"
+    UNAVAILABLE = "unavailable"
+    CORRUPT = "corrupt"
+    HELD_BACK = "held-back"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A partition that stopped: what happened, in an operator's words, and what to do."""
+
+    source: SourcePartition
+    kind: FaultKind
+    what: str
+    mend: str
+    offset: int = -1
+
+
+class LapOutcome(StrEnum):
+    """How a slot's lap ended."""
+
+    DONE = "done"
+    FENCED = "fenced"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class SlotStats:
+    """What a slot did in a lap. ``fetched_bytes`` and ``written_bytes`` are of record batches."""
+
+    records: int = 0
+    batches: int = 0
+    rebuilt: int = 0
+    written_bytes: int = 0
+    transactions: int = 0
+    commit_s: float = 0.0
+    cpu_s: float = 0.0
+
+    def plus(self, other: SlotStats) -> SlotStats:
+        """Return the sum of two tallies."""
+        return SlotStats(
+            self.records + other.records,
+            self.batches + other.batches,
+            self.rebuilt + other.rebuilt,
+            self.written_bytes + other.written_bytes,
+            self.transactions + other.transactions,
+            self.commit_s + other.commit_s,
+            self.cpu_s + other.cpu_s,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLogBounds:
+    """What a lap's last fetch told of a source log: its bounds, at no cost to anybody.
+
+    Attributes:
+        start: log start offset, -1 if unknown.
+        end: last stable offset.
+        next_ms: timestamp of the first record not copied yet, epoch milliseconds; -1 if there is
+            none or it was not fetched.
+    """
+
+    start: int
+    end: int
+    next_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class SlotResult:
+    """What a slot reports at the end of a lap.
+
+    ``positions`` are those it committed; on any outcome but DONE they are not to be trusted, the
+    target's are. Times are epoch seconds by the worker's clock; 0 where nothing was committed.
+    ``seen`` has the partitions that were fetched from.
+    """
+
+    slot: int
+    outcome: LapOutcome
+    positions: dict[SourcePartition, Position]
+    faults: tuple[Fault, ...] = ()
+    tally: SlotStats = field(default_factory=SlotStats)
+    error: str = ""
+    began_at: float = 0.0
+    ended_at: float = 0.0
+    first_commit_at: float = 0.0
+    seen: dict[SourcePartition, SourceLogBounds] = field(default_factory=dict)

@@ -1,0 +1,164 @@
+"""Child processes that cannot outlive k2ktui.
+
+:func:`spawn` puts a small supervisor process between k2ktui and the command. The supervisor ends
+the command, with all that it started, when told to, and also when k2ktui exits, is interrupted,
+loses its terminal or is killed. On Linux the command is killed as well if its supervisor is.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from k2ktui.errors import Refused, TimedOut
+
+_SUPERVISOR = Path(__file__).with_name("_supervisor.py")
+_alive: weakref.WeakSet[ChildProcess] = weakref.WeakSet()
+
+
+class ChildProcess:
+    """A running command; made by :func:`spawn`.
+
+    Attributes:
+        pid: process id of the command itself (also the id of its process group).
+        log_path: the file that receives its standard output and error.
+    """
+
+    def __init__(
+        self, supervisor: subprocess.Popen[bytes], control: int, pid: int, log_path: Path
+    ) -> None:
+        self._supervisor = supervisor
+        self._control: int | None = control
+        self._lock = threading.Lock()
+        self.pid = pid
+        self.log_path = log_path
+
+    def poll(self) -> int | None:
+        """Return the exit code (128 + n when signal n ended it), or None while it runs."""
+        return self._supervisor.poll()
+
+    def wait(self, timeout: float) -> int:
+        """Wait for the end and return the exit code.
+
+        Raises:
+            TimedOut: it still runs after ``timeout`` seconds.
+        """
+        try:
+            return self._supervisor.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise TimedOut(
+                f"Process {self.pid} did not end within {timeout:g} s.",
+                mend=f"Its log is {self.log_path}.",
+            ) from None
+
+    def terminate(self) -> None:
+        """Send SIGTERM to the command and its process group."""
+        self._order(b"T")
+
+    def kill(self) -> None:
+        """Send SIGKILL to the command and its process group."""
+        self._order(b"K")
+
+    def suspend(self) -> None:
+        """Send SIGSTOP: it keeps its ports, memory and connections but does nothing."""
+        self._order(b"S")
+
+    def resume(self) -> None:
+        """Send SIGCONT."""
+        self._order(b"C")
+
+    def stop(self, timeout: float) -> int:
+        """Terminate, then kill after ``timeout`` seconds; return the exit code."""
+        self.terminate()
+        try:
+            return self.wait(timeout)
+        except TimedOut:
+            self.kill()
+            return self.wait(10.0)
+
+    def release(self) -> None:
+        """Let the supervisor end the command by its own rule, as if k2ktui were gone."""
+        with self._lock:
+            if self._control is not None:
+                os.close(self._control)
+                self._control = None
+
+    def _order(self, letter: bytes) -> None:
+        with self._lock, contextlib.suppress(BrokenPipeError):
+            if self._control is not None:
+                os.write(self._control, letter)
+
+
+def spawn(
+    command: Sequence[str],
+    *,
+    log_path: Path,
+    grace: float = 0.0,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> ChildProcess:
+    """Start ``command`` so that it ends when this process does.
+
+    Args:
+        command: program and arguments; no shell is involved.
+        log_path: file to append its standard output and error to; directories are made.
+        grace: seconds between SIGTERM and SIGKILL when this process is gone; 0 kills at once.
+        env: its whole environment; None for a copy of ours.
+        cwd: its working directory; None for ours.
+
+    Raises:
+        Refused: the supervisor did not start.
+    """
+    log_path.parent.mkdir(parents=True, exist_ok=True)
+    control_read, control_write = os.pipe()
+    status_read, status_write = os.pipe()
+    arguments = [str(control_read), str(status_write), str(os.getpid()), f"{grace:g}"]
+    try:
+        with log_path.open("ab") as log:
+            supervisor = subprocess.Popen(
+                # Isolated and without site packages: it starts in a few hundredths of a second.
+                [sys.executable, "-I", "-S", str(_SUPERVISOR), *arguments, *command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                pass_fds=(control_read, status_write),
+                start_new_session=True,  # Ctrl-C and hang-up are ours to act on, in order
+                env=dict(env) if env is not None else None,
+                cwd=cwd,
+            )
+    except BaseException:
+        os.close(control_write)
+        os.close(status_read)
+        raise
+    finally:
+        os.close(control_read)
+        os.close(status_write)
+    with os.fdopen(status_read, "rb") as status:
+        line = status.readline()
+    if not line:
+        os.close(control_write)
+        supervisor.wait()
+        raise Refused(f"{command[0]} could not be started.", mend=f"See {log_path}.")
+    child = ChildProcess(supervisor, control_write, int(line), log_path)
+    _alive.add(child)
+    return child
+
+
+@atexit.register
+def _end_all() -> None:
+    """At a normal exit, wait until the children are gone, so that none is seen afterwards."""
+    children = [child for child in _alive if child.poll() is None]
+    for child in children:
+        child.release()
+    deadline = time.monotonic() + 15.0
+    for child in children:
+        with contextlib.suppress(TimedOut):
+            child.wait(max(0.1, deadline - time.monotonic()))

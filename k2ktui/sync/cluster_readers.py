@@ -1,0 +1,271 @@
+"""What a snapshot needs of each cluster, read by one connection that is kept between snapshots."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from confluent_kafka import IsolationLevel
+from confluent_kafka.admin import OffsetSpec
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.groups import CommittedOffset, GroupView
+from k2ktui.engine.replica import TargetLog, TargetPartition
+from k2ktui.engine.state import SourcePartition
+from k2ktui.kafka.clients import (
+    Partition,
+    TopicDescription,
+    source_cluster,
+    target_cluster,
+)
+from k2ktui.kafka.groups import ConsumerGroupClient
+from k2ktui.kafka.properties import wire
+from k2ktui.log.content import ContentReader
+
+_OPEN_S = 10.0
+_CLEAR_S = 10.0
+
+
+class ConsumerGroupReader:
+    """Consumer groups of one cluster; connects when it is first asked, again after a failure."""
+
+    def __init__(self, config: PipelineConfig, side: str) -> None:
+        cluster = config.source if side == "source" else config.target
+        self._options, self._side = wire(cluster, "admin"), side
+        self._groups: ConsumerGroupClient | None = None
+
+    @property
+    def groups(self) -> ConsumerGroupClient:
+        """The connection.
+
+        Raises:
+            ConnectionFailed: nobody answered.
+        """
+        if self._groups is None:
+            opened = ConsumerGroupClient(self._options, self._side)
+            try:
+                opened.open(_OPEN_S)
+            except BaseException:
+                opened.close()
+                raise
+            self._groups = opened
+        return self._groups
+
+    def close(self) -> None:
+        """Disconnect; the next question connects again."""
+        if self._groups is not None:
+            self._groups.close()
+            self._groups = None
+
+    def names(self) -> frozenset[str]:
+        """Return the names of all groups the principal may describe."""
+        return frozenset(self.groups.list())
+
+    @property
+    def unheard(self) -> str:
+        """Why groups may be missing from the last answer; empty if none are."""
+        return self._groups.unheard if self._groups is not None else ""
+
+    def views(self, names: Collection[str]) -> dict[str, GroupView]:
+        """Return groups with states, members and committed offsets; those that exist.
+
+        Share groups have no committed offsets and are left out.
+
+        A group that may not be described or whose offsets may not be read has its error instead.
+        """
+        listed = self.groups.list()
+        chosen = sorted(n for n in names if n in listed and listed[n].kind != "share")
+        states = self.groups.describe(chosen)
+        offsets = self.groups.committed(chosen)
+        found = self._hidden([n for n in names if n not in listed])
+        for name in chosen:
+            state, committed = states.get(name), offsets.get(name)
+            errors = [each.error for each in (state, committed) if each is not None and each.error]
+            found[name] = GroupView(
+                state=(state.state if state else "") or listed[name].state,
+                members=None if state is None or state.error else len(state.members),
+                offsets={
+                    where: CommittedOffset(each.offset, each.metadata)
+                    for where, each in (committed.offsets if committed else {}).items()
+                },
+                error="; ".join(dict.fromkeys(errors)),
+            )
+        return found
+
+    def moved(self, views: Mapping[str, GroupView]) -> dict[str, GroupView]:
+        """Read the committed offsets of groups once more; return those groups whose have changed.
+
+        States and members are as they were; what cannot be read now is left as it was.
+        """
+        found = {}
+        for name, committed in (self.groups.committed(sorted(views)) if views else {}).items():
+            offsets = {
+                where: CommittedOffset(each.offset, each.metadata)
+                for where, each in committed.offsets.items()
+            }
+            if not committed.error and offsets != views[name].offsets:
+                found[name] = replace(views[name], offsets=offsets)
+        return found
+
+    def _hidden(self, names: Collection[str]) -> dict[str, GroupView]:
+        """Tell groups that the principal may not see from those that do not exist."""
+        states = self.groups.describe(sorted(names)) if names else {}
+        return {
+            name: GroupView("", None, error=state.error)
+            for name, state in states.items()
+            if state.error
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SourceView:
+    """The source at one moment; ``at`` is epoch seconds.
+
+    ``unheard`` tells why groups may be missing, if brokers kept silent.
+    """
+
+    cluster: str
+    at: float
+    groups: Mapping[str, GroupView] = field(default_factory=dict)
+    starts: Mapping[SourcePartition, int] = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    unheard: str = ""
+
+
+class SourceClusterReader:
+    """Reads the source."""
+
+    def __init__(self, config: PipelineConfig) -> None:
+        self._config = config
+        self.cluster = source_cluster(config)
+        self._reader = ConsumerGroupReader(config, "source")
+
+    def read(self, replicated: Collection[SourcePartition]) -> SourceView:
+        """Read the chosen groups, and the logs of what is replicated.
+
+        Raises:
+            ConnectionFailed, TimedOut: the source does not answer.
+        """
+        at = time.time()
+        groups = self._read_groups()
+        logs = self.read_logs(replicated)
+        return replace(logs, at=at, groups=groups, unheard=self._reader.unheard)
+
+    def read_committed(self, topics: Callable[[str], bool]) -> SourceView:
+        """Read the chosen groups, and the logs of those topics that they have committed on.
+
+        Raises:
+            ConnectionFailed, TimedOut: the source does not answer.
+        """
+        at = time.time()
+        groups = self._read_groups()
+        where = {w for group in groups.values() for w in group.offsets if topics(w[0])}
+        logs = self.read_logs([SourcePartition(*each) for each in where])
+        return replace(logs, at=at, groups=groups, unheard=self._reader.unheard)
+
+    def read_later(self, groups: Mapping[str, GroupView]) -> dict[str, GroupView]:
+        """Read the committed offsets of groups again; return the groups that have moved.
+
+        Raises:
+            ConnectionFailed, TimedOut: the source does not answer.
+        """
+        try:
+            return self._reader.moved(groups)
+        except BaseException:
+            self._reader.close()
+            raise
+
+    def _read_groups(self) -> dict[str, GroupView]:
+        try:
+            chosen = self._config.consumer_groups
+            names = [name for name in self._reader.names() if chosen.matches(name)]
+            return self._reader.views(names)
+        except BaseException:
+            self._reader.close()
+            raise
+
+    def read_logs(self, replicated: Collection[SourcePartition]) -> SourceView:
+        """Read the cluster's id and the logs of what is replicated, no groups.
+
+        Raises:
+            ConnectionFailed, TimedOut: the source does not answer.
+        """
+        topics = self.cluster.describe(sorted({s.topic for s in replicated}))
+        present = {n: t for n, t in topics.items() if isinstance(t, TopicDescription)}
+        where = [(s.topic, s.partition) for s in replicated if s.topic in present]
+        starts = self.cluster.offsets(where, OffsetSpec.earliest())
+        return SourceView(
+            cluster=self.cluster.cluster_id(),
+            at=time.time(),
+            starts={SourcePartition(*partition): start for partition, start in starts.items()},
+            topic_ids={name: topic.topic_id for name, topic in present.items()},
+        )
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._reader.close()
+
+
+class TargetClusterReader:
+    """Reads the target."""
+
+    def __init__(self, config: PipelineConfig) -> None:
+        self.cluster = target_cluster(config)
+        self.contents = ContentReader(self.cluster)
+        self.reader = ConsumerGroupReader(config, "target")
+
+    @property
+    def groups(self) -> ConsumerGroupClient:
+        """The connection to the groups, for who writes."""
+        return self.reader.groups
+
+    def views(self, names: Collection[str]) -> dict[str, GroupView]:
+        """Return the groups of these names that exist.
+
+        Raises:
+            ConnectionFailed, TimedOut: the target does not answer.
+        """
+        try:
+            return self.reader.views(names)
+        except BaseException:
+            self.reader.close()
+            raise
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """Return the ids of the topics that exist."""
+        found = self.cluster.describe(sorted(set(topics)))
+        return {n: t.topic_id for n, t in found.items() if isinstance(t, TopicDescription)}
+
+    def logs(self, partitions: Collection[TargetPartition]) -> dict[TargetPartition, TargetLog]:
+        """Return the bounds of target partitions; those that cannot be asked are left out."""
+        where: list[Partition] = sorted(partitions)
+        starts = self.cluster.offsets(where, OffsetSpec.earliest())
+        ends = self.cluster.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        return {at: TargetLog(starts[at], ends[at]) for at in where if at in starts and at in ends}
+
+    def cleared(
+        self, logs: Mapping[TargetPartition, TargetLog], ends: Mapping[TargetPartition, int]
+    ) -> dict[TargetPartition, TargetLog]:
+        """Return the logs, with ``clear_from`` where nothing but control records lies behind.
+
+        Args:
+            logs: bounds of target partitions.
+            ends: offset after the last copied record, where it matters.
+
+        Raises:
+            ConnectionFailed: the target does not answer.
+        """
+        asked = {at: end for at, end in ends.items() if at in logs and end < logs[at].end}
+        answers = self.contents.next_records([(*at, end) for at, end in asked.items()], _CLEAR_S)
+        found = dict(logs)
+        for at, end in asked.items():
+            if answers[(*at, end)] is None:
+                stable = self.contents.bounds[at].stable
+                found[at] = replace(logs[at], end=max(end, stable), clear_from=end)
+        return found
+
+    def close(self) -> None:
+        """Disconnect."""
+        self.contents.close()
+        self.reader.close()

@@ -1,0 +1,100 @@
+"""Write mappings again before the topic's retention deletes them, while a group needs them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from zlib import crc32
+
+from confluent_kafka.admin import OffsetSpec
+
+from k2ktui.engine.mapping_log import MappingLog
+from k2ktui.engine.offset_intervals import Span
+from k2ktui.engine.ranges import RangeColumns, clip_columns
+from k2ktui.engine.state import Covers, MappingRange, SourcePartition, mapping_key, mapping_value
+from k2ktui.engine.state import MappingRecord as MappingRecord
+from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.keyed_writer import Entry, KeyedWriter
+
+# As the writer of mappings: a record must stay well below max.message.bytes.
+_RANGES_A_RECORD = 8_000
+
+
+def old_before(target: Cluster, topic: str, ends: Mapping[int, int]) -> dict[int, int]:
+    """Return for each mapping partition the offset before which records are old.
+
+    Old is half of ``retention.ms``; nothing if the topic keeps its records for ever.
+
+    Args:
+        target: the target cluster.
+        topic: the mapping topic.
+        ends: for each partition the offset to which it was read.
+
+    Raises:
+        Refused: the principal may not read the topic's settings.
+    """
+    entry = target.topic_configs([topic])[topic].get("retention.ms")
+    retention = int(entry.value) if entry and entry.value else -1
+    if retention < 0:
+        return {}
+    half = int(time.time() * 1000) - retention // 2
+    where = [(topic, number) for number in ends]
+    found = target.offsets(where, OffsetSpec.for_timestamp(half))
+    return {
+        number: ends[number] if offset < 0 else min(offset, ends[number])
+        for (_, number), offset in found.items()
+    }
+
+
+def make_repeats(
+    pipeline: str, source: SourcePartition, track: MappingLog, span: Span
+) -> list[Entry]:
+    """Return records that repeat what a track knows of a span of source offsets."""
+    return [
+        (mapping_key(each), mapping_value(each))
+        for each in _mappings(pipeline, source, track, span)
+    ]
+
+
+def write_repeats(
+    target: Cluster, topic: str, partitions: int, entries: list[Entry], timeout: float
+) -> None:
+    """Write records to the partitions where a run would write them.
+
+    Raises:
+        TimedOut, ConnectionFailed: not all was acknowledged within ``timeout`` seconds.
+        Refused: the principal may not write there.
+    """
+    writer = KeyedWriter(target, topic, timeout, partition_of=lambda key: crc32(key) % partitions)
+    try:
+        writer.put(entries)
+    finally:
+        writer.close()
+
+
+def _mappings(
+    pipeline: str, source: SourcePartition, track: MappingLog, span: Span
+) -> Iterator[MappingRecord]:
+    parts = [
+        (target, _ranges(columns, slice(at, at + _RANGES_A_RECORD)))
+        for target, lane in track.lanes.items()
+        for columns in [clip_columns(lane.columns(), *span)]
+        for at in range(0, len(columns), _RANGES_A_RECORD)
+    ] or [(next(iter(track.lanes), ("", 0)), ())]
+    for number, (target, ranges) in enumerate(parts):
+        covers = Covers(*span, number, len(parts))
+        yield MappingRecord(
+            pipeline, source, *target, track.term, ranges, covers=covers, again=True
+        )
+
+
+def _ranges(columns: RangeColumns, rows: slice) -> tuple[MappingRange, ...]:
+    return tuple(
+        MappingRange(*row)
+        for row in zip(
+            columns.source[rows].tolist(),
+            columns.target[rows].tolist(),
+            columns.count[rows].tolist(),
+            strict=True,
+        )
+    )

@@ -1,0 +1,338 @@
+"""What an operator does with groups, one call each: plan, apply, prove, look up, take back.
+
+Commands and screens call these and decide nothing of their own. Each connects by itself, and has
+disconnected when it returns.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.access import Access, require
+from k2ktui.engine.applying import OffsetWrite, WriteResult, reverse_writes
+from k2ktui.engine.chosen import require_match
+from k2ktui.engine.groups import EMPTY_STATES, GroupRow, make_group_rows, snapshot_notes
+from k2ktui.engine.journal import JournalHeader, JournalRow, JournalRows
+from k2ktui.engine.plan import Plan, PlanRow
+from k2ktui.engine.planning import PlanOptions
+from k2ktui.engine.state import SourcePartition
+from k2ktui.errors import ConfigError, ConnectionFailed, Refused
+from k2ktui.sync.apply import Applied, Applier, judge_entry, read_results, refuse_other_pipeline
+from k2ktui.sync.cluster_readers import TargetClusterReader
+from k2ktui.sync.entry_files import remember
+from k2ktui.sync.plans import make_pipeline_plan
+from k2ktui.sync.proof import ignored_parts, open_verification
+from k2ktui.sync.snapshot import take_snapshot
+from k2ktui.sync.store import StateStore
+from k2ktui.sync.verification import GroupPosition, Verification
+from k2ktui.sync.verify import verify
+from k2ktui.text import counted, safe_text
+
+_UNCHANGED = "Nothing was changed."
+_SHOWN = 20
+_GROUP_CHANGES = frozenset({"apply", "undo", "sync"})
+
+Told = Callable[[WriteResult], None]
+
+
+def _ignore(_: WriteResult) -> None:
+    return
+
+
+def create_plan(
+    config: PipelineConfig, options: PlanOptions, files: Sequence[str]
+) -> tuple[Plan, list[str]]:
+    """Take a snapshot and plan; return the plan, and what an operator must know of the snapshot.
+
+    Args:
+        config: the pipeline.
+        options: how to plan, see :func:`k2ktui.sync.plans.plan_options`.
+        files: the pipeline's files, which the plan remembers.
+
+    Raises:
+        ConfigError: a pattern of the options matches nothing.
+        ConnectionFailed, TimedOut, Refused: as for ``Snapshots.take``.
+    """
+    snapshot = take_snapshot(config)
+    require_match(options.group, snapshot.source.keys(), "group")
+    require_match(options.topic, {at.topic for at in snapshot.replicas}, "topic")
+    return make_pipeline_plan(snapshot, options, files), snapshot_notes(snapshot)
+
+
+def apply_plan(
+    config: PipelineConfig, plan: Plan, files: Sequence[str], may: Access, told: Told = _ignore
+) -> Applied:
+    """Apply a plan exactly as it is, or nothing of it.
+
+    Args:
+        config: the pipeline.
+        plan: what was shown and confirmed.
+        files: the pipeline's files, remembered on this machine for ``undo``.
+        may: what who asks may do.
+        told: called with each row as its result is known.
+
+    Raises:
+        Refused: not allowed, expired, of another pipeline or cluster, or something has moved.
+        ConnectionFailed, TimedOut: the target does not answer.
+    """
+    require(may, "applying a plan")
+    late = time.time() - plan.expires_at
+    if late > 0:
+        raise Refused(
+            f"plan {plan.id} expired {late:.0f} s ago",
+            unchanged=_UNCHANGED,
+            mend="Make a new plan.",
+        )
+    with _writing(config) as (target, store):
+        applied = Applier(config, target, store, told).apply(plan)
+    remember(applied.id, config.name, files)
+    return applied
+
+
+@dataclass(frozen=True, slots=True)
+class JournalEntry:
+    """An entry of the journal with what it changed, a part a consumer group.
+
+    ``taken_back_by`` is the id of a later entry that took it back, or a part of it; "" for none.
+    """
+
+    header: JournalHeader
+    parts: tuple[JournalRows, ...]
+    taken_back_by: str = ""
+
+    @property
+    def of_groups(self) -> bool:
+        """Whether it changed groups; otherwise it changed the pipeline's own positions."""
+        return self.header.what in _GROUP_CHANGES
+
+    @property
+    def rows(self) -> list[WriteResult]:
+        """What it wrote for groups, row by row."""
+        return read_results(self.parts)
+
+    @property
+    def lines(self) -> list[tuple[str, JournalRow]]:
+        """Its rows as they were kept, each with its consumer group."""
+        return [(part.consumer_group, row) for part in self.parts for row in part.rows]
+
+    def reversal(self) -> list[OffsetWrite]:
+        """Return the writes that take it back.
+
+        Raises:
+            Refused: it changed the pipeline's own positions, not groups.
+        """
+        if not self.of_groups:
+            before = [
+                f"{safe_text(row.topic)}:{row.partition}:{row.before}"
+                for _, row in self.lines[:_SHOWN]
+                if row.before is not None
+            ]
+            raise Refused(
+                f"entry {safe_text(self.header.id)} moved the pipeline's own positions; records "
+                "may have been copied since",
+                unchanged=_UNCHANGED,
+                mend="To go back, while it is stopped: k2ktui offsets set -f FILE "
+                + " ".join(before),
+            )
+        return reverse_writes(self.rows)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that ``k2ktui journal ID --json`` prints."""
+        return {**asdict(self.header), "groups": [asdict(part) for part in self.parts]}
+
+
+def journal_json(headers: Sequence[JournalHeader]) -> dict[str, Any]:
+    """Return the object that ``k2ktui journal --json`` prints."""
+    return {"journal": [asdict(each) for each in headers]}
+
+
+def read_journal(config: PipelineConfig) -> list[JournalHeader]:
+    """Read the journal's entries, the newest first; errors as for ``StateStore.read``."""
+    with _writing(config) as (_, store):
+        found = store.read().journal
+    return sorted(found.values(), key=lambda each: each.order, reverse=True)
+
+
+def read_entry(config: PipelineConfig, entry: str) -> JournalEntry:
+    """Read one entry of the journal.
+
+    Of an entry that was begun and not ended, each row tells what is found on the target now.
+
+    Raises:
+        ConfigError: there is none of this id.
+        Refused, ConnectionFailed, TimedOut: as for ``StateStore.read``.
+    """
+    with _writing(config) as (target, store):
+        state = store.read()
+        header = state.journal.get(entry)
+        if header is None:
+            raise ConfigError(
+                f"there is no entry {safe_text(entry)} in the journal of {safe_text(config.name)}",
+                unchanged=_UNCHANGED,
+                mend="k2ktui journal -f FILE lists the ids.",
+            )
+        later = [each for each in state.journal.values() if each.undoes == entry]
+        parts = state.entry(entry)
+        if header.what in _GROUP_CHANGES:
+            parts = tuple(judge_entry(parts, target))
+        return JournalEntry(
+            header, parts, max(later, key=lambda each: each.order).id if later else ""
+        )
+
+
+def undo_entry(
+    config: PipelineConfig,
+    entry: JournalEntry,
+    files: Sequence[str],
+    may: Access,
+    *,
+    skip_moved: bool = False,
+    told: Told = _ignore,
+) -> Applied:
+    """Put back what an entry of the journal changed; arguments as for :func:`apply`.
+
+    ``skip_moved`` leaves alone what has moved since, instead of refusing.
+
+    Raises:
+        Refused: not allowed, not an entry about groups, or something has moved.
+        ConnectionFailed, TimedOut: the target does not answer.
+    """
+    require(may, "taking back an entry of the journal")
+    entry.reversal()
+    with _writing(config) as (target, store):
+        applier = Applier(config, target, store, told)
+        applied = applier.undo(entry.header.id, entry.rows, skip_moved=skip_moved)
+    remember(applied.id, config.name, files)
+    return applied
+
+
+@dataclass(frozen=True, slots=True)
+class VerificationReport:
+    """What a content proof found.
+
+    Attributes:
+        verification: its checks.
+        unasked: group-partitions that could not be asked for, with the reason.
+        notes: what an operator must know of the snapshot.
+    """
+
+    verification: Verification
+    unasked: tuple[tuple[GroupRow | PlanRow, str], ...]
+    notes: tuple[str, ...]
+
+
+def verify_content(
+    config: PipelineConfig,
+    *,
+    group: Callable[[str], bool],
+    translated: bool = False,
+    plan: Plan | None = None,
+    sample: int = 20,
+    seed: int = 0,
+    timeout: float = 120.0,
+) -> VerificationReport:
+    """Compare groups' next records, and sampled ranges, on both clusters; nothing is changed.
+
+    Args:
+        config: the pipeline.
+        group: which groups.
+        translated: at translated offsets, instead of those that are committed on the target.
+        plan: at the offsets of a plan, applied or not: groups that go on meanwhile, on either
+            cluster, do not blur what it says.
+        sample, seed, timeout: as for :func:`k2ktui.sync.verify.verify`.
+
+    Raises:
+        ConnectionFailed, TimedOut: a cluster does not answer: the proof needs both.
+        Refused: as for ``Snapshots.take``; the plan is another pipeline's.
+        ConfigError: ``group`` is a pattern that matches none.
+    """
+    if plan is not None:
+        refuse_other_pipeline(plan, config)
+    planned_from: dict[SourcePartition, set[int]] = {}
+    for at, offset in (each for row in (plan.rows if plan else ()) for each in row.sources):
+        planned_from.setdefault(at, set()).add(offset)
+    snapshot, source, target = open_verification(config, planned_from)
+    if snapshot.source_down:
+        raise ConnectionFailed(
+            f"{snapshot.source_down}: its records cannot be compared",
+            mend="Without the source, groups, plan and apply work; verify needs both clusters.",
+        )
+    asked: list[GroupPosition]
+    unasked: Sequence[tuple[GroupRow | PlanRow, str]]
+    reading: set[str] = set()
+    names = [row.group for row in plan.rows] if plan is not None else snapshot.source.keys()
+    require_match(group, set(names), "group")
+    if plan is not None:
+        asked, unasked = _planned_positions([row for row in plan.rows if group(row.group)])
+    else:
+        found = [row for row in make_group_rows(snapshot) if group(row.group)]
+        asked, unasked = _positions(found, translated=translated)
+        reading = {row.group for row in found if row.state_source not in EMPTY_STATES}
+    result = verify(
+        source,
+        target,
+        asked,
+        replicas=snapshot.replicas,
+        sample=sample,
+        seed=seed,
+        ignore=ignored_parts(config),
+        timeout=timeout,
+    )
+    notes = snapshot_notes(snapshot)
+    if reading and not translated:
+        active = counted(len(reading), "group")
+        notes.append(
+            f"still active on the source: {active}; what is read there after a move makes the next "
+            "records differ (--plan FILE compares at the plan's)"
+        )
+    return VerificationReport(result, tuple(unasked), tuple(notes))
+
+
+def _positions(
+    found: Sequence[GroupRow], *, translated: bool
+) -> tuple[list[GroupPosition], list[tuple[GroupRow, str]]]:
+    """Return what can be compared, and what cannot with the reason."""
+    asked, unasked = [], []
+    for row in found:
+        offset = row.translated_offset if translated else row.target_offset
+        if offset is None or row.source_offset is None or row.target_partition is None:
+            missing = "has no translation" if translated else "has no committed offset there"
+            reason = f"the group {missing}"
+            unasked.append((row, f"{reason}: {row.reason}" if row.reason else reason))
+            continue
+        source = SourcePartition(row.topic, row.partition)
+        target = (row.target_topic, row.target_partition)
+        asked.append(GroupPosition(row.group, source, row.source_offset, target, offset))
+    return asked, unasked
+
+
+def _planned_positions(
+    found: Sequence[PlanRow],
+) -> tuple[list[GroupPosition], list[tuple[PlanRow, str]]]:
+    """Return what a plan says can be compared, and what cannot with the reason."""
+    asked, unasked = [], []
+    for row in found:
+        if row.proposed is None:
+            unasked.append((row, f"nothing was planned: {row.reason}"))
+            continue
+        target = (row.topic, row.partition)
+        for source, offset in row.sources:
+            asked.append(GroupPosition(row.group, source, offset, target, row.proposed))
+    return asked, unasked
+
+
+@contextmanager
+def _writing(config: PipelineConfig) -> Iterator[tuple[TargetClusterReader, StateStore]]:
+    """Connect to the target and its state topic."""
+    target = TargetClusterReader(config)
+    store = StateStore(config, target.cluster)
+    try:
+        yield target, store
+    finally:
+        store.close()
+        target.close()

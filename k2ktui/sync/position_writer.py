@@ -1,0 +1,249 @@
+"""Apply a plan over a pipeline's own positions, while nobody runs it.
+
+The order: the state topic says that nobody runs it; every slot of every earlier driver is fenced,
+as a starting driver does it (docs/exactly-once.md), so that a runner that lives after all writes
+nothing more; the positions are read again and must be those of the plan; the new ones are written
+in one transaction of the driver's own id, in a new term; they are read back; the change is put on
+the journal.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.access import Access, require
+from k2ktui.engine.journal import JournalHeader, JournalRows, Runner, new_id
+from k2ktui.engine.moves import MoveEffect, PositionMove, SourceLog, find_refused
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.errors import K2kError, PartlyApplied, Refused, TimedOut
+from k2ktui.kafka.properties import wire
+from k2ktui.replication.copying.partition_reader import now_ms
+from k2ktui.replication.fencing import TransactionFencer
+from k2ktui.replication.pipeline import make_warden
+from k2ktui.sync.plans import whoami
+from k2ktui.sync.positions import PositionPlan, PositionPlanner, journal_row
+from k2ktui.text import safe_text
+
+_UNCHANGED = "No position was changed."
+_SHOWN = 10
+
+Written = Mapping[SourcePartition, Position | None]
+
+
+@dataclass(frozen=True, slots=True)
+class PositionWriteResult:
+    """What was applied.
+
+    Attributes:
+        term: of the positions that were written; 0 if there was nothing to write.
+        entry: id of its journal entry, "" if none could be kept.
+        notes: what the operator should know.
+    """
+
+    term: int = 0
+    entry: str = ""
+    notes: tuple[str, ...] = ()
+
+
+class PositionWriter:
+    """Applies plans of one pipeline.
+
+    Args:
+        config: the pipeline.
+        positions: what the plans are made of.
+    """
+
+    def __init__(self, config: PipelineConfig, positions: PositionPlanner) -> None:
+        self._config = config
+        self._positions = positions
+
+    def apply(self, change: PositionPlan, may: Access) -> PositionWriteResult:
+        """Fence whoever may still run the pipeline, and write exactly what was planned.
+
+        Args:
+            change: what was shown and confirmed.
+            may: what who asks may do.
+
+        Raises:
+            Refused: not allowed, the pipeline runs, a move is refused, or something is not as
+                planned any more.
+            PartlyApplied: what was read back is not what was written.
+            ConnectionFailed, TimedOut: the target did not answer; the error says what is known.
+        """
+        require(may, "moving positions")
+        refuse_bad(change)
+        if not change.changes:
+            return PositionWriteResult()
+        notes = self.refuse_running()
+        journal_note = self._prepare_journal()
+        topic = self._positions.commit_topic()
+        assert topic is not None  # there was a plan
+        warden = make_warden(
+            self._config,
+            self._positions.target,
+            wire(self._config.target, "producer"),
+            topic.partitions,
+        )
+        try:
+            # No slot is added to those that earlier drivers may have used.
+            self._as_planned(change, warden.take_over(0).positions)
+            written = self._write(warden, change)
+            term = warden.run.term
+        finally:
+            warden.close()
+        entry = ""
+        if not journal_note:
+            entry, journal_note = self._journal(change, written)
+        return PositionWriteResult(
+            term, entry, tuple(note for note in (*notes, journal_note) if note)
+        )
+
+    def refuse_running(self) -> list[str]:
+        """Refuse while somebody runs the pipeline; return what is not known of that.
+
+        Raises:
+            Refused: naming host and process.
+            ConnectionFailed, TimedOut: the target did not answer.
+        """
+        state, unread = self._positions.state(settled=True)
+        refuse_running(self._config.name, state.alive(now_ms()), now_ms())
+        notes = []
+        if unread:
+            notes.append(f"{unread}: whether the pipeline ran was not known")
+        if not self._config.features.exactly_once:
+            notes.append("features.exactlyOnce is disabled: a runner that is alive is not fenced")
+        return notes
+
+    def _prepare_journal(self) -> str:
+        """Make sure that there is a journal; return why not."""
+        try:
+            self._positions.store.ensure()
+        except Refused as error:
+            return f"no journal: {error.what}"
+        return ""
+
+    def _as_planned(self, change: PositionPlan, now: Mapping[SourcePartition, Position]) -> None:
+        moved = [m for m in change.moves if now.get(m.source) != m.before]
+        if moved:
+            raise Refused(
+                f"the positions of {_names(moved)} have changed since the plan was made",
+                unchanged=_UNCHANGED,
+                mend="Make sure that nobody runs the pipeline, and do it again.",
+            )
+        logs = self._positions.bounds([m.source for m in change.changes])
+        gone = [m for m in change.changes if m.effect is not MoveEffect.CLEAR and _outside(m, logs)]
+        if gone:
+            raise Refused(
+                f"the source log of {_names(gone)} has changed since the plan was made",
+                unchanged=_UNCHANGED,
+                mend="Do it again: the plan is made from what the source has now.",
+            )
+
+    def _write(self, warden: TransactionFencer, change: PositionPlan) -> Written:
+        """Write, in one transaction, and read back."""
+        at = now_ms()
+        wanted = {m.source: m.stamped(warden.run.term, at) for m in change.changes}
+        unknown: TimedOut | None = None
+        try:
+            new = {source: position for source, position in wanted.items() if position}
+            if new:
+                warden.write_positions(new)
+            else:
+                warden.remove_positions(list(wanted))
+        except TimedOut as error:
+            unknown = error
+        if unknown is not None:
+            warden.renew_own()  # what was left open is aborted: from here on it is decided
+        found = warden.read().positions
+        wrong = [source for source, position in wanted.items() if found.get(source) != position]
+        if not wrong:
+            return wanted
+        if unknown is not None and all(found.get(m.source) == m.before for m in change.changes):
+            raise TimedOut(unknown.what, unchanged=_UNCHANGED, mend="Do it again.") from None
+        names = ", ".join(safe_text(source) for source in wrong[:_SHOWN])
+        raise PartlyApplied(
+            f"the positions of {names} are not those that were written",
+            unchanged="The others are as planned.",
+            mend="Somebody else writes positions of this pipeline: k2ktui offsets show.",
+        )
+
+    def _journal(self, change: PositionPlan, written: Written) -> tuple[str, str]:
+        """Put the change on the journal; return its id, or why that failed."""
+        at = now_ms()
+        entry = new_id(at, secrets.token_hex(4))
+        rows = tuple(
+            journal_row(move, written[move.source], str(move.effect)) for move in change.changes
+        )
+        group = self._config.coordination.commit.group
+        header = JournalHeader(
+            id=entry,
+            at_ms=at,
+            who=whoami(),
+            what=change.what,
+            pipeline=self._config.name,
+            counts=_counts(change.changes),
+        )
+        try:
+            self._positions.store.put([JournalRows(entry, group, rows), header])
+        except K2kError as error:
+            return "", f"the change is not on the journal: {error.what}"
+        return entry, ""
+
+
+def refuse_bad(change: PositionPlan) -> None:
+    """Refuse a plan with moves that cannot be made.
+
+    Raises:
+        Refused: naming them.
+    """
+    bad = find_refused(change.moves)
+    if bad:
+        lines = [f"{safe_text(m.source)}: {safe_text(m.why)}" for m in bad[:_SHOWN]]
+        if len(bad) > _SHOWN:
+            lines.append(f"and {len(bad) - _SHOWN:,} more")
+        raise Refused(
+            "\n".join(lines), unchanged=_UNCHANGED, mend="Leave them out, or correct the offsets."
+        )
+
+
+def refuse_running(name: str, alive: Sequence[Runner], at_ms: int) -> None:
+    """Refuse while somebody runs the pipeline.
+
+    Raises:
+        Refused: naming host and process.
+    """
+    if not alive:
+        return
+    where = "; ".join(
+        f"{safe_text(runner.host)}, pid {runner.pid} ({runner.state}, last heartbeat "
+        f"{max(0, at_ms - runner.last_ms) / 1000:.0f} s ago)"
+        for runner in alive
+    )
+    raise Refused(
+        f"pipeline {safe_text(name)} is running on {where}",
+        unchanged=_UNCHANGED,
+        mend="Stop it first. If it was killed, wait until its last heartbeat is 15 s old.",
+    )
+
+
+def _outside(move: PositionMove, logs: Mapping[SourcePartition, SourceLog]) -> bool:
+    log = logs.get(move.source)
+    if log is None or move.offset is None or move.after is None:
+        return True
+    another = log.topic_id and move.after.topic_id and log.topic_id != move.after.topic_id
+    return bool(another) or not log.start <= move.offset <= log.end
+
+
+def _counts(moves: Sequence[PositionMove]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for move in moves:
+        counts[str(move.effect)] = counts.get(str(move.effect), 0) + 1
+    return counts
+
+
+def _names(moves: Sequence[PositionMove]) -> str:
+    names = ", ".join(safe_text(move.source) for move in moves[:_SHOWN])
+    return names if len(moves) <= _SHOWN else f"{names} and {len(moves) - _SHOWN:,} more"

@@ -1,0 +1,262 @@
+"""What a pair of next records proves, where compaction and lag are told from mistakes.
+
+If both are the same, the position is right. If not, the mapping decides: where the source's next
+record landed, and whether the target's next one is of records that the group has not consumed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from k2ktui.engine.ranges import NOT_FOUND
+from k2ktui.engine.replica import Replica, TargetPartition
+from k2ktui.engine.state import SourcePartition
+from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
+from k2ktui.kafka.clients import Cluster, Partition
+from k2ktui.kafka.topics import topic_settings
+from k2ktui.log.content import Answer, KafkaRecord, LogBounds, UnreadableReason, compare_content
+
+
+class ComparisonOutcome(StrEnum):
+    """What a check found."""
+
+    SAME = "same"
+    DIFFERENT = "different"
+    COULD_NOT_CHECK = "could-not-check"
+
+
+BOTH_AT_END = "both at the end"
+NOT_REPLICATED = "not replicated yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """An outcome and its reason; empty if there is nothing to say."""
+
+    outcome: ComparisonOutcome
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PositionPair:
+    """A position on the source and the position on the target that is to be equal to it."""
+
+    source: SourcePartition
+    source_offset: int
+    target: TargetPartition
+    target_offset: int
+
+
+class Compaction:
+    """Whether compaction may have removed a record of a topic; asks once a topic.
+
+    A topic whose settings may not be read may be compacted.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._known: dict[str, bool] = {}
+
+    def may(self, topic: str) -> bool:
+        """Whether the topic's cleanup.policy has compact, or is unknown."""
+        if topic not in self._known:
+            self._known[topic] = self._ask(topic)
+        return self._known[topic]
+
+    def _ask(self, topic: str) -> bool:
+        try:
+            settings = topic_settings(self._cluster, [topic]).get(topic)
+        except (ConnectionFailed, TimedOut):
+            return True
+        if settings is None or isinstance(settings, K2kError) or "cleanup.policy" not in settings:
+            return True
+        return "compact" in settings["cleanup.policy"].value
+
+
+class RecordComparator:
+    """Judges pairs of next records.
+
+    Args:
+        replicas: what is known of each source partition's copy; may be empty.
+        pairs: all that will be judged: they too tell which partitions meet or part.
+        compacted: whether compaction may have removed a record, of a source and a target topic.
+        ignore: parts of a record that the pipeline changes on purpose.
+    """
+
+    def __init__(
+        self,
+        replicas: Mapping[SourcePartition, Replica],
+        pairs: Iterable[PositionPair],
+        compacted: tuple[Callable[[str], bool], Callable[[str], bool]],
+        ignore: Collection[str] = (),
+    ) -> None:
+        self._replicas = replicas
+        self._source_compacted, self._target_compacted = compacted
+        self._ignore = ignore
+        lanes = {(at, target) for at, replica in replicas.items() for target in replica.lanes}
+        lanes |= {(pair.source, pair.target) for pair in pairs}
+        sources = Counter(source for source, _ in lanes)
+        targets = Counter(target for _, target in lanes)
+        self._meeting = {target for target, count in targets.items() if count > 1}
+        self._parting = {source for source, count in sources.items() if count > 1}
+
+    def judge(
+        self,
+        pair: PositionPair,
+        source: Answer,
+        target: Answer,
+        bounds: Mapping[Partition, LogBounds],
+    ) -> Comparison:
+        """Say what the next records of a pair prove.
+
+        Args:
+            pair: the positions.
+            source: next record on the source.
+            target: next record on the target, read before it.
+            bounds: bounds of target logs, as known after reading.
+        """
+        for side, answer in (("source", source), ("target", target)):
+            if isinstance(answer, UnreadableReason):
+                return _unchecked(f"{side}: {answer.reason}")
+        if source is None and target is None:
+            return Comparison(ComparisonOutcome.SAME, BOTH_AT_END)
+        assert not isinstance(source, UnreadableReason) and not isinstance(target, UnreadableReason)
+        difference = ""
+        if source and target:
+            difference = compare_content(source, target, self._ignore)
+            if not difference and self._may_be_copy(pair, source, target):
+                return Comparison(ComparisonOutcome.SAME)
+        replica = self._replicas.get(pair.source)
+        if replica is not None and replica.foreign:
+            return _unchecked(replica.foreign)
+        if self._several(pair):
+            return _unchecked(
+                "records of several partitions meet or part here: no single next record is due"
+            )
+        if not self._known(pair):
+            return self._without_mapping(pair, source, target, difference)
+        if source is None:
+            assert target is not None
+            return self._beyond_source(pair, target)
+        return self._with_mapping(pair, source, target, difference, bounds)
+
+    def _several(self, pair: PositionPair) -> bool:
+        return pair.target in self._meeting or pair.source in self._parting
+
+    def _may_be_copy(self, pair: PositionPair, source: KafkaRecord, target: KafkaRecord) -> bool:
+        """Whether the mapping does not say that an equal record is another one."""
+        if self._several(pair) or not self._known(pair):
+            return True
+        return self._landed(pair, source.offset) in (None, target.offset)
+
+    def _known(self, pair: PositionPair) -> bool:
+        """Whether the mapping decides where the records from the source position on landed."""
+        replica = self._replicas.get(pair.source)
+        if replica is None or replica.foreign or replica.behind or replica.cuts is not None:
+            return False
+        return replica.known_from <= pair.source_offset and not any(
+            end > pair.source_offset for _, end in replica.holes
+        )
+
+    def _landed(self, pair: PositionPair, offset: int) -> int | None:
+        """Return where the first mapped record at or after a source offset landed."""
+        ranges = self._replicas[pair.source].lanes.get(pair.target)
+        if ranges is None:
+            return None
+        found = int(ranges.translate(np.array([offset], dtype=np.int64))[0])
+        return None if found == NOT_FOUND else found
+
+    def _without_mapping(
+        self,
+        pair: PositionPair,
+        source: KafkaRecord | None,
+        target: KafkaRecord | None,
+        difference: str,
+    ) -> Comparison:
+        if target is None:
+            return _unchecked(NOT_REPLICATED)
+        if source is None:
+            difference = f"the source has no record left, the target has one at {target.offset}"
+        if self._source_compacted(pair.source.topic) or self._target_compacted(pair.target[0]):
+            return _unchecked(
+                f"{difference}; compaction may be why, and no mapping of this position is known"
+            )
+        return Comparison(ComparisonOutcome.DIFFERENT, difference)
+
+    def _beyond_source(self, pair: PositionPair, target: KafkaRecord) -> Comparison:
+        """The source has no record left, the target has one."""
+        first = self._landed(pair, pair.source_offset)
+        if first is not None and target.offset >= first:
+            return _unchecked("the source no longer holds the record")
+        what = "comes before what is unread" if first is not None else "was not copied from there"
+        return Comparison(
+            ComparisonOutcome.DIFFERENT,
+            f"the source has no record left, the target has one at {target.offset} that {what}",
+        )
+
+    def _with_mapping(
+        self,
+        pair: PositionPair,
+        source: KafkaRecord,
+        target: KafkaRecord | None,
+        difference: str,
+        bounds: Mapping[Partition, LogBounds],
+    ) -> Comparison:
+        first = self._landed(pair, pair.source_offset)
+        landed = self._landed(pair, source.offset)
+        if target is not None and first is not None and target.offset < first:
+            return Comparison(
+                ComparisonOutcome.DIFFERENT,
+                f"the target's next record, at {target.offset}, lies before the first unread one, "
+                f"which landed at {first}",
+            )
+        if landed is None:
+            return self._not_landed(source, target, first)
+        if landed < pair.target_offset:
+            return Comparison(
+                ComparisonOutcome.DIFFERENT,
+                f"the source's next record, at {source.offset}, landed at {landed}, "
+                "before the committed offset: it would be skipped",
+            )
+        if target is None or target.offset > landed:
+            return self._vanished(pair, source.offset, landed, bounds.get(pair.target))
+        if target.offset == landed:
+            return Comparison(ComparisonOutcome.DIFFERENT, difference)
+        return _unchecked("the source no longer holds the record")
+
+    def _not_landed(
+        self, source: KafkaRecord, target: KafkaRecord | None, first: int | None
+    ) -> Comparison:
+        if target is None:
+            return _unchecked(NOT_REPLICATED)
+        if first is not None:
+            return _unchecked("the source no longer holds the record")
+        return Comparison(
+            ComparisonOutcome.DIFFERENT,
+            f"the target has a record at {target.offset}, but the source's next one, at "
+            f"{source.offset}, is not replicated yet",
+        )
+
+    def _vanished(
+        self, pair: PositionPair, offset: int, landed: int, bounds: LogBounds | None
+    ) -> Comparison:
+        """Where the source's next record landed the target has none."""
+        where = f"the record at {offset} landed at {landed}"
+        if bounds is not None and bounds.stable <= landed < bounds.high:
+            return _unchecked(f"{where}, which an open transaction hides")
+        if bounds is not None and landed >= bounds.high:
+            return Comparison(
+                ComparisonOutcome.DIFFERENT, f"{where}, but the target's log ends before that"
+            )
+        if self._target_compacted(pair.target[0]):
+            return _unchecked(f"{where}, and was compacted away there")
+        return Comparison(ComparisonOutcome.DIFFERENT, f"{where}, where the target has no record")
+
+
+def _unchecked(why: str) -> Comparison:
+    return Comparison(ComparisonOutcome.COULD_NOT_CHECK, why)

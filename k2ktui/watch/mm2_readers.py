@@ -1,0 +1,167 @@
+"""What is read where MirrorMaker 2 copies: positions, heartbeats, checkpoints, and its audit."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from confluent_kafka import IsolationLevel
+from confluent_kafka.admin import OffsetSpec
+
+from k2ktui.engine.audit import Audit
+from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
+from k2ktui.kafka.clients import TopicDescription, source_cluster, target_cluster
+from k2ktui.mm2.audit import Auditor, compare_checkpoints
+from k2ktui.mm2.mirror_mappings import MirrorMappings
+from k2ktui.mm2.pipeline import MirrorPipeline
+from k2ktui.mm2.topics import MirrorTopics
+from k2ktui.replication.status import Status
+from k2ktui.watch.assemble import Assembler
+from k2ktui.watch.model import Part, PartName, PipelinePair
+from k2ktui.watch.readers import (
+    ClusterInfoReader,
+    ComparisonFacts,
+    Facts,
+    GroupFacts,
+    GroupReader,
+    Known,
+    Reader,
+    TargetFacts,
+    make_readers,
+)
+
+PATH = "mirrormaker2"
+
+
+class MirrorTargetReader:
+    """Reads what MirrorMaker 2 says of itself on the target (and its offset-syncs)."""
+
+    def __init__(self, config: MirrorPipeline) -> None:
+        self._config = config
+        self._cluster = target_cluster(config)
+        self._about = ClusterInfoReader(config, "target")
+        self._copies = MirrorMappings(config, source_cluster(config), self._cluster)
+
+    def read(self, known: Known) -> TargetFacts:
+        """Read positions, the ends of what they lead to, heartbeats and checkpoints."""
+        about = self._about.view(self._cluster)
+        try:
+            positions = dict(self._copies.positions())
+        except Refused:
+            return TargetFacts(time.time(), about, started=False)
+        wanted = {(p.target_topic, p.target_partition) for p in positions.values()}
+        existing = self._cluster.describe(sorted({topic for topic, _ in wanted}))
+        where = [
+            (topic, partition)
+            for topic, partition in wanted
+            if partition is not None and isinstance(existing.get(topic), TopicDescription)
+        ]
+        ends = self._cluster.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        topics = self._copies.topics
+        topics.read_beats()
+        topics.read_checkpoints()
+        now = time.time()
+        notes = (_heartbeat(topics, now), _groups(self._config, topics, now))
+        last = topics.beats.last
+        beat = None if last is None else last / 1000
+        return TargetFacts(now, about, positions, ends, notes=notes, heartbeat_at=beat)
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._copies.close()
+
+
+class MirrorGroupReader(GroupReader):
+    """Reads groups and what MirrorMaker 2 would make of them; both rest on the same snapshot."""
+
+    def __init__(self, config: MirrorPipeline) -> None:
+        super().__init__(config)
+        self._name = config.name
+        sides = source_cluster(config), target_cluster(config)
+        self._topics = MirrorTopics(config.flow, *sides)
+
+    def read(self, known: Known) -> GroupFacts:
+        """Read checkpoints, then take a snapshot."""
+        # In this order: what is written after the groups were read would look too far.
+        self._topics.read_checkpoints()
+        found = super().read(known)
+        rows = compare_checkpoints(found.rows, self._topics.checkpoints, found.taken_at)
+        notes = (*self._topics.foreign(), *found.notes)
+        return replace(found, audit=Audit(self._name, found.taken_at, tuple(rows), notes))
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._topics.close()
+        super().close()
+
+
+class ComparisonReader:
+    """Audits a flow that copies beside the pipeline."""
+
+    def __init__(self, config: MirrorPipeline) -> None:
+        self._auditor = Auditor(config)
+
+    def read(self, known: Known) -> ComparisonFacts:
+        """Audit it now."""
+        found = self._auditor.audit()
+        return ComparisonFacts(found.taken_at, found)
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._auditor.close()
+
+
+def mirror_readers(config: MirrorPipeline) -> dict[PartName, Reader]:
+    """Return what reads the parts that are not as in a pipeline of ours."""
+    return {
+        PartName.TARGET: MirrorTargetReader(config),
+        PartName.GROUPS: MirrorGroupReader(config),
+    }
+
+
+def _heartbeat(topics: MirrorTopics, now: float) -> str:
+    last = topics.beats.last
+    if last is None:
+        return "MirrorMaker 2 has shown no heartbeat"
+    return f"MirrorMaker 2's last heartbeat was {max(0.0, now - last / 1000):.0f} s ago"
+
+
+def _groups(config: MirrorPipeline, topics: MirrorTopics, now: float) -> str:
+    done = "commits them on the target" if config.flow.syncs_groups else "does not commit them"
+    if not topics.checkpoints:
+        return f"MirrorMaker 2 has written no checkpoint of a group; it {done}"
+    newest = max(each.at_ms for each in topics.checkpoints.values())
+    age = max(0.0, now - newest / 1000)
+    return (
+        f"MirrorMaker 2 has {len(topics.checkpoints)} checkpoints of group-partitions, the newest "
+        f"{age:.0f} s old; it {done}"
+    )
+
+
+def mirror_status(config: MirrorPipeline) -> tuple[Status, tuple[str, ...]]:
+    """Read everything once and return the state of every partition, and notes.
+
+    Raises:
+        ConnectionFailed, TimedOut: the target does not answer.
+        K2kError: a part cannot be read.
+    """
+    parts = make_readers(config)
+    known: dict[PartName, Facts] = {}
+    error: K2kError | None = None
+    try:
+        for name in (PartName.TARGET, PartName.SOURCE, PartName.GROUPS):
+            try:
+                known[name] = parts[name].read(known)
+            except (ConnectionFailed, TimedOut) as failed:
+                if name is PartName.TARGET:
+                    raise
+                error = error or failed
+    finally:
+        for reader in parts.values():
+            reader.close()
+    now = time.time()
+    view = Assembler(PipelinePair(config.name), PATH).view(
+        now, known, {name: Part(now) for name in known}
+    )
+    rows = tuple(row.status for row in view.partitions)
+    return Status(config.name, now, rows, error), view.notes

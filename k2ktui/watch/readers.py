@@ -1,0 +1,397 @@
+"""What is read of a pipeline: four parts, each from what it needs and nothing else.
+
+The log bounds of the source, the positions on the target, the groups (which falls back to what was
+kept of the source by itself), and the state topic. A cluster that is down leaves the others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from confluent_kafka import IsolationLevel
+from confluent_kafka.admin import OffsetSpec
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.agreement import Agreement
+from k2ktui.engine.audit import Audit
+from k2ktui.engine.groups import GroupRow, GroupView, make_group_rows
+from k2ktui.engine.journal import JournalHeader, Runner
+from k2ktui.engine.replica import Replica
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.status import HeldBack
+from k2ktui.errors import K2kError
+from k2ktui.kafka.clients import (
+    Cluster,
+    Partition,
+    TopicDescription,
+    source_cluster,
+    target_cluster,
+)
+from k2ktui.kafka.probe import Probe
+from k2ktui.kafka.properties import wire
+from k2ktui.replication.commit_state import CommitTopicReader
+from k2ktui.replication.held_back import HeldBackReader
+from k2ktui.replication.pipeline import commit_topic
+from k2ktui.replication.record_times import RecordTimeReader
+from k2ktui.sync.store import StateStore
+from k2ktui.watch.model import ClusterView, PartName, RangeRow, Span
+
+if TYPE_CHECKING:
+    from k2ktui.mm2.pipeline import MirrorPipeline
+    from k2ktui.sync.snapshot import SnapshotReader
+
+_READ_S = 20.0
+_PROBE_S = 5.0
+_PEEK_S = 1.5
+_LAST_RANGES = 8
+_RANGES_UP_TO = 500
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFacts:
+    """The source: bounds of its logs, and when the record at each position was written.
+
+    ``cut`` are partitions whose log ends before a position that was known when the end was read.
+    ``ends`` are last stable offsets, ``high`` high watermarks, ``held_back`` what open transactions
+    keep between them.
+    """
+
+    taken_at: float
+    cluster: ClusterView
+    starts: Mapping[SourcePartition, int] = field(default_factory=dict)
+    ends: Mapping[SourcePartition, int] = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    partitions: tuple[SourcePartition, ...] = ()
+    ages: Mapping[SourcePartition, float] = field(default_factory=dict)
+    cut: frozenset[SourcePartition] = frozenset()
+    high: Mapping[SourcePartition, int] = field(default_factory=dict)
+    held_back: Mapping[SourcePartition, HeldBack] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetFacts:
+    """The target: positions, the last stable offsets of what they lead to, and notes.
+
+    ``heartbeat_at`` is when MirrorMaker 2, where it copies, was seen alive last.
+    """
+
+    taken_at: float
+    cluster: ClusterView
+    positions: Mapping[SourcePartition, Position] = field(default_factory=dict)
+    ends: Mapping[Partition, int] = field(default_factory=dict)
+    started: bool = True
+    notes: tuple[str, ...] = ()
+    heartbeat_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MappedSummary:
+    """What is mapped of one source partition; ``known_from`` is the lowest offset it decides.
+
+    Where another program copies, ``exact`` is the number of offsets that translate exactly.
+    """
+
+    records: int
+    known_from: int
+    holes: tuple[Span, ...] = ()
+    ranges: tuple[RangeRow, ...] = ()
+    exact: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """Groups on both sides, translated, and what the mapping says of each partition.
+
+    ``audit`` is what MirrorMaker 2 would make of them, where it is what copies.
+    """
+
+    taken_at: float
+    rows: tuple[GroupRow, ...] = ()
+    source: Mapping[str, GroupView] = field(default_factory=dict)
+    target: Mapping[str, GroupView] = field(default_factory=dict)
+    mapped: Mapping[SourcePartition, MappedSummary] = field(default_factory=dict)
+    replicas: Mapping[SourcePartition, Replica] = field(default_factory=dict, repr=False)
+    commits_at: float | None = None
+    source_down: str = ""
+    notes: tuple[str, ...] = ()
+    audit: Audit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StateFacts:
+    """Runners and journal."""
+
+    taken_at: float
+    runners: tuple[Runner, ...] = ()
+    journal: tuple[JournalHeader, ...] = ()
+    malformed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonFacts:
+    """What a flow of MirrorMaker 2 beside the pipeline would make of the groups."""
+
+    taken_at: float
+    audit: Audit
+
+
+Facts = SourceFacts | TargetFacts | GroupFacts | StateFacts | ComparisonFacts
+Known = Mapping[PartName, Facts]
+
+
+class Reader(Protocol):
+    """Reads one part; used by one thread."""
+
+    def read(self, known: Known) -> Facts:
+        """Read now; ``known`` holds the last values of all parts.
+
+        Raises:
+            K2kError: it could not be read.
+        """
+        ...
+
+    def close(self) -> None:
+        """Disconnect."""
+        ...
+
+
+class ClusterInfoReader:
+    """A cluster's id, version and address, asked until they are known."""
+
+    def __init__(self, config: PipelineConfig, side: str) -> None:
+        self._config = config.source if side == "source" else config.target
+        self._side = side
+        address = self._config.kafka.common.get("bootstrap.servers", "")
+        self._view = ClusterView("", "", address)
+
+    def view(self, cluster: Cluster) -> ClusterView:
+        """Return what is known, after asking for what is not.
+
+        Raises:
+            ConnectionFailed, TimedOut: the cluster does not answer.
+        """
+        known = self._view
+        # Always asked: it is the cheapest way to learn that the cluster is gone.
+        cluster_id = cluster.cluster_id()
+        version = known.version
+        if not version or cluster_id != known.cluster_id:
+            with (
+                suppress(K2kError),
+                Probe(wire(self._config, "admin"), self._side) as probe,
+            ):
+                probe.open(_PROBE_S)
+                version = probe.version
+        self._view = ClusterView(cluster_id, version, known.address)
+        return self._view
+
+
+class SourceReader:
+    """Reads the source; no consumer, no group: nothing is created there."""
+
+    def __init__(self, config: PipelineConfig) -> None:
+        self._config = config
+        self._cluster = source_cluster(config)
+        self._about = ClusterInfoReader(config, "source")
+        self._peek = RecordTimeReader(self._cluster)
+        self._held_back = HeldBackReader(self._cluster)
+
+    def read(self, known: Known) -> SourceFacts:
+        """Read the bounds of every chosen or replicated partition, and the ages of what waits."""
+        about = self._about.view(self._cluster)
+        target = known.get(PartName.TARGET)
+        positions = target.positions if isinstance(target, TargetFacts) else {}
+        names = {n for n in self._cluster.topic_names() if self._config.topics.matches(n)}
+        found = self._cluster.describe(sorted(names | {s.topic for s in positions}))
+        topics = {n: t for n, t in found.items() if isinstance(t, TopicDescription)}
+        where = [(n, p) for n in sorted(topics) for p in range(topics[n].partitions)]
+        starts = self._cluster.offsets(where, OffsetSpec.earliest())
+        high = self._cluster.offsets(where, OffsetSpec.latest())
+        ends = self._cluster.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        held = self._held_back.read(high, ends)
+        return SourceFacts(
+            taken_at=time.time(),
+            cluster=about,
+            starts={SourcePartition(*at): offset for at, offset in starts.items()},
+            ends={SourcePartition(*at): offset for at, offset in ends.items()},
+            topic_ids={name: topic.topic_id for name, topic in topics.items()},
+            partitions=tuple(SourcePartition(*at) for at in where),
+            ages=self._ages(positions, starts, ends),
+            cut=frozenset(
+                at
+                for at, p in positions.items()
+                if ends.get((at.topic, at.partition), p.offset) < p.offset
+            ),
+            high={SourcePartition(*at): offset for at, offset in high.items()},
+            held_back={SourcePartition(*at): found for at, found in held.items()},
+        )
+
+    def _ages(
+        self,
+        positions: Mapping[SourcePartition, Position],
+        starts: Mapping[Partition, int],
+        ends: Mapping[Partition, int],
+    ) -> dict[SourcePartition, float]:
+        """Return the age in seconds of the record at each position that has one behind it."""
+        waiting = {
+            (s.topic, s.partition): p.offset
+            for s, p in positions.items()
+            if starts.get((s.topic, s.partition), p.offset + 1)
+            <= p.offset
+            < ends.get((s.topic, s.partition), -1)
+        }
+        now = time.time()
+        times = self._peek.times(waiting, _PEEK_S)
+        return {SourcePartition(*at): max(0.0, now - written) for at, written in times.items()}
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._peek.close()
+
+
+class TargetReader:
+    """Reads positions and target ends."""
+
+    def __init__(self, config: PipelineConfig) -> None:
+        self._config = config
+        self._cluster = target_cluster(config)
+        self._books = CommitTopicReader(self._cluster)
+        self._about = ClusterInfoReader(config, "target")
+
+    def read(self, known: Known) -> TargetFacts:
+        """Read the commit topic, and the ends of the partitions it names."""
+        about = self._about.view(self._cluster)
+        name = self._config.coordination.commit.topic
+        found = self._cluster.find(name)
+        if found is None:
+            return TargetFacts(time.time(), about, started=False)
+        topic = commit_topic(self._config, found.partitions)
+        books = self._books.read(topic, found, _READ_S)
+        wanted = {
+            (p.target_topic, p.target_partition)
+            for p in books.positions.values()
+            if p.target_partition is not None
+        }
+        existing = self._cluster.describe(sorted({topic for topic, _ in wanted}))
+        where = [at for at in wanted if isinstance(existing.get(at[0]), TopicDescription)]
+        ends = self._cluster.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        return TargetFacts(time.time(), about, books.positions, ends)
+
+    def close(self) -> None:
+        """Disconnect."""
+
+
+class GroupReader:
+    """Reads groups and mappings, as ``k2ktui groups`` does."""
+
+    def __init__(self, config: PipelineConfig) -> None:
+        self._config = config
+        self._snapshots: SnapshotReader | None = None
+        self._agreement = Agreement()
+
+    def read(self, known: Known) -> GroupFacts:
+        """Take a snapshot and translate it; nothing if the pipeline was never started.
+
+        What is bad is settled when a later reading agrees.
+        """
+        target = known.get(PartName.TARGET)
+        if isinstance(target, TargetFacts) and not target.started:
+            return GroupFacts(time.time(), commits_at=time.time())
+        if self._snapshots is None:
+            # Deferred: the first screen does not wait for it.
+            from k2ktui.sync.snapshot import SnapshotReader
+
+            self._snapshots = SnapshotReader(self._config)
+        snapshot = self._snapshots.take()
+        found = self._agreement.settle(
+            make_group_rows(snapshot), snapshot.commits_at, snapshot.taken_at
+        )
+        few = len(snapshot.replicas) <= _RANGES_UP_TO
+        return GroupFacts(
+            taken_at=snapshot.taken_at,
+            rows=tuple(found),
+            source=snapshot.source,
+            target=snapshot.target,
+            mapped={at: _mapped(replica, few) for at, replica in snapshot.replicas.items()},
+            replicas=snapshot.replicas,
+            commits_at=snapshot.commits_at,
+            source_down=snapshot.source_down,
+            notes=snapshot.notes,
+        )
+
+    def close(self) -> None:
+        """Disconnect."""
+        if self._snapshots is not None:
+            self._snapshots.close()
+
+
+def _mapped(replica: Replica, with_ranges: bool) -> MappedSummary:
+    if replica.cuts is not None:
+        return MappedSummary(len(replica.cuts) // 2, 0, exact=len(replica.cuts))
+    return MappedSummary(
+        records=replica.mapped,
+        known_from=replica.known_from,
+        holes=replica.holes,
+        ranges=last_ranges(replica, _LAST_RANGES) if with_ranges else (),
+    )
+
+
+def last_ranges(replica: Replica, count: int) -> tuple[RangeRow, ...]:
+    """Return the last mapping ranges of a partition that are held in memory, in source order."""
+    found: list[RangeRow] = []
+    for lane in replica.lanes.values():
+        columns = lane.columns()
+        rows = (columns.source[-count:], columns.target[-count:], columns.count[-count:])
+        found += zip(*(column.tolist() for column in rows), strict=True)
+    return tuple(sorted(found)[-count:])
+
+
+class StateReader:
+    """Reads the state topic."""
+
+    def __init__(self, config: PipelineConfig) -> None:
+        self._store = StateStore(config, target_cluster(config), _READ_S)
+        self._settled = False
+
+    def read(self, known: Known) -> StateFacts:
+        """Read runners and the journal's headers, the newest first."""
+        # One reading does not tell who is alive; later ones are compared with it.
+        state = self._store.read() if self._settled else self._store.read_settled()
+        self._settled = True
+        journal = sorted(state.journal.values(), key=lambda entry: entry.order, reverse=True)
+        return StateFacts(time.time(), state.runners, tuple(journal), state.malformed)
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._store.close()
+
+
+def make_readers(
+    config: PipelineConfig, compare: MirrorPipeline | None = None
+) -> dict[PartName, Reader]:
+    """Return what reads each part of a pipeline; nothing is connected yet.
+
+    Args:
+        config: the pipeline.
+        compare: a flow of MirrorMaker 2 beside it, whose checkpoints are compared.
+    """
+    from k2ktui.mm2.pipeline import MirrorPipeline
+
+    found: dict[PartName, Reader] = {
+        PartName.SOURCE: SourceReader(config),
+        PartName.TARGET: TargetReader(config),
+        PartName.GROUPS: GroupReader(config),
+        PartName.STATE: StateReader(config),
+    }
+    if isinstance(config, MirrorPipeline):
+        from k2ktui.watch.mm2_readers import mirror_readers
+
+        found |= mirror_readers(config)
+    if compare is not None:
+        from k2ktui.watch.mm2_readers import ComparisonReader
+
+        found[PartName.COMPARISON] = ComparisonReader(compare)
+    return found
