@@ -1,6 +1,6 @@
 """Ends the demo's job when the demo is over, however that ended: a program of its own.
 
-It runs below a supervisor (:mod:`k2ktui.runtime.child_process`), which tells it to end when the demo does,
+It runs below a supervisor (``runtime/child_process.py``), which tells it to end when the demo does,
 also when that was killed. Whichever console started the job last, it must not outlive its clusters.
 """
 

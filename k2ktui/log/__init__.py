@@ -1,1 +1,1 @@
-"""Partition logs as bytes: batches, records, rebuilding, fetching, comparing; knows nothing of Spark."""
+"""Partition logs as bytes: batches, records, rebuilding, fetching and comparing; no Spark."""

@@ -1,6 +1,6 @@
 """Decompress the records of a batch, to a bound: a few kilobytes can hold gigabytes of zeros.
 
-Only batches that must be rebuilt are decompressed, see :mod:`k2ktui.replication.copying.batch_routing`.
+Only batches that must be rebuilt are decompressed, see ``copying/batch_routing.py``.
 """
 
 from __future__ import annotations

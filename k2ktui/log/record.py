@@ -90,7 +90,7 @@ def _headers_differ(source: tuple[Header, ...], target: tuple[Header, ...]) -> s
 def content_digest(record: KafkaRecord, ignore: Collection[str] = ()) -> str:
     """Return the SHA-256 of a record's content as hex text.
 
-    Equal for two records exactly if :func:`compare_content` finds no difference. Hashed are, in this
+    Equal for two records exactly if :func:`compare_content` finds none. Hashed are, in this
     order, key, value, the number of headers, each header's name and value, and the timestamp:
     numbers as 8 bytes, big-endian; bytes behind their length, -1 for null. A part that is ignored
     is left out.

@@ -31,7 +31,7 @@ _DOWN_S = 30.0
 
 
 class MirrorMappings:
-    """The record of one flow of MirrorMaker 2; see :class:`k2ktui.sync.mapping_source.MappingSource`."""
+    """What one flow of MirrorMaker 2 recorded; see :class:`~k2ktui.sync.mapping_source.MappingSource`."""
 
     def __init__(self, config: MirrorPipeline, source: Cluster, target: Cluster) -> None:
         self._flow, self._topics, self._source = config.flow, config.topics, source

@@ -28,7 +28,7 @@ class Started:
 class Progress:
     """One lap's worth of work over all slots.
 
-    ``lag_records`` is that of the last :class:`TopicsDiscovered`. ``pause_s`` is the longest time a slot
+    ``lag_records`` is that of the last ``TopicsDiscovered``. ``pause_s`` is the longest time a slot
     stood still between two laps, ``cpu_s`` the CPU time of the workers.
     """
 

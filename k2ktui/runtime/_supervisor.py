@@ -1,6 +1,6 @@
 """The small process between k2ktui and each child process: it makes sure the child ends.
 
-Run as a script by :mod:`k2ktui.runtime.child_process`, with the standard library only and in a session of
+Run as a script by ``runtime/child_process.py``, with the standard library only and in a session of
 its own. It ends the child, and everything that the child started, when k2ktui says so or is gone
 for whatever reason (its end of the control pipe closes, or its process id ends).
 

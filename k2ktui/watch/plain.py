@@ -101,14 +101,16 @@ def _compared(view: View, now: float) -> Iterator[str]:
         yield f"  re-reads by MirrorMaker 2 {UNKNOWN}"
         return
     ours, theirs = view.again
+    age = now - view.audit.taken_at
     yield (
-        f"  re-reads if groups went on at the target now: k2ktui {reread_text(ours)}, MirrorMaker 2 "
-        f"{safe_text(view.audit.flow)} {reread_text(theirs)}; read {now - view.audit.taken_at:,.0f} s ago"
+        f"  re-reads if groups went on at the target now: k2ktui {reread_text(ours)}, "
+        f"MirrorMaker 2 {safe_text(view.audit.flow)} {reread_text(theirs)}; read {age:,.0f} s ago"
     )
     most = sorted(view.summaries, key=lambda g: -(g.theirs or NOTHING).records)
     for group in most[:_PROBLEMS]:
         other = reread_text(group.theirs) if group.theirs else UNKNOWN
-        yield f"    {safe_text(group.group)}: k2ktui {reread_text(group.ours)}, MirrorMaker 2 {other}"
+        ours_text = reread_text(group.ours)
+        yield f"    {safe_text(group.group)}: k2ktui {ours_text}, MirrorMaker 2 {other}"
     if len(most) > _PROBLEMS:
         yield f"    and {len(most) - _PROBLEMS:,} more groups"
 

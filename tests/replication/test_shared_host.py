@@ -38,7 +38,8 @@ os.umask(0)
 if sys.argv[2] == "open":
     spark_settings.LOCAL_PROTECTION = {}
 secrets = {"client_dns_lookup": "no such way", "sasl_plain_password": sys.stdin.read()}
-runtime = SparkRuntime(SparkSettings(master="local[1]", config={sys.argv[3]: "true"}), "test", secrets, {})
+settings = SparkSettings(master="local[1]", config={sys.argv[3]: "true"})
+runtime = SparkRuntime(settings, "test", secrets, {})
 runtime.start()
 runtime.warm_up(1).result()
 spark._WARM_S = 600.0  # a task that runs as long as it is looked at

@@ -34,7 +34,8 @@ from k2ktui.sync import operations
 
 plan, file = Path(sys.argv[1]), sys.argv[2]
 die = lambda _: os.kill(os.getpid(), signal.SIGKILL)
-operations.apply_plan(load_checked((file,)).config, load_plan(plan.read_text(), 0), (file,), access(), die)
+loaded = load_plan(plan.read_text(), 0)
+operations.apply_plan(load_checked((file,)).config, loaded, (file,), access(), die)
 """
 
 

@@ -189,7 +189,8 @@ class PlanScreen(OperationScreen):
             return ""
         files, entry = self.session.files, self.applied
         if entry is not None:
-            return f"{cli_equivalent.verify(files, self._path)}\n{cli_equivalent.undo(files, entry.id)}"
+            verify = cli_equivalent.verify(files, self._path)
+            return f"{verify}\n{cli_equivalent.undo(files, entry.id)}"
         return self._command(self.shown.plan)
 
     def refusal(self, action: str) -> str:

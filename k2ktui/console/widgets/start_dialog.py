@@ -105,7 +105,8 @@ class StartDialog(Confirm):
         found = [check for check in self._checks if check.outcome is CheckOutcome.FAIL]
         if any(map(_hinders, found)):
             return [(Cell("It cannot be started: mend what failed. esc closes.", Tone.BAD),)]
-        ask = f"To go on: Tab, type {formatting.name(self._typed)}, Tab, space. Escape changes nothing."
+        name = formatting.name(self._typed)
+        ask = f"To go on: Tab, type {name}, Tab, space. Escape changes nothing."
         names = ", ".join(check.name for check in found)
         text = f"It can be started all the same, though these failed: {names}. {ask}"
         text = text if found else ask

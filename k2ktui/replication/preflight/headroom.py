@@ -84,7 +84,7 @@ def check_headroom(
     if lost:
         return passed(
             NAME,
-            f"the source deleted records before they were copied: {first_names(lost)}; the gap will be "
+            f"the source deleted records before they were copied: {first_names(lost)}; the gap is "
             "recorded (onSourceDataLoss: continue)",
         )
     if waiting and (judged := _judge(source, waiting)).outcome is not CheckOutcome.PASS:
@@ -92,7 +92,7 @@ def check_headroom(
     if unasked:
         return unknown(
             NAME,
-            f"nobody tells the bounds of {first_names(unasked)}: no leader, or no such partition any more",
+            f"nobody tells the bounds of {first_names(unasked)}: no leader, or it no longer exists",
             "Check the source cluster's health and the rights on those topics.",
         )
     if waiting:
