@@ -1,9 +1,9 @@
 """CPU time and memory of a whole process tree, whatever in it has ended meanwhile.
 
 One pass over /proc gives, for every process under the root, its own CPU time and that of the
-children which it has waited for. As the root is a subreaper (k2ktui.runtime.child_process), a process
-that loses its parent comes under the root, which waits for it: no CPU second is lost and, since a
-child's time moves to its parent at the moment it is collected, none is counted twice.
+children which it has waited for. As the root is a subreaper (k2ktui.runtime.child_process), a
+process that loses its parent comes under the root, which waits for it: no CPU second is lost and,
+since a child's time moves to its parent at the moment it is collected, none is counted twice.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ both.
 
 from __future__ import annotations
 
+import argparse
 import os
 
 import pytest
@@ -30,9 +31,14 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         config.option.dist = "loadgroup"
 
 
+def _runs_a_part(option: argparse.Namespace) -> bool:
+    """Whether pytest's cache chooses the tests; without its plugin these options are not there."""
+    return any(getattr(option, name, False) for name in ("lf", "stepwise"))
+
+
 def _is_whole_suite(config: pytest.Config) -> bool:
     option = config.option
-    if option.keyword or option.usepdb or option.collectonly or option.lf or option.stepwise:
+    if option.keyword or option.usepdb or option.collectonly or _runs_a_part(option):
         return False
     root = config.rootpath
     return all((root / argument).resolve() in (root, root / "tests") for argument in config.args)

@@ -31,7 +31,7 @@ _DOWN_S = 30.0
 
 
 class MirrorMappings:
-    """What one flow of MirrorMaker 2 recorded; see :class:`~k2ktui.sync.mapping_source.MappingSource`."""
+    """What one flow of MirrorMaker 2 recorded; see ``sync/mapping_source.py``."""
 
     def __init__(self, config: MirrorPipeline, source: Cluster, target: Cluster) -> None:
         self._flow, self._topics, self._source = config.flow, config.topics, source
