@@ -38,3 +38,15 @@ def test_index_lists_every_page() -> None:
 
 def test_readme_can_be_read_in_five_minutes() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+def test_architecture_names_what_exists() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    package = ROOT / "k2ktui"
+    for path in set(re.findall(r"(?<![\w/])(?:\w+/)+(?:\w+\.py)?(?!\w)", page)):
+        places = (ROOT / path, package / path, package / "replication" / path)
+        assert any(place.exists() for place in places), path
+    code = "\n".join(file.read_text() for file in package.rglob("*.py"))
+    for name in set(re.findall(r"\b(?:[A-Z][a-z]+){2,}\b", page)):
+        known = re.search(rf"^\s*(?:class|def) {name}\b", code, re.MULTILINE)
+        assert known or name in {"OffsetCommit", "EndTxn", "MirrorMaker"}, name
