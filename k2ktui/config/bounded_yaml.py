@@ -1,7 +1,7 @@
-"""YAML with bounds: a file of a few lines can neither fill the memory nor exhaust the stack.
+"""Bounded YAML loading: a small file can neither exhaust memory nor overflow the stack.
 
-PyYAML composes nested collections by recursion, and an alias stands for all that it names: nine
-lines of ten aliases each are a thousand million values once they are followed.
+PyYAML composes nested collections recursively, and every alias expands to the whole value of its
+anchor: nine lines of ten aliases each expand to a billion values.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ BYTE_LIMIT = 1 << 20
 
 
 def load_yaml(path: Path) -> Any:
-    """Return what a file of ours holds, as plain values.
+    """Return the content of a key bindings or theme file as plain values.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it is too large, not UTF-8, or a value in it cannot be.
-        yaml.YAMLError: it is not YAML, or beyond the bounds.
+        OSError: the file cannot be read.
+        ValueError: the file is too large or not UTF-8, or holds an invalid value.
+        yaml.YAMLError: the file is not valid YAML or exceeds the bounds.
     """
     with path.open("rb") as file:
         content = file.read(BYTE_LIMIT + 1)
@@ -33,19 +33,19 @@ def load_yaml(path: Path) -> Any:
 
 
 class BoundedLoader(yaml.SafeLoader):
-    """``yaml.SafeLoader`` that refuses deep nesting, too many values and recursive aliases.
+    """``yaml.SafeLoader`` that rejects deep nesting, too many values and recursive aliases.
 
-    Values count as often as aliases repeat them. What is refused is a ``yaml.MarkedYAMLError``
-    with the line.
+    A value counts once for every alias that repeats it. A violation raises a
+    ``yaml.MarkedYAMLError`` with the line.
     """
 
     def __init__(self, stream: Any) -> None:
         super().__init__(stream)
-        self._counts = [0]  # values in each of the collections that are being read
-        self._sizes: dict[str, int] = {}  # of what has an anchor, once it was read
+        self._counts = [0]  # number of values in each open collection
+        self._sizes: dict[str, int] = {}  # number of values per completed anchor
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """Compose a node and what is below it, within the bounds."""
+        """Compose a node and its children within the bounds."""
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent):
             if event.anchor in self.anchors and event.anchor not in self._sizes:
@@ -64,7 +64,7 @@ class BoundedLoader(yaml.SafeLoader):
         return node
 
     def _count(self, size: int, event: Any) -> None:
-        # Each collection counts for itself: one that is too large ends the file early.
+        # Counting per collection stops reading as soon as one of them is too large.
         self._counts[-1] += size
         if self._counts[-1] > VALUE_LIMIT:
             raise _refused(f"more than {VALUE_LIMIT:,} values, counting those of aliases", event)

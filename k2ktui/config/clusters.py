@@ -1,4 +1,4 @@
-"""The two clusters of a pipeline: client properties in Java names, and schema registries."""
+"""The two clusters of a pipeline: Java client properties and schema registries."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Properties = Mapping[Name, JavaText]
 
 @dataclass(frozen=True)
 class ClientFinding:
-    """What a client library has to say of a property: it is refused, or it has no effect.
+    """A client library's verdict on one property: rejected, or accepted without effect.
 
-    ``section`` is where it stands under ``kafka``: ``common`` or a role.
+    ``section`` is the section under ``kafka`` that holds it: ``common`` or a role.
     """
 
     section: str
@@ -33,12 +33,12 @@ class ClientFinding:
 
 
 def yaml_name(field: str) -> str:
-    """Return the YAML key of a model field: camel case, without the unit ``_s`` for seconds."""
+    """Return the YAML key of a model field: camel case, without the unit suffix ``_s``."""
     return to_camel(field.rstrip("_").removesuffix("_s"))
 
 
 class Section(BaseModel):
-    """Base of all sections: frozen, strict about keys, silent about values in errors."""
+    """Base class of all sections: frozen, rejects unknown keys, keeps values out of errors."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -47,13 +47,13 @@ class Section(BaseModel):
         validate_by_name=True,
         validate_by_alias=True,
         hide_input_in_errors=True,
-        # An error list reads best in the words of the file.
+        # Errors name the keys as the file spells them.
         loc_by_alias=True,
     )
 
 
 class KafkaClients(Section):
-    """Java client properties of one cluster, shared and per role; no repr shows them."""
+    """Java client properties of one cluster, shared and per role; omitted from reprs."""
 
     common: Properties = Field(default={}, repr=False)
     consumer: Properties = Field(default={}, repr=False)
@@ -71,7 +71,7 @@ class Registry(Section):
 
 
 class ClusterConfig(Section):
-    """One side of a pipeline. ``properties(role)`` is what a client of that role is made with."""
+    """One cluster of a pipeline. ``properties(role)`` returns the properties of a client."""
 
     kafka: KafkaClients
     registry: Registry = Registry()
@@ -111,7 +111,7 @@ class ClusterConfig(Section):
 
     @property
     def bootstrap_servers(self) -> str:
-        """The bootstrap list, from ``common`` or the first role that has one; "" when none has."""
+        """The bootstrap list of ``common`` or of the first role that has one; "" if none has."""
         sides = (self.common, self.admin, self.consumer, self.producer)
         return next(
             (side["bootstrap.servers"] for side in sides if "bootstrap.servers" in side), ""

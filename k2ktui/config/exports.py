@@ -1,4 +1,4 @@
-"""What others read of a running pipeline: metrics, and what MirrorMaker 2's tools find."""
+"""Outputs of a running pipeline for other tools: metrics and MirrorMaker 2 topics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from k2ktui.config.scalars import Duration, Name, Toggle
 
 
 class MetricPrefixes(Section):
-    """Put before metric names as they are, so they end in a dot."""
+    """Prefixes of metric names. They are prepended verbatim, so each ends with a dot."""
 
     source_consumer: Name = "k2k.consumer.source."
     target_consumer: Name = "k2k.consumer.control."
@@ -19,28 +19,28 @@ class MetricPrefixes(Section):
 
 
 class MetricsTopic(Section):
-    """Where the Kafka exporter writes."""
+    """The topic that the Kafka exporter writes to."""
 
     topic: Name = "__k2k_metrics"
 
 
 class Metrics(Section):
-    """Names of metrics."""
+    """Metric names and the metrics topic."""
 
     prefix: MetricPrefixes = MetricPrefixes()
     kafka: MetricsTopic = MetricsTopic()
 
 
 class Mm2PublishSettings(Section):
-    """Ours: what MirrorMaker 2's tools find on the target while the pipeline runs.
+    """Publication of MirrorMaker 2's topics on the target; not a Lenses setting.
 
     Attributes:
-        publish: write checkpoints, heartbeats and offset-syncs in its format.
-        source_alias: what the source is called there.
-        target_alias: what the target is called.
-        separator: as ``replication.policy.separator``.
-        interval_s: how often it is written.
-        even_so: although a MirrorMaker 2 has had topics of this alias.
+        publish: write checkpoints, heartbeats and offset syncs in MirrorMaker 2's format.
+        source_alias: MirrorMaker 2's alias of the source cluster.
+        target_alias: MirrorMaker 2's alias of the target cluster.
+        separator: same as MirrorMaker 2's ``replication.policy.separator``.
+        interval_s: interval between writes, in seconds.
+        even_so: publish even if topics of this alias from MirrorMaker 2 exist.
     """
 
     publish: Toggle = False

@@ -1,4 +1,4 @@
-"""The second spellings of keys, from older schemas and slips of the documentation, made one."""
+"""Normalizes alternative key spellings from older schemas and documentation errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from k2ktui.config.problems import Path, Problem, format_path
 from k2ktui.config.scalars import Text, java_text
 from k2ktui.config.tree import Node, merge
 
-# Old path -> path in the model. Order matters: the level `kafka` goes first.
+# Old path -> path in the model. Order matters: the `kafka` level is removed first.
 SPELLINGS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("coordination", "kafka"), ("coordination",)),
     (("coordination", "assignement"), ("coordination", "assignment")),
@@ -27,7 +27,7 @@ SPELLINGS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     ),
 )
 
-# Accepted and ignored, with what the operator is told.
+# Keys that are accepted and ignored, with the note for the operator.
 IGNORED: dict[tuple[str, ...], str] = {
     ("license",): "license is ignored: k2ktui needs none",
     ("coordination", "commit", "charset"): "coordination.commit.charset is ignored: it is UTF-8",
@@ -36,13 +36,13 @@ IGNORED: dict[tuple[str, ...], str] = {
 
 @dataclass
 class KeyAliases:
-    """Brings one file's tree into the model's spelling; ``notes`` and ``problems`` grow."""
+    """Converts one file's tree to the model's keys; appends to ``notes`` and ``problems``."""
 
     notes: list[str]
     problems: list[Problem]
 
     def spell(self, tree: Node) -> Node:
-        """Return ``tree`` with every known second spelling moved to the model's path."""
+        """Return ``tree`` with every known alternative key moved to the model's path."""
         for old, new in SPELLINGS:
             moved = tree.at(old)
             if moved is not None and _movable(moved, old, new):
@@ -77,7 +77,7 @@ class KeyAliases:
         self.problems.append(Problem(moved.mark, moved.written, message))
 
     def _replication(self, tree: Node) -> Node:
-        """Make the list of a source entry and a sink entry one table."""
+        """Merge the list of one source entry and one sink entry into a single table."""
         given = tree.at(("replication",))
         if given is None or not isinstance(given.value, list):
             if given is not None and given.value is not None:
@@ -99,7 +99,7 @@ class KeyAliases:
 
 
 def _movable(moved: Node, old: Path, new: Path) -> bool:
-    # A level can only be dissolved into its parent when it has entries; a scalar stays an error.
+    # Only a table (or null) can be merged into its parent; a scalar stays in place as an error.
     return new != old[:-1] or moved.value is None or isinstance(moved.value, dict)
 
 
@@ -108,7 +108,7 @@ def _without(tree: Node, path: Path) -> Node:
     entries = dict(tree.table)
     if rest:
         below = _without(entries[key], rest)
-        # A level that only held the moved key goes with it.
+        # Remove a level that held only the moved key.
         entries[key] = below
         if not below.table and len(rest) == 1 and key == "connection":
             del entries[key]

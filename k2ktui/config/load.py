@@ -20,17 +20,17 @@ from k2ktui.text import safe_text
 
 ClientCheck = Callable[[ClusterConfig], Iterable[ClientFinding]]
 
-# Alternatives of one choice: laying one over another must not mix them.
+# These tables hold mutually exclusive alternatives: merging two layers must not combine them.
 _WHOLE: frozenset[Path] = frozenset({("replication", "sink", "topic")})
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A pipeline and where each of its keys was written.
+    """A pipeline configuration and the position of each of its keys.
 
-    ``provenance`` maps the paths of values to ``file:line``; what is not below one of them is a
-    default. ``secret_paths`` hold values that came from the environment or a file.
-    ``notes`` are for the operator, once.
+    ``provenance`` maps the paths of values to ``file:line``; every other value is a default.
+    ``secret_paths`` lists the paths of values that came from the environment or a file.
+    ``notes`` are messages to show to the operator once.
     """
 
     config: PipelineConfig
@@ -42,8 +42,8 @@ class Loaded:
     def source_of(self, path: Path) -> str:
         """Return ``file:line`` of a key, or ``default``.
 
-        A key inside a value that the file writes in short (``tracingHeaders: enabled``) has the
-        place of that value.
+        A key inside a value in short form (``tracingHeaders: enabled``) has the position of that
+        value.
         """
         above = (path[:length] for length in range(len(path), 0, -1))
         return next((self.provenance[p] for p in above if p in self.provenance), "default")
@@ -57,19 +57,19 @@ def load(
     need_replication: bool = True,
     client_check: ClientCheck | None = None,
 ) -> Loaded:
-    """Load the pipeline from ``paths``; later files are laid over earlier ones.
+    """Load the pipeline from ``paths``; later files override earlier ones.
 
     Args:
-        paths: YAML files; one text may name several, separated by commas.
-        env: what ``${env:…}`` sees; the process's environment by default.
-        templates: fill ``${…}``; otherwise such text stays as it is.
-        need_replication: refuse files without a ``replication`` section (those of Lenses' offset
-            mapping application); otherwise only a note says that nothing is selected.
-        client_check: says what a client library makes of a cluster's properties; what it refuses
-            is reported together with all other errors.
+        paths: YAML files; one string may name several, separated by commas.
+        env: variables for ``${env:…}``; defaults to the process environment.
+        templates: fill ``${…}`` templates; otherwise they are kept verbatim.
+        need_replication: reject files without a ``replication`` section (as used by Lenses'
+            offset mapping application); otherwise only add a note that nothing is selected.
+        client_check: checks a cluster's properties against a client library; rejected properties
+            are reported together with all other errors.
 
     Raises:
-        ConfigError: with every error of all files, each with its file and line.
+        ConfigError: reports every error of all files, each with its file and line.
     """
     files = _split(paths)
     problems: list[Problem] = []
@@ -100,7 +100,7 @@ def _is_value(path: Path, node: Node) -> bool:
 
 
 def _shown_at(path: Path) -> Path:
-    """Return where the value at ``path`` shows up in the model, which joins some lists to texts."""
+    """Return the model's path of the value at ``path``; the model joins some lists to strings."""
     for whole in _WHOLE:
         if path[: len(whole)] == whole:
             return whole
@@ -126,7 +126,7 @@ def _layered(files: list[str], notes: list[str], problems: list[Problem]) -> Nod
     read = [read_tree(file, problems) for file in files]
     layers = [speller.spell(tree) for tree in read if tree is not None]
     if len(layers) < len(files):
-        # What the rest of the files lacks may stand in those that cannot be read.
+        # Validation would report keys as missing that the unreadable files may contain.
         raise refuse(problems)
     return reduce(lambda below, above: merge(below, above, _WHOLE), layers)
 

@@ -1,7 +1,7 @@
-"""The pipeline file as frozen, typed values with defaults; ``load`` makes them from YAML.
+"""The pipeline file as frozen, typed values with defaults; ``load`` builds them from YAML.
 
-Field names are the YAML keys in snake case; a field that ends in ``_s`` holds seconds. Where
-Lenses documents two defaults, or design decisions differ from them, docs/configuration.md says so.
+Field names are the YAML keys in snake case; a field that ends in ``_s`` holds seconds.
+docs/configuration.md lists conflicting defaults in Lenses' documentation and deviations from it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ControlTopic = Literal["assignment", "commit", "metrics", "offset_mapping", "sta
 
 
 class TracingHeaders(Section):
-    """Which coordinates of the source record travel as record headers."""
+    """Coordinates of the source record that are added as record headers."""
 
     partition: Toggle = False
     offset: Toggle = False
@@ -61,7 +61,7 @@ def _tracing(value: Any) -> Any:
 
 
 class Features(Section):
-    """Switches."""
+    """Feature switches."""
 
     exactly_once: Toggle = True
     header_replication: Toggle = True
@@ -100,7 +100,7 @@ class BidirectionalHeaders(Section):
 
 
 class Bidirectional(Section):
-    """Which identifier marks records of the opposite direction, and the header that holds it."""
+    """The identifier that marks records of the opposite direction, and its header."""
 
     mode: Literal["pipeline", "cluster"] = "cluster"
     headers: BidirectionalHeaders = BidirectionalHeaders()
@@ -112,7 +112,7 @@ class Bidirectional(Section):
 
 
 class ErrorHandling(Section):
-    """What stops the pipeline (``fail``) and what is only told (``ignore``)."""
+    """Conditions that stop the pipeline (``fail``) or are only reported (``ignore``)."""
 
     on_commit_sync_timeout: FailOrIgnore = "fail"
     on_control_message_deserialization_error: FailOrIgnore = "fail"
@@ -121,7 +121,7 @@ class ErrorHandling(Section):
 
 
 class SchemaMappingRule(Section):
-    """Whether keys and values of matching topics hold schema ids."""
+    """Whether keys and values of matching topics contain schema ids."""
 
     pattern: Pattern
     key: Toggle = True
@@ -129,7 +129,7 @@ class SchemaMappingRule(Section):
 
 
 class SchemaMapping(Section):
-    """Which records have schema ids to rewrite."""
+    """Schema types and topics whose schema ids are rewritten."""
 
     supported_types: tuple[Literal["AVRO", "JSON", "PROTOBUF", "YANG"], ...] = (
         "AVRO",
@@ -141,7 +141,7 @@ class SchemaMapping(Section):
 
 
 class Configuration(Section):
-    """Waiting for control topics that were just created, and parallelism."""
+    """Parallelism, and how to wait for newly created control topics."""
 
     auto_control_topic_creation_check_delay_s: Duration = 0.75
     auto_control_topic_creation_max_attempts: int = Field(default=10, ge=1)
@@ -150,7 +150,7 @@ class Configuration(Section):
 
 
 class CommitCoordination(Section):
-    """The topic that holds replicated positions. ``group`` is the pipeline's name by default."""
+    """The topic of replicated positions. ``group`` defaults to the pipeline's name."""
 
     topic: Name = "__k2k_consumer-offsets"
     group: Name = ""
@@ -160,7 +160,7 @@ class CommitCoordination(Section):
 
 
 class AssignmentCoordination(Section):
-    """Fencing of earlier owners."""
+    """The assignment topic and fencing of earlier owners."""
 
     topic: Name = "__k2k_assignment"
     grace_window_s: Duration = 15.0
@@ -168,13 +168,13 @@ class AssignmentCoordination(Section):
 
 
 class StateCoordination(Section):
-    """Ours: heartbeats of runs, snapshots of group commits, and the journal."""
+    """Topic of run heartbeats, group commit snapshots and the journal; not a Lenses setting."""
 
     topic: Name = "__k2k_state"
 
 
 class Coordination(Section):
-    """State of the pipeline on the target."""
+    """Topics on the target that hold the pipeline's state."""
 
     commit: CommitCoordination = CommitCoordination()
     assignment: AssignmentCoordination = AssignmentCoordination()
@@ -182,14 +182,14 @@ class Coordination(Section):
 
 
 class TopicSettings(Section):
-    """How a topic is created; None means as on the source, or the broker's default."""
+    """Settings of a new topic; None means the source's value, or the broker's default."""
 
     partitions: Annotated[int, Field(ge=1)] | None = None
     replication: Annotated[int, Field(ge=1, le=32767)] | None = None
     config: Properties = Field(default={})
 
     def over(self, common: TopicSettings) -> TopicSettings:
-        """Return these settings with what they leave open taken from ``common``, key by key."""
+        """Return these settings with unset values taken from ``common``, key by key."""
         return TopicSettings(
             partitions=common.partitions if self.partitions is None else self.partitions,
             replication=common.replication if self.replication is None else self.replication,
@@ -198,26 +198,26 @@ class TopicSettings(Section):
 
 
 class TopicRule(Section):
-    """Settings of the replicated topics that match."""
+    """Settings of the replicated topics that match a pattern."""
 
     pattern: Pattern
     properties: TopicSettings = TopicSettings()
 
 
 class ReplicatedTopics(Section):
-    """How target topics are created."""
+    """Settings for creating replicated topics."""
 
     common: TopicSettings = TopicSettings()
     rules: tuple[TopicRule, ...] = ()
 
     def settings_for(self, topic: str) -> TopicSettings:
-        """Return the settings of a target topic: the first rule that matches, over ``common``."""
+        """Return a target topic's settings: the first matching rule merged over ``common``."""
         matching = (r.properties for r in self.rules if compile_pattern(r.pattern).fullmatch(topic))
         return next(matching, TopicSettings()).over(self.common)
 
 
 class ControlTopicCreation(Section):
-    """How the pipeline's own topics are created."""
+    """Settings for creating the pipeline's own topics."""
 
     common: TopicSettings = TopicSettings()
     assignment: TopicSettings = TopicSettings()
@@ -228,13 +228,13 @@ class ControlTopicCreation(Section):
 
 
 class TopicCreation(Section):
-    """How topics are created on the target."""
+    """Settings for creating topics on the target."""
 
     replication: ReplicatedTopics = ReplicatedTopics()
     control: ControlTopicCreation = ControlTopicCreation()
 
     def control_for(self, topic: ControlTopic) -> TopicSettings:
-        """Return the settings of a control topic, its own over the common ones."""
+        """Return the settings of a control topic merged over the common ones."""
         own: TopicSettings = getattr(self.control, topic)
         return own.over(self.control.common)
 
@@ -256,7 +256,7 @@ def _retention_text(seconds: float | None) -> str:
 
 
 class MappingRetention(Section):
-    """What is held hot of the mappings; ``time_s`` None follows the topic's own retention."""
+    """Retention of in-memory mappings; ``time_s`` None follows the topic's own retention."""
 
     time_s: Annotated[
         float | None,
@@ -268,14 +268,14 @@ class MappingRetention(Section):
 
 
 class OffsetMapping(Section):
-    """Where mappings are, and which are held hot."""
+    """The topic of offset mappings and their in-memory retention."""
 
     topic: Name = "__k2k_offset_mappings"
     retention: MappingRetention = MappingRetention()
 
 
 class SparkSettings(Section):
-    """Ours: where laps run. ``slots`` None means as many as the session has cores."""
+    """The Spark session that runs laps; not a Lenses setting. ``slots`` None means one per core."""
 
     master: Name = "local[*]"
     config: Mapping[Name, JavaText] = Field(default={}, repr=False)
@@ -313,7 +313,7 @@ class PipelineConfig(Section):
         commit = self.coordination.commit
         if not commit.group:
             named = commit.model_copy(update={"group": self.name})
-            # The model is frozen, and this is still its making.
+            # The model is frozen, so a validator cannot assign the attribute.
             self.__dict__["coordination"] = self.coordination.model_copy(update={"commit": named})
         return self
 
@@ -355,13 +355,13 @@ class PipelineConfig(Section):
 
     @cached_property
     def topics(self) -> TopicSelection:
-        """The source topics; a pattern never takes Kafka's or our own internal topics."""
+        """The source topics; a pattern never matches Kafka's or the pipeline's internal topics."""
         pattern, names = self.replication.source.topic_choice
         return TopicSelection(pattern, names, self.control_topics | KAFKA_INTERNAL_TOPICS)
 
     @property
     def topic_mapping(self) -> TopicMapping:
-        """What source topics are called on the target."""
+        """The mapping from source topic names to target topic names."""
         return self.replication.sink.topic
 
     @cached_property
@@ -372,5 +372,5 @@ class PipelineConfig(Section):
 
     @property
     def start(self) -> StartPosition:
-        """Where partitions without a position begin."""
+        """The start position of partitions without a replicated position."""
         return start_position(self.start_section, self.source.consumer)

@@ -1,4 +1,4 @@
-"""What is wrong with a pipeline file, in words that name the place, the expected and the found."""
+"""Problems of a pipeline file: messages with position, expected value and actual value."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 
 @dataclass(frozen=True, order=True)
 class FilePosition:
-    """A line of a file; lines count from 1."""
+    """A line of a file, counted from 1."""
 
     file: str
     line: int
@@ -34,7 +34,7 @@ class FilePosition:
 
 @dataclass(frozen=True)
 class Problem:
-    """One error: where, which key, and what about it. Nothing in it may be a secret."""
+    """One error: position, key and message. It must not contain secrets."""
 
     mark: FilePosition | None
     path: str
@@ -46,7 +46,7 @@ class Problem:
 
 
 def refuse(problems: Sequence[Problem]) -> ConfigError:
-    """Make the one error that reports all ``problems``, in the order of the files."""
+    """Return one error that reports all ``problems``, ordered by file and line."""
     placed = sorted(problems, key=lambda problem: problem.mark or FilePosition("", 0))
     lines = list(dict.fromkeys(str(problem) for problem in placed))
     count = "1 error" if len(lines) == 1 else f"{len(lines)} errors"
@@ -57,7 +57,7 @@ def refuse(problems: Sequence[Problem]) -> ConfigError:
 
 
 def format_path(path: Path) -> str:
-    """Write a path as ``a.b[0]."key.with.dots"``."""
+    """Format a path as ``a.b[0]."key.with.dots"``."""
     spoken = ""
     for step in path:
         if isinstance(step, int):
@@ -69,17 +69,17 @@ def format_path(path: Path) -> str:
 
 
 def is_secret_key(key: str) -> bool:
-    """Tell whether the value of a property of this name must never be shown."""
+    """Return whether a property of this name holds a secret."""
     return bool(_SECRET.search(key)) and not _PUBLIC.search(key)
 
 
 def without_userinfo(text: str) -> str:
-    """Return ``text`` without the user and password of URLs in it."""
+    """Return ``text`` with the credentials of URLs redacted."""
     return _USERINFO.sub(f"{REDACTED}@", text)
 
 
 def shown_value(key: str, value: str, *, secret: bool = False) -> str:
-    """Return a value as an error may show it: escaped, cut, redacted if it may be a secret."""
+    """Return a value for display in an error: escaped, truncated, redacted if it may be secret."""
     if secret or is_secret_key(key):
         return REDACTED
     return f'"{safe_text(without_userinfo(value), limit=80)}"'

@@ -1,4 +1,4 @@
-"""The ``replication`` section: which topics are taken, and where their records go."""
+"""The ``replication`` section: source topics, and target topics and partitions."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _mapping_yaml(mapping: TopicMapping) -> str | dict[str, Any]:
     if mapping.kind == "static":
         return {"static": mapping.static}
     if mapping.kind == "staticMapping":
-        # A list keeps the order, and a pattern that occurs twice.
+        # A list preserves the order and repeated patterns.
         return {"staticMapping": [{pattern: target} for pattern, target in mapping.rules]}
     return "source"
 
@@ -84,14 +84,14 @@ TopicMappingField = Annotated[
 
 
 class ReplicationSource(Section):
-    """The source topics: one regular expression for whole names, or a list of exact names."""
+    """The source topics: one regular expression for full names, or a list of exact names."""
 
     name: Name | None = None
     topic: NamesOrPattern = ()
 
     @property
     def topic_choice(self) -> tuple[str | None, tuple[str, ...]]:
-        """The pattern or None, and the exact names."""
+        """The pattern (None for a list) and the exact names."""
         return (self.topic, ()) if isinstance(self.topic, str) else (None, self.topic)
 
 
@@ -104,7 +104,7 @@ class ReplicationSink(Section):
 
 
 class Replication(Section):
-    """What is replicated. The file writes it as a list of one source and one sink."""
+    """What is replicated. In the file it is a list of one source and one sink entry."""
 
     source: ReplicationSource = ReplicationSource()
     sink: ReplicationSink = ReplicationSink()

@@ -1,7 +1,7 @@
 """Scalar types of the pipeline file: toggles, durations, Java property values, instants.
 
-Each accepts the text of a YAML scalar as it was written (see ``Text``) as well as the plain
-Python value, so the models can be built from YAML and from code alike.
+Each accepts both the verbatim text of a YAML scalar (see ``Text``) and a plain Python value, so
+models can be built from YAML and from code.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _SPOKEN = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 
 
 class Text(str):
-    """A YAML scalar exactly as written, so that ``1.10`` and ``no`` stay names where names are due.
+    """The verbatim text of a YAML scalar, so that ``1.10`` and ``no`` can be used as names.
 
-    ``boolean`` is what YAML 1.1 makes of the unquoted text (``yes``, ``off``, ``true``), or None.
+    ``boolean`` is the YAML 1.1 boolean of unquoted text (``yes``, ``off``, ``true``), or None.
     """
 
     __slots__ = ("boolean",)
@@ -41,7 +41,7 @@ class Text(str):
 
 
 def parse_toggle(value: Any) -> bool:
-    """Read ``enabled`` or ``disabled`` (YAML booleans too); ValueError otherwise."""
+    """Parse ``enabled``, ``disabled`` or a YAML boolean; ValueError otherwise."""
     if isinstance(value, bool):
         return value
     word = value.strip().lower() if isinstance(value, str) else None
@@ -53,14 +53,14 @@ def parse_toggle(value: Any) -> bool:
 
 
 def toggle_text(value: bool) -> str:
-    """Write a toggle the way the pipeline file does."""
+    """Format a toggle as in the pipeline file."""
     return "enabled" if value else "disabled"
 
 
 def parse_duration(value: Any) -> float:
-    """Read a duration such as ``5 seconds``, ``500ms`` or ``7 days`` into seconds.
+    """Parse a duration such as ``5 seconds``, ``500ms`` or ``7 days`` into seconds.
 
-    A Python number is taken as seconds; text needs a unit. ValueError otherwise.
+    A Python number is in seconds; text needs a unit. ValueError otherwise.
     """
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
@@ -72,7 +72,7 @@ def parse_duration(value: Any) -> float:
 
 
 def duration_text(seconds: float) -> str:
-    """Write seconds as the largest unit that holds them exactly, at least milliseconds."""
+    """Format seconds in the largest unit that represents them exactly, rounded to milliseconds."""
     for size, word in _SPOKEN:
         if seconds and seconds % size == 0:
             return _counted(int(seconds // size), word)
@@ -84,7 +84,7 @@ def _counted(count: int, word: str) -> str:
 
 
 def java_text(value: Any) -> str:
-    """Write a property value as Java properties hold it: ``true``, ``1000``, ``a,b`` for a list."""
+    """Format a value as a Java property: ``true``, ``1000``, or ``a,b`` for a list."""
     if isinstance(value, Text) and value.boolean is not None:
         value = value.boolean
     if isinstance(value, bool):
@@ -97,14 +97,14 @@ def java_text(value: Any) -> str:
 
 
 def parse_text(value: Any) -> str:
-    """Take a YAML scalar as text, as it was written; ValueError for mappings and lists."""
+    """Return the verbatim text of a YAML scalar; ValueError for any other value."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise ValueError("a text")
     return str(value)
 
 
 def parse_instant(value: Any) -> int:
-    """Read an ISO-8601 instant (UTC unless it says otherwise) or epoch milliseconds, into those."""
+    """Parse an ISO-8601 instant (UTC by default) or epoch milliseconds into epoch milliseconds."""
     text = str(value).strip()
     if text.isascii() and text.isdecimal():
         return int(text)

@@ -1,4 +1,4 @@
-"""Show the effective pipeline: defaults filled in, secrets redacted, sources beside the keys."""
+"""Shows the effective pipeline: defaults applied, secrets redacted, position of every key."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _PLAIN = re.compile(r"([A-Za-z_][A-Za-z0-9_.*/-]*|[0-9]+ [a-z]+)")
 _RESERVED = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
 _COMMENT_COLUMN = 60
 
-# Sections whose keys are properties of others, where a name alone can tell a secret.
+# Sections with free-form properties, where only the key name can identify a secret.
 _PROPERTY_TABLES = frozenset({"common", "consumer", "producer", "admin", "config", "headers"})
 
 
 def effective(loaded: Loaded) -> dict[str, Any]:
-    """Return the whole effective configuration in the keys of the file, secrets redacted."""
+    """Return the effective configuration with the file's keys and secrets redacted."""
     plain = loaded.config.model_dump(by_alias=True, mode="json")
     shown: dict[str, Any] = _redacted(plain, (), loaded.secret_paths)
-    # What was settled from two places, in the one that is ours.
+    # The start comes from `start` or from auto.offset.reset; show it in `start`.
     shown["start"]["from"] = loaded.config.start.kind
-    # The source is only read: that key would be an error there.
+    # The source is only read: the model rejects this key there.
     del shown["source"]["kafka"]["topicPropsExclusionList"]
     replication = shown["replication"]
     shown["replication"] = [{key: replication[key]} for key in ("source", "sink")]
@@ -36,13 +36,13 @@ def effective(loaded: Loaded) -> dict[str, Any]:
 
 
 def sources(loaded: Loaded) -> dict[str, str]:
-    """Return the place of every key in ``effective``: ``file:line`` or ``default``."""
+    """Return the position of every key in ``effective``: ``file:line`` or ``default``."""
     shown = effective(loaded)
     return {".".join(map(str, path)): loaded.source_of(_in_model(path)) for path in _leaves(shown)}
 
 
 def to_yaml(loaded: Loaded, *, with_sources: bool = False) -> str:
-    """Return ``effective`` as YAML; with sources each key carries its place as a comment."""
+    """Return ``effective`` as YAML, optionally with each key's position as a comment."""
 
     def comment(path: Path) -> str:
         return loaded.source_of(_in_model(path))
@@ -52,7 +52,7 @@ def to_yaml(loaded: Loaded, *, with_sources: bool = False) -> str:
 
 
 def to_json(loaded: Loaded, *, with_sources: bool = False) -> str:
-    """Return ``{"config": …, "notes": […]}`` and, when wanted, ``"sources"`` as JSON."""
+    """Return ``{"config": …, "notes": […]}`` as JSON, optionally with ``"sources"``."""
     shown: dict[str, Any] = {"config": effective(loaded), "notes": list(loaded.notes)}
     if with_sources:
         shown["sources"] = sources(loaded)
@@ -60,7 +60,7 @@ def to_json(loaded: Loaded, *, with_sources: bool = False) -> str:
 
 
 def json_schema() -> dict[str, Any]:
-    """Return a JSON schema of the pipeline file, for editors."""
+    """Return the JSON schema of the pipeline file, for editors."""
     schema = PipelineConfig.model_json_schema(by_alias=True, mode="validation")
     schema["properties"]["replication"] = {
         "type": "array",
@@ -94,7 +94,7 @@ def _redacted(value: Any, path: Path, secrets: frozenset[Path]) -> Any:
 
 
 def _in_model(path: Path) -> Path:
-    """Drop the list level that the file has in ``replication`` and the model has not."""
+    """Drop the list level of ``replication``, which exists in the file but not in the model."""
     inside = path[:1] == ("replication",) and len(path) > 1
     return (path[0], *path[2:]) if inside else path
 
@@ -119,13 +119,13 @@ def _lines(value: Any, path: Path, comment: Callable[[Path], str] | None) -> Ite
             yield f"{line.ljust(_COMMENT_COLUMN)} # {comment(below)}" if comment else line
             continue
         lines = _lines(item, below, comment)
-        # The first line of a list's item stands beside its dash.
+        # The first line of a list item goes next to its dash.
         yield f"{head} {next(lines).lstrip()}" if is_list else head
         yield from lines
 
 
 def _scalar(value: Any) -> str:
-    """Write a scalar so that YAML reads the same text, number or empty collection again."""
+    """Format a scalar so that YAML parses it back to the same value."""
     if not isinstance(value, str):
         return json.dumps(value)
     if _PLAIN.fullmatch(value) and value.lower() not in _RESERVED:

@@ -1,4 +1,4 @@
-"""Where a source partition begins that has no replicated position yet."""
+"""Start position of source partitions that have no replicated position yet."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ RESET = "auto.offset.reset"
 
 @dataclass(frozen=True)
 class StartPosition:
-    """Where to begin. ``timestamp_ms`` (since 1970) is set for ``timestamp`` only, and means the
-    first record at or after it."""
+    """A start position. ``timestamp_ms`` (epoch milliseconds) is set only for ``timestamp`` and
+    selects the first record at or after it."""
 
     kind: Literal["earliest", "latest", "timestamp"] = "earliest"
     timestamp_ms: int | None = None
 
 
 class StartSection(Section):
-    """Ours: the ``start`` section, which overrides nothing: it must agree with the consumer's."""
+    """The ``start`` section, not a Lenses setting. It must agree with ``auto.offset.reset``."""
 
     from_: Literal["earliest", "latest", "timestamp"] | None = None
     timestamp: Instant | None = None
 
 
 def reset_of(consumer: Mapping[str, str]) -> str:
-    """Return the ``auto.offset.reset`` of a consumer, "" for none.
+    """Return the ``auto.offset.reset`` of a consumer, or "" if it is not set.
 
     Raises:
-        ValueError: it is neither earliest nor latest.
+        ValueError: the value is neither earliest nor latest.
     """
     reset = consumer.get(RESET, "").strip().lower()
     if reset not in {"", "earliest", "latest"}:
@@ -44,10 +44,10 @@ def reset_of(consumer: Mapping[str, str]) -> str:
 
 
 def start_position(section: StartSection, consumer: Mapping[str, str]) -> StartPosition:
-    """Settle the start from ``start`` and the source consumer's ``auto.offset.reset``.
+    """Return the start position from ``start`` and the source consumer's ``auto.offset.reset``.
 
     Raises:
-        ValueError: the two disagree, or one of them cannot be honoured.
+        ValueError: the two disagree, or one of them is invalid.
     """
     wanted = section.from_ or ("timestamp" if section.timestamp is not None else None)
     if wanted == "timestamp" and section.timestamp is None:

@@ -1,4 +1,4 @@
-"""``${env:string:NAME}`` and ``${file:/path}`` in values, filled in memory after layering."""
+"""Templates ``${env:string:NAME}`` and ``${file:/path}``, filled in memory after layering."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _boolean(text: str) -> str:
     return "true" if parse_toggle(text) else "false"
 
 
-# A mapper checks and shapes the text; ValueError says that it is not of that kind.
+# A mapper validates and converts the text; it raises ValueError for an invalid value.
 MAPPERS: dict[str, Callable[[str], str]] = {
     "string": str,
     "trim": str.strip,
@@ -40,18 +40,18 @@ MAPPERS: dict[str, Callable[[str], str]] = {
 
 
 class _Unfilled(Exception):
-    """A template that cannot be filled; the text says why, without the value."""
+    """A template cannot be filled; the message gives the reason without the value."""
 
 
 @dataclass(frozen=True)
 class Templates:
-    """Fills templates from ``env`` and from files; relative files count from the YAML file."""
+    """Fills templates from ``env`` and files; paths are relative to the YAML file's directory."""
 
     env: Mapping[str, str]
     problems: list[Problem]
 
     def fill(self, node: Node) -> Node:
-        """Return the tree with every template replaced, and those values marked as secret."""
+        """Return the tree with every template replaced and those values marked as secret."""
         if isinstance(node.value, list):
             return replace(node, value=[self.fill(item) for item in node.value])
         if isinstance(node.value, dict):
@@ -102,7 +102,7 @@ class Templates:
 
 
 def _split(rest: str) -> tuple[list[str], str]:
-    """Split ``string:trim:NAME`` into its mappers and the name, which may hold colons."""
+    """Split ``string:trim:NAME`` into mappers and name; the name may contain colons."""
     mappers: list[str] = []
     while True:
         head, colon, tail = rest.partition(":")

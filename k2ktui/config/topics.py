@@ -1,4 +1,4 @@
-"""Which names a pipeline takes, and what it calls them on the target."""
+"""Selection of topics and groups, and mapping of topic names to the target."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _QUOTED = re.compile(r"\\Q(.*?)(?:\\E|$)", re.DOTALL)
 
 @lru_cache(maxsize=1024)
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """Compile a Java regular expression that must match a whole name.
+    """Compile a Java regular expression that must match a full name.
 
     Raises:
-        ValueError: it is no valid expression, or uses a Java construct that Python has not.
+        ValueError: the expression is invalid, or uses a Java construct that Python lacks.
     """
     bare = _QUOTED.sub("", pattern)
     for construct, words in _UNSUPPORTED:
@@ -49,9 +49,9 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 
 @dataclass(frozen=True)
 class NameSelection:
-    """A choice of names: one regular expression for the whole name, or a list of exact names.
+    """A selection of names: one regular expression for the full name, or a list of exact names.
 
-    ``excluded`` names are never matched by the expression; a list that names them takes them.
+    The expression never matches ``excluded`` names; a list of exact names may contain them.
     """
 
     pattern: str | None = None
@@ -59,7 +59,7 @@ class NameSelection:
     excluded: frozenset[str] = frozenset()
 
     def matches(self, name: str) -> bool:
-        """Tell whether ``name`` is chosen."""
+        """Return whether ``name`` is selected."""
         if self.pattern is None:
             return name in self.names
         return name not in self.excluded and bool(compile_pattern(self.pattern).fullmatch(name))
@@ -69,11 +69,11 @@ class NameSelection:
 
 
 class TopicSelection(NameSelection):
-    """The source topics of a pipeline; ``PipelineConfig.topics`` makes it."""
+    """The source topics of a pipeline; see ``PipelineConfig.topics``."""
 
 
 class GroupSelection(NameSelection):
-    """The consumer groups whose offsets a pipeline translates; ``PipelineConfig`` makes it."""
+    """The consumer groups whose offsets are translated; see ``PipelineConfig.consumer_groups``."""
 
 
 MappingKind = Literal["source", "affix", "static", "staticMapping"]
@@ -81,11 +81,11 @@ MappingKind = Literal["source", "affix", "static", "staticMapping"]
 
 @dataclass(frozen=True)
 class TopicMapping:
-    """How a source topic is called on the target.
+    """Maps a source topic name to its name on the target.
 
-    ``kind`` says which of the other fields count: ``source`` (same name), ``affix`` (prefix and
-    suffix around the name), ``static`` (all into one topic) or ``staticMapping`` (the first
-    pattern that matches the whole name decides).
+    ``kind`` selects the fields that apply: ``source`` (same name), ``affix`` (prefix and suffix
+    around the name), ``static`` (all topics into one) or ``staticMapping`` (the first pattern
+    that matches the full name).
     """
 
     kind: MappingKind = "source"

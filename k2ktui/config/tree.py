@@ -1,4 +1,4 @@
-"""YAML files as trees whose nodes know where they were written; layering of such trees."""
+"""YAML files as trees of nodes with file positions, and layering of such trees."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _BOOLEANS = yaml.SafeLoader.bool_values
 
 @dataclass(frozen=True)
 class Node:
-    """A value with its place: a scalar's text, None, a list, or a table of nodes.
+    """A value with its position: a scalar's text, None, a list, or a table of nodes.
 
-    ``written`` is the path as the file spells it; ``secret`` marks text that a template filled.
+    ``written`` is the path as spelled in the file; ``secret`` marks text filled by a template.
     """
 
     value: Text | list[Node] | dict[str, Node] | None
@@ -31,11 +31,11 @@ class Node:
 
     @property
     def table(self) -> dict[str, Node]:
-        """The entries, or none when this is no table."""
+        """The entries of a table, or an empty dict for any other value."""
         return self.value if isinstance(self.value, dict) else {}
 
     def at(self, path: Path) -> Node | None:
-        """Return the node below, or None."""
+        """Return the node at ``path`` below this one, or None."""
         node: Node | None = self
         for step in path:
             if node is None:
@@ -47,12 +47,12 @@ class Node:
         return node
 
     def nearest(self, path: Path) -> Node:
-        """Return the node at ``path`` or its closest ancestor that is there."""
+        """Return the node at ``path`` or its closest existing ancestor."""
         found = (self.at(path[:length]) for length in range(len(path), -1, -1))
         return next((node for node in found if node is not None), self)
 
     def walk(self, path: Path = ()) -> Iterator[tuple[Path, Node]]:
-        """Yield every node below with its path, this one first."""
+        """Yield this node and all nodes below it, each with its path."""
         yield path, self
         if isinstance(self.value, list):
             for index, item in enumerate(self.value):
@@ -61,7 +61,7 @@ class Node:
             yield from item.walk((*path, key))
 
     def plain(self) -> Any:
-        """Return the tree as dicts, lists, ``Text`` and None; absent and null keys are the same."""
+        """Return the tree as dicts, lists, ``Text`` and None, without null keys."""
         if isinstance(self.value, list):
             return [item.plain() for item in self.value]
         if isinstance(self.value, dict):
@@ -71,10 +71,10 @@ class Node:
 
 
 def merge(base: Node, over: Node, whole: frozenset[Path], path: Path = ()) -> Node:
-    """Return ``base`` with ``over`` laid on it.
+    """Return ``base`` overridden by ``over``.
 
-    Tables are merged key by key, everything else is replaced, and so are the tables at the paths
-    in ``whole``. An empty key over a table changes nothing.
+    Tables are merged key by key. All other values, and the tables at the paths in ``whole``, are
+    replaced. A null value does not override a table.
     """
     if over.value is None and isinstance(base.value, dict):
         return base
@@ -88,9 +88,9 @@ def merge(base: Node, over: Node, whole: frozenset[Path], path: Path = ()) -> No
 
 
 def read_tree(file: str, problems: list[Problem]) -> Node | None:
-    """Parse one YAML file; what is wrong with it is appended to ``problems``.
+    """Parse one YAML file and append its errors to ``problems``.
 
-    None when nothing of it can be used.
+    Returns None if the file is unusable as a whole.
     """
     try:
         with FilePath(file).open("rb") as opened:
@@ -103,7 +103,7 @@ def read_tree(file: str, problems: list[Problem]) -> Node | None:
         problems.append(Problem(None, file, f"cannot be read: {error.strerror}"))
         return None
     except yaml.MarkedYAMLError as error:
-        # The error's own text quotes the line, which may hold a password.
+        # The error's own text quotes the line, which may contain a password.
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         problems.append(Problem(FilePosition(file, line), "", f"not valid YAML: {error.problem}"))
         return None
@@ -153,7 +153,7 @@ class _Reader:
         return {**merged, **own}
 
     def merged(self, raw: yaml.Node, path: Path) -> dict[str, Node]:
-        """Entries of ``<<``: one table, or a list of tables of which the first wins."""
+        """Return the entries of ``<<``: one table, or a list of tables (the first one wins)."""
         tables = raw.value if isinstance(raw, yaml.SequenceNode) else [raw]
         entries: dict[str, Node] = {}
         for table in reversed(tables):

@@ -1,4 +1,4 @@
-"""From a tree to the typed model, with every error in the words and places of the file."""
+"""Validates a tree against the typed model; errors use the file's keys and positions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.config.problems import Path, Problem, format_path, shown_value
 from k2ktui.config.tree import Node
 
-# Pydantic's error types in the words of an operator; {…} is filled from the error's context.
+# Operator messages for pydantic's error types; {…} is filled from the error's context.
 _EXPECTED = {
     "int_parsing": "a whole number",
     "int_type": "a whole number",
@@ -34,21 +34,21 @@ _EXPECTED = {
 
 
 def validate(tree: Node, problems: list[Problem]) -> PipelineConfig | None:
-    """Make the model of ``tree``; on errors append them to ``problems`` and return None."""
+    """Build the model from ``tree``; on errors append them to ``problems`` and return None."""
     try:
         return PipelineConfig.model_validate(tree.plain(), by_alias=True, by_name=False)
     except ValidationError as failure:
         known = {(problem.mark, problem.path) for problem in problems}
         for error in failure.errors(include_url=False, include_input=False):
             problem = _problem(tree, error)
-            # A template that could not be filled leaves a value that nobody should complain of.
+            # A template that could not be filled was reported already; skip its invalid value.
             if (problem.mark, problem.path) not in known:
                 problems.append(problem)
         return None
 
 
 def validate_cluster(tree: Node | None) -> ClusterConfig | None:
-    """Make one side on its own, or return None; ``validate`` reports what is wrong with it."""
+    """Build one cluster's section, or return None if invalid; ``validate`` reports the errors."""
     try:
         return (
             ClusterConfig.model_validate(tree.plain(), by_alias=True, by_name=False)
@@ -75,7 +75,7 @@ def _problem(tree: Node, error: Any) -> Problem:
 
 def _found(path: Path, node: Node) -> str:
     if isinstance(node.value, dict):
-        # An error of a whole section explains itself.
+        # The message of a section error is complete without the value.
         return "" if _section_at(path) else ", found a mapping"
     if isinstance(node.value, list):
         return ", found a list"
@@ -85,13 +85,13 @@ def _found(path: Path, node: Node) -> str:
 
 
 def _nearest(path: Path) -> str:
-    """Name the known key that an unknown one most likely means."""
+    """Suggest the known key closest to an unknown one, or list the known keys."""
     key = str(path[-1]).lower()
     section = _section_at(path[:-1]) or PipelineConfig
     here = {_yaml_key(section, field): path[:-1] for field in section.model_fields}
     inside = {name.lower(): format_path((*above, name)) for name, above in here.items()}
     elsewhere = _unique_keys()
-    # A key in the wrong section is likelier than one that resembles another.
+    # A key in the wrong section is more likely than a misspelled key.
     close = [key] if key in elsewhere else difflib.get_close_matches(key, inside, 1, 0.75)
     close = close or difflib.get_close_matches(key, elsewhere, 1, 0.75)
     if close:
@@ -101,7 +101,7 @@ def _nearest(path: Path) -> str:
 
 @cache
 def _unique_keys() -> dict[str, str]:
-    """Map every key that only one section has, in lower case, to its path."""
+    """Map every key that occurs in only one section, in lower case, to its path."""
     paths = [*known_paths()]
     count = Counter(str(path[-1]).lower() for path in paths)
     keys = {str(path[-1]).lower(): format_path(path) for path in paths}
@@ -132,7 +132,7 @@ def _section_at(path: Path) -> type[Section] | None:
 
 
 def _section_in(annotation: Any) -> type[Section] | None:
-    """Return the section that a field holds, itself or as items of a list."""
+    """Return the section class of a field, direct or as list items."""
     inner = [annotation, *get_args(annotation)]
     sections = (kind for kind in inner if isinstance(kind, type) and issubclass(kind, Section))
     return next(sections, None)
