@@ -1,5 +1,5 @@
-"""The console: screens over the views of :mod:`k2ktui.watch`; it computes nothing of its own.
+"""The console: screens over the views of :mod:`k2ktui.watch`; it computes nothing itself.
 
-``open_console`` in :mod:`k2ktui.console.app` runs it. How a screen is added is told in
-:mod:`k2ktui.console.screens`.
+``open_console`` in :mod:`k2ktui.console.app` runs it. :mod:`k2ktui.console.screens` describes how
+to add a screen.
 """

@@ -1,4 +1,4 @@
-"""Which columns of a table rest on a reading that is old; by their ids."""
+"""Ids of the table columns whose values come from a stale reading."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 def old_partition_columns(view: View) -> frozenset[str]:
-    """Return the old columns of a table of partitions."""
+    """Return the ids of the stale columns in a table of partitions."""
     source = _OF_SOURCE if view.stale(PartName.SOURCE) else _NONE
     target = _OF_TARGET if view.stale(PartName.TARGET) else _NONE
     groups = frozenset({"coverage"}) if view.stale(PartName.GROUPS) else _NONE
@@ -32,7 +32,7 @@ def old_partition_columns(view: View) -> frozenset[str]:
 
 
 def old_group_columns(view: View) -> frozenset[str]:
-    """Return the old columns of a table of groups, or of group-partitions."""
+    """Return the ids of the stale columns in a table of groups or group-partitions."""
     if view.stale(PartName.GROUPS):
         return _OF_GROUPS
     if view.source_down:

@@ -1,4 +1,4 @@
-"""The app: screens by number, one view for all of them, keys, themes, what is told and copied."""
+"""The Textual app: screens and their shared view, keys, themes, notifications and the clipboard."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ _SWITCH_S = 0.001
 
 
 class ConsoleApp(SizedApp):
-    """The console of one session.
+    """The console app of one session.
 
     Attributes:
-        session: the feed and what else all screens share.
-        view: the last view, None until there is one.
-        entries: the screens there are.
-        notes: what is wrong with the user's own files, and what the caller noted.
+        session: the feed and everything else that the screens share.
+        view: the last view; None until the first one arrives.
+        entries: the available screens.
+        notes: problems in the user's own files, and notes from the caller.
     """
 
     CSS_PATH = "styles/console.tcss"
@@ -89,7 +89,7 @@ class ConsoleApp(SizedApp):
     # Views
 
     def on_mount(self) -> None:
-        """Begin."""
+        """Load keys and theme, show the first screen, and start the feed and the timers."""
         self.set_class(self.ascii, "-ascii")
         ScrollBar.renderer = terminal.PlainBar if self.ascii else ScrollBarRender
         self._load_keys()
@@ -101,7 +101,7 @@ class ConsoleApp(SizedApp):
         self.set_interval(gc_tuning.EVERY_S, gc_tuning.collect)
 
     def _take(self, view: View) -> None:
-        """Take a view; on the feed's thread."""
+        """Record a view and post it to the app; runs on the feed's thread."""
         if self.session.recorder is not None:
             self.session.recorder.add(view)
         self.post_message(ViewArrived(view))
@@ -115,7 +115,7 @@ class ConsoleApp(SizedApp):
 
     def _tick(self) -> None:
         if not self.screen_stack:
-            return  # it is being left: timers end after screens
+            return  # the app is closing: timers outlive the screens
         failed = self.session.watchdog()
         if failed != self._failed:
             self.notes = [note for note in self.notes if note != self._failed]
@@ -131,7 +131,7 @@ class ConsoleApp(SizedApp):
     # Themes and keys
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Return status colours for themes that do not define them."""
+        """Return status colors for themes that do not define them."""
         return status_defaults(self.current_theme)
 
     def _load_themes(self) -> None:
@@ -154,7 +154,7 @@ class ConsoleApp(SizedApp):
         self.theme = wanted
 
     def _look_at_themes(self) -> None:
-        """Load theme files that have changed, off the UI thread: a home may be far away."""
+        """Reload changed theme files on a thread: the home directory may be a network mount."""
 
         def look() -> None:
             if stamp(self._directories) != self._stamp and self.is_running:
@@ -175,7 +175,7 @@ class ConsoleApp(SizedApp):
         self.notes += found.errors
 
     def binding_ids(self) -> list[str]:
-        """Return the ids of all keys that can be moved."""
+        """Return the ids of all keys that a key file can remap."""
         from k2ktui.console.widgets.grid import Grid
 
         made = [entry.make() for entry in self.entries]
@@ -188,13 +188,13 @@ class ConsoleApp(SizedApp):
     # Actions
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Yield what the palette lists: the screens, and every key of the present one."""
+        """Yield the palette's commands: the screens, and every key of the current screen."""
         for entry in self.entries:
             action = partial(self.action_screen, entry.id)
             yield SystemCommand(entry.title, f"Screen {entry.key}", action)
         for active in screen.active_bindings.values():
             binding = active.binding
-            # Movements are of no use in a list of commands, and screens are in it already.
+            # Cursor movement is useless in a list of commands, and the screens are listed already.
             idle = not binding.id or binding.id.startswith(("grid.", "screen."))
             if binding.description and active.enabled and not idle:
                 run = partial(self._run_in, active.node, binding.action)
@@ -202,7 +202,7 @@ class ConsoleApp(SizedApp):
                 yield SystemCommand(binding.description, f"Key {key}", run)
 
     def action_command_palette(self) -> None:
-        """Show screens and commands by name."""
+        """Open the palette, which lists screens and commands by name."""
         if not isinstance(self.screen, CommandPalette):
             self.push_screen(CommandPalette(placeholder="Screen or command"))
 
@@ -210,7 +210,7 @@ class ConsoleApp(SizedApp):
         await self.run_action(action, node)  # type: ignore[arg-type]
 
     def action_screen(self, name: str) -> None:
-        """Show a screen."""
+        """Switch to a screen; on that screen already, close its details."""
         if self.current_mode == name:
             while (
                 isinstance(self.screen, ConsoleScreen)
@@ -223,33 +223,33 @@ class ConsoleApp(SizedApp):
             self.switch_mode(name)
 
     def action_help(self) -> None:
-        """Explain the screen and its keys."""
+        """Show the help of the current screen and its keys."""
         if isinstance(self.screen, ConsoleScreen):
             self.push_screen(Help(self.screen))
 
     def action_refresh(self) -> None:
-        """Poll now."""
+        """Poll both clusters now."""
         self.session.feed.refresh()
 
     def action_pause(self) -> None:
-        """Stop polling, or go on."""
+        """Pause or resume polling."""
         feed = self.session.feed
         feed.pause(not feed.paused)
         self._tick()
 
     def action_interval(self, by: int) -> None:
-        """Poll less or more often."""
+        """Change the polling interval by ``by`` seconds."""
         feed = self.session.feed
         feed.set_interval(max(MIN_INTERVAL_S, feed.interval + by))
         self._tell(f"every {feed.interval:g} s")
 
     def action_step(self, by: int) -> None:
-        """Show the next view of a recording, or the one before."""
+        """Step ``by`` views forward (or back, if negative) in a recording."""
         if isinstance(self.session.feed, Player):
             self.session.feed.step(by)
 
     def action_seek(self) -> None:
-        """Ask for a time, and show it."""
+        """Prompt for a time and seek to it in a recording."""
         feed = self.session.feed
         if not isinstance(feed, Player):
             return
@@ -285,7 +285,7 @@ class ConsoleApp(SizedApp):
         self._tell("written:\n" + "\n".join(safe_text(path) for path in paths))
 
     def action_copy(self) -> None:
-        """Copy what the cursor is on to the terminal's clipboard."""
+        """Copy the item under the cursor to the terminal's clipboard."""
         text = self.screen.copied() if isinstance(self.screen, ConsoleScreen) else ""
         if not text:
             return
@@ -293,11 +293,11 @@ class ConsoleApp(SizedApp):
             self._tell("too long for the terminal's clipboard; e writes a file", error=True)
             return
         self.copy_to_clipboard(text)
-        # Nothing tells whether it arrived: tmux and some terminals drop it.
+        # The terminal sends no acknowledgment: tmux and some terminals drop the sequence.
         self._tell("sent to the terminal's clipboard (OSC 52); e writes a file")
 
     def action_shot(self) -> None:
-        """Save a picture of the screen in the working directory."""
+        """Save a screenshot in the working directory."""
         try:
             path = self.save_screenshot(path=str(Path.cwd()))
         except OSError as error:
@@ -306,7 +306,7 @@ class ConsoleApp(SizedApp):
             self._tell(f"written:\n{safe_text(path)}")
 
     def action_unlock(self) -> None:
-        """Let a session of a production pair change things, after the name was typed."""
+        """Allow changes in a session of a production pair after the pipeline's name is typed."""
         may, pair = self.session.access, self.session.pair.pipeline
         if may.writable:
             self._lock_again()
@@ -331,13 +331,13 @@ class ConsoleApp(SizedApp):
             self._tick()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide what is of no use now."""
+        """Hide the actions that do not apply now."""
         if action == "unlock":
             return self.session.access.unlockable or self.session.unlocked
         return super().check_action(action, parameters)
 
     def action_back_only(self) -> None:
-        """Give up a filter, or close a detail; never quits."""
+        """Clear the filter or close a detail; never quit."""
         screen = self.screen
         if isinstance(screen, ListScreen) and screen.leave_filter():
             return
@@ -345,7 +345,7 @@ class ConsoleApp(SizedApp):
             self.pop_screen()
 
     async def action_back(self) -> None:
-        """Close a detail; on a screen itself, quit. What was started runs on."""
+        """Close a detail, or quit from a top-level screen. Started jobs keep running."""
         if self._held():
             return
         if len(self.screen_stack) > 1:
@@ -354,7 +354,7 @@ class ConsoleApp(SizedApp):
             self.exit(0)
 
     def _held(self) -> bool:
-        """Whether the screen must stay; it tells why."""
+        """Return whether the screen must stay open, and notify the operator of the reason."""
         why = self.screen.held() if isinstance(self.screen, ConsoleScreen) else ""
         if why:
             self._tell(why, error=True)
@@ -363,25 +363,25 @@ class ConsoleApp(SizedApp):
     def _tell(self, text: str, *, error: bool = False) -> None:
         self.notify(text, severity="error" if error else "information", markup=False)
 
-    # The end
+    # Exit
 
     def _fatal_error(self) -> None:
-        """End without Textual's traceback, which prints local values: they may be secrets."""
+        """Exit without Textual's traceback, which prints local values that may be secrets."""
         self.fault = self._exception if isinstance(self._exception, Exception) else None
         self._close_messages_no_wait()
 
 
 def open_console(session: Session) -> int:
-    """Run the console until the operator leaves it; the feed and the recorder are closed.
+    """Run the console until the operator leaves it, then close the feed and the recorder.
 
     Returns:
-        The number of the signal that ended it, 0 if the operator did.
+        The number of the signal that ended it; 0 if the operator left.
 
     Raises:
         ConfigError: there is no terminal.
     """
     terminal.check()
-    # A key must not wait long for threads that put together views of thousands of partitions.
+    # A key press must not wait long for threads that build views of thousands of partitions.
     sys.setswitchinterval(_SWITCH_S)
     app = ConsoleApp(session)
     ended: list[int] = []

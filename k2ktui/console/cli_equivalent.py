@@ -1,4 +1,4 @@
-"""The commands that do what a screen does, to be copied into a shell or a runbook."""
+"""The CLI commands equivalent to what a screen does, for copying into a shell or a runbook."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from k2ktui.text import safe_text
 
 
 def pattern_of(names: Collection[str]) -> str:
-    """Return a regular expression that matches these names as a whole, and no other.
+    """Return a regular expression that fully matches exactly these names.
 
-    What cannot be printed is escaped, so that the text can be shown and copied.
+    Non-printable characters are escaped, so that the text can be displayed and copied.
     """
     return "|".join("".join(map(_escaped, name)) for name in sorted(names))
 
@@ -28,7 +28,7 @@ def _escaped(char: str) -> str:
 def plan_and_apply(
     files: Sequence[str], groups: Collection[str] | None, rewind: Rewind, path: Path | str
 ) -> str:
-    """Return the command that makes a plan and applies it; ``groups`` None are all."""
+    """Return the command that makes a plan and applies it; ``groups`` None means all groups."""
     words = ["k2ktui", "plan", *_files(files), *_groups(groups)]
     if rewind is not Rewind.NEVER:
         words += ["--rewind", str(rewind)]
@@ -43,7 +43,7 @@ def verify(files: Sequence[str], path: Path | str) -> str:
 
 
 def undo(files: Sequence[str], entry: str, *, skip_moved: bool = False) -> str:
-    """Return the command that takes back an entry of the journal."""
+    """Return the command that undoes a journal entry."""
     words = ["k2ktui", "undo", *_files(files), entry]
     return shlex.join([*words, "--skip-moved"] if skip_moved else words)
 
@@ -57,5 +57,5 @@ def _groups(groups: Collection[str] | None) -> list[str]:
 
 
 def offsets(files: Sequence[str], what: str, words: Sequence[str]) -> str:
-    """Return the command over the pipeline's own positions; ``what`` is ``offsets set``, …"""
+    """Return the command for the pipeline's own positions; ``what`` is ``offsets set``, …"""
     return shlex.join(["k2ktui", *what.split(), *_files(files), *words])

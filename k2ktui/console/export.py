@@ -1,4 +1,4 @@
-"""What is shown, as files in the working directory: the view as JSON, a table as CSV."""
+"""Export to files in the working directory: the view as JSON, a table as CSV."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Table = tuple[list[str], list[list[str]]]
 
 
 def file_stem(view: View, screen: str) -> str:
-    """Return a name for files: pipeline, screen, and when the view was taken (UTC)."""
+    """Return a file name stem made of the pipeline, the screen and the view's time (UTC)."""
     pipeline = re.sub(r"[^A-Za-z0-9._-]", "_", view.pair.pipeline)[:60]
     at = datetime.fromtimestamp(view.taken_at, UTC).strftime("%Y%m%dT%H%M%SZ")
     return f"k2ktui-{pipeline}-{screen}-{at}"
@@ -32,7 +32,7 @@ def write(
     """Write the view, or the screen's own document, and the table if there is one.
 
     Returns:
-        The paths.
+        The paths of the written files.
 
     Raises:
         OSError: the directory cannot be written to.
@@ -46,7 +46,7 @@ def write(
 
 
 def to_csv(table: Table) -> str:
-    """Return a table as CSV; a cell that a spreadsheet would run as a formula gets a quote."""
+    """Return a table as CSV; cells that a spreadsheet would run as formulas get a leading quote."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     headings, rows = table
@@ -66,7 +66,7 @@ def _risky(cell: str) -> bool:
 
 
 def _new(directory: Path, stem: str, suffix: str, text: str) -> Path:
-    """Write a file that is not there yet."""
+    """Write a new file; a number is added to the name if the file exists."""
     for number in range(1, 1000):
         path = directory / (f"{stem}.{suffix}" if number == 1 else f"{stem}-{number}.{suffix}")
         try:

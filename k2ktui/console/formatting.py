@@ -1,7 +1,8 @@
-"""How values look: numbers, ages, and status as glyph, word and tone; unknown is never a zero.
+"""How values are displayed: numbers, ages, and status as glyph, word and tone.
 
-``…`` is not known yet, ``—`` is not to be had, ``≈`` is stale. A tone is a name, the theme gives it
-a colour; every name from Kafka goes through ``safe_text`` before it is here.
+An unknown value is never shown as zero: ``…`` is not yet known, ``—`` is not available, ``≈`` is
+stale. A tone is a name to which the theme assigns a color. Every name from Kafka must pass through
+``safe_text`` before it is displayed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _LONGEST = 512
 
 
 class Tone(StrEnum):
-    """What a text means; ``tone--…`` in the style sheet."""
+    """The meaning of a text; styled by ``tone--…`` in the style sheet."""
 
     PLAIN = "plain"
     OK = "ok"
@@ -53,7 +54,7 @@ Line = tuple[Cell, ...]
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """The signs of one alphabet; a terminal without the first set gets ``ASCII``."""
+    """The signs of one character set; terminals without Unicode get ``ASCII``."""
 
     status: tuple[str, str, str, str, str]
     directions: tuple[str, str, str, str]
@@ -67,13 +68,13 @@ class Glyphs:
     ascii: bool = False
 
     def mark(self, verdict: SeverityLabel) -> Cell:
-        """Return a status as glyph and word."""
+        """Return a status as a glyph and a word."""
         return Cell(f"{self.status[verdict.severity]} {verdict.word}", tone_of(verdict.severity))
 
     def aged(self, cell: Cell) -> Cell:
-        """Return a value that rests on an old reading, so that it looks old in any theme.
+        """Return a stale value, marked so that it looks stale in any theme.
 
-        A status that is no problem loses its sign; one that is a problem keeps it.
+        A status that is not a problem loses its glyph; one that is a problem keeps it.
         """
         text = cell.text
         if not text.strip() or text.startswith((NOT_AVAILABLE, NOT_YET, STALE)):
@@ -88,12 +89,12 @@ class Glyphs:
         return Cell(f"{STALE}{text}", tone)
 
     def direction(self, direction: Direction) -> str:
-        """Return where a value is heading as a sign; nothing while it is unknown."""
+        """Return the sign of a value's trend; a blank while the trend is unknown."""
         order = (Direction.RISING, Direction.FALLING, Direction.STEADY, Direction.UNKNOWN)
         return self.directions[order.index(direction)]
 
     def spark(self, values: Sequence[float | None], width: int) -> str:
-        """Return the last values as bars from 0 to the largest; a gap where one is unknown."""
+        """Return the last values as bars from 0 to the largest; unknown values are gaps."""
         shown = list(values)[-width:]
         largest = max((v for v in shown if v is not None), default=0.0)
         top = len(self.bars) - 1
@@ -103,7 +104,7 @@ class Glyphs:
         )
 
     def text(self, text: str) -> str:
-        """Return a text of ours with its signs in this alphabet."""
+        """Return a program text with its signs replaced by those of this character set."""
         if not self.ascii:
             return text
         return text.translate(_PLAIN)
@@ -135,12 +136,12 @@ def tone_of(severity: Severity) -> Tone:
 
 
 def name(value: object, limit: int = _LONGEST) -> str:
-    """Return a name from Kafka, safe to draw."""
+    """Return a name from Kafka, sanitized for display."""
     return safe_text(value, limit)
 
 
 def number(value: float | None, *, known: bool = True) -> str:
-    """Return a count or an offset; ``known`` False when its part was not read yet."""
+    """Return a count or an offset; ``known`` is False if its part of the view is not yet read."""
     if value is None:
         return NOT_AVAILABLE if known else NOT_YET
     return f"{value:,.0f}"
@@ -152,7 +153,7 @@ def signed(value: int | None) -> str:
 
 
 def share(value: float | None, *, known: bool = True) -> str:
-    """Return a share of 0 to 1 in percent; less than all is never rounded to 100."""
+    """Return a fraction (0 to 1) as a percentage; less than 1 is never rounded up to 100 %."""
     if value is None:
         return NOT_AVAILABLE if known else NOT_YET
     percent = 100 * value
@@ -160,7 +161,7 @@ def share(value: float | None, *, known: bool = True) -> str:
 
 
 def seconds(value: float | None, *, known: bool = True) -> str:
-    """Return a delay."""
+    """Return a delay in seconds as text."""
     if value is None:
         return NOT_AVAILABLE if known else NOT_YET
     if value < 100:
@@ -169,7 +170,7 @@ def seconds(value: float | None, *, known: bool = True) -> str:
 
 
 def duration(value: float) -> str:
-    """Return a longer time in its two largest units."""
+    """Return a duration in seconds as text, in its two largest units."""
     whole = int(value)
     for unit, size, small, part in (("d", 86400, "h", 3600), ("h", 3600, "m", 60)):
         if whole >= size:
@@ -178,7 +179,7 @@ def duration(value: float) -> str:
 
 
 def age(value: float | None) -> str:
-    """Return an age in steps, so that what is fresh is drawn once and not every second."""
+    """Return an age in coarse steps, so that a fresh value is not redrawn every second."""
     if value is None:
         return NOT_YET
     if value < 60:

@@ -1,4 +1,4 @@
-"""Few pauses for collecting garbage: a full collection holds up every thread, keys among them."""
+"""Fewer garbage collection pauses: a full collection stops every thread and delays key presses."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import contextlib
 import gc
 from collections.abc import Iterator
 
-# Views are thousands of objects that live for seconds, which Python would take for a reason to look
-# at all objects at every second refresh. Hardly any of them is part of a cycle.
+# Views consist of thousands of short-lived objects. With the default thresholds, these trigger a
+# full collection at every second refresh, although hardly any of them are part of a cycle.
 EVERY_S = 600.0
 _NEVER = 1_000_000
 
 
 @contextlib.contextmanager
 def collect_by_hand() -> Iterator[None]:
-    """Within it, full collections are made by hand, and leave out what there is already."""
+    """Disable automatic full collections within the context, and exclude existing objects."""
     young, middle, old = gc.get_threshold()
     gc.freeze()
     gc.set_threshold(young, middle, _NEVER)
@@ -26,5 +26,5 @@ def collect_by_hand() -> Iterator[None]:
 
 
 def collect() -> None:
-    """Collect all garbage; every :data:`EVERY_S` seconds is often enough."""
+    """Run a full collection; once every :data:`EVERY_S` seconds is enough."""
     gc.collect()

@@ -1,4 +1,4 @@
-"""What is around every screen: the pair and its age above, what is wrong below that."""
+"""The frame of every screen: the pipeline pair and data age on top, problems below."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WIDE = 110
 
 
 def header(session: Session, view: View | None, width: int, glyphs: Glyphs) -> Line:
-    """Return the pair, who is here and what they may do, and how old what is shown is."""
+    """Return the header: the pipeline pair, the user, the access mode and the age of the data."""
     may = session.access
     word = "READ-WRITE" if may.writable else "READ-ONLY"
     right = [
@@ -52,7 +52,7 @@ def _age(feed: Feed, view: View | None, glyphs: Glyphs) -> list[Cell]:
         return [Cell(NOT_YET, Tone.MUTED)]
     ages = [view.age(part, feed.now()) for part in (PartName.SOURCE, PartName.TARGET)]
     known = [each for each in ages if each is not None]
-    # What the pipeline is compared with is not the pipeline.
+    # MirrorMaker 2's part, used for comparison, is not part of the pipeline.
     stale = any(view.part(part).stale for part in PartName if part is not PartName.COMPARISON)
     text = age(max(known)) if known else NOT_YET
     if stale:
@@ -64,7 +64,7 @@ def _age(feed: Feed, view: View | None, glyphs: Glyphs) -> list[Cell]:
 
 
 def tabs(entries: list[tuple[str, str, bool]], width: int) -> Line:
-    """Return the screens' keys and titles; ``entries`` are key, title, and whether it is shown."""
+    """Return the screens' keys and titles; ``entries`` are (key, title, whether it is active)."""
     for letters in (20, 5, 0):
         cells: list[Cell] = []
         for key, title, active in entries:
@@ -77,7 +77,7 @@ def tabs(entries: list[tuple[str, str, bool]], width: int) -> Line:
 
 
 def banner(session: Session, view: View | None, notes: list[str], glyphs: Glyphs) -> list[Line]:
-    """Return what is wrong with the view itself: clusters that do not answer, and our own files."""
+    """Return warnings about the view itself: unreachable clusters, invalid user files."""
     lines: list[Line] = [
         (Cell(f"{glyphs.status[2]} {name(note)}", Tone.WARN),) for note in notes[:3]
     ]

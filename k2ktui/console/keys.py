@@ -1,4 +1,4 @@
-"""Keys: what every screen knows, each with an id, and the user's own file that moves them."""
+"""Key bindings: those of every screen, each with an id, and the user's file that remaps them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from textual.keys import Keys, key_to_character
 from k2ktui.config.bounded_yaml import load_yaml
 from k2ktui.text import safe_text
 
-# Names of keys that Textual knows; single characters are checked by themselves.
+# Names of keys that Textual knows; single characters are checked separately.
 _NAMED = frozenset(key.value for key in Keys)
 
 GLOBAL: tuple[Binding, ...] = (
@@ -43,23 +43,23 @@ REPLAY: tuple[Binding, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class KeyFile:
-    """The user's keys by id, and what is wrong with the file."""
+    """The user's keys by id, and the problems found in the file."""
 
     keys: Mapping[str, str] = field(default_factory=dict)
     errors: tuple[str, ...] = ()
 
 
 def key_file() -> Path:
-    """Return where the user's keys are; it need not exist."""
+    """Return the path of the user's key file; the file may not exist."""
     return user_config_path("k2ktui") / "keys.yaml"
 
 
 def load_keys(path: Path, ids: Iterable[str]) -> KeyFile:
-    """Load a file of ``id: key`` or ``id: key,key``; what is wrong is told and left out.
+    """Load a file of ``id: key`` or ``id: key,key``; invalid lines are reported and skipped.
 
     Args:
-        path: the file; none is no error.
-        ids: the ids that there are.
+        path: the file; a missing file is not an error.
+        ids: the known ids.
     """
     known = list(ids)
     try:

@@ -11,13 +11,13 @@ from k2ktui.watch.model import View
 
 @dataclass
 class ViewArrived(Message, bubble=False):
-    """There is a newer view; every screen of the current stack gets it.
+    """A new view is available; every screen of the current stack receives it.
 
-    It does not bubble: the app, which tells it to the screens, would tell it again for ever.
+    It does not bubble: the app forwards it to the screens, and would forward it again forever.
     """
 
     view: View
 
     def can_replace(self, message: Message) -> bool:
-        """Whether an older one that still waits may be dropped: it may."""
+        """Return whether this view replaces a queued older one: it always does."""
         return isinstance(message, ViewArrived)

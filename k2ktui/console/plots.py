@@ -1,4 +1,4 @@
-"""Pictures made of characters: values over time (plotext), and what of a log is covered."""
+"""Character plots: values over time (plotext), and the coverage of a log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def over_time(
     height: int,
     glyphs: Glyphs,
 ) -> list[Line]:
-    """Return a plot of values over the seconds before the last one; unknown ones are left out."""
+    """Return a plot of values over the seconds before the last point, without unknown values."""
     known = [(at, value) for at, value in points if value is not None]
     heading: Line = (Cell(title, Tone.HEADING),)
     if len(known) < 2 or width < 20 or height < 5:
@@ -48,9 +48,9 @@ _BOX |= str.maketrans(dict.fromkeys("┌┐└┘┼┬┴", "+"))
 
 
 def coverage_bar(start: int, end: int, spans: Sequence[Span], width: int, glyphs: Glyphs) -> str:
-    """Return the retained log as a bar: the darker, the more of it translates exactly.
+    """Return the retained log as a bar; a darker cell means that more of it translates exactly.
 
-    A sign that is not full never stands for what is full, nor an empty one for what is not empty.
+    The full sign always means fully covered, and the empty sign always means not covered at all.
     """
     if end <= start or width < 1:
         return ""
@@ -71,7 +71,7 @@ def coverage_bar(start: int, end: int, spans: Sequence[Span], width: int, glyphs
 
 
 def marker(start: int, end: int, at: int | None, width: int) -> str:
-    """Return blanks with a sign below where an offset is in such a bar; none if it is outside."""
+    """Return a line that marks an offset's place below the bar; empty if it is outside the log."""
     if at is None or end <= start or not start <= at <= end:
         return ""
     return " " * min(width - 1, (at - start) * width // (end - start)) + "^"

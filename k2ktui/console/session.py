@@ -1,4 +1,4 @@
-"""What all screens share: the feed, the pipeline, who is sitting here and what they may do."""
+"""State that all screens share: the feed, the pipeline, the user and the permitted actions."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from k2ktui.watch.recording import Recorder
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How the console was started; None is the default of the terminal.
+    """How the console was started; None means the terminal's default.
 
     Attributes:
         read_only: refuse every change.
-        ascii: draw with ASCII signs only.
+        ascii: draw with ASCII characters only.
         theme: name of a theme.
-        mouse: take mouse events; by default not over ssh, so that text can be selected.
+        mouse: capture mouse events; by default not over SSH, so that text can be selected.
         themes: directories of themes; the shipped ones and the user's own by default.
-        keys: the file of the user's keys.
+        keys: the user's key file.
     """
 
     read_only: bool = False
@@ -39,18 +39,18 @@ class Options:
 
 @dataclass(slots=True)
 class Session:
-    """One sitting at a console.
+    """One console session.
 
     Attributes:
-        feed: where views come from; the console closes it.
+        feed: the source of views; the console closes it.
         pair: the pipeline.
-        config: its configuration; None while a recording is shown.
-        files: the files it came from, as they were named on the command line.
-        recorder: where views are recorded to.
+        config: the pipeline's configuration; None while a recording is shown.
+        files: the configuration files, as named on the command line.
+        recorder: where views are recorded.
         notes: what the operator should know from the start.
         unlocked: whether a production pair was unlocked for this session.
-        watchdog: asked every few seconds whether something that the console stands on has failed;
-            returns what, empty if nothing has.
+        watchdog: polled every second; describes a failure of something that the console depends on,
+            empty if there is none.
     """
 
     feed: Feed

@@ -1,4 +1,4 @@
-"""What the terminal can and wants: colours, the mouse, and its sudden end."""
+"""Terminal capabilities and preferences: colors, the mouse, and hang-ups."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _GONE_S = 3.0
 
 
 class PlainBar(ScrollBarRender):
-    """A scroll bar of blanks only, for terminals that have no other sign for it."""
+    """A scroll bar drawn with blanks only, for terminals without block characters."""
 
     VERTICAL_BARS: ClassVar[list[str]] = [" "] * 8
     HORIZONTAL_BARS: ClassVar[list[str]] = [" "] * 8
 
 
 def check() -> None:
-    """Return if there is a terminal to draw on.
+    """Check that there is a terminal to draw on.
 
     Raises:
-        ConfigError: there is none; the text says what to use instead.
+        ConfigError: there is none; the text names an alternative.
     """
     # Textual draws on standard error.
     if not (sys.stdin.isatty() and sys.stderr.isatty()) or os.environ.get("TERM") == "dumb":
@@ -42,41 +42,41 @@ def check() -> None:
 
 
 def wants_mouse(chosen: bool | None, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether to take the mouse: as chosen, else not over ssh, where it would stop selecting."""
+    """Return whether to capture the mouse; by default not over SSH, where it prevents selection."""
     return not environ.get("SSH_CONNECTION") if chosen is None else chosen
 
 
 def theme_for(chosen: str | None, environ: Mapping[str, str] = os.environ) -> str:
-    """Return the theme to begin with; no-color.org's variable wants none at all."""
+    """Return the initial theme; ``NO_COLOR`` (no-color.org) selects the theme without colors."""
     if chosen:
         return chosen
     return MONO if environ.get("NO_COLOR") else environ.get("TEXTUAL_THEME") or DEFAULT
 
 
 def prepare(chosen: str | None, environ: MutableMapping[str, str] = os.environ) -> str:
-    """Set what Textual reads when it is loaded, unless the operator has.
+    """Set the environment variables that Textual reads on import, unless the operator has set them.
 
     Args:
-        chosen: the theme that was asked for on the command line.
-        environ: the environment that is changed.
+        chosen: the theme from the command line.
+        environ: the environment to change.
 
     Returns:
-        The theme to begin with.
+        The initial theme.
     """
     theme = theme_for(chosen, environ)
-    # Textual makes grey of it, in full colour codes; our theme without colours writes none.
+    # Textual would render gray with full color codes; our theme without colors writes none.
     environ.pop("NO_COLOR", None)
-    # Textual takes it before our themes are known to it.
+    # Textual would apply it before our themes are registered.
     environ.pop("TEXTUAL_THEME", None)
-    # A key's escape sequence may come in pieces over a slow line.
+    # Over a slow line, the escape sequence of a key may arrive in pieces.
     environ.setdefault("ESCDELAY", "200" if environ.get("SSH_CONNECTION") else "100")
-    # Every step of an animation is a repaint.
+    # Every animation step is a repaint.
     environ.setdefault("TEXTUAL_ANIMATIONS", "none")
     return theme
 
 
 def size() -> Size | None:
-    """Return the terminal's size in cells, None if it cannot be asked or does not know."""
+    """Return the terminal's size in cells; None if it is unknown."""
     try:
         found = Size(*os.get_terminal_size(sys.__stderr__.fileno() if sys.__stderr__ else 2))
     except (OSError, ValueError):
@@ -85,7 +85,7 @@ def size() -> Size | None:
 
 
 def is_gone() -> bool:
-    """Whether the terminal has been hung up; a read or write of one fails."""
+    """Return whether the terminal was hung up, so that reads and writes fail."""
     try:
         termios.tcgetattr(sys.__stdin__.fileno() if sys.__stdin__ else 0)
     except (termios.error, OSError, ValueError):
@@ -95,9 +95,9 @@ def is_gone() -> bool:
 
 @contextlib.contextmanager
 def on_hang_up(end: Callable[[int], None]) -> Iterator[None]:
-    """Within it, a hang-up, SIGTERM or SIGINT calls ``end`` with the signal's number.
+    """Within the context, a hang-up, SIGTERM or SIGINT calls ``end`` with the signal's number.
 
-    A process that cannot end by itself then (its terminal is gone, and every write fails) is ended.
+    A process that does not exit after a hang-up, because every write fails, is ended after 3 s.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -124,7 +124,7 @@ def on_hang_up(end: Callable[[int], None]) -> Iterator[None]:
 
 
 def forget() -> None:
-    """Let what is still written to a terminal that is gone go nowhere, rather than fail."""
+    """Redirect the standard streams to /dev/null if the terminal is gone: writes would fail."""
     if is_gone():
         nowhere = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):

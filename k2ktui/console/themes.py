@@ -1,6 +1,6 @@
-"""Themes: the shipped ones and the user's own, from files of one form, checked and reloaded.
+"""Themes: shipped and user-defined files of one format, validated, and reloaded on change.
 
-A file is YAML: ``name``, ``dark``, optionally ``ansi``, ``colors`` (Textual's colours of a theme),
+A theme file is YAML: ``name``, ``dark``, optionally ``ansi``, ``colors`` (Textual's theme colors),
 ``status`` (:data:`STATUS`) and ``variables`` (any of Textual's CSS variables).
 """
 
@@ -40,30 +40,30 @@ _LARGEST = 64 << 10
 
 
 class BadTheme(ValueError):
-    """A theme file that cannot be used; the text says what is wrong, and where."""
+    """A theme file is unusable; the text says what is wrong and where."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What was found: themes by name, and what is wrong with files that cannot be used."""
+    """The themes by name, and the errors of the files that cannot be used."""
 
     themes: Mapping[str, Theme]
     errors: tuple[str, ...] = ()
 
 
 def shipped_directory() -> Path:
-    """Return where the shipped themes are: in the package, or beside it in a checkout."""
+    """Return the directory of the shipped themes: in the package, or beside it in a checkout."""
     inside = Path(__file__).parent / "themes"
     return inside if inside.is_dir() else Path(__file__).parents[2] / "themes"
 
 
 def own_directory() -> Path:
-    """Return where the user's own themes are; it need not exist."""
+    """Return the directory of the user's own themes; it may not exist."""
     return user_config_path("k2ktui") / "themes"
 
 
 def stamp(directories: Iterable[Path]) -> tuple[tuple[str, int], ...]:
-    """Return what changes when a theme file does: paths and times of change."""
+    """Return a value that changes when a theme file does: the paths and modification times."""
     found = []
     for path in _files(directories):
         try:
@@ -74,7 +74,7 @@ def stamp(directories: Iterable[Path]) -> tuple[tuple[str, int], ...]:
 
 
 def load_themes(directories: Iterable[Path]) -> Loaded:
-    """Load every theme file; of two with one name the later directory's wins."""
+    """Load every theme file; if two have one name, the later directory's file wins."""
     themes: dict[str, Theme] = {}
     errors = []
     for path in _files(directories):
@@ -91,7 +91,7 @@ def read_theme(path: Path) -> Theme:
     """Return the theme in a file.
 
     Raises:
-        BadTheme: it cannot be read, or is not a theme.
+        BadTheme: the file cannot be read or is not a theme.
     """
     try:
         if path.stat().st_size > _LARGEST:
@@ -112,7 +112,7 @@ def make_theme(value: Any) -> Theme:
     """Return the theme that a file's content describes.
 
     Raises:
-        BadTheme: it is not one.
+        BadTheme: the content is not a theme.
     """
     if not isinstance(value, dict):
         raise BadTheme("a mapping with name and colors is expected")
@@ -140,9 +140,9 @@ def make_theme(value: Any) -> Theme:
 
 
 def status_defaults(theme: Theme) -> dict[str, str]:
-    """Return the CSS variables of status colours for a theme that does not define them.
+    """Return the CSS variables of the status colors for a theme that does not define them.
 
-    And those that Textual's own style sheets take for given with a theme of the terminal's colours.
+    Also returns the variables that Textual's style sheets require of a theme with ANSI colors.
     """
     plain = "ansi_default" if theme.ansi else theme.foreground or theme.primary
     return {
@@ -207,7 +207,7 @@ def _variables(value: Mapping[str, Any]) -> dict[str, str]:
     if not isinstance(found, dict):
         raise BadTheme("variables must be a mapping")
     for name, text in found.items():
-        # A variable's value becomes part of a style sheet; more than a value must not get in.
+        # The value becomes part of a style sheet, so it must not contain CSS syntax.
         if not isinstance(text, str) or any(sign in text for sign in ";{}$\n"):
             raise BadTheme(f"variables.{safe_text(name, 40)} must be a plain quoted value")
         if not str(name).replace("-", "").isalnum():

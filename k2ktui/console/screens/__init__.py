@@ -1,35 +1,35 @@
 """The screens, in one table.
 
-How a screen is added: write ``console/screens/NAME.py`` with a subclass of
-:class:`~k2ktui.console.screens.base.ConsoleScreen` (or ``ListScreen`` if it is one table). Its
-entry stands in :data:`ENTRIES` already for the seven of the product; an entry whose module does
-not exist has no tab, no key and no line in the palette.
+To add a screen, write ``console/screens/NAME.py`` with a subclass of
+:class:`~k2ktui.console.screens.base.ConsoleScreen` (or ``ListScreen`` if it is a single table).
+:data:`ENTRIES` already lists the seven screens of the product; an entry whose module does not exist
+has no tab, no key and no line in the palette.
 
-*What it shows.* ``body()`` yields its widgets, ``show_view(view)`` fills them. ``show_view`` is
-called on the message :class:`~k2ktui.console.messages.ViewArrived` (every few seconds, to every
-screen of the current stack, older ones that still wait are dropped), and once when the screen is
-mounted or shown again, if there is a view. Widgets of ``console.widgets`` draw what has changed
-and nothing else: call their ``show`` with everything, every time. Texts are ``Cell`` and ``Line``
-of ``console.marks``, with tones; a name from Kafka goes through ``marks.name`` first. ``table()``
-and ``copied()`` say what ``e`` and ``y`` take, ``HELP`` is the text of ``?``.
+*Content.* ``body()`` yields the widgets, ``show_view(view)`` fills them. ``show_view`` is called on
+the message :class:`~k2ktui.console.messages.ViewArrived` (every few seconds, for every screen of
+the current stack; queued older views are dropped), and once when the screen is mounted or resumed,
+if there is a view. The widgets of ``console.widgets`` redraw only what has changed: always call
+their ``show`` with the complete content. Texts are ``Cell`` and ``Line`` of ``console.formatting``,
+with tones; a name from Kafka must pass through ``formatting.name`` first. ``table()`` and
+``copied()`` return what ``e`` exports and ``y`` copies, ``HELP`` is the text of ``?``.
 
-*What takes time.* Nothing on the UI thread touches the network, a disk that may hang, or thousands
-of rows in a loop. ``self.background(group, job, done)`` runs ``job()`` on a thread and calls
-``done(result)`` on the UI thread if the screen still exists; a ``K2kError`` becomes a notice, or
-goes to ``failed``. Two jobs of one group never run at once: a new one is refused while the old one
-runs. A job makes its own clients and closes them. ``self.session`` has ``config`` (None in a
-replay: there is nothing to connect to), ``files`` and ``feed``.
+*Slow work.* The UI thread must never touch the network, a disk that may hang, or thousands of rows
+in a loop. ``self.background(group, job, done)`` runs ``job()`` on a thread and calls
+``done(result)`` on the UI thread if the screen still exists; a ``K2kError`` becomes a notification,
+or goes to ``failed``. Two jobs of one group never run at once: a new one is refused while the old
+one runs. A job creates and closes its own clients. ``self.session`` has ``config`` (None in a
+replay, which has no cluster to connect to), ``files`` and ``feed``.
 
-*What changes a cluster, or starts or stops a job.* Bind a capital letter, name the action in
-``CHANGES``: in a read-only session it is greyed, and its key says why. Show what will happen,
+*Changes to a cluster, starting or stopping a job.* Bind a capital letter and name the action in
+``CHANGES``: in a read-only session its key is grayed out and explains why. Show what will happen,
 then::
 
     if await self.app.push_screen_wait(Confirm(title, lines, pipeline, "Apply")):
         self.background("apply", job, self._applied)
 
-in a method with ``@work`` (``push_screen_wait`` needs a worker). In the job, before anything else,
-``k2ktui.engine.access.require(self.session.access, "applying a plan")``. Nothing is planned again
-between what was shown and what is applied.
+in a method with ``@work`` (``push_screen_wait`` needs a worker). The job must first call
+``k2ktui.engine.access.require(self.session.access, "applying a plan")``. What is applied is exactly
+what was shown, without planning again in between.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ class Entry:
 
     @property
     def module(self) -> str:
-        """Name of the module."""
+        """Full name of the module."""
         return f"{__name__}.{self.id}"
 
     @property
     def available(self) -> bool:
-        """Whether its module is there."""
+        """Whether the module exists."""
         return find_spec(self.module) is not None
 
     def make(self) -> ConsoleScreen:
-        """Make the screen."""
+        """Import the module and create the screen."""
         made: ConsoleScreen = getattr(import_module(self.module), self.screen)()
         return made
 
@@ -80,5 +80,5 @@ ENTRIES = (
 
 
 def available() -> list[Entry]:
-    """Return the screens whose modules are there."""
+    """Return the entries whose modules exist."""
     return [entry for entry in ENTRIES if entry.available]

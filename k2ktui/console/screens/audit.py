@@ -1,4 +1,4 @@
-"""Opened from Groups: what MirrorMaker 2 would make of every group, beside what is right."""
+"""Opened from Groups: where MirrorMaker 2 would put every group, next to the right position."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _HELP = """
 
 
 class AuditScreen(ListScreen):
-    """Every group-partition, what would go wrong first.
+    """Every group-partition, the wrong ones first.
 
     Args:
-        group: show this one only; empty for all.
+        group: show this group only; empty for all.
     """
 
     ENTRY: ClassVar[str] = "groups"
@@ -52,7 +52,7 @@ class AuditScreen(ListScreen):
         return self.console.view.audit if self.console.view else None
 
     def body(self) -> Iterable[Widget]:
-        """Yield notes above the table, and below it the whole of the row under the cursor."""
+        """Yield notes, the table, and the details of the row under the cursor."""
         yield TextLines(id="summary")
         yield TextLines(id="facts")
         yield self.make_grid()
@@ -60,7 +60,7 @@ class AuditScreen(ListScreen):
         yield Input(id="filter", placeholder="filter: text or regular expression, ! inverts")
 
     def make_grid(self) -> Grid[AuditRow]:
-        """Make the table."""
+        """Create the table of audit rows."""
         return Grid(
             _columns(),
             key=lambda row: (row.group, row.topic, row.partition),
@@ -73,7 +73,7 @@ class AuditScreen(ListScreen):
         )
 
     def show_view(self, view: View) -> None:
-        """Show the audit in it."""
+        """Show the view's audit."""
         grid: Grid[AuditRow] = self.query_one(Grid)
         if view.audit is not None:
             grid.empty = "No group has committed on what MirrorMaker 2 copies."
@@ -87,7 +87,7 @@ class AuditScreen(ListScreen):
         return [row for row in rows if row.group == self._group] if self._group else rows
 
     def summary(self) -> Line:
-        """Return the sums."""
+        """Return the totals and the age of the audit."""
         audit = self._audit
         if audit is None:
             return (Cell("Audit of MirrorMaker 2", Tone.HEADING),)
@@ -115,7 +115,7 @@ class AuditScreen(ListScreen):
         self.query_one("#detail", TextLines).show(self.detail()[:_DETAIL_LINES])
 
     def detail(self) -> list[Line]:
-        """Return the whole of the row under the cursor."""
+        """Return all details of the row under the cursor."""
         row: AuditRow | None = self.query_one(Grid).current
         if row is None:
             return []
@@ -131,12 +131,12 @@ class AuditScreen(ListScreen):
         ]
 
     def document(self) -> str | None:
-        """Return the audit as the command prints it."""
+        """Return the audit in the JSON that ``k2ktui mm2 audit`` prints."""
         return None if self._audit is None else json.dumps(self._audit.as_json())
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Return a text in lines that fit a screen; names in it may come from anywhere."""
+    """Return a text wrapped to the screen's width; untrusted names in it are sanitized."""
     return textwrap.wrap(safe_text(text), max(20, width - 6))
 
 

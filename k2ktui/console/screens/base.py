@@ -1,4 +1,4 @@
-"""What every screen has: the header, the banner, its keys, views, work in the background."""
+"""The base of every screen: header, banner, keys, views and background work."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ T = TypeVar("T")
 
 
 class ConsoleScreen(Screen[None]):
-    """Base of all screens; see :mod:`k2ktui.console.screens`.
+    """Base class of all screens; see :mod:`k2ktui.console.screens`.
 
     Attributes:
         HELP: what ``?`` shows above the keys.
         CHANGES: names of actions that change a cluster, or start or stop a job.
-        ENTRY: id of the screen's entry in the table of screens; a detail has that of its parent.
-        DETAILS: screens that this one opens and that have keys of their own.
+        ENTRY: id of the screen's entry in the table of screens; a detail has its parent's id.
+        DETAILS: screens opened from this one that have keys of their own.
     """
 
     HELP: ClassVar[str | None] = None
@@ -55,7 +55,7 @@ class ConsoleScreen(Screen[None]):
 
     @property
     def session(self) -> Session:
-        """What all screens share."""
+        """State that all screens share."""
         return self.console.session
 
     # For subclasses
@@ -65,26 +65,26 @@ class ConsoleScreen(Screen[None]):
         return ()
 
     def show_view(self, view: View) -> None:
-        """Show a view."""
+        """Show a view; called on the UI thread for every new view."""
 
     def table(self) -> Table | None:
         """Return the table that an export writes."""
         return None
 
     def document(self) -> str | None:
-        """Return the JSON that an export writes; None for the whole view."""
+        """Return the JSON that an export writes; None exports the whole view."""
         return None
 
     def copied(self) -> str:
-        """Return what is copied to the terminal's clipboard."""
+        """Return the text to copy to the terminal's clipboard."""
         return ""
 
     def refusal(self, action: str) -> str:
-        """Return why an action cannot be done now, empty if it can: its key is greyed then."""
+        """Return why an action is unavailable now, which grays out its key; empty if it is not."""
         return self.session.access.reason if action in self.CHANGES else ""
 
     def held(self) -> str:
-        """Return why the screen must not be left now, empty if it may be."""
+        """Return why the screen cannot be left now; empty if it can."""
         return ""
 
     def background(
@@ -94,10 +94,10 @@ class ConsoleScreen(Screen[None]):
         done: Callable[[T], None],
         failed: Callable[[K2kError], None] | None = None,
     ) -> bool:
-        """Run ``job`` on a thread, then ``done`` with its result here.
+        """Run ``job`` on a thread, then ``done`` with its result on the UI thread.
 
         Returns:
-            Whether it was begun; it is not while another job of the group runs.
+            Whether it was started; it is not while another job of the group runs.
         """
         running = (WorkerState.PENDING, WorkerState.RUNNING)
         if any(w.group == group and w.node is self and w.state in running for w in self.workers):
@@ -114,7 +114,7 @@ class ConsoleScreen(Screen[None]):
             except K2kError as error:
                 caught = error
                 here(lambda: (failed or self.tell_error)(caught))
-            except Exception as error:  # a fault of ours in one job must not end the console
+            except Exception as error:  # a bug in one job must not end the console
                 ours = fault(error)
                 here(lambda: (failed or self.tell_error)(ours))
             else:
@@ -124,29 +124,29 @@ class ConsoleScreen(Screen[None]):
         return True
 
     def tell(self, text: str, how: Literal["information", "warning", "error"]) -> None:
-        """Show a notice; names in it are safe to come from anywhere."""
+        """Show a notification; untrusted names in it are sanitized."""
         safe = "\n".join(safe_text(line) for line in text.splitlines())
         self.notify(safe, severity=how, markup=False)
 
     def tell_error(self, error: K2kError) -> None:
-        """Show an error as a notice."""
+        """Show an error as a notification."""
         self.tell(str(error), "error")
 
-    # The rest
+    # Frame
 
     def compose(self) -> ComposeResult:
-        """Make header, banner, body and footer."""
+        """Yield the header, the banner, the body and the footer."""
         yield TextLines(id="header")
         yield TextLines(id="banner")
         yield from self.body()
         yield KeyFooter()
 
     def on_mount(self) -> None:
-        """Show what is known; Textual calls it by itself behind the handler of a subclass."""
+        """Show the last view; Textual also calls this handler, after that of a subclass."""
         self.refresh_view()
 
     def on_screen_resume(self) -> None:
-        """Show what has come in the meantime."""
+        """Show the views that arrived in the meantime."""
         self.refresh_view()
 
     def on_resize(self) -> None:
@@ -158,14 +158,14 @@ class ConsoleScreen(Screen[None]):
         self.refresh_view()
 
     def refresh_view(self) -> None:
-        """Show the last view."""
+        """Redraw the header and show the last view."""
         self.refresh_chrome()
         view = self.console.view
         if view is not None and self.is_mounted:
             self.show_view(view)
 
     def refresh_chrome(self) -> None:
-        """Show how old things are now, and what is wrong."""
+        """Update the header and the banner: ages and warnings."""
         found = self.query("#header")
         if not found:
             return
@@ -180,13 +180,13 @@ class ConsoleScreen(Screen[None]):
         self.query_one("#banner", TextLines).show(lines)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Grey what cannot be done now."""
+        """Gray out actions that are unavailable now."""
         if self.refusal(action):
             return None
         return super().check_action(action, parameters)
 
     def on_key(self, event: events.Key) -> None:
-        """Say why a greyed key does nothing."""
+        """Explain why a grayed-out key does nothing."""
         found = self.active_bindings.get(event.key)
         why = "" if found is None or found.enabled else self.refusal(found.binding.action)
         if found is not None and why:
@@ -195,10 +195,10 @@ class ConsoleScreen(Screen[None]):
 
 
 class ListScreen(ConsoleScreen):
-    """A screen that is one table, with a filter."""
+    """A screen with one table and a filter."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        # By priority: what is typed right behind it, all at once over a slow line, is the filter's.
+        # With priority: characters typed right behind it, as over a slow line, go to the filter.
         Binding("slash", "filter", "Filter", id="filter", key_display="/", priority=True),
         Binding("s", "sort", "Sort", id="sort"),
         Binding("S", "reverse", "Reverse", id="reverse", show=False),
@@ -206,17 +206,17 @@ class ListScreen(ConsoleScreen):
     ]
 
     def grid(self) -> Grid[object]:
-        """The table."""
+        """The screen's table."""
         return self.query_one(Grid)
 
     def body(self) -> Iterable[Widget]:
-        """Yield a summary line, the table, and the filter, which shows when it is used."""
+        """Yield a summary line, the table, and the filter, which is hidden until used."""
         yield TextLines(id="summary")
         yield self.make_grid()
         yield Input(id="filter", placeholder="filter: text or regular expression, ! inverts")
 
     def make_grid(self) -> Widget:
-        """Make the table."""
+        """Create the table."""
         raise NotImplementedError
 
     def summary(self) -> Line:
@@ -224,7 +224,7 @@ class ListScreen(ConsoleScreen):
         return ()
 
     def on_mount(self) -> None:
-        """Give the table the focus."""
+        """Hide the filter and focus the table."""
         self.query_one("#filter").display = False
         self.grid().focus()
 
@@ -233,18 +233,18 @@ class ListScreen(ConsoleScreen):
         return self.grid().table()
 
     def copied(self) -> str:
-        """Return the row under the cursor."""
+        """Return the row under the cursor, tab-separated."""
         row = self.grid().current
         return "" if row is None else self.grid().row_text(row)
 
     def action_filter(self) -> None:
-        """Type a filter."""
+        """Show and focus the filter input."""
         entry = self.query_one("#filter", Input)
         entry.display = True
         self.set_focus(entry)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """A stroke that is typed into a text is no command."""
+        """Treat ``/`` as text while an input has the focus."""
         if action == "filter" and isinstance(self.focused, Input):
             return False
         return super().check_action(action, parameters)
@@ -254,15 +254,15 @@ class ListScreen(ConsoleScreen):
         self.grid().sort_next()
 
     def action_reverse(self) -> None:
-        """Turn the order around."""
+        """Reverse the order."""
         self.grid().sort_reverse()
 
     def action_problems(self) -> None:
-        """Show problems only, or all."""
+        """Toggle between problems only and all rows."""
         self.grid().set_problems_only(not self.grid().problems_only)
 
     def leave_filter(self) -> bool:
-        """Give up the filter; whether there was one."""
+        """Clear the filter; return whether there was one."""
         entry = self.query_one("#filter", Input)
         used = bool(entry.display or self.grid().filter or self.grid().problems_only)
         entry.value = ""
@@ -283,7 +283,7 @@ class ListScreen(ConsoleScreen):
 
     @on(Grid.Changed)
     def show_summary(self) -> None:
-        """Show the line above the table."""
+        """Show the line above the table, with the filter if there is one."""
         grid = self.grid()
         parts = list(self.summary())
         if grid.filter or grid.problems_only:

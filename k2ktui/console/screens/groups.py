@@ -1,4 +1,4 @@
-"""Screen 3: consumer groups on both clusters, where each belongs, and how far off it is."""
+"""Screen 3: consumer groups on both clusters, their right positions, and how far off they are."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _AUDIT = Binding("m", "audit", "Audit", id="groups.audit")
 
 
 class GroupsScreen(ListScreen):
-    """All groups, or all of their partitions."""
+    """All groups, or all group-partitions."""
 
     ENTRY: ClassVar[str] = "groups"
     DETAILS = (AuditScreen,)
@@ -65,11 +65,11 @@ class GroupsScreen(ListScreen):
         self._compares = False
 
     def make_grid(self) -> Grid[Any]:
-        """Make the table."""
+        """Create the table of groups."""
         return summary_grid(glyphs_of(self))
 
     def show_view(self, view: View) -> None:
-        """Show its groups."""
+        """Show the view's groups."""
         grid = self.query_one(Grid)
         if self._compares != view.compares:
             self._compares = view.compares
@@ -82,7 +82,7 @@ class GroupsScreen(ListScreen):
         grid.show(view.groups if self._by_partition else view.summaries)
 
     def summary(self) -> Line:
-        """Return the sums."""
+        """Return the totals."""
         view = self.console.view
         if view is None or view.totals.groups is None:
             return (Cell(formatting.NOT_YET),)
@@ -103,7 +103,7 @@ class GroupsScreen(ListScreen):
         )
 
     async def action_view_rows(self) -> None:
-        """Show groups, or every group-partition."""
+        """Toggle between groups and group-partitions."""
         self._by_partition = not self._by_partition
         old = self.query_one(Grid)
         glyphs = glyphs_of(self)
@@ -123,11 +123,11 @@ class GroupsScreen(ListScreen):
         return super().check_action(action, parameters)
 
     def action_audit(self) -> None:
-        """Open the audit."""
+        """Open the audit of all groups."""
         self.app.push_screen(AuditScreen())
 
     async def action_translate(self) -> None:
-        """Plan the group under the cursor."""
+        """Plan the translation of the group under the cursor."""
         row = self.query_one(Grid).current
         if row is not None:
             await _translate(self, row.group)
@@ -138,7 +138,7 @@ class GroupsScreen(ListScreen):
 
 
 class GroupScreen(ListScreen):
-    """One group: its partitions.
+    """The partitions of one group.
 
     Args:
         group: its name.
@@ -163,11 +163,11 @@ class GroupScreen(ListScreen):
         self.app.push_screen(AuditScreen(self._group))
 
     async def action_translate(self) -> None:
-        """Plan the group."""
+        """Plan the translation of the group."""
         await _translate(self, self._group)
 
     def make_grid(self) -> Grid[Any]:
-        """Make the table."""
+        """Create the table of group-partitions."""
         return row_grid(glyphs_of(self), with_group=False)
 
     def show_view(self, view: View) -> None:
@@ -178,7 +178,7 @@ class GroupScreen(ListScreen):
         grid.show([row for row in view.groups if row.group == self._group])
 
     def summary(self) -> Line:
-        """Return the group and its state on both sides."""
+        """Return the group and its state on both clusters."""
         name = Cell(safe_text(self._group, 60), Tone.HEADING)
         view = self.console.view
         found = view.summaries if view else ()
@@ -194,7 +194,7 @@ class GroupScreen(ListScreen):
 
 
 def _compared(view: View, now: float) -> Line:
-    """How old what is compared is, and of which flow."""
+    """Return the age of the MirrorMaker 2 comparison."""
     if view.audit is None:
         return ()
     stale = formatting.STALE if view.audit_stale else ""
@@ -203,7 +203,7 @@ def _compared(view: View, now: float) -> Line:
 
 
 async def _translate(screen: ListScreen, group: str) -> None:
-    # Deferred: that screen shows groups with the columns of this one.
+    # Imported here to avoid a cycle: that screen uses the columns of this one.
     from k2ktui.console.screens.translate import plan_groups
 
     await plan_groups(screen.console, [group])

@@ -1,4 +1,4 @@
-"""The tables of consumer groups, and of their partitions."""
+"""The tables of consumer groups and of group-partitions."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def side_text(side: GroupSide) -> str:
 
 
 def summary_columns(glyphs: Glyphs, *, compared: bool = False) -> tuple[Column[GroupSummary], ...]:
-    """Return the columns of a table of groups; ``compared`` with what MirrorMaker 2 would do."""
+    """Return the columns of a table of groups; ``compared`` adds those of MirrorMaker 2."""
     return (
         Column(
             "group",
@@ -184,7 +184,7 @@ def _moved(group: GroupSummary, value: int) -> Cell:
 
 
 def _known(value: int, unknown: int, partitions: int, tone: Tone) -> Cell:
-    """A sum over what is known; a dash if nothing is."""
+    """Return a sum over the known partitions; a dash if none is known."""
     if partitions and unknown >= partitions:
         return Cell(formatting.NOT_AVAILABLE, Tone.MUTED)
     return Cell(f"{value:,}{'+' if unknown else ''}", tone if value else Tone.MUTED)

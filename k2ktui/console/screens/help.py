@@ -1,4 +1,4 @@
-"""Help for the screen that is shown: what it is about, its signs, its keys with their ids."""
+"""Help for the current screen: what it shows, its signs, its keys with their ids."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Help(ModalScreen[None]):
         self._of = of
 
     def compose(self) -> ComposeResult:
-        """Make the text, which scrolls."""
+        """Yield the scrollable text."""
         with VerticalScroll(id="help"):
             yield TextLines(id="help-lines")
 
     def on_mount(self) -> None:
-        """Fill it in."""
+        """Fill in the text."""
         width = max(30, min(86, self.app.size.width - 10))
         self.query_one(TextLines).show([*self._about(width), *self._signs(), *self._keys(width)])
         self.query_one(VerticalScroll).focus()

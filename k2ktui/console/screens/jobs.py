@@ -1,4 +1,4 @@
-"""Screen 5: the pipeline's runs, here and on other hosts; started, stopped and followed here."""
+"""Screen 5: runs of the pipeline on all hosts; starts, stops and follows this host's jobs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TAKE_OVER = "k2ktui mm2 takeover lets a pipeline of ours go on where it has com
 
 
 class JobsScreen(ListScreen):
-    """Runs of the pipeline, and the end of the chosen job's log."""
+    """Runs of the pipeline, and the end of the selected job's log."""
 
     ENTRY: ClassVar[str] = "jobs"
     CHANGES: ClassVar[frozenset[str]] = frozenset({"start_job", "stop_job", "restart_job"})
@@ -67,29 +67,29 @@ class JobsScreen(ListScreen):
         self._busy = ""
         self._asked: set[str] = set()
 
-    # What is shown
+    # Content
 
     def make_grid(self) -> Grid[Any]:
-        """Make the table."""
+        """Create the table of runs."""
         return jobs_grid(glyphs_of(self), self.session.feed.now)
 
     def body(self) -> Iterable[Widget]:
-        """Yield the table, and the end of a log."""
+        """Yield the table and the end of a log."""
         yield from super().body()
         yield TextLines(id="job-log")
 
     def on_mount(self) -> None:
-        """Begin to look at this host's jobs."""
+        """Start polling this host's jobs."""
         self._look()
         self.set_interval(_LOOK_S, self._look)
 
     def on_screen_resume(self) -> None:
-        """Look at once."""
+        """Show the last view and poll the jobs immediately."""
         super().on_screen_resume()
         self._look()
 
     def _look(self) -> None:
-        """Read records and the log on a thread: a home directory may be far away."""
+        """Read records and log on a thread: the home directory may be on a network mount."""
         if not self.is_current or self.session.feed.replay:
             return
         row = self._row()
@@ -111,7 +111,7 @@ class JobsScreen(ListScreen):
         self._draw()
 
     def show_view(self, view: View) -> None:
-        """Show the heartbeats of a view, and this host's jobs."""
+        """Show the view's heartbeats and this host's jobs."""
         self._draw()
 
     def _draw(self) -> None:
@@ -125,12 +125,12 @@ class JobsScreen(ListScreen):
         if self.session.pair.mirror:
             empty = f"{_MIRROR}."
         grid.empty = empty if known and heard else formatting.NOT_YET
-        # A heartbeat that could not be read is not a silence.
+        # A heartbeat that could not be read must not count as missing.
         at = state_time(view, now) if view else now
         stale = view is not None and view.stale(PartName.STATE)
         old = HEARD if stale else frozenset()
         grid.mark_old(old | {"lag"} if view and view.copy_stale else old)
-        # The lag that every other screen shows: a heartbeat's is some seconds older.
+        # Use the lag of the other screens: a heartbeat's lag is some seconds older.
         lag = view.totals.lag_records if view else None
         grid.show(recent_runs(make_run_rows(self._jobs or (), runners, pipeline, at, lag)))
         self._draw_log()
@@ -147,7 +147,7 @@ class JobsScreen(ListScreen):
         pane.show([(Cell(title, Tone.MUTED),), *lines[-height:]])
 
     def summary(self) -> Line:
-        """Return what runs."""
+        """Return which run of the pipeline is alive, and where."""
         found = [row for row in self.grid().rows if isinstance(row, RunRow)]
         own = [row for row in found if row.pipeline == self.session.pair.pipeline and row.alive]
         cells = [Cell(f"{formatting.name(self.session.pair.pipeline, 40)}: ", Tone.HEADING)]
@@ -173,14 +173,14 @@ class JobsScreen(ListScreen):
             self._look()
         self._draw_log()
 
-    # What is done
+    # Actions
 
     @on(Grid.Opened)
     def _opened(self) -> None:
         self.action_log()
 
     def action_log(self) -> None:
-        """Show the whole log of the chosen job."""
+        """Show the whole log of the selected job."""
         row = self._row()
         if row is None or row.job is None:
             self.tell("The log of a run is on the host where it was started as a job.", "warning")
@@ -189,7 +189,7 @@ class JobsScreen(ListScreen):
 
     @work
     async def action_start_job(self) -> None:
-        """Check, ask, start."""
+        """Check the pipeline, confirm, and start it."""
         row = self._row()
         job = row.job if row is not None and row.job is not None and not row.alive else None
         if self._is_busy() or (config := await self._config(job)) is None:
@@ -205,7 +205,7 @@ class JobsScreen(ListScreen):
 
     @work
     async def action_restart_job(self) -> None:
-        """Check, ask, stop, start."""
+        """Check the pipeline, confirm, stop it and start it again."""
         row = self._row()
         if row is None or row.job is None:
             self._not_here(row, "Restart")
@@ -227,7 +227,7 @@ class JobsScreen(ListScreen):
 
     @work
     async def action_stop_job(self) -> None:
-        """Ask, stop."""
+        """Confirm, then stop the job; a second request stops it immediately."""
         row = self._row()
         if row is None or row.job is None or not row.alive:
             self._not_here(row, "Stop")
@@ -274,7 +274,7 @@ class JobsScreen(ListScreen):
         return bool(self._busy)
 
     async def _config(self, job: Job | None) -> PipelineConfig | None:
-        """Return the configuration of a job, or of the session; None after telling why not."""
+        """Return the configuration of a job or of the session; None after reporting an error."""
         if job is None and self.session.pair.mirror:
             self.tell(f"{_MIRROR}. {_TAKE_OVER}", "warning")
             return None
@@ -310,7 +310,7 @@ class JobsScreen(ListScreen):
         )
 
     def _work(self, what: str, work: Callable[[], Job]) -> None:
-        """Do something to a job on a thread, and tell what became of it."""
+        """Run an operation on a job on a thread, and report its outcome."""
 
         def over() -> None:
             self._busy = ""

@@ -1,4 +1,4 @@
-"""The log of a job: its last lines, followed, filtered, and each line whole on request."""
+"""The log of a job: its last lines, followed and filtered; a cut line is shown in full on Enter."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LOOK_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """A line of a log as it is shown, with its number."""
+    """A displayed log line with its number."""
 
     number: int
     time: str
@@ -32,10 +32,10 @@ class LogLine:
 
 
 class LogScreen(ListScreen):
-    """A detail of screen 5.
+    """The log screen, a detail of screen 5.
 
     Args:
-        job: whose log.
+        job: the job whose log is shown.
     """
 
     ENTRY: ClassVar[str] = "jobs"
@@ -54,7 +54,7 @@ class LogScreen(ListScreen):
         self._count = 0
 
     def make_grid(self) -> Grid[Any]:
-        """Make the table."""
+        """Create the table of log lines."""
         return Grid(
             (
                 Column("time", "time", lambda line: Cell(line.time, Tone.MUTED), width=8),
@@ -74,17 +74,17 @@ class LogScreen(ListScreen):
         )
 
     def on_mount(self) -> None:
-        """Begin to follow."""
+        """Start following the log."""
         self._look()
         self.set_interval(_LOOK_S, self._look)
 
     def on_unmount(self) -> None:
-        """Close the file."""
+        """Close the log file."""
         if self._follower is not None:
             self._follower.close()
 
     def summary(self) -> Line:
-        """Return which log it is."""
+        """Return the job and the path of its log."""
         place = self._job.place
         title = Cell(f"Log of {formatting.name(place.id)}", Tone.HEADING)
         return (title, Cell(f"  {formatting.name(place.log)}", Tone.MUTED))
@@ -116,7 +116,7 @@ class LogScreen(ListScreen):
             self.action_follow()
 
     def action_follow(self) -> None:
-        """Go to the last line, and stay there."""
+        """Jump to the last line and follow new lines."""
         self.grid().action_jump(-1)
 
     @on(Grid.Opened)
@@ -125,13 +125,13 @@ class LogScreen(ListScreen):
 
 
 def entry_lines(entry: LogEntry) -> list[Line]:
-    """Return an entry as lines with tones."""
+    """Return a log entry as lines with tones."""
     tone = tone_of(entry)
     return [(Cell(text[:10], Tone.MUTED), Cell(text[10:], tone)) for text in entry.lines]
 
 
 def tone_of(entry: LogEntry) -> Tone:
-    """Return the tone of an entry."""
+    """Return the tone of a log entry."""
     if entry.error or (entry.kind == "ended" and entry.event.get("code")):
         return Tone.BAD
     if entry.kind == "check":

@@ -23,12 +23,12 @@ _SEVERITIES = {
 }
 
 
-# Ids of the columns that are filled from heartbeats.
+# Ids of the columns filled from heartbeats.
 HEARD = frozenset({"beat", "lap", "lag", "commit"})
 
 
 def jobs_grid(glyphs: Glyphs, now: Callable[[], float]) -> Grid[RunRow]:
-    """Return a table of runs; ``now`` tells the time that ages are counted to."""
+    """Return a table of runs; ``now`` returns the time that ages are relative to."""
     return Grid(
         _columns(glyphs, now),
         key=lambda row: row.key,
@@ -117,5 +117,5 @@ def _error(row: RunRow) -> Cell:
 
 
 def clock(at: float) -> str:
-    """Return a time as day and minute, UTC."""
+    """Return a time as month, day, hour and minute (UTC)."""
     return time.strftime("%m-%d %H:%M", time.gmtime(at))

@@ -1,4 +1,4 @@
-"""Screen 7: what was applied and taken back: who, when, from where, with before and after."""
+"""Screen 7: the journal of applied and undone changes: who, when, from where, before and after."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Written = tuple[str, JournalRow]
 
 
 class JournalScreen(OperationScreen):
-    """The entries, the newest first."""
+    """The journal entries, newest first."""
 
     ENTRY: ClassVar[str] = "journal"
     HELP: ClassVar[str | None] = _HELP
@@ -57,7 +57,7 @@ class JournalScreen(OperationScreen):
         self._undone: dict[str, JournalHeader] = {}
 
     def make_grid(self) -> Grid[JournalHeader]:
-        """Make the table."""
+        """Create the table of entries."""
         glyphs = glyphs_of(self)
         return Grid(
             _columns(glyphs, self.verdict),
@@ -68,7 +68,7 @@ class JournalScreen(OperationScreen):
         )
 
     def show_view(self, view: View) -> None:
-        """Show its journal."""
+        """Show the view's journal."""
         self._undone = {entry.undoes: entry for entry in view.journal if entry.undoes}
         grid = self.query_one(Grid)
         read = view.part(PartName.STATE).taken_at is not None
@@ -76,11 +76,11 @@ class JournalScreen(OperationScreen):
         grid.show(view.journal)
 
     def verdict(self, entry: JournalHeader) -> SeverityLabel:
-        """Judge an entry by what became of it."""
+        """Judge an entry by its outcome."""
         return verdict_of(entry, taken_back=entry.id in self._undone)
 
     def summary(self) -> Line:
-        """Return how many entries there are."""
+        """Return the number of entries."""
         return (Cell(f"entries: {self.query_one(Grid).total:,}, kept on the target"),)
 
     def detail(self) -> list[Line]:
@@ -89,12 +89,12 @@ class JournalScreen(OperationScreen):
         return [] if entry is None else told(entry, self._undone.get(entry.id))
 
     def document(self) -> str | None:
-        """Return the journal as the command prints it."""
+        """Return the journal in the JSON that ``k2ktui journal`` prints."""
         rows: list[JournalHeader] = list(self.query_one(Grid).rows)
         return json.dumps(operations.journal_json(rows))
 
     def refusal(self, action: str) -> str:
-        """Return why an action cannot be done now."""
+        """Return why an action is unavailable now."""
         found = super().refusal(action)
         if found or action != "undo":
             return found
@@ -102,17 +102,17 @@ class JournalScreen(OperationScreen):
         return "there is no entry" if entry is None else _done(entry, self._undone.get(entry.id))
 
     def action_undo(self) -> None:
-        """Take back the entry under the cursor."""
+        """Undo the entry under the cursor."""
         entry = self.query_one(Grid).current
         if entry is not None:
             self.undo(entry.id)
 
     def other_undo(self, entry: operations.JournalEntry) -> bool:
-        """Plan the pipeline's own positions back to what they were."""
+        """Plan to restore the pipeline's own positions."""
         return plan_back(self, entry)
 
     def undone(self, applied: Applied) -> None:
-        """Tell what became of it."""
+        """Report the outcome of an undo."""
         tell_undone(self, applied)
 
     @on(Grid.Opened)
@@ -125,7 +125,7 @@ class EntryScreen(OperationScreen):
 
     Args:
         header: the entry.
-        undone: the entry that took it back, if one did.
+        undone: the entry that undid it, if there is one.
     """
 
     ENTRY: ClassVar[str] = "journal"
@@ -139,7 +139,7 @@ class EntryScreen(OperationScreen):
         self._entry: operations.JournalEntry | None = None
 
     def make_grid(self) -> Grid[Written]:
-        """Make the table."""
+        """Create the table of the entry's rows."""
         return Grid(
             _row_columns(),
             key=lambda line: (line[0], line[1].topic, line[1].partition),
@@ -152,7 +152,7 @@ class EntryScreen(OperationScreen):
         )
 
     def on_mount(self) -> None:
-        """Read it."""
+        """Read the entry's rows."""
         self._read()
 
     def _read(self) -> None:
@@ -170,7 +170,7 @@ class EntryScreen(OperationScreen):
         grid.show(entry.lines)
 
     def summary(self) -> Line:
-        """Return what it was."""
+        """Return the entry's id, kind and counts."""
         return (
             Cell(f"entry {safe_text(self._header.id)}", Tone.HEADING),
             Cell(f"  {_what(self._header)}  {_counts(self._header)}"),
@@ -187,12 +187,12 @@ class EntryScreen(OperationScreen):
         return ", ".join(f"{count:,} {safe_text(word)}" for word, count in sorted(words.items()))
 
     def facts(self) -> list[Line]:
-        """Return who, when and from where."""
+        """Return who made the change, when and from where."""
         who, _, *taken_back = told(self._header, self._undone)
         return [who, *taken_back]
 
     def detail(self) -> list[Line]:
-        """Return the whole of the row under the cursor."""
+        """Return all details of the row under the cursor."""
         line: Written | None = self.query_one(Grid).current
         if line is None:
             return []
@@ -206,11 +206,11 @@ class EntryScreen(OperationScreen):
         ]
 
     def document(self) -> str | None:
-        """Return the entry as the command prints it."""
+        """Return the entry in the JSON that the CLI prints."""
         return None if self._entry is None else json.dumps(self._entry.as_json())
 
     def refusal(self, action: str) -> str:
-        """Return why an action cannot be done now."""
+        """Return why an action is unavailable now."""
         found = super().refusal(action)
         if found or action != "undo":
             return found
@@ -219,15 +219,15 @@ class EntryScreen(OperationScreen):
         return _done(self._header, self._undone)
 
     def action_undo(self) -> None:
-        """Take it back."""
+        """Undo the entry."""
         self.undo(self._header.id)
 
     def other_undo(self, entry: operations.JournalEntry) -> bool:
-        """Plan the pipeline's own positions back to what they were."""
+        """Plan to restore the pipeline's own positions."""
         return plan_back(self, entry)
 
     def undone(self, applied: Applied) -> None:
-        """Tell what became of it."""
+        """Report the outcome of an undo."""
         tell_undone(self, applied)
 
 
@@ -235,7 +235,7 @@ JournalScreen.DETAILS = (EntryScreen,)
 
 
 def plan_back(screen: OperationScreen, entry: operations.JournalEntry) -> bool:
-    """Show the plan that puts positions back; whether the entry has any that were there before."""
+    """Show the plan that restores positions; return False if the entry has no earlier positions."""
     before = {
         SourcePartition(row.topic, row.partition): row.before
         for _, row in entry.lines
@@ -248,7 +248,7 @@ def plan_back(screen: OperationScreen, entry: operations.JournalEntry) -> bool:
 
 
 def tell_undone(screen: OperationScreen, applied: Applied) -> None:
-    """Tell what became of an undo; what went wrong stays on the screen."""
+    """Report the outcome of an undo; a failure stays on the screen."""
     counts = ", ".join(f"{count:,} {result}" for result, count in applied.counts.items())
     text = f"journal entry {applied.id}: {counts}"
     if applied.complete:
@@ -258,14 +258,14 @@ def tell_undone(screen: OperationScreen, applied: Applied) -> None:
 
 
 def _done(entry: JournalHeader, undone: JournalHeader | None) -> str:
-    """Return that all of an entry was taken back already; empty if it was not."""
+    """Return that an entry was undone completely; empty if it was not."""
     if undone is None or dict(undone.counts) != {"applied": entry.counts.get("applied")}:
         return ""
     return f"entry {safe_text(undone.id)} took all of it back"
 
 
 def verdict_of(entry: JournalHeader, *, taken_back: bool) -> SeverityLabel:
-    """Judge an entry by what became of its rows."""
+    """Judge an entry by the outcome of its rows."""
     if taken_back:
         return SeverityLabel(Severity.INFO, "taken back")
     words = set(entry.counts)
@@ -277,7 +277,7 @@ def verdict_of(entry: JournalHeader, *, taken_back: bool) -> SeverityLabel:
 
 
 def told(entry: JournalHeader, undone: JournalHeader | None) -> list[Line]:
-    """Return who did it, when and from where, and whether it was taken back."""
+    """Return who made the change, when and from where, and whether it was undone."""
     who, _, host = entry.who.rpartition("@")
     found: list[Line] = [
         (

@@ -1,4 +1,4 @@
-"""What screens share that act on a cluster: one thing at a time, and taking back."""
+"""Base of the screens that act on a cluster: one operation at a time, and undo."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _LISTED = 8
 
 
 class OperationScreen(ListScreen):
-    """A table with what goes on above it, and the whole of the row under the cursor below.
+    """A table with progress above it and the details of the row under the cursor below it.
 
     Attributes:
-        NEEDS: actions that ask a cluster: refused in a recording and while something goes on.
+        NEEDS: actions that query a cluster; unavailable in a recording and during an operation.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        # On a narrow terminal the keys that act are shown.
+        # Hidden, so that on a narrow terminal the footer shows the keys of operations.
         Binding("s", "sort", "Sort", id="sort", show=False),
         Binding("z", "problems", "Problems", id="problems", show=False),
     ]
@@ -54,16 +54,16 @@ class OperationScreen(ListScreen):
     # For subclasses
 
     def facts(self) -> list[Line]:
-        """Return what stands above the table."""
+        """Return the lines above the table."""
         return []
 
     def detail(self) -> list[Line]:
-        """Return what stands below the table: the row under the cursor, as a whole."""
+        """Return the lines below the table: all details of the row under the cursor."""
         return []
 
     @property
     def config(self) -> PipelineConfig:
-        """The pipeline; only asked for when an action was not refused."""
+        """The pipeline's configuration; used only by actions that are available."""
         config = self.session.config
         if config is None:
             raise K2kError("this is a recording")
@@ -78,14 +78,14 @@ class OperationScreen(ListScreen):
         failed: Callable[[K2kError], None] | None = None,
         writes: bool = False,
     ) -> None:
-        """Do something on a thread; meanwhile nothing else of this screen.
+        """Run an operation on a thread; until it ends, the screen starts no other one.
 
         Args:
-            doing: what is done, as in "planning".
+            doing: what is done, for example "planning".
             job: does it.
-            done: called here with its result.
-            failed: called here with its error, which is shown already.
-            writes: the screen cannot be left while it goes on.
+            done: called on the UI thread with its result.
+            failed: called on the UI thread with its error, which is shown already.
+            writes: keep the screen open until it ends.
         """
 
         def over(error: K2kError | None) -> None:
@@ -107,12 +107,12 @@ class OperationScreen(ListScreen):
             self.show_state()
 
     def show_state(self) -> None:
-        """Show what has changed: texts, keys."""
+        """Update the texts and the keys."""
         self.refresh_bindings()
         self.show_texts()
 
     def show_texts(self) -> None:
-        """Show what stands above and below the table."""
+        """Show the lines above and below the table."""
         if not self.query("#facts"):
             return
         self.show_summary()
@@ -136,14 +136,14 @@ class OperationScreen(ListScreen):
         ]
 
     def wrapped(self, text: str) -> list[str]:
-        """Return a text in lines of the screen's width; names in it may come from anywhere."""
+        """Return a text wrapped to the screen's width; untrusted names in it are sanitized."""
         width = max(20, self.size.width - 6)
         found: list[str] = []
         for line in text.splitlines():
             found += textwrap.wrap(safe_text(line), width) or [""]
         return found
 
-    # The frame
+    # Frame
 
     def body(self) -> Iterable[Widget]:
         """Yield the texts around the table, the table, and the filter."""
@@ -154,7 +154,7 @@ class OperationScreen(ListScreen):
         yield Input(id="filter", placeholder="filter: text or regular expression, ! inverts")
 
     def refresh_chrome(self) -> None:
-        """Show ages too."""
+        """Update the header, the banner and the ages in the texts."""
         super().refresh_chrome()
         self.show_texts()
 
@@ -164,7 +164,7 @@ class OperationScreen(ListScreen):
         self.show_texts()
 
     def refusal(self, action: str) -> str:
-        """Return why an action cannot be done now."""
+        """Return why an action is unavailable now."""
         if action not in self.NEEDS | self.CHANGES:
             return super().refusal(action)
         if self.session.config is None:
@@ -174,27 +174,27 @@ class OperationScreen(ListScreen):
         return super().refusal(action)
 
     def held(self) -> str:
-        """Stay while something is written: what came of it is shown here."""
+        """Keep the screen open during a write: its outcome is shown here."""
         return f"{self.busy}; wait for its end" if self._writing else ""
 
-    # Taking back
+    # Undo
 
     def undo(self, entry_id: str) -> None:
-        """Look an entry of the journal up, ask, and take it back."""
+        """Read a journal entry, confirm, and undo it."""
         config = self.config
         self.act(
             "reading the journal", lambda: operations.read_entry(config, entry_id), self._look_at
         )
 
     def other_undo(self, entry: operations.JournalEntry) -> bool:
-        """Take back an entry that did not change groups; whether the screen can."""
+        """Undo an entry that did not change groups; return whether the screen supports it."""
         return False
 
     def undone(self, applied: Applied) -> None:
-        """Called when an entry was taken back."""
+        """Handle the outcome of an undo."""
 
     def _look_at(self, entry: operations.JournalEntry) -> None:
-        """Ask, unless there is nothing to take back."""
+        """Ask for confirmation, unless there is nothing to undo."""
         if not entry.of_groups and self.other_undo(entry):
             return
         try:

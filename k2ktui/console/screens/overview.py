@@ -1,4 +1,4 @@
-"""Screen 1: how the pair stands, and what is wrong, each problem a key away from its cause."""
+"""Screen 1: state and problems of the pipeline pair, each problem one key away from its cause."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from k2ktui.watch.severity import (
 
 _LABEL = 12
 _SPARK = 24
-# Figures, chrome and a few problems need so many lines; a plot is of use from so many on.
+# Lines needed by figures, frame and a few problems; lowest and highest useful plot.
 _WITHOUT_PLOTS, _LOWEST_PLOT, _HIGHEST_PLOT = 24, 8, 16
 _GOOD = (Basis.EXACT, Basis.END)
 
 
 class OverviewScreen(ConsoleScreen):
-    """The pair at a glance."""
+    """The pipeline pair at a glance."""
 
     ENTRY: ClassVar[str] = "overview"
     HELP: ClassVar[str | None] = """
@@ -54,7 +54,7 @@ class OverviewScreen(ConsoleScreen):
     """
 
     def body(self) -> ComposeResult:
-        """Yield the figures, plots of them, and the problems."""
+        """Yield the figures, their plots, and the problems."""
         yield TextLines(id="facts")
         with Container(id="plots"):
             yield TextLines(id="plot-lag")
@@ -76,11 +76,11 @@ class OverviewScreen(ConsoleScreen):
         )
 
     def on_mount(self) -> None:
-        """Give the problems the focus."""
+        """Focus the problems."""
         self.query_one(Grid).focus()
 
     def show_view(self, view: View) -> None:
-        """Show the sums and the problems."""
+        """Show the totals and the problems."""
         now = self.session.feed.now()
         lines = facts(view, now, glyphs_of(self), self.size.width - 2)
         self.query_one("#facts", TextLines).show(lines)
@@ -90,7 +90,7 @@ class OverviewScreen(ConsoleScreen):
         grid.show(find_problems(view, now))
 
     def _plot(self, view: View) -> None:
-        """Show lag and throughput over time where there is room for it."""
+        """Plot lag and throughput over time if there is room."""
         room = self.size.height - _WITHOUT_PLOTS
         height = min(_HIGHEST_PLOT, room) if self.size.width >= 100 else 0
         self.query_one("#plots").display = height >= _LOWEST_PLOT
@@ -104,7 +104,7 @@ class OverviewScreen(ConsoleScreen):
             self.query_one(f"#plot-{name}", TextLines).show(lines)
 
     def on_resize(self) -> None:
-        """Draw for the new size."""
+        """Redraw for the new size."""
         self.refresh_view()
 
     def table(self) -> Table | None:
@@ -129,7 +129,7 @@ class OverviewScreen(ConsoleScreen):
             self.tell(problem.what, "warning")
 
     def _go(self, entry: str, key: object) -> None:
-        """Show another screen, with its cursor on what the problem is about."""
+        """Switch to another screen with the cursor on the subject of the problem."""
         if not any(each.id == entry for each in self.console.entries):
             return
 
@@ -146,7 +146,7 @@ def _mark(glyphs: Glyphs, problem: Problem) -> Cell:
 
 
 def facts(view: View, now: float, glyphs: Glyphs, width: int) -> list[Line]:
-    """Return the sums of a view as lines."""
+    """Return the totals of a view as lines."""
     spark = max(0, min(_SPARK, width - 70)) if width < 110 else 2 * _SPARK
     return [
         _line("Lag", *_lag(view, glyphs, spark)),
@@ -163,7 +163,7 @@ def facts(view: View, now: float, glyphs: Glyphs, width: int) -> list[Line]:
 
 
 def _notes(view: View) -> list[Line]:
-    # Of a flow of MirrorMaker 2 the first ones say how it does.
+    # In a MirrorMaker 2 flow, the first notes describe its state and are not warnings.
     tone = Tone.PLAIN if view.pair.mirror else Tone.WARN
     return [_line("Note", Cell(formatting.name(note), tone)) for note in view.notes[:2]]
 
@@ -265,7 +265,7 @@ def _groups(view: View, glyphs: Glyphs) -> list[Cell]:
 
 
 def _again(view: View, now: float) -> list[Cell]:
-    """What groups would read again if they went on at the target now, by us and by the other."""
+    """Return the records that groups would re-read on the target now: k2ktui and MirrorMaker 2."""
     audit = view.audit
     if audit is None:
         failed = view.part(PartName.COMPARISON).error

@@ -1,4 +1,4 @@
-"""One partition: all of its offsets, its coverage, its last ranges, its lag over time."""
+"""One partition: its offsets, its coverage, its latest mapping ranges, its lag over time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PLOT_HEIGHT = 9
 
 
 class PartitionScreen(ConsoleScreen):
-    """A detail of screen 2.
+    """The partition screen, a detail of screen 2.
 
     Args:
         key: topic and partition on the source.
@@ -47,19 +47,19 @@ class PartitionScreen(ConsoleScreen):
         self._ranges: Sequence[RangeRow] = ()
 
     def body(self) -> Iterable[Widget]:
-        """Yield the figures and the plots; they scroll where there is no room."""
+        """Yield the figures and the plots, in a scrollable container."""
         yield _Detail(id="detail-scroll")
 
     def on_mount(self) -> None:
-        """Give the focus to what scrolls."""
+        """Focus the scrollable container."""
         self.query_one(_Detail).focus()
 
     def on_resize(self) -> None:
-        """Draw for the new width."""
+        """Redraw for the new width."""
         self.refresh_view()
 
     def show_view(self, view: View) -> None:
-        """Show the partition as it is in a view."""
+        """Show the partition's state in a view."""
         row = next((row for row in view.partitions if row.key == self._key), None)
         glyphs, width = glyphs_of(self), max(20, self.size.width - 4)
         title = safe_text(f"{self._key[0]}-{self._key[1]}", 400)
@@ -86,17 +86,17 @@ class PartitionScreen(ConsoleScreen):
             self.query_one(f"#plot-{name}", TextLines).show(drawn)
 
     def table(self) -> Table | None:
-        """Return the ranges."""
+        """Return the mapping ranges."""
         rows = [[str(number) for number in each] for each in self._ranges]
         return ["source", "target", "count"], rows
 
     def copied(self) -> str:
-        """Return what is shown."""
+        """Return the shown text."""
         return self.query_one("#detail", TextLines).text
 
 
 class _Detail(VerticalScroll):
-    """The part that scrolls."""
+    """The scrollable container."""
 
     def compose(self) -> ComposeResult:
         yield TextLines(id="detail")
@@ -106,7 +106,7 @@ class _Detail(VerticalScroll):
 
 
 def figures(row: PartitionRow, glyphs: Glyphs, old: Collection[str] = frozenset()) -> list[Line]:
-    """Return all that is known of a partition; ``old`` are ids of columns of old readings."""
+    """Return the figures of a partition; ``old`` are the ids of columns with stale readings."""
 
     def text(column: str, value: str) -> str:
         return glyphs.aged(Cell(value)).text if column in old else value
@@ -167,7 +167,7 @@ def coverage(
 
 
 def ranges(found: Sequence[RangeRow], most: int) -> list[Line]:
-    """Return the last ranges, the newest first."""
+    """Return the latest mapping ranges, newest first."""
     if not found:
         return [_fact("Ranges", "none at hand", Tone.MUTED)]
     shown = list(found)[-min(most, _SHOWN_RANGES) :][::-1]

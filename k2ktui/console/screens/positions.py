@@ -1,4 +1,4 @@
-"""Screen 6: the pipeline's own replicated positions, and where to move them."""
+"""Screen 6: the pipeline's own replicated positions, and moving them."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ class PositionsScreen(ListScreen):
     DETAILS = (MovesScreen,)
 
     def choice(self) -> SelectableGrid[PartitionRow]:
-        """The table."""
+        """The table of partitions."""
         return self.query_one(SelectableGrid)
 
     def make_grid(self) -> SelectableGrid[PartitionRow]:
-        """Make the table."""
+        """Create the table of partitions."""
         return SelectableGrid(
             columns(glyphs_of(self)),
             key=lambda row: row.key,
@@ -74,7 +74,7 @@ class PositionsScreen(ListScreen):
         )
 
     def show_view(self, view: View) -> None:
-        """Show its partitions."""
+        """Show the view's partitions."""
         grid = self.choice()
         read = view.part(PartName.SOURCE).taken_at or view.part(PartName.TARGET).taken_at
         grid.empty = "No partition is selected by the pipeline." if read else formatting.NOT_YET
@@ -82,7 +82,7 @@ class PositionsScreen(ListScreen):
         grid.show(view.partitions)
 
     def summary(self) -> Line:
-        """Return how many are marked, and who runs the pipeline."""
+        """Return how many partitions are marked, and where the pipeline runs."""
         grid, view = self.choice(), self.console.view
         marked = len(grid.chosen) if grid.marked else 0
         hidden = f", {grid.hidden:,} of them not shown" if grid.hidden else ""
@@ -117,7 +117,7 @@ class PositionsScreen(ListScreen):
         self.app.push_screen(MovesScreen(place.plan))
 
     def action_clear(self) -> None:
-        """Plan to clear the chosen partitions."""
+        """Plan to clear the positions of the chosen partitions."""
         chosen = frozenset(_source(row) for row in self.choice().chosen)
         if self._may_plan() and chosen:
             self.app.push_screen(MovesScreen(lambda known: known.plan_clear(chosen.__contains__)))
@@ -139,17 +139,17 @@ def _source(row: PartitionRow) -> SourcePartition:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where partitions are to be moved; ``plan`` asks the clusters what that means."""
+    """A destination for positions; ``plan`` resolves it with the clusters."""
 
     plan: Callable[[PositionPlanner], PositionPlan]
 
 
 def place_of(text: str, chosen: Mapping[SourcePartition, int | None]) -> Place:
-    """Read what an operator typed.
+    """Parse a destination that the operator typed.
 
     Args:
         text: ``earliest``, ``latest``, an offset, ``+N``, ``-N``, or a time.
-        chosen: the partitions with their positions, None where there is none.
+        chosen: the partitions and their positions; None where there is none.
 
     Raises:
         ValueError: it is none of these; the text says what was expected.
@@ -180,14 +180,14 @@ def _exactly(wanted: Mapping[SourcePartition, int]) -> Place:
 def _to(
     known: PositionPlanner, chosen: Mapping[SourcePartition, object], kind: str, at_ms: int | None
 ) -> PositionPlan:
-    """Plan whole topics, of which the chosen partitions are kept."""
+    """Plan for whole topics and keep the moves of the chosen partitions."""
     topics = {source.topic for source in chosen}
     change = known.plan_to(topics.__contains__, kind, at_ms)
     return replace(change, moves=tuple(move for move in change.moves if move.source in chosen))
 
 
 def columns(glyphs: Glyphs) -> tuple[Column[PartitionRow], ...]:
-    """Return the columns."""
+    """Return the columns of the table of partitions."""
     return (
         Column(
             "partition",

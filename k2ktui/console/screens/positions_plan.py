@@ -1,4 +1,4 @@
-"""A plan over the pipeline's own positions: shown, and applied as it was shown."""
+"""A plan for the pipeline's own positions, applied exactly as shown."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _VERDICTS = {
 
 
 class MovesScreen(OperationScreen):
-    """What moving positions means, before and after it is done.
+    """The effect of moving positions, before and after it is done.
 
     Args:
-        plan: makes the plan; on a thread.
+        plan: makes the plan; called on a thread.
     """
 
     ENTRY: ClassVar[str] = "positions"
@@ -64,7 +64,7 @@ class MovesScreen(OperationScreen):
         self.moved: PositionWriteResult | None = None
 
     def make_grid(self) -> Grid[PositionMove]:
-        """Make the table."""
+        """Create the table of moves."""
         return Grid(
             columns(glyphs_of(self)),
             key=lambda move: move.source,
@@ -77,11 +77,11 @@ class MovesScreen(OperationScreen):
         )
 
     def on_mount(self) -> None:
-        """Plan."""
+        """Make the plan."""
         self.action_plan_again()
 
     def action_plan_again(self) -> None:
-        """Ask both clusters what it means."""
+        """Make the plan with both clusters."""
         config, plan = self.config, self._plan
 
         def job() -> PositionPlan:
@@ -100,10 +100,10 @@ class MovesScreen(OperationScreen):
         grid.show(change.moves)
         grid.action_jump(0)
 
-    # What is shown
+    # Content
 
     def summary(self) -> Line:
-        """Return the sums."""
+        """Return the totals."""
         if self.change is None:
             return (Cell("no plan yet" if not self.busy else formatting.NOT_YET),)
         again, left_out = _sums(self.change)
@@ -117,7 +117,7 @@ class MovesScreen(OperationScreen):
         )
 
     def facts(self) -> list[Line]:
-        """Return what must be known of the plan, and what was done with it."""
+        """Return the plan's notes and the outcome of applying it."""
         if self.change is None:
             return []
         notes = [*self.change.notes, *(self.moved.notes if self.moved else ())]
@@ -133,7 +133,7 @@ class MovesScreen(OperationScreen):
         return [*found, (Cell(text, Tone.OK),)]
 
     def detail(self) -> list[Line]:
-        """Return the whole of the row under the cursor."""
+        """Return all details of the row under the cursor."""
         move: PositionMove | None = self.query_one(Grid).current
         if move is None:
             return []
@@ -146,14 +146,14 @@ class MovesScreen(OperationScreen):
         return lines + [(Cell(part),) for part in self.wrapped(_meaning(move))]
 
     def copied(self) -> str:
-        """Return the command that does the same."""
+        """Return the equivalent CLI command."""
         if self.change is None:
             return ""
         words = [_argument(move, self.change.what) for move in self.change.moves]
         return cli_equivalent.offsets(self.session.files, self.change.what, words)
 
     def refusal(self, action: str) -> str:
-        """Return why an action cannot be done now."""
+        """Return why an action is unavailable now."""
         found = super().refusal(action)
         if found or action != "apply":
             return found
@@ -177,7 +177,7 @@ class MovesScreen(OperationScreen):
 
     @work(group="ask")
     async def action_apply(self) -> None:
-        """Ask, and apply the plan that is shown."""
+        """Confirm, and apply the plan that is shown."""
         change = self.change
         if change is None:
             return
@@ -219,7 +219,7 @@ _PLAIN = Tone.PLAIN
 
 
 def verdict_of(move: PositionMove) -> SeverityLabel:
-    """Judge a move by what it means."""
+    """Judge a move by its effect."""
     return SeverityLabel(_VERDICTS[move.effect], str(move.effect))
 
 
@@ -253,7 +253,7 @@ def _meaning(move: PositionMove) -> str:
 
 
 def columns(glyphs: Glyphs) -> tuple[Column[PositionMove], ...]:
-    """Return the columns."""
+    """Return the columns of the table of moves."""
     return (
         Column(
             "partition",

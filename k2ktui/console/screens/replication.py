@@ -1,4 +1,4 @@
-"""Screen 2: every partition: where it is, how far behind, where it goes."""
+"""Screen 2: every partition's position, lag and target."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from k2ktui.watch.severity import Severity, judge_partition
 
 
 class ReplicationScreen(ListScreen):
-    """All partitions."""
+    """The table of all partitions."""
 
     ENTRY: ClassVar[str] = "replication"
     HELP: ClassVar[str | None] = """
@@ -33,7 +33,7 @@ class ReplicationScreen(ListScreen):
     """
 
     def make_grid(self) -> Grid[PartitionRow]:
-        """Make the table."""
+        """Create the table of partitions."""
         return Grid(
             columns(glyphs_of(self)),
             key=lambda row: row.key,
@@ -48,7 +48,7 @@ class ReplicationScreen(ListScreen):
         )
 
     def show_view(self, view: View) -> None:
-        """Show its partitions."""
+        """Show the view's partitions."""
         grid = self.query_one(Grid)
         read = view.part(PartName.SOURCE).taken_at or view.part(PartName.TARGET).taken_at
         grid.empty = "No partition is selected by the pipeline." if read else formatting.NOT_YET
@@ -56,7 +56,7 @@ class ReplicationScreen(ListScreen):
         grid.show(view.partitions)
 
     def summary(self) -> Line:
-        """Return the sums."""
+        """Return the totals."""
         view = self.console.view
         if view is None:
             return (Cell(formatting.NOT_YET),)
@@ -78,7 +78,7 @@ class ReplicationScreen(ListScreen):
 
 
 def columns(glyphs: Glyphs) -> tuple[Column[PartitionRow], ...]:
-    """Return the columns; what matters most is left longest."""
+    """Return the columns; a narrow terminal keeps the most important ones."""
     return (
         Column(
             "partition",
@@ -180,13 +180,13 @@ def columns(glyphs: Glyphs) -> tuple[Column[PartitionRow], ...]:
 
 
 def _order(row: PartitionRow) -> tuple[int, str, int]:
-    """Problems first; what is behind for a moment keeps its place, or rows would never rest."""
+    """Sort problems first; a brief lag must not change the order, or rows would jump around."""
     severity = judge_partition(row).severity
     return (-severity if severity >= Severity.WARN else 0, *row.key)
 
 
 def _desc(value: float | None) -> float | None:
-    """The largest first: it is what one looks for."""
+    """Return a sort key that puts the largest values first."""
     return None if value is None else -value
 
 

@@ -1,4 +1,4 @@
-"""Screen 4: choose consumer groups, and plan where they go on on the target."""
+"""Screen 4: choose consumer groups and plan their offsets on the target."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 async def plan_groups(app: ConsoleApp, groups: list[str]) -> None:
-    """Go to the screen, and plan these groups there; unless something is being written there."""
+    """Switch to the screen and plan these groups, unless a write is in progress there."""
     await app.switch_mode("translate")
     while isinstance(app.screen, ConsoleScreen) and len(app.screen_stack) > 1:
         if app.screen.held():
@@ -65,11 +65,11 @@ class TranslateScreen(ListScreen):
         self._rewind = Rewind.NEVER
 
     def choice(self) -> SelectableGrid[GroupSummary]:
-        """The table."""
+        """The table of groups."""
         return self.query_one(SelectableGrid)
 
     def make_grid(self) -> SelectableGrid[GroupSummary]:
-        """Make the table."""
+        """Create the table of groups."""
         return SelectableGrid(
             summary_columns(glyphs_of(self)),
             key=lambda group: group.group,
@@ -81,7 +81,7 @@ class TranslateScreen(ListScreen):
         )
 
     def show_view(self, view: View) -> None:
-        """Show its groups."""
+        """Show the view's groups."""
         grid = self.choice()
         read = view.part(PartName.GROUPS).taken_at is not None
         grid.empty = "No group has committed on what is replicated." if read else formatting.NOT_YET
@@ -89,7 +89,7 @@ class TranslateScreen(ListScreen):
         grid.show(view.summaries)
 
     def summary(self) -> Line:
-        """Return how many are marked."""
+        """Return how many groups are marked."""
         grid = self.choice()
         marked = len(grid.chosen) if grid.marked else 0
         hidden = f", {grid.hidden:,} of them not shown" if grid.hidden else ""
@@ -102,7 +102,7 @@ class TranslateScreen(ListScreen):
         )
 
     def action_rewind(self) -> None:
-        """Turn following of rewinds on or off."""
+        """Toggle whether rewinds are followed."""
         self._rewind = Rewind.FOLLOW if self._rewind is Rewind.NEVER else Rewind.NEVER
         self.show_summary()
 
@@ -111,7 +111,7 @@ class TranslateScreen(ListScreen):
         self.plan([group.group for group in self.choice().chosen])
 
     def plan(self, groups: list[str]) -> None:
-        """Plan these groups, on a screen of its own."""
+        """Open a plan of these groups."""
         every = {group.group for group in self.console.view.summaries} if self.console.view else ()
         if self.session.config is None:
             self.tell("Plan: this is a recording", "warning")

@@ -1,4 +1,4 @@
-"""A plan for consumer groups: shown, applied as it was shown, verified by content, taken back."""
+"""A plan for consumer groups: shown, applied as shown, verified by content, undone."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NOTES = 3
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A plan, what is to be known of its snapshot, and the file it is kept in."""
+    """A plan, the notes on its snapshot, and the file it is kept in."""
 
     plan: Plan
     notes: tuple[str, ...] = ()
@@ -45,12 +45,12 @@ class Shown:
 
 
 class PlanScreen(OperationScreen):
-    """A plan of some groups.
+    """A plan for some groups.
 
     Args:
         groups: their names; None for all.
-        rewind: what to do where the target is further than the translation.
-        shown: a plan that was made already; otherwise one is made.
+        rewind: what to do where the target is ahead of the translation.
+        shown: an existing plan; None makes one.
     """
 
     ENTRY: ClassVar[str] = "translate"
@@ -80,10 +80,10 @@ class PlanScreen(OperationScreen):
     NEEDS: ClassVar[frozenset[str]] = frozenset({"verify", "plan_again", "rewind"})
 
     class RowWritten(Message):
-        """What became of a row is known."""
+        """The outcome of a row is known."""
 
         def can_replace(self, message: Message) -> bool:
-            """Whether an older one that still waits may be dropped: all are shown at once."""
+            """Return whether this replaces a queued message: yes, all rows are shown at once."""
             return isinstance(message, PlanScreen.RowWritten)
 
     def __init__(
@@ -101,7 +101,7 @@ class PlanScreen(OperationScreen):
         self._arriving: dict[Key, WriteResult] = {}
 
     def make_grid(self) -> Grid[PlanLine]:
-        """Make the table."""
+        """Create the table of plan rows."""
         return Grid(
             plan_table.columns(glyphs_of(self), news=False),
             key=lambda line: line.key,
@@ -117,22 +117,22 @@ class PlanScreen(OperationScreen):
         )
 
     def on_mount(self) -> None:
-        """Plan."""
+        """Make the plan, or show the existing one."""
         if self.shown is None:
             self.action_plan_again()
         else:
             self._planned(self.shown)
 
-    # What is shown
+    # Content
 
     def summary(self) -> Line:
-        """Return what the plan does, in numbers."""
+        """Return the totals of the plan."""
         if self.shown is None:
             return (Cell("no plan yet" if not self.busy else formatting.NOT_YET),)
         return self._sums
 
     def facts(self) -> list[Line]:
-        """Return the plan's age, what must be known of it, and what was done with it."""
+        """Return the plan's age and notes, and the outcome of applying it."""
         if self.shown is None:
             return []
         plan = self.shown.plan
@@ -159,7 +159,7 @@ class PlanScreen(OperationScreen):
         text = f"plan {self._plan_id} made {made}, "
         if left <= 0:
             return (Cell(text), Cell("expired: n plans again", Tone.WARN))
-        # In steps, so that it is not drawn every second.
+        # In steps, so that it is not redrawn every second.
         for_s = 60 * int(left // 60) if left >= 60 else 10 * (int(left // 10) + 1)
         return (Cell(f"{text}valid for {formatting.duration(for_s)}", Tone.MUTED),)
 
@@ -175,16 +175,16 @@ class PlanScreen(OperationScreen):
         return (self.shown.path if self.shown is not None else None) or "plan.json"
 
     def detail(self) -> list[Line]:
-        """Return the whole of the row under the cursor."""
+        """Return all details of the row under the cursor."""
         line = self.query_one(Grid).current
         return [] if line is None else plan_table.detail(line, self.wrapped)
 
     def document(self) -> str | None:
-        """Return the plan, or what became of it."""
+        """Return the plan as JSON."""
         return None if self.shown is None else dump_plan(self.shown.plan).rstrip()
 
     def copied(self) -> str:
-        """Return the commands that do the same."""
+        """Return the equivalent CLI commands."""
         if self.shown is None:
             return ""
         files, entry = self.session.files, self.applied
@@ -194,7 +194,7 @@ class PlanScreen(OperationScreen):
         return self._command(self.shown.plan)
 
     def refusal(self, action: str) -> str:
-        """Return why an action cannot be done now."""
+        """Return why an action is unavailable now."""
         found = super().refusal(action)
         if found or action not in self.CHANGES | {"verify"}:
             return found
@@ -219,12 +219,12 @@ class PlanScreen(OperationScreen):
     # Planning
 
     def action_rewind(self) -> None:
-        """Follow rewinds, or do not, and plan again."""
+        """Toggle whether rewinds are followed, and plan again."""
         self._rewind = Rewind.FOLLOW if self._rewind is Rewind.NEVER else Rewind.NEVER
         self.action_plan_again()
 
     def action_plan_again(self) -> None:
-        """Make a new plan of the same groups."""
+        """Make a new plan for the same groups."""
         groups, config, files = self._groups, self.config, self.session.files
         chosen = (lambda _: True) if groups is None else groups.__contains__
         options = plan_options(config, rewind=self._rewind, group=chosen)
@@ -237,7 +237,7 @@ class PlanScreen(OperationScreen):
 
     def _planned(self, shown: Shown) -> None:
         self.shown, self.applied, self._back = shown, None, None
-        # Both take a look at every row: not for every key and second.
+        # Computed once here: both read every row, too slow for every key press and second.
         self._sums, self._plan_id = plan_table.sums(shown.plan), shown.plan.id
         self._begun, self._moved, self._verified = False, False, ""
         self._arriving = {}
@@ -257,7 +257,7 @@ class PlanScreen(OperationScreen):
         grid.show(list(self._lines.values()))
 
     def _show_news(self, lines: Iterable[PlanLine]) -> None:
-        """Show what became of rows."""
+        """Show the outcomes of rows."""
         self._lines |= {line.key: line for line in lines}
         self._show_lines(news=True)
 
@@ -265,7 +265,7 @@ class PlanScreen(OperationScreen):
 
     @work(group="ask")
     async def action_apply(self) -> None:
-        """Ask, and apply the plan that is shown."""
+        """Confirm, and apply the plan that is shown."""
         shown = self.shown
         if shown is None:
             return
@@ -273,7 +273,7 @@ class PlanScreen(OperationScreen):
         agreed = await self.app.push_screen_wait(
             Confirm(f"Apply plan {self._plan_id}", lines, self.session.pair.pipeline, "Apply")
         )
-        # What was confirmed is what was shown when it was asked.
+        # The operator confirmed the plan that was shown at that time.
         if agreed and self.shown is shown:
             self._apply(shown.plan)
 
@@ -307,7 +307,7 @@ class PlanScreen(OperationScreen):
         self.session.feed.refresh()
 
     def _not_applied(self, error: K2kError) -> None:
-        # Without a row that was told, nothing was begun but what the error says.
+        # If no row was reported, nothing was begun unless the error says so.
         self._begun = bool(self._arriving) or isinstance(error, PartlyApplied)
         if isinstance(error, SomethingMoved):
             error.mend = "n plans again."
@@ -316,7 +316,7 @@ class PlanScreen(OperationScreen):
             self._show_news(replace(self._lines[key], moved=why) for key, why in moved.items())
             self.query_one(Grid).action_jump(0)
 
-    # Proving
+    # Verifying
 
     def action_verify(self) -> None:
         """Compare the next records of the plan's groups on both clusters."""
@@ -346,15 +346,15 @@ class PlanScreen(OperationScreen):
         )
         self._show_news(lines)
 
-    # Taking back
+    # Undo
 
     def action_undo(self) -> None:
-        """Take back what was applied here."""
+        """Undo what was applied on this screen."""
         if self.applied is not None:
             self.undo(self.applied.id)
 
     def undone(self, applied: Applied) -> None:
-        """Show what became of each row."""
+        """Show the undo's outcome of each row."""
         self._back = applied
         rows = {(w.write.group, w.write.topic, w.write.partition): w for w in applied.rows}
         self._show_news(

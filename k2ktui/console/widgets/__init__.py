@@ -1,1 +1,1 @@
-"""Widgets that draw line by line, and only what has changed: a whole repaint costs 18 KB."""
+"""Widgets that draw line by line, and only what has changed: a full repaint costs 18 KB."""

@@ -1,4 +1,4 @@
-"""Columns of a grid, and its rows filtered and in order."""
+"""Columns of a grid, and filtering and sorting of its rows."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[T]):
-    """A column.
+    """A column of a grid.
 
     Attributes:
-        cell: what it shows of a row; called for visible rows only.
-        sort: what it is sorted by; None if it cannot be.
-        right: whether it is flush right, as numbers are.
-        width: cells it has at least.
-        rank: columns of the highest rank go first when the terminal is narrow; 0 never goes.
-        widest: cells it has at most.
+        cell: returns the cell of a row; called for visible rows only.
+        sort: returns the sort key of a row; None if the column cannot be sorted.
+        right: whether the column is right-aligned, as numbers are.
+        width: minimum width in cells.
+        rank: on a narrow terminal, columns of the highest rank are left out first; 0 never is.
+        widest: maximum width in cells.
     """
 
     id: str
@@ -43,13 +43,14 @@ def filtered(
     search: Callable[[T], str],
     problem: Callable[[T], bool] | None = None,
 ) -> Sequence[T]:
-    """Return rows that pass a filter.
+    """Return the rows that pass a filter.
 
     Args:
         rows: all rows.
-        text: what they contain, or match as a regular expression, in any case; ``!`` inverts.
-        search: the text of a row that is looked at.
-        problem: which rows to look at; all if it is None.
+        text: a case-insensitive regular expression, or a literal text if it is not a valid one; a
+            leading ``!`` inverts it.
+        search: returns the text of a row that is searched.
+        problem: selects the rows to search; None selects all.
     """
     if problem is not None:
         rows = [row for row in rows if problem(row)]
@@ -66,7 +67,7 @@ def filtered(
 def ordered(
     rows: Sequence[T], by: Callable[[T], Any] | None, *, reverse: bool = False
 ) -> Sequence[T]:
-    """Return rows in order; what is unknown (None) has no place in it and comes last either way."""
+    """Return the rows sorted; unknown keys (None) come last in either direction."""
     if by is None:
         return rows[::-1] if reverse else rows
     keyed = [(by(row), number) for number, row in enumerate(rows)]
@@ -76,19 +77,19 @@ def ordered(
 
 
 def least(column: Column[T]) -> int:
-    """Return how wide a column is before anything of it was shown."""
+    """Return the width of a column before any of its values were shown."""
     return max(column.width, cell_len(column.heading) + 2)
 
 
 def laid_out(
     columns: Sequence[Column[T]], seen: Mapping[str, int], room: int, gap: int
 ) -> list[tuple[Column[T], int, int]]:
-    """Choose the columns that fit; return each with its place and its width, in cells.
+    """Choose the columns that fit; return each with its horizontal position and width, in cells.
 
     Args:
-        columns: in their order; those of the highest rank go first.
-        seen: the widest value shown so far, by column.
-        room: cells there are.
+        columns: the columns in display order; the highest rank is left out first.
+        seen: the widest value shown so far, by column id.
+        room: available cells.
         gap: cells between two columns.
     """
     left = list(columns)
@@ -97,7 +98,7 @@ def laid_out(
         return seen.get(column.id, least(column))
 
     def tight(column: Column[T]) -> int:
-        """The width below which a column is left out rather than cut; numbers are never cut."""
+        """Return the width below which a column is omitted, not cut; numbers are never cut."""
         return wanted(column) if column.right else min(wanted(column), least(column))
 
     def needed() -> int:

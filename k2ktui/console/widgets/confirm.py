@@ -1,4 +1,4 @@
-"""Ask before a cluster is changed: a name is typed, and Enter confirms nothing."""
+"""Confirmation before a cluster is changed: a name must be typed, and Enter confirms nothing."""
 
 from __future__ import annotations
 
@@ -19,26 +19,27 @@ from k2ktui.text import safe_text
 
 
 class _SpaceButton(Button, inherit_bindings=False):
-    """A button that the space bar presses; Enter, which is hit by habit, does not."""
+    """A button that only the space bar presses; Enter is too often pressed by habit."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("space", "press", "Press")]
 
 
 class Confirm(ModalScreen[bool]):
-    """A dialog; its result is whether the operator agreed.
+    """A dialog whose result is whether the operator agreed.
 
-    Focus starts on Cancel, so that keys which were meant for what was shown before change nothing.
+    Focus starts on Cancel, so that keys meant for the previous screen change nothing.
 
     Args:
         title: what will happen.
-        lines: the details: what is changed, what is not, how it is taken back; texts are wrapped.
+        lines: the details: what is changed, what is not, how to undo it; texts are wrapped.
         typed: the name that must be typed, such as the pipeline's.
-        label: of the button that does it, a verb.
+        label: label of the button that confirms, a verb.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", "Cancel"),
-        # By priority: a key that arrives right behind it, as over a slow line, is for the next one.
+        # With priority: a key that arrives right behind Tab, as over a slow line, is for the next
+        # widget.
         Binding("tab", "app.focus_next", "Next", show=False, priority=True),
         Binding("shift+tab", "app.focus_previous", "Previous", show=False, priority=True),
         Binding("up", "scroll(-1)", "Up", show=False),
@@ -52,26 +53,26 @@ class Confirm(ModalScreen[bool]):
         self._title, self._lines, self._typed, self._label = title, lines, typed, label
 
     def compose(self) -> ComposeResult:
-        """Make the dialog."""
+        """Build the dialog."""
         with Vertical(id="confirm"):
             yield TextLines(id="confirm-title")
             with VerticalScroll(id="confirm-text", can_focus=False):
                 yield TextLines(id="confirm-lines")
             yield TextLines(id="confirm-ask")
-            # In the order of Tab: away from Cancel, to the name, to what does it.
+            # In tab order: from Cancel to the name to the confirming button.
             with Horizontal(id="confirm-buttons"):
                 yield _SpaceButton("Cancel", id="confirm-cancel")
                 yield Input(id="confirm-name")
                 yield _SpaceButton(self._label, id="confirm-do", classes="-not-typed")
 
     def on_mount(self) -> None:
-        """Show the texts."""
+        """Show the texts and focus Cancel."""
         self.query_one("#confirm-title", TextLines).show([(Cell(self._title, Tone.HEADING),)])
         self._show()
         self.query_one("#confirm-cancel").focus()
 
     def _show(self) -> None:
-        """Show the details, and how to go on."""
+        """Show the details and the instructions."""
         width = max(30, min(86, self.app.size.width - 10))
         lines: list[Line] = []
         for each in self._lines:
@@ -94,7 +95,7 @@ class Confirm(ModalScreen[bool]):
 
     @on(Input.Submitted)
     def _entered(self) -> None:
-        # Enter only moves on; the button is pressed with the space bar.
+        # Enter only moves the focus; the space bar presses the button.
         self.query_one("#confirm-do" if self._agreed else "#confirm-cancel").focus()
 
     @on(Button.Pressed, "#confirm-cancel")
@@ -103,11 +104,11 @@ class Confirm(ModalScreen[bool]):
 
     @on(Button.Pressed, "#confirm-do")
     def _pressed(self) -> None:
-        # Behind the letters that wait to be taken in.
+        # Decide after the input has processed the characters that are still queued.
         self.query_one(Input).call_later(self._decide)
 
     def _decide(self) -> None:
-        # The button is never disabled: Tab, typed ahead, would pass over it to Cancel.
+        # The button is never disabled: a Tab typed ahead would skip it and land on Cancel.
         if self._agreed:
             self.dismiss(True)
         else:
@@ -118,5 +119,5 @@ class Confirm(ModalScreen[bool]):
         self.query_one("#confirm-text").scroll_relative(y=by, animate=False)
 
     def action_cancel(self) -> None:
-        """Change nothing."""
+        """Close the dialog without a change."""
         self.dismiss(False)

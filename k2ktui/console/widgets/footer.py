@@ -1,4 +1,4 @@
-"""The keys at the foot of a screen: those that fit, help and quit always."""
+"""The key bindings at the foot of a screen: those that fit, and always help and quit."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _ASCII_NAMES = {"⏎": "enter", "␣": "space", "⎋": "esc", "↑": "up", "↓"
 
 
 class KeyFooter(TextLines):
-    """One line of keys; it is drawn again only when the keys are others."""
+    """One line of key bindings; redrawn only when the bindings change."""
 
     def __init__(self) -> None:
         super().__init__(id="keys")
         self._places: list[tuple[int, int, ActiveBinding]] = []
 
     def on_mount(self) -> None:
-        """Follow the keys that are active."""
+        """Subscribe to changes of the active bindings."""
         self.screen.bindings_updated_signal.subscribe(self, self._keys_changed)
         self.show_keys()
 
     def on_resize(self) -> None:
-        """Choose the keys for the new width."""
+        """Choose the keys that fit the new width."""
         self.show_keys()
 
     def _keys_changed(self, screen: Screen[object]) -> None:
@@ -35,7 +35,7 @@ class KeyFooter(TextLines):
             self.show_keys()
 
     def show_keys(self) -> None:
-        """Show the keys that are active now."""
+        """Show the bindings that are active now."""
         shown: dict[str, ActiveBinding] = {}
         for active in self.screen.active_bindings.values():
             if active.binding.show:
@@ -70,7 +70,7 @@ class KeyFooter(TextLines):
         )
 
     async def on_click(self, event: events.Click) -> None:
-        """Do what the key does."""
+        """Run the action of the clicked key."""
         for low, high, active in self._places:
             if low <= event.x < high and active.enabled:
                 await self.app.run_action(active.binding.action, active.node)

@@ -1,7 +1,7 @@
-"""A table of any number of rows: only visible ones are made, only changed cells are drawn.
+"""A table of any number of rows that renders visible rows only and redraws changed cells only.
 
-Textual's own DataTable needs 0.8 s to take in 5,000 rows, and draws all of itself when one cell
-changes; a session over ssh pays for both.
+Textual's own DataTable needs 0.8 s to load 5,000 rows and redraws itself completely when one cell
+changes; a session over SSH pays for both.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ class _Shown:
 
 
 class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
-    """The table.
+    """A table with a cursor, a filter and sorting.
 
     Args:
         columns: its columns.
-        key: what a row is known by while its values change.
-        search: the text of a row that a filter looks at.
+        key: identifies a row while its values change.
+        search: returns the text of a row that a filter searches.
         problem: whether a row is a problem.
-        order: the order while no column was chosen.
-        empty: what is shown when there is no row.
-        opens: what Enter does with a row, in a word; empty if nothing.
+        order: the sort key while no column is chosen.
+        empty: the text shown when there are no rows.
+        opens: label of what Enter does with a row; empty if nothing.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = TONE_CLASSES | {"grid--cursor", "grid--heading"}
@@ -61,19 +61,19 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
 
     @dataclass
     class Opened(Message):
-        """Enter was pressed on a row, or it was clicked twice."""
+        """Enter was pressed on a row, or the row was double-clicked."""
 
         grid: Grid[Any]
         row: Any
 
         @property
         def control(self) -> Grid[Any]:
-            """The table."""
+            """The table that sent the message."""
             return self.grid
 
     @dataclass
     class Changed(Message):
-        """The rows that are shown are others: filtered, sorted, or new."""
+        """The shown rows or the cursor changed: filtered, sorted, moved, or a new view."""
 
         grid: Grid[Any]
 
@@ -106,10 +106,10 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
         self._layout: list[tuple[Column[T], int, int]] = []
         self._old: frozenset[str] = frozenset()
 
-    # What is shown
+    # Content
 
     def mark_old(self, columns: Collection[str]) -> None:
-        """Show the values of these columns, by their ids, as old."""
+        """Show the values of the columns with these ids as stale."""
         if frozenset(columns) != self._old:
             self._old = frozenset(columns)
             self._seen = {}
@@ -121,7 +121,7 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
 
     @property
     def empty(self) -> str:
-        """What is shown when there is no row."""
+        """The text shown when there are no rows."""
         return self._empty
 
     @empty.setter
@@ -132,17 +132,17 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
 
     @property
     def total(self) -> int:
-        """How many rows there are, filtered or not."""
+        """The number of rows, filtered or not."""
         return len(self._all)
 
     @property
     def current(self) -> T | None:
-        """The row under the cursor."""
+        """The row under the cursor; None if there is none."""
         return self.rows[self.cursor] if 0 <= self.cursor < len(self.rows) else None
 
     def show(self, rows: Sequence[T]) -> None:
-        """Show rows; the cursor stays on the row it is on, by its key."""
-        # Most rows are the same objects as before, which is seen at once.
+        """Replace the rows; the cursor stays on its row, identified by its key."""
+        # Most rows are the same objects as before, so this comparison is cheap.
         same = list(rows) == list(self._all)
         self._all = rows
         if same:
@@ -151,33 +151,33 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
             self._arrange()
 
     def show_columns(self, columns: Sequence[Column[T]]) -> None:
-        """Show other columns."""
+        """Replace the columns."""
         self._columns, self._seen, self.sort = tuple(columns), {}, None
         self._redraw()
 
     def set_filter(self, text: str) -> None:
-        """Show the rows that contain a text or match it as a regular expression; ``!`` inverts."""
+        """Show the rows that match a text or regular expression; a leading ``!`` inverts it."""
         if text != self.filter:
             self.filter = text
             self._arrange()
 
     def set_problems_only(self, on: bool) -> None:
-        """Show problems only, or all."""
+        """Show only the rows with problems, or all rows."""
         self.problems_only = on
         self._arrange()
 
     def sort_next(self) -> None:
-        """Sort by the next column, after the last one in the usual order again."""
+        """Sort by the next column; after the last one, return to the default order."""
         ids = [None, *(column.id for column, _, _ in self._layout if column.sort)]
         at = ids.index(self.sort) if self.sort in ids else 0
         self._sort(ids[(at + 1) % len(ids)], reverse=False)
 
     def sort_reverse(self) -> None:
-        """Turn the order around."""
+        """Reverse the order."""
         self._sort(self.sort, reverse=not self.reverse)
 
     def sort_by(self, column: str) -> None:
-        """Sort by a column, or turn it around if it is sorted by already."""
+        """Sort by a column; reverse the order if it is the sort column already."""
         self._sort(column, reverse=self.sort == column and not self.reverse)
 
     def _sort(self, column: str | None, *, reverse: bool) -> None:
@@ -186,19 +186,19 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
         self._arrange()
 
     def select(self, key: Hashable) -> bool:
-        """Move the cursor to the row of a key; whether there is one."""
+        """Move the cursor to the row with a key; return whether there is one."""
         number = next((n for n, row in enumerate(self.rows) if self._key(row) == key), None)
         if number is not None:
             self._move_to(number)
         return number is not None
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """Return headings and cells of all rows that pass the filter, for an export."""
+        """Return the headings and the cells of all rows that pass the filter, for an export."""
         headings = [column.heading for column in self._columns]
         return headings, [[self._cell(c, row).text for c in self._columns] for row in self.rows]
 
     def row_text(self, row: T) -> str:
-        """Return a row's cells with tabs between them."""
+        """Return a row's cells, separated by tabs."""
         return "\t".join(self._cell(column, row).text for column in self._columns)
 
     def _arrange(self) -> None:
@@ -218,10 +218,10 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
     def _by(self) -> Callable[[T], Any] | None:
         return next((c.sort for c in self._columns if c.id == self.sort), None) or self._order
 
-    # What is drawn
+    # Drawing
 
     def _changed(self) -> None:
-        """Draw what is different from what is shown."""
+        """Redraw the visible lines that differ from what is on the screen."""
         size = Size(self.scrollable_content_region.width, len(self.rows) + 1)
         before, self._shown = self._shown, {}
         if not self.is_attached or not self.size:
@@ -249,7 +249,8 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
             for c, x, width in self._layout
             if old.cells[index[c.id]] != now.cells[index[c.id]]
         )
-        # Textual writes a line from its beginning to the end of a region, once for each region.
+        # For each region, Textual writes the line from its start to the region's end: use one
+        # region.
         if end := max(changed, default=0):
             self.refresh(Region(0, y, end, 1))
 
@@ -271,7 +272,7 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
         return self._shown[number]
 
     def _measure(self, lines: range) -> bool:
-        """Let columns grow to what is shown; whether one has to."""
+        """Widen columns to fit the shown values; return whether any column grew."""
         grown = False
         for number in lines:
             for column, cell in zip(self._columns, self._row(number).cells, strict=True):
@@ -282,18 +283,18 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
         return grown
 
     def _lay_out(self) -> None:
-        """Choose the columns that fit, and where they are."""
+        """Choose the columns that fit, and their places."""
         room = max(1, self.scrollable_content_region.width)
         self._layout = laid_out(self._columns, self._seen, room, GAP)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Lay out anew."""
+        """Lay out the columns for the new width."""
         self.virtual_size = Size(self.scrollable_content_region.width, len(self.rows) + 1)
         self._redraw()
         self._move_to(self.cursor)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Draw what scrolls into view."""
+        """Draw the rows that scroll into view."""
         super().watch_scroll_y(old_value, new_value)
         if round(old_value) != round(new_value):
             if self._measure(self._visible()):
@@ -334,30 +335,30 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
     def _cursor_style(self, tone: Tone) -> Style:
         own = self.get_component_rich_style(f"tone--{tone}", partial=True)
         cursor = self.get_component_rich_style("grid--cursor", partial=True)
-        # A tone keeps its boldness under the cursor; its colour would not be seen there.
+        # Under the cursor a tone keeps its boldness; its color would not be visible there.
         return self.rich_style + Style(bold=own.bold) + cursor
 
-    # Moving
+    # Cursor
 
     def action_move(self, by: int) -> None:
-        """Move the cursor."""
+        """Move the cursor by rows."""
         self._move_to(self.cursor + by)
 
     def action_page(self, by: int) -> None:
-        """Move the cursor by a page."""
+        """Move the cursor by pages."""
         self._move_to(self.cursor + by * max(1, self.size.height - 2))
 
     def action_jump(self, to: int) -> None:
-        """Move the cursor to the first row, or the last."""
+        """Move the cursor to the first row (0) or the last (-1)."""
         self._move_to(to if to >= 0 else len(self.rows) - 1)
 
     def action_open(self) -> None:
-        """Tell that the row was chosen."""
+        """Post ``Opened`` for the row under the cursor."""
         if self.current is not None:
             self.post_message(self.Opened(self, self.current))
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor to a row, open it, or sort by a heading."""
+        """Move the cursor to a row, open it on a double click, or sort by a clicked heading."""
         if event.y == 0:
             for column, x, width in self._layout:
                 if x <= event.x < x + width + GAP and column.sort:

@@ -1,4 +1,4 @@
-"""A terminal that is too small for the screens: it says so, and shows them again when enlarged."""
+"""A terminal that is too small: a message replaces the screens until it is enlarged."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def too_small(size: Size) -> bool:
 
 
 class TooSmall(ModalScreen[None]):
-    """In front of everything while the terminal is too small: what is not seen takes no keys."""
+    """Covers everything while the terminal is too small, so that hidden screens get no keys."""
 
     def compose(self) -> ComposeResult:
-        """Make the message."""
+        """Build the message."""
         yield Static(id="small", markup=False)
 
     def on_resize(self) -> None:
-        """Say how much is missing, or make way."""
+        """Show the current and the required size, or close if there is room."""
         size = self.app.size
         if not too_small(size):
             self._make_way()
@@ -38,7 +38,7 @@ class TooSmall(ModalScreen[None]):
         )
 
     def on_screen_resume(self) -> None:
-        """Make way if what was in front has hidden that there is room again."""
+        """Close if the terminal was enlarged while another screen was in front."""
         if not too_small(self.app.size):
             self.call_after_refresh(self._make_way)
 
@@ -48,18 +48,18 @@ class TooSmall(ModalScreen[None]):
 
 
 class SizedApp(App[int]):
-    """An app whose screens need some room, and that has the size of its terminal."""
+    """An app whose screens need a minimum size, and that follows its terminal's size."""
 
     def fit(self) -> None:
-        """Take the terminal's size, if the signal that tells of it was lost or came too early."""
+        """Apply the terminal's size in case SIGWINCH was lost or came too early."""
         size = terminal.size() if not self.is_headless else None
         if size is not None and size != self.size:
             self.post_message(events.Resize(size, size))
         elif self.screen.outer_size != self.size:
-            # A screen may lay itself out once more for the size that it had before.
+            # The screen may have laid itself out once more for its previous size.
             self.screen.post_message(events.Resize(self.size, self.size))
 
     def on_resize(self, event: events.Resize) -> None:
-        """Hide the screens while there is no room for them."""
+        """Hide the screens while the terminal is too small."""
         if too_small(event.size) and not isinstance(self.screen, TooSmall):
             self.push_screen(TooSmall())

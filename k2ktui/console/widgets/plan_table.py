@@ -1,4 +1,4 @@
-"""A plan as a table: what is there, what is proposed, why, and what became of it."""
+"""A plan as a table: current offset, proposed offset, reason, and outcome."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from k2ktui.watch.severity import Severity, SeverityLabel
 
 @dataclass(frozen=True, slots=True)
 class PlanLine:
-    """A row of a plan with what is known of it since.
+    """A row of a plan and its outcome so far.
 
     Attributes:
-        number: its place in the plan, the uncertain rows first.
-        written: what became of it.
-        moved: why it does not hold any more.
-        proof: what the comparison of content said.
-        back: what became of it when it was taken back.
+        number: its place in the plan, uncertain rows first.
+        written: the result of writing it.
+        moved: why it is no longer valid.
+        proof: the result of the content comparison.
+        back: the result of undoing it.
     """
 
     number: int
@@ -38,12 +38,12 @@ class PlanLine:
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """Group, target topic and partition."""
+        """The group, target topic and partition."""
         return self.row.group, self.row.topic, self.row.partition
 
     @property
     def uncertain(self) -> bool:
-        """Whether it should be looked at before the plan is applied."""
+        """Whether the operator should look at it before the plan is applied."""
         return verdict_of(self.row).severity >= Severity.WARN or not _certain(self.row)
 
     @property
@@ -53,7 +53,7 @@ class PlanLine:
         return news is not None and news.severity >= Severity.WARN
 
     def news(self) -> SeverityLabel | None:
-        """Return what is known of it since the plan was made, the last first."""
+        """Return its outcome since the plan was made, the most recent step first."""
         if self.back is not None:
             if self.back.result is WriteOutcome.APPLIED:
                 return SeverityLabel(Severity.INFO, "taken back")
@@ -66,7 +66,7 @@ class PlanLine:
 
     @property
     def said(self) -> str:
-        """What there is to say of that, safe to show."""
+        """The explanation of that outcome, safe to display."""
         for written in (self.back, self.written):
             if written is not None and written.why:
                 return safe_text(written.why)
@@ -106,14 +106,14 @@ def _certain(row: PlanRow) -> bool:
 
 
 def delta(row: PlanRow) -> int | None:
-    """Return by how much the committed offset moves, None if it does not or is unknown."""
+    """Return the change of the committed offset; None if an offset is unknown."""
     if row.current is None or row.proposed is None:
         return None
     return row.proposed - row.current
 
 
 def sums(plan: Plan) -> Line:
-    """Return what a plan does, in numbers."""
+    """Return a plan's totals: rows by action, records re-read and skipped."""
     counts = {action: sum(row.action is action for row in plan.rows) for action in Action}
     parts = "  ".join(f"{count:,} {action}" for action, count in counts.items() if count)
     reread = sum(row.reread or 0 for row in plan.changes)
@@ -128,7 +128,7 @@ def sums(plan: Plan) -> Line:
 
 
 def columns(glyphs: Glyphs, *, news: bool) -> tuple[Column[PlanLine], ...]:
-    """Return the columns; with ``news`` what became of each row is one of them."""
+    """Return the columns; ``news`` adds the outcome of each row."""
     found: list[Column[PlanLine]] = [
         Column(
             "group",
@@ -211,7 +211,7 @@ def _reason(line: PlanLine) -> str:
 
 
 def detail(line: PlanLine, wrap: Callable[[str], list[str]]) -> list[Line]:
-    """Return the whole of a row in a few lines."""
+    """Return all details of a row in a few lines."""
     row = line.row
     moves = f"{formatting.number(row.current)} → {formatting.number(row.proposed)}"
     by = f" ({formatting.signed(delta(row))})" if delta(row) is not None else ""
@@ -232,7 +232,7 @@ def detail(line: PlanLine, wrap: Callable[[str], list[str]]) -> list[Line]:
 
 
 def asked(plan: Plan, notes: Sequence[str], command: str) -> list[str | Line]:
-    """Return what is asked before a plan is applied; ``command`` does the same."""
+    """Return the confirmation text of a plan; ``command`` is the equivalent CLI command."""
     changes = plan.changes
     counts = {action: sum(row.action is action for row in changes) for action in Action}
     what = ", ".join(f"{count:,} {action}" for action, count in counts.items() if count)

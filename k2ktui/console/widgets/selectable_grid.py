@@ -1,4 +1,4 @@
-"""A table whose rows are marked, to do something with all of them."""
+"""A table with selectable rows, for actions on several rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 class SelectableGrid(Grid[T]):
     """The table; marks stay with their rows while values change.
 
-    Arguments are those of ``Grid``; Enter is for the chosen rows.
+    The arguments are those of ``Grid``; Enter acts on the chosen rows.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -45,17 +45,17 @@ class SelectableGrid(Grid[T]):
 
     @property
     def hidden(self) -> int:
-        """How many marked rows a filter leaves out."""
+        """The number of marked rows that the filter hides."""
         shown = {self._key(row) for row in self.rows}
         return sum(self._key(row) in self.marked - shown for row in self._all)
 
     def mark(self, keys: Sequence[Hashable]) -> None:
-        """Mark these rows and no others."""
+        """Mark exactly the rows with these keys."""
         self.marked = set(keys)
         self._arrange()
 
     def action_mark(self) -> None:
-        """Mark the row under the cursor, or unmark it, and go to the next."""
+        """Toggle the mark of the row under the cursor and move to the next row."""
         if self.current is not None:
             self.marked ^= {self._key(self.current)}
             self.action_move(1)

@@ -1,4 +1,4 @@
-"""Checks before a job is started, shown as they come; then the question whether to go on."""
+"""Checks before a job starts, shown as they complete, followed by the confirmation."""
 
 from __future__ import annotations
 
@@ -31,16 +31,15 @@ _INDENT = 4
 
 
 class StartDialog(Confirm):
-    """Checks a pipeline, then asks; its result is whether the operator agreed.
+    """Checks a pipeline, then asks; the result is whether the operator agreed.
 
-    The name can be typed when the checks are over, and not at all where one failed without which
-    nothing could be copied.
+    The name can be typed once the checks are complete, and not at all if a fatal check failed.
 
     Args:
         config: the pipeline.
-        verb: what will be done, ``Start`` or ``Restart``.
-        lines: what else to say of it.
-        restart: its job here is about to be stopped.
+        verb: ``Start`` or ``Restart``.
+        lines: additional text to show.
+        restart: whether the pipeline's job on this host is about to be stopped.
     """
 
     def __init__(
@@ -52,12 +51,12 @@ class StartDialog(Confirm):
         self._over = False
 
     def on_mount(self) -> None:
-        """Begin to check; nothing can be typed until it is over. The base's comes by itself."""
+        """Start the checks with the input disabled. Textual also calls the base class's handler."""
         self.query_one(Input).disabled = True
         self.run_worker(self._check, group="checks", thread=True, exit_on_error=False)
 
     def on_resize(self) -> None:
-        """Break the lines anew."""
+        """Wrap the lines for the new width."""
         self._show()
 
     def _check(self) -> None:
@@ -67,13 +66,13 @@ class StartDialog(Confirm):
                     return
         except K2kError as error:
             self._tell(failed("checks", error.what, error.mend, fatal=True))
-        except Exception as error:  # a fault of ours must not look like a pass
+        except Exception as error:  # a bug in k2ktui must not look like a pass
             what = f"a fault in k2ktui itself ({type(error).__name__})"
             self._tell(failed("checks", what, "Please report it.", fatal=True))
         self._tell(None)
 
     def _tell(self, check: Check | None) -> bool:
-        """Show a check, or that there are no more; whether anybody still looks."""
+        """Show a check (None ends the checks); return whether the dialog is still open."""
         if not (self.is_attached and self.app.is_running):
             return False
         self.app.call_from_thread(self._add, check)
@@ -84,7 +83,7 @@ class StartDialog(Confirm):
             return
         if check is None:
             self._over = True
-            # What matters is seen without scrolling.
+            # The most important results must be visible without scrolling.
             self._checks.sort(key=lambda each: _ORDER.index(each.outcome))
             self.query_one(Input).disabled = any(map(_hinders, self._checks))
         else:
@@ -118,7 +117,7 @@ class StartDialog(Confirm):
         first, *rest = self._wrap(f"{check.name}: {detail}", len(mark.text) + 1) or [check.name]
         lines: list[Line] = [(mark, Cell(f" {first}"))]
         if check.outcome is CheckOutcome.PASS:
-            return lines  # a pass is one line, cut if need be
+            return lines  # a pass takes one line, cut if necessary
         more = [*rest, *(formatting.name(line) for line in check.mend.splitlines())]
         for text in more:
             for each in self._wrap(text, _INDENT):

@@ -1,4 +1,4 @@
-"""What the widgets that draw by lines share: styles by tone, texts cut to cells."""
+"""Shared by widgets that draw lines: styles by tone, and texts fitted to a number of cells."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TONE_CLASSES = {f"tone--{tone}" for tone in Tone}
 
 
 def fit(text: str, width: int, *, right: bool = False, ellipsis: str = "…") -> str:
-    """Return a text of exactly ``width`` cells; what is cut off is told by an ellipsis."""
+    """Return a text of exactly ``width`` cells; an ellipsis marks a cut."""
     length = cell_len(text)
     if length > width:
         if width <= cell_len(ellipsis):
@@ -27,17 +27,17 @@ def fit(text: str, width: int, *, right: bool = False, ellipsis: str = "…") ->
 
 
 def drawable(text: str) -> str:
-    """Return a text without what a terminal would obey; names are safe before they come here."""
+    """Return a text without control sequences; names are sanitized before they come here."""
     return text if text.isprintable() else safe_text(text)
 
 
 def glyphs_of(widget: Widget) -> Glyphs:
-    """Return the alphabet that the app was started with."""
+    """Return the character set that the app was started with."""
     return ASCII if getattr(widget.app, "ascii", False) else UNICODE
 
 
 class StyledText(Widget):
-    """Base of widgets whose texts have tones."""
+    """Base class of widgets whose texts have tones."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = TONE_CLASSES
 
@@ -46,13 +46,13 @@ class StyledText(Widget):
         self._tones: dict[Tone, Style] = {}
 
     def notify_style_update(self) -> None:
-        """Forget the styles when the theme or the focus changes."""
+        """Drop the cached styles when the theme or the focus changes."""
         self._tones = {}
         super().notify_style_update()
 
     @property
     def glyphs(self) -> Glyphs:
-        """The alphabet."""
+        """The character set of the app."""
         return glyphs_of(self)
 
     def tone(self, tone: Tone) -> Style:
@@ -63,7 +63,7 @@ class StyledText(Widget):
         return self._tones[tone]
 
     def strip_of(self, line: Line, width: int) -> Strip:
-        """Return a line, cut or filled to a width."""
+        """Return a line, cut or padded to a width."""
         segments, left = [], width
         for cell in line:
             text = self.glyphs.text(drawable(cell.text))
@@ -80,10 +80,10 @@ class StyledText(Widget):
 
 
 def plain(line: Line) -> str:
-    """Return a line's text."""
+    """Return a line's text without tones."""
     return "".join(cell.text for cell in line)
 
 
 def text(value: str, tone: Tone = Tone.PLAIN) -> Cell:
-    """Return a piece of a line."""
+    """Return a cell of a line."""
     return Cell(value, tone)

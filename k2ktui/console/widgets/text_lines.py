@@ -1,4 +1,4 @@
-"""A few lines of text with tones; a line is drawn again only if it has changed."""
+"""A few lines of text with tones; a line is redrawn only if it has changed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from k2ktui.console.widgets.styled_text import StyledText, plain
 
 
 class TextLines(StyledText):
-    """Shows lines; as high as they are many, unless the style sheet says otherwise."""
+    """Shows lines; its height is their number unless the style sheet sets another one."""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
@@ -20,11 +20,11 @@ class TextLines(StyledText):
 
     @property
     def text(self) -> str:
-        """What is shown, without tones."""
+        """The shown text, without tones."""
         return "\n".join(plain(line) for line in self._lines)
 
     def show(self, lines: Sequence[Line]) -> None:
-        """Show lines in place of those that are shown."""
+        """Replace the shown lines."""
         before, self._lines = self._lines, tuple(lines)
         if len(before) != len(self._lines):
             self.refresh(layout=True)

@@ -1,4 +1,4 @@
-"""Ask for one line of text."""
+"""A dialog that prompts for one line of text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from k2ktui.console.widgets.text_lines import TextLines
 
 
 class TextPrompt(ModalScreen[str | None]):
-    """A dialog; its result is the text, None if it was left."""
+    """A dialog whose result is the text; None if it was canceled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Cancel")]
 
@@ -26,13 +26,13 @@ class TextPrompt(ModalScreen[str | None]):
         self._question = question
 
     def compose(self) -> ComposeResult:
-        """Make the dialog."""
+        """Build the dialog."""
         with Vertical(id="ask"):
             yield TextLines(id="ask-text")
             yield Input(id="ask-input")
 
     def on_mount(self) -> None:
-        """Show the question."""
+        """Show the question and focus the input."""
         width = max(30, min(86, self.app.size.width - 10))
         lines = textwrap.wrap(self._question, width)
         self.query_one(TextLines).show([(Cell(line, Tone.HEADING),) for line in lines])
@@ -43,5 +43,5 @@ class TextPrompt(ModalScreen[str | None]):
         self.dismiss(event.value)
 
     def action_cancel(self) -> None:
-        """Leave it."""
+        """Close the dialog without a result."""
         self.dismiss(None)
