@@ -1,4 +1,4 @@
-"""Run the demo: clusters, the past, live traffic, the pipeline, the console; then end it all."""
+"""Run the demo: clusters, seed data, live traffic, the pipeline and the console; then shut down."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class DemoOptions:
     """How to run the demo.
 
     Attributes:
-        fresh: forget what an earlier demo kept.
-        keep: leave the clusters' data when the demo ends; the next demo continues it.
-        headless: show a live table in place of the console; without a terminal it is shown anyway.
-        seconds: end by itself so long after the first table (there is no console then); None to
-            run until interrupted.
+        fresh: delete the data of an earlier demo.
+        keep: keep the clusters' data when the demo ends; the next demo continues it.
+        headless: show a live table instead of the console, as is always done without a terminal.
+        seconds: end this many seconds after the table first shows copied records (implies
+            ``headless``); None runs until interrupted.
         directory: where everything is kept; the user's state directory by default.
         rate: multiplies the traffic.
-        with_mirrormaker: run MirrorMaker 2 beside the pipeline, and compare.
+        with_mirrormaker: run MirrorMaker 2 beside the pipeline, and compare the two.
     """
 
     fresh: bool = False
@@ -56,13 +56,13 @@ class DemoOptions:
 
 
 def run(options: DemoOptions) -> ExitCode:
-    """Run the demo until it is interrupted (or for ``options.seconds``); leave nothing running.
+    """Run the demo until it is interrupted (or for ``options.seconds``); leave no process running.
 
     Raises:
-        Refused: another demo runs, or no Java is fit.
-        ConnectionFailed: something could not be downloaded, or a cluster refused.
+        Refused: another demo runs, or there is no suitable Java.
+        ConnectionFailed: a download failed, or a cluster rejected a request.
         TimedOut: a cluster did not start in time.
-        K2kError: the pipeline ended by itself.
+        K2kError: the pipeline ended on its own.
     """
     home = options.directory or state_dir("demo")
     screen = Screen()
@@ -84,13 +84,13 @@ def run(options: DemoOptions) -> ExitCode:
         except DemoEnded as ended:
             screen.say(f"Ended by {ended}.")
             code = ExitCode.INTERRUPTED if ended.number == DemoEnded.INTERRUPT else ExitCode.OK
-        # After an error the data stays, because the logs are in it.
+        # After an error the data is kept, because the logs are in it.
         _leave(data, options.keep, screen)
         return code
 
 
 def end(directory: Path | None = None) -> ExitCode:
-    """End the demo that runs, whether it has a terminal or not.
+    """End the running demo, whether or not it has a terminal.
 
     Raises:
         TimedOut: it does not end.
@@ -111,7 +111,7 @@ def _has_console(options: DemoOptions) -> bool:
 
 
 def _come_back(home: Path, host: detached.Host, screen: Screen) -> ExitCode:
-    """Open the console on a demo whose terminal was closed; leaving it in order ends the demo."""
+    """Open the console on a demo whose terminal was closed; leaving the console ends the demo."""
     screen.say("The demo still runs. Leaving its console (q) ends it.")
     detached.come_back(home)
     number = wiring.open_console(
@@ -161,7 +161,7 @@ def _run(options: DemoOptions, home: Path, screen: Screen, stack: contextlib.Exi
 
 
 def _complete(data: Path) -> Path:
-    # A demo that was killed while it wrote its past must not be continued.
+    # A demo that was killed while it wrote its seed data must not be continued.
     return data / "complete"
 
 
@@ -208,7 +208,7 @@ def _start_life(addresses: tuple[str, str], rate: float, stack: contextlib.ExitS
 def _start_peer(
     file: Path, addresses: tuple[str, str], screen: Screen, stack: contextlib.ExitStack
 ) -> MirrorMakerProcess:
-    """Start MirrorMaker 2."""
+    """Start MirrorMaker 2 beside the pipeline."""
     with screen.busy("Looking for MirrorMaker 2") as step:
         mirrormaker.jars(step)
     peer = MirrorMakerProcess(mirrormaker.write_properties(file, *addresses))
@@ -226,7 +226,7 @@ def _show_table(
     seconds: float | None,
     stack: contextlib.ExitStack,
 ) -> None:
-    """Show the live table, and below it what is compared."""
+    """Show the live table, with the MirrorMaker 2 comparison below it."""
     status = wiring.pipeline_status(config)
     stack.callback(status.close)
     compared = wiring.comparison(config, compare) if compare else None
@@ -252,7 +252,7 @@ def _watch(
             try:
                 lines = summarise(status.snapshot(), rates)
             except K2kError as error:
-                show([], error.what)  # a cluster that was stopped on purpose comes back
+                show([], error.what)  # the user may have stopped a cluster; it comes back
             else:
                 note = f"The pipeline's log: {job.log_path}. Ctrl-C ends everything."
                 beside = [comparison.render(compared.groups, compared.note)] if compared else ()

@@ -13,14 +13,14 @@ TIMEOUT_SECONDS = 30.0
 
 
 def settings(bootstrap: str, **more: object) -> dict[str, Any]:
-    """Return librdkafka properties; in keyword names ``_`` stands for ``.``."""
-    # Silent: a line on standard error would tear the live table.
+    """Return librdkafka properties; ``_`` in a keyword name stands for ``.``."""
+    # No librdkafka logs: a line on standard error would garble the live table.
     base: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 0}
     return base | {name.replace("_", "."): value for name, value in more.items()}
 
 
 def admin(bootstrap: str) -> AdminClient:
-    """Return an admin client; keep it until its futures are done."""
+    """Return an admin client; keep a reference until its futures are done."""
     return AdminClient(settings(bootstrap))
 
 
@@ -33,7 +33,7 @@ def producer(bootstrap: str, **more: object) -> Producer:
 
 
 def consumer(bootstrap: str, group: str, **more: object) -> Consumer:
-    """Return a read_committed consumer of ``group`` that commits only when told."""
+    """Return a read_committed consumer of ``group`` without auto-commit."""
     return Consumer(
         settings(
             bootstrap,
@@ -48,7 +48,7 @@ def consumer(bootstrap: str, group: str, **more: object) -> Consumer:
 
 
 class Delivery:
-    """Delivery reports of one producer: counts, and the first error."""
+    """Delivery reports of one producer: the number of records, and the first error."""
 
     def __init__(self) -> None:
         self.landed = 0
@@ -65,7 +65,7 @@ def flush(made: Producer, delivery: Delivery, what: str) -> None:
     """Wait until everything produced is acknowledged.
 
     Raises:
-        ConnectionFailed: it was not, within half a minute.
+        ConnectionFailed: not all records were acknowledged within 30 s.
     """
     left = made.flush(TIMEOUT_SECONDS)
     if left or delivery.error:
@@ -74,7 +74,7 @@ def flush(made: Producer, delivery: Delivery, what: str) -> None:
 
 
 def failed(error: KafkaException, what: str) -> ConnectionFailed:
-    """Return the error that an operator sees when a demo's client fails."""
+    """Return the error shown to the operator when a client of the demo fails."""
     found = error.args[0]
     reason = found.str() if isinstance(found, KafkaError) else str(error)
     return ConnectionFailed(f"The demo could not {what}: {reason}.")

@@ -1,4 +1,4 @@
-"""What every consumer group would read again after a failover now: by us, and by MirrorMaker 2."""
+"""The records that each group would re-read after a failover now: k2ktui and MirrorMaker 2."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _UNKNOWN = "-"
 
 
 class Comparison:
-    """Watches both, and remembers what it saw last.
+    """Watches both, and keeps the latest result.
 
     Args:
         feed: views of the pipeline with its comparison.
 
     Attributes:
-        groups: every group with what it would read again; empty as long as that is not known.
-        note: why it is not known, or not known any more.
+        groups: every group with the records it would re-read; empty until known.
+        note: why the result is missing or outdated.
     """
 
     def __init__(self, feed: Feed) -> None:
@@ -33,11 +33,11 @@ class Comparison:
         self.note = "MirrorMaker 2 has not translated any group yet"
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start the feed."""
         self._feed.start(self._take)
 
     def stop(self) -> None:
-        """End."""
+        """Close the feed."""
         self._feed.close()
 
     def _take(self, view: View) -> None:
@@ -49,7 +49,7 @@ class Comparison:
 
 
 def render(groups: Sequence[GroupSummary], note: str = "") -> Table:
-    """Return the table; ``note`` is printed below it."""
+    """Return the comparison as a table, with ``note`` below it."""
     table = Table(
         title="records read again after a failover now",
         caption=Text(safe_text(note)) if note else None,

@@ -1,6 +1,6 @@
-"""A demo whose terminal was closed stays, so that its operator can come back to it.
+"""A demo whose terminal was closed keeps running, so that its user can reconnect.
 
-It stays for an hour at most: three Java processes that nobody asked for any more must not run on.
+It ends after an hour at most: three abandoned Java processes must not run forever.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Host:
         identity: its process.
         config: the pipeline's file.
         waiting: whether its terminal was closed.
-        compare: the file of the MirrorMaker 2 beside it, None if there is none.
+        compare: the properties file of its MirrorMaker 2; None if there is none.
     """
 
     identity: ProcessIdentity
@@ -45,7 +45,7 @@ class Host:
 
 @contextlib.contextmanager
 def announced(home: Path, config: Path, compare: Path | None = None) -> Iterator[None]:
-    """Within it, others find this demo."""
+    """Within the context, make this demo discoverable by :func:`host`."""
     _write(home, config, compare, waiting=False)
     try:
         yield
@@ -54,7 +54,7 @@ def announced(home: Path, config: Path, compare: Path | None = None) -> Iterator
 
 
 def host(home: Path) -> Host | None:
-    """Return the demo that runs in a directory, None if none does."""
+    """Return the demo that runs in a directory; None if there is none."""
     try:
         value = parse_object((home / _FILE).read_bytes())
         identity = ProcessIdentity(int(value["pid"]), str(value["birth"]))
@@ -66,7 +66,7 @@ def host(home: Path) -> Host | None:
 
 
 def stay(home: Path, config: Path, seconds: float = STAY_S, compare: Path | None = None) -> None:
-    """Wait without a terminal until a signal ends the demo, or nobody has come back in time."""
+    """Wait without a terminal until a signal ends the demo or no user reconnects in time."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     terminal.forget()
     _write(home, config, compare, waiting=True)
@@ -75,13 +75,13 @@ def stay(home: Path, config: Path, seconds: float = STAY_S, compare: Path | None
 
 
 def come_back(home: Path) -> None:
-    """Let the demo wait anew: its operator is here, or has just left."""
+    """Restart the demo's waiting time: its user has reconnected or has just left."""
     with contextlib.suppress(FileNotFoundError):
         os.utime(home / _FILE)
 
 
 def end(found: Host) -> None:
-    """End a demo, and wait until it is gone.
+    """End a demo and wait until its process is gone.
 
     Raises:
         TimedOut: it still runs.

@@ -23,7 +23,7 @@ _COMMIT_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class LiveGroup:
-    """A group with a member: which cluster, which topics, and how fast (records/s; 0: at will)."""
+    """A group with a member: cluster, topics and rate (records/s; 0 means unlimited)."""
 
     name: str
     side: Side
@@ -35,7 +35,7 @@ LIVE: tuple[LiveGroup, ...] = (
     LiveGroup("fulfilment", "source", ("orders", "payments")),
     LiveGroup("recommender", "source", ("clicks",), rate=60),
     LiveGroup("billing", "source", ("payments",)),
-    # The same group on the target: somebody has already moved an instance over.
+    # The same group on the target: one instance has already been moved there.
     LiveGroup("billing", "target", ("payments",)),
 )
 
@@ -44,14 +44,14 @@ CAUGHT_UP = "archive"
 
 
 def commit_past(source: str, target: str) -> None:
-    """Commit what two groups without members left behind.
+    """Commit the offsets of two groups that have no members.
 
     ``legacy-report`` stopped long ago: early in ``orders``, and in ``sessions`` at an offset that
-    retention has deleted since. Somebody has taken its numbers in ``orders`` over to the target,
-    where they mean other records. ``archive`` is caught up with ``invoices``.
+    retention has deleted since. Its offsets in ``orders`` were copied to the target unchanged,
+    where they refer to other records. ``archive`` is caught up with ``invoices``.
 
     Raises:
-        ConnectionFailed: the cluster refused.
+        ConnectionFailed: the cluster rejected a commit.
     """
     starts, _ = seed.bounds(source, by_name("sessions"))
     numbers = {("orders", 0): 250, ("orders", 1): 19}
@@ -79,7 +79,7 @@ def _commit(bootstrap: str, group: str, offsets: Mapping[tuple[str, int], int]) 
 
 
 def _persist(consumer: Consumer, wanted: list[TopicPartition]) -> None:
-    """Commit; a coordinator that was only just elected is given the time to load."""
+    """Commit; retry while a newly elected coordinator loads its offsets."""
     until = time.monotonic() + clients.TIMEOUT_SECONDS
     while True:
         try:
@@ -92,7 +92,7 @@ def _persist(consumer: Consumer, wanted: list[TopicPartition]) -> None:
 
 
 class DemoGroups:
-    """The live groups' members, a thread each.
+    """The members of the live groups, one thread each.
 
     Args:
         source: bootstrap address of the source cluster.
@@ -105,7 +105,7 @@ class DemoGroups:
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Let the members join."""
+        """Start the members."""
         for group in LIVE:
             name = f"{group.name}@{group.side}"
             thread = threading.Thread(
@@ -115,7 +115,7 @@ class DemoGroups:
             thread.start()
 
     def stop(self, timeout: float = 5.0) -> None:
-        """Let the members commit and leave."""
+        """Let the members commit and leave their groups."""
         self._end.set()
         deadline = time.monotonic() + timeout
         for thread in self._threads:
@@ -126,7 +126,7 @@ class DemoGroups:
             try:
                 self._consume(group)
             except KafkaException:
-                self._end.wait(_RETRY_SECONDS)  # a broker that was stopped on purpose
+                self._end.wait(_RETRY_SECONDS)  # the user may have stopped a broker
 
     def _consume(self, group: LiveGroup) -> None:
         consumer = clients.consumer(self._addresses[group.side], group.name)

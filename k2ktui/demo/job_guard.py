@@ -1,7 +1,7 @@
-"""Ends the demo's job when the demo is over, however that ended: a program of its own.
+"""Ends the demo's job when the demo ends, however it ends; a program of its own.
 
-It runs below a supervisor (``runtime/child_process.py``), which tells it to end when the demo does,
-also when that was killed. Whichever console started the job last, it must not outlive its clusters.
+It runs under a supervisor (``runtime/child_process.py``), which signals it when the demo ends, even
+if the demo was killed. The job must not outlive its clusters, whichever console last started it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _STOP_S = 7.0
 
 
 def main(config: Path) -> None:
-    """Wait for a signal, then end the job of a pipeline file and forget it."""
+    """Wait for a signal, then end the job of a pipeline file and remove its record."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
-    # Loaded before the signal comes: then there is little time, and the file may be gone.
+    # Import and load before the signal: afterwards time is short, and the file may be gone.
     from k2ktui.config.load import load
     from k2ktui.engine.access import access
     from k2ktui.jobs.job_directory import job_directory

@@ -1,4 +1,4 @@
-"""The real MirrorMaker 2 beside the demo's pipeline: the same topics, under an alias of its own."""
+"""A real MirrorMaker 2 beside the demo's pipeline: the same topics under its own source alias."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAIN = "org.apache.kafka.connect.mirror.MirrorMaker"
 _JVM = ("-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.awt.headless=true")
 _GRACE_SECONDS = 5.0
 
-# Its own defaults but for one broker a cluster, and for intervals that a demo can wait for.
+# MirrorMaker 2's defaults, except for one broker per cluster and shorter intervals.
 _PROPERTIES = """\
 # Written by `k2ktui demo --with-mirrormaker`. While the demo runs, for example:
 # k2ktui mm2 audit -f {path}
@@ -39,17 +39,17 @@ status.storage.replication.factor = 1
 
 
 def jars(progress: artifacts.Progress | None = None) -> artifacts.Classpath:
-    """Return what MirrorMaker 2 is made of, fetched when missing.
+    """Return the jars of MirrorMaker 2, downloading missing ones.
 
     Raises:
-        ConnectionFailed: it cannot be fetched.
+        ConnectionFailed: a jar cannot be downloaded.
     """
     wanted = (artifacts.CONNECT_MIRROR, artifacts.CONNECT_RUNTIME, artifacts.LOGGING)
     return artifacts.classpath(*wanted, progress=progress)
 
 
 def write_properties(path: Path, source: str, target: str) -> Path:
-    """Write its ``mm2.properties`` between two bootstrap addresses."""
+    """Write ``mm2.properties`` for a flow between two bootstrap addresses."""
     text = _PROPERTIES.format(
         path=path,
         source_alias=SOURCE,
@@ -63,10 +63,10 @@ def write_properties(path: Path, source: str, target: str) -> Path:
 
 
 class MirrorMakerProcess:
-    """A running MirrorMaker 2, a child that cannot outlive us.
+    """A running MirrorMaker 2, a child process that cannot outlive this one.
 
     Args:
-        file: its ``mm2.properties``; its output goes to ``mm2.log`` beside it.
+        file: its ``mm2.properties``; its output goes to ``mm2.log`` in the same directory.
     """
 
     def __init__(self, file: Path) -> None:
@@ -76,10 +76,10 @@ class MirrorMakerProcess:
         self._child = child_process.spawn(command, log_path=self.log_path, grace=_GRACE_SECONDS)
 
     def fault(self) -> str:
-        """Return why it ended by itself; empty while it runs."""
+        """Return why it ended on its own; empty while it runs."""
         code = self._child.poll()
         return "" if code is None else f"MirrorMaker 2 ended with {code}, see {self.log_path}"
 
     def stop(self, timeout: float) -> None:
-        """End it within so many seconds."""
+        """Stop it within ``timeout`` seconds."""
         self._child.stop(timeout)

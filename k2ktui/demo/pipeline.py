@@ -1,4 +1,4 @@
-"""The demo's pipeline: an ordinary K2K file, and the job that runs it."""
+"""The demo's pipeline: an ordinary pipeline file, and the job that runs it."""
 
 from __future__ import annotations
 
@@ -53,21 +53,21 @@ def write_yaml(path: Path, source: str, target: str) -> str:
 
 
 class DemoPipeline:
-    """The pipeline as a job like any other: stopped, started and followed with the same tools.
+    """The pipeline as an ordinary job: stopped, started and followed with the usual commands.
 
-    Other than such a job it does not outlive what started it: a leash ends it with the demo,
-    whoever started it last.
+    Unlike an ordinary job, it does not outlive the demo: a guard process (``job_guard``) ends it
+    with the demo, whoever started it last.
 
     Args:
         config: the pipeline's file.
-        leash_log: for what the leash has to say.
+        leash_log: log file of the guard process.
 
     Raises:
         Refused: it cannot be started.
     """
 
     def __init__(self, config: Path, leash_log: Path) -> None:
-        # Deferred: they load the replication engine, which the demo's first seconds do without.
+        # Imported here: they load the replication engine, not needed in the demo's first seconds.
         from k2ktui.config.load import load
         from k2ktui.engine.access import access
         from k2ktui.jobs import manager
@@ -85,22 +85,22 @@ class DemoPipeline:
         return self._place.log
 
     def fault(self) -> str:
-        """Return why it ended by itself; empty while it runs, and when somebody stopped it."""
+        """Return why it ended on its own; empty while it runs or if it was stopped on purpose."""
         from k2ktui.jobs.manager import JobState, read_job
 
         record = self._place.read()
         if record is not None and record.identity.alive:
-            return ""  # at once, for it is asked again and again
+            return ""  # a cheap answer: this is called every second
         job = read_job(self._place)
         if job is None or job.state not in (JobState.FAILED, JobState.DIED):
             return ""
         return job.why or f"exit code {job.code}"
 
     def stop(self) -> None:
-        """End it, and forget it."""
+        """Stop the job and remove its record."""
         self._leash.stop(_GRACE_SECONDS)
 
 
 def start(config: Path, leash_log: Path) -> DemoPipeline:
-    """Start the pipeline as a job that ends with the demo; arguments as above."""
+    """Start the pipeline as a job that ends with the demo; arguments of :class:`DemoPipeline`."""
     return DemoPipeline(config, leash_log)

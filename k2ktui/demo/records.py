@@ -1,4 +1,4 @@
-"""What the demo's records hold: everything that a copy could get wrong."""
+"""The contents of the demo's records: cases that a copy could get wrong."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 @dataclass(frozen=True, slots=True)
 class DemoRecord:
-    """One record; None as a value is a tombstone, empty bytes are a value of no length."""
+    """A record; a value of None is a tombstone, empty bytes are a zero-length value."""
 
     key: bytes | None
     value: bytes | None
@@ -25,7 +25,7 @@ _CITIES = ("Athens", "Bogotá", "Kraków", "København", "Łódź", "Zürich", "
 
 
 def order(chance: random.Random, number: int) -> DemoRecord:
-    """A keyed order; its headers hold one key twice, in order, and a null."""
+    """Return a keyed order; its headers hold a repeated key, in order, and a null value."""
     body = {
         "order": number,
         "city": chance.choice(_CITIES),
@@ -43,13 +43,13 @@ def order(chance: random.Random, number: int) -> DemoRecord:
 
 
 def payment(chance: random.Random, number: int) -> DemoRecord:
-    """A payment, written in transactions."""
+    """Return a payment, written in transactions."""
     body = {"payment": number, "cents": chance.randrange(99, 99_900), "card": "tokenised"}
     return DemoRecord(f"order-{number}".encode(), _json(body), (("attempt", b"1"),))
 
 
 def click(chance: random.Random, number: int) -> DemoRecord:
-    """A click without a key; some are empty values, and some are nothing at all."""
+    """Return a click without a key; some values are empty, some are null."""
     if number % 97 == 0:
         return DemoRecord(None, b"")
     if number % 101 == 0:
@@ -58,7 +58,7 @@ def click(chance: random.Random, number: int) -> DemoRecord:
 
 
 def customer(chance: random.Random, number: int) -> DemoRecord:
-    """The newest state of one of a few customers; every tenth is a tombstone."""
+    """Return the latest state of one of a few customers; every tenth is a tombstone."""
     key = f"customer-{chance.randrange(200)}".encode()
     if number % 10 == 0:
         return DemoRecord(key, None)
@@ -67,17 +67,17 @@ def customer(chance: random.Random, number: int) -> DemoRecord:
 
 
 def session(chance: random.Random, number: int) -> DemoRecord:
-    """A large record of a topic that keeps little."""
+    """Return a large record of a topic with a short retention."""
     return DemoRecord(f"session-{number}".encode(), chance.randbytes(1000))
 
 
 def invoice(chance: random.Random, number: int) -> DemoRecord:
-    """A document of a topic that nobody writes to any more."""
+    """Return a document of a topic without live traffic."""
     return DemoRecord(f"invoice-{number}".encode(), _json({"invoice": number}))
 
 
 def native(chance: random.Random, number: int) -> DemoRecord:
-    """A record that the target's own application wrote before there was any replication."""
+    """Return a record that an application on the target wrote before replication began."""
     body = {"written": "on the target", "number": number}
     return DemoRecord(f"native-{number}".encode(), _json(body), (("origin", b"target"),))
 

@@ -1,7 +1,7 @@
-"""What the demo prints: progress, the pipeline's file, and the live table.
+"""The demo's output: progress, the pipeline's file, and the live table.
 
-On a terminal with Rich; elsewhere as plain lines. A terminal that goes away does not disturb the
-demo's orderly end.
+It uses Rich on a terminal and plain lines elsewhere. A closed terminal does not disturb the demo's
+shutdown.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Show(Protocol):
 
 
 class Screen:
-    """The demo's output. ``console`` is Rich's, standard output by default."""
+    """The demo's output; ``console`` is a Rich console, on standard output by default."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or _console()
@@ -57,7 +57,7 @@ class Screen:
 
     @contextlib.contextmanager
     def busy(self, text: str) -> Iterator[Callable[[ProgressStep], None]]:
-        """Show progress while a block runs; it is given a function to report steps with."""
+        """Show progress while a block runs; yields a function that reports steps."""
         if not self._console.is_terminal:
             yield self._plain_steps(text)
             return
@@ -91,7 +91,7 @@ class Screen:
 
     @contextlib.contextmanager
     def live(self) -> Iterator[Show]:
-        """Show the live table while a block runs; it is given a function to update it with."""
+        """Show the live table while a block runs; yields a function that updates it."""
         if not self._console.is_terminal:
             yield self._plain_table()
             return
@@ -121,7 +121,7 @@ class Screen:
 def _console() -> Console:
     console = Console(highlight=False)
     if not console.is_terminal:
-        console.width = _PLAIN_WIDTH  # a file or a pipe has none
+        console.width = _PLAIN_WIDTH  # a file or a pipe has no width
     return console
 
 
@@ -138,6 +138,6 @@ def _live(display: Progress | Live) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _if_it_is_there() -> Iterator[None]:
-    # A closed terminal makes every write fail; the end of the demo must not depend on one.
+    # On a closed terminal every write fails, and shutdown must not depend on one.
     with contextlib.suppress(OSError, ValueError):
         yield

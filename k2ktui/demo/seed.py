@@ -1,4 +1,4 @@
-"""What happened before the demo starts: records on both sides, and groups that committed."""
+"""The demo's seed data: records on both clusters, written before the pipeline starts."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def write_past(source: str, target: str, say: Callable[[str], None] = lambda tex
     Args:
         source: bootstrap address of the source cluster.
         target: bootstrap address of the target cluster.
-        say: told what is being written.
+        say: called with a description of each step.
 
     Raises:
-        ConnectionFailed: a cluster refused.
-        TimedOut: the source's retention deleted nothing.
+        ConnectionFailed: a cluster rejected a request.
+        TimedOut: the source's retention deleted nothing in time.
     """
 
     def write_one(topic: DemoTopic) -> None:
@@ -69,7 +69,7 @@ def _write_source(bootstrap: str, topic: DemoTopic, chance: random.Random) -> No
         for number in range(first, min(topic.seeded, first + _TRANSACTION_RECORDS)):
             write(producer, topic, number, chance, delivery)
         if count % _ABORT_EVERY == 1:
-            # Flushed first, so that the aborted records really are in the log.
+            # Flush first, so that the aborted records are in the log.
             clients.flush(producer, delivery, topic.name)
             producer.abort_transaction(clients.TIMEOUT_SECONDS)
         else:
@@ -91,7 +91,7 @@ def _write_prior(bootstrap: str, topic: DemoTopic, chance: random.Random) -> Non
 def write(
     producer: Producer, topic: DemoTopic, number: int, chance: random.Random, delivery: Delivery
 ) -> None:
-    """Produce the topic's record ``number``; waits for room."""
+    """Produce the topic's record ``number``; waits while the producer's queue is full."""
     record = topic.make(chance, number)
     _send(producer, topic.name, record, topic.partition_for(record, number), delivery)
 
@@ -117,7 +117,7 @@ def _send(
 
 
 def bounds(bootstrap: str, topic: DemoTopic) -> tuple[list[int], list[int]]:
-    """Return log start offsets and last stable offsets of a topic, a partition each."""
+    """Return the log start offsets and the last stable offsets of a topic, by partition."""
     admin = clients.admin(bootstrap)
     found = []
     for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):
@@ -129,7 +129,7 @@ def bounds(bootstrap: str, topic: DemoTopic) -> tuple[list[int], list[int]]:
 
 
 def _await_retention(bootstrap: str, topic: DemoTopic) -> None:
-    # A pipeline that began in the head while it is being deleted would report a loss of data.
+    # If the pipeline started in the head while it is being deleted, it would report data loss.
     deadline = time.monotonic() + _RETENTION_SECONDS
     while not all(bounds(bootstrap, topic)[0]):
         if time.monotonic() >= deadline:

@@ -13,9 +13,9 @@ _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class DemoEnded(BaseException):
-    """The operator, the terminal or the system asked the demo to end.
+    """The user, the terminal or the system asked the demo to end.
 
-    Not an Exception, so that no handler on the way takes it for a fault.
+    Not an Exception, so that no handler in between treats it as an error.
     """
 
     INTERRUPT = int(signal.SIGINT)
@@ -34,9 +34,9 @@ class DemoEnded(BaseException):
 
 @contextlib.contextmanager
 def ending_signals() -> Iterator[None]:
-    """Within it, the first such signal raises :class:`DemoEnded`, and a later one exits at once.
+    """Within the context, the first such signal raises :class:`DemoEnded`; a later SIGINT exits.
 
-    Exiting at once leaves nothing behind either: the supervisors see that we are gone.
+    An immediate exit leaves no process behind either: the supervisors notice it.
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may set handlers
@@ -45,7 +45,8 @@ def ending_signals() -> Iterator[None]:
 
     def handle(number: int, frame: FrameType | None) -> None:
         if seen:
-            # A hang-up comes with a second signal by nature; only a person who insists exits.
+            # A hang-up is often followed by a second signal; only a repeated Ctrl-C forces the
+            # exit.
             if number == signal.SIGINT:
                 os._exit(130)
             return

@@ -1,4 +1,4 @@
-"""Where the live table gets its figures from."""
+"""Protocols of the data source of the live table."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Protocol
 class PartitionStatus(Protocol):
     """State of one source partition, as ``k2ktui status`` reports it.
 
-    Offsets are None while they are not known; ``lag_seconds`` is None when it cannot be told;
-    ``coverage`` is a share from 0 to 1.
+    Offsets and ``lag_seconds`` are None while unknown; ``coverage`` is a fraction from 0 to 1.
     """
 
     @property
@@ -55,5 +54,5 @@ class StatusSource(Protocol):
         ...
 
     def close(self) -> None:
-        """Disconnect."""
+        """Close the connections."""
         ...

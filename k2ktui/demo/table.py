@@ -1,4 +1,4 @@
-"""The demo's live table: a line a topic, with position, lag and rate."""
+"""The demo's live table: one line per topic, with position, lag and rate."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class TopicLine:
     Attributes:
         states: distinct states of its partitions.
         paths: distinct paths (``verbatim``, ``record``).
-        position: replicated positions, summed over the partitions; None when none is known.
-        end: source end offsets, summed.
-        lag_records: summed; ``lag_seconds`` is that of the slowest partition.
-        mapped: records with a mapping, summed.
-        rate: mapped records a second over the last seconds; None until it can be told.
-        example: a partition whose position and target end show the divergence.
+        position: sum of the replicated positions; None if none is known.
+        end: sum of the source end offsets.
+        lag_records: sum of the lags in records; ``lag_seconds`` is the largest of its partitions.
+        mapped: sum of the records with a mapping.
+        rate: mapped records per second over the last seconds; None until known.
+        example: partition, position and target end of a partition that shows the divergence.
     """
 
     topic: str
@@ -48,14 +48,14 @@ class TopicLine:
 
 
 class Rates:
-    """Turns growing counts into records a second, over a sliding window."""
+    """Turns growing counts into records per second, over a sliding window."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._seen: dict[str, deque[tuple[float, int]]] = {}
 
     def take(self, name: str, count: int | None) -> float | None:
-        """Note ``count`` of ``name`` as of now and return its rate; None until there are two."""
+        """Add a ``count`` of ``name`` and return its rate; None until there are two."""
         if count is None:
             return None
         now = self._clock()
@@ -68,7 +68,7 @@ class Rates:
 
 
 def summarise(partitions: Iterable[PartitionStatus], rates: Rates) -> list[TopicLine]:
-    """Return a line a topic, in alphabetical order; call it once for each snapshot."""
+    """Return one line per topic, sorted by name; call it once for each snapshot."""
     topics: dict[str, list[PartitionStatus]] = {}
     for status in partitions:
         topics.setdefault(status.topic, []).append(status)
@@ -105,7 +105,7 @@ def _example(found: Sequence[PartitionStatus]) -> tuple[int, int, int] | None:
     return None
 
 
-# Heading, justification, cell, and how wide a terminal must be to hold the column too.
+# Heading, justification, cell, and the minimum terminal width for the column.
 _COLUMNS: tuple[tuple[str, JustifyMethod, Callable[[TopicLine], str], int], ...] = (
     ("topic", "left", lambda line: safe_text(line.topic, 24), 0),
     ("parts", "right", lambda line: str(line.partitions), 90),
@@ -134,7 +134,7 @@ def render(lines: Sequence[TopicLine], note: str = "", width: int = 120) -> Tabl
     for heading, justify, _, _ in columns:
         table.add_column(heading, justify=justify, no_wrap=True)
     for line in lines:
-        # Text: names are never read as markup.
+        # Text, so that names are never parsed as markup.
         table.add_row(*(Text(cell(line)) for _, _, cell, _ in columns))
     return table
 

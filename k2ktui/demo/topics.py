@@ -1,4 +1,4 @@
-"""The demo's topics: each is there for one reason why offsets differ between clusters."""
+"""The demo's topics, each an example of one reason why offsets differ between clusters."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class DemoTopic:
 
     Attributes:
         why: what it shows, in a few words.
-        make: content of its records.
+        make: creates its records.
         seeded: records written before the pipeline starts.
-        rate: records a second while the demo runs.
+        rate: records per second while the demo runs.
         transactional: written in transactions, some of which abort.
         compression: codec of its producer.
-        prior: records that the target's topic of the same name already holds, a partition.
+        prior: for each partition, records that the target's topic of the same name already holds.
         config: topic configuration.
     """
 
@@ -42,12 +42,12 @@ class DemoTopic:
     config: Mapping[str, str] = field(default_factory=dict)
 
     def partition_for(self, record: DemoRecord, number: int) -> int:
-        """Return where record ``number`` goes; -1 leaves the choice to the key's hash."""
-        # The client would send keyless records to one partition for as long as it can.
+        """Return the partition of record ``number``; -1 leaves the choice to the key's hash."""
+        # The client's sticky partitioner would send long runs of keyless records to one partition.
         return number % self.partitions if record.key is None else -1
 
 
-# Bounds what a demo that runs for days leaves on the disk.
+# Bounds the disk space of a demo that runs for days.
 _BOUNDED = {"segment.bytes": str(16 * MIB), "retention.bytes": str(48 * MIB)}
 
 TOPICS: tuple[DemoTopic, ...] = (
@@ -124,18 +124,18 @@ TOPICS: tuple[DemoTopic, ...] = (
 
 
 def by_name(name: str) -> DemoTopic:
-    """Return the demo's topic of that name."""
+    """Return the demo topic of that name."""
     return next(topic for topic in TOPICS if topic.name == name)
 
 
 def create(source: str, target: str) -> None:
     """Create the demo's topics on both clusters (bootstrap addresses).
 
-    On the target only those that hold prior data; the pipeline creates the others.
+    On the target, create only those that hold prior data; the pipeline creates the others.
 
     Raises:
-        ConnectionFailed: a cluster refused.
-        TimedOut: it did not answer.
+        ConnectionFailed: a cluster rejected a request.
+        TimedOut: a topic was not created in time.
     """
     _create(source, TOPICS)
     _create(target, tuple(topic for topic in TOPICS if topic.prior))

@@ -1,4 +1,4 @@
-"""Live traffic on the source: paced, so that two cores also hold two brokers and the pipeline."""
+"""Live traffic on the source, paced so that two cores suffice for two brokers and a pipeline."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _ABORT_EVERY = 5
 
 
 class Traffic:
-    """Producers in threads, one for each topic that has a rate. They outlive broker restarts.
+    """Producer threads, one for each topic with a rate. They survive broker restarts.
 
     Args:
         bootstrap: address of the source cluster.
-        topics: which topics to write to.
+        topics: the topics to write to.
         factor: multiplies every topic's rate.
     """
 
@@ -37,12 +37,12 @@ class Traffic:
         self._end = threading.Event()
         self._threads: list[threading.Thread] = []
         self._deliveries: list[Delivery] = []
-        # A new number each run, so that records of a continued demo differ from the earlier ones.
+        # A new first number in each run: a continued demo must not repeat earlier records.
         self._first = time.time_ns() // 1_000_000
 
     @property
     def landed(self) -> int:
-        """Records acknowledged so far, of aborted transactions too."""
+        """Records acknowledged so far, including those of aborted transactions."""
         return sum(delivery.landed for delivery in self._deliveries)
 
     def start(self) -> None:
@@ -56,7 +56,7 @@ class Traffic:
             thread.start()
 
     def stop(self, timeout: float = 5.0) -> None:
-        """End the threads; what is not acknowledged by then is given up."""
+        """End the threads; records not acknowledged by then are abandoned."""
         self._end.set()
         deadline = time.monotonic() + timeout
         for thread in self._threads:
@@ -69,7 +69,7 @@ class Traffic:
             try:
                 work(topic, delivery)
             except KafkaException:
-                # A broker that was stopped on purpose; fenced and fatal producers are made anew.
+                # A stopped broker, or a fenced or fatal producer: retry with a new one.
                 self._end.wait(_RETRY_SECONDS)
 
     def _plain(self, topic: DemoTopic, delivery: Delivery) -> None:
@@ -91,7 +91,7 @@ class Traffic:
         for numbers in self._paced(topic):
             if not left:
                 producer.begin_transaction()
-                # From an eighth of a second to two: short ones, and some that hold readers back.
+                # From 0.1 to 2 seconds: some short, some that hold back the last stable offset.
                 left = round(chance.choice((0.1, 0.3, 0.5, 2.0)) / _TICK_SECONDS)
                 count += 1
             for number in numbers:
@@ -110,9 +110,9 @@ class Traffic:
 
 
 class Pace:
-    """Iterates over ranges of numbers, a range a tick, at ``rate`` numbers a second, until ended.
+    """Iterates over ranges of numbers, one per tick, at ``rate`` numbers per second, until ended.
 
-    Time that was lost (a stopped broker) is not made up for.
+    Time lost to a stopped broker is not made up for.
     """
 
     def __init__(self, rate: float, end: threading.Event, first: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""The one place where the demo meets the parts that it shows."""
+"""The demo's connections to the components that it shows, in one place."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from k2ktui.errors import K2kError
 
 
 def pipeline_status(config: Path) -> StatusSource:
-    """Return what reads the state of the pipeline in the file ``config``.
+    """Return the source of the status of the pipeline in the file ``config``.
 
     Raises:
-        ConfigError: the file is no valid pipeline.
+        ConfigError: the file is not a valid pipeline.
     """
-    # Deferred: it loads the replication engine, which the first seconds of the demo do without.
+    # Imported here: it loads the replication engine, not needed in the demo's first seconds.
     from k2ktui.replication.status import StatusReader
 
     reader = StatusReader(load([config]).config)
@@ -38,12 +38,12 @@ def open_console(config: Path, watchdog: Callable[[], str], compare: Path | None
 
     Args:
         config: the file.
-        compare: that of the MirrorMaker 2 beside it, if there is one.
-        watchdog: asked every second what has failed, empty if nothing has.
+        compare: properties file of the MirrorMaker 2 beside it, if there is one.
+        watchdog: polled every second; describes what has failed, empty if nothing has.
 
     Returns:
         The number of the signal that ended it, that of a hang-up if the terminal is gone, 0 if the
-        operator left it.
+        user left it.
     """
     from k2ktui.console import terminal
 
@@ -66,7 +66,7 @@ def open_console(config: Path, watchdog: Callable[[], str], compare: Path | None
 
 
 def has_terminal() -> bool:
-    """Whether the console can be opened here."""
+    """Return whether the console can be opened here."""
     from k2ktui.console import terminal
 
     try:
@@ -77,7 +77,7 @@ def has_terminal() -> bool:
 
 
 def comparison(config: Path, properties: Path) -> Comparison:
-    """Return what compares our translation of groups with MirrorMaker 2's.
+    """Return the comparison of k2ktui's translation of groups with MirrorMaker 2's.
 
     Raises:
         ConfigError: one of the files is not valid.
