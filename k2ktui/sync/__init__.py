@@ -1,1 +1,1 @@
-"""What joins the pure engine with the clusters: state, positions and groups of a pipeline."""
+"""Connect the pure engine with the clusters: state, positions and groups of a pipeline."""

@@ -1,7 +1,7 @@
-"""Apply writes to groups on the target: checked, journalled, written, read back.
+"""Apply offset writes to groups on the target: check, journal, write, read back.
 
-The journal entry is begun with what was there before anything is written, so that an apply that
-dies half-way can still be taken back.
+The journal entry with the previous offsets is written before anything else, so an apply that is
+interrupted can still be undone.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ Where = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What became of an apply or an undo; ``id`` is its journal entry."""
+    """The result of an apply or an undo; ``id`` is its journal entry."""
 
     id: str
     rows: tuple[WriteResult, ...]
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many rows had which result."""
+        """Number of rows per result."""
         return dict(Counter(str(row.result) for row in self.rows))
 
     @property
@@ -66,10 +66,10 @@ class Applied:
 
 
 class SomethingMoved(Refused):
-    """Groups are not as they were; nothing was changed.
+    """Groups have changed since the plan was made; nothing was written.
 
     Attributes:
-        moved: why not, per group, topic and partition.
+        moved: the reason per group, topic and partition.
     """
 
     moved: Mapping[Where, str] = MappingProxyType({})
@@ -80,9 +80,9 @@ class Applier:
 
     Args:
         config: the pipeline.
-        target: its target.
-        store: where the journal is.
-        told: called with each row as its result is known.
+        target: reader of its target cluster.
+        store: state store that holds the journal.
+        told: callback for each row as soon as its result is known.
     """
 
     def __init__(
@@ -96,12 +96,12 @@ class Applier:
         self._begun = ""
 
     def apply(self, plan: Plan) -> Applied:
-        """Apply a plan exactly as it is, or nothing of it.
+        """Apply a plan exactly as it is, or write nothing.
 
         Raises:
-            Refused: it is another pipeline's or another cluster's, or something has moved since.
+            Refused: the plan belongs to another pipeline or cluster, or something has moved since.
             ConnectionFailed, TimedOut: the target does not answer; nothing was changed.
-            PartlyApplied: it fell silent in the midst of it.
+            PartlyApplied: the target stopped answering during the write.
         """
         self._fits(plan)
         views = self._target.views(sorted({row.group for row in plan.changes}))
@@ -118,28 +118,28 @@ class Applier:
         refuse_other_pipeline(plan, self._config)
         source = _IdQuestion(source_cluster(self._config))
         _same("target", plan.target_cluster, self._target.cluster.cluster_id())
-        # A source that is gone for good is what a failover is for.
+        # Failover must work without the source, so an unreachable source is not an error.
         found = source.answer(_SOURCE_S)
         if found and plan.source_cluster:
             _same("source", plan.source_cluster, found)
 
     def _log_objections(self, plan: Plan) -> dict[Where, str]:
-        """Return which rows rest on a log of the target that is another one now."""
+        """Return the rows whose target log was replaced since the plan was made."""
         places = {(row.topic, row.partition) for row in plan.changes}
         ids = self._target.topic_ids(topic for topic, _ in places)
         logs = self._target.logs([at for at in places if at[0] in ids])
         return log_objections(plan.changes, plan.logs, logs, ids)
 
     def undo(self, entry: str, rows: Sequence[WriteResult], *, skip_moved: bool) -> Applied:
-        """Take back what an entry of the journal applied.
+        """Undo what a journal entry applied.
 
         Args:
-            entry: its id.
-            rows: what it wrote.
-            skip_moved: leave alone what has moved since, instead of refusing.
+            entry: id of the entry.
+            rows: the rows it wrote.
+            skip_moved: skip rows that have moved since, instead of refusing.
 
         Raises:
-            Refused: a group has moved since, or there is nothing to take back.
+            Refused: a group has moved since, or there is nothing to undo.
         """
         writes = reverse_writes(rows)
         if not writes:
@@ -157,7 +157,7 @@ class Applier:
     def _told_if_cut_short(
         self, writes: Sequence[OffsetWrite], what: str, *, plan: str = "", undoes: str = ""
     ) -> Applied:
-        """Write; who asked for it is told what is known when it is cut short."""
+        """Write; an interruption after the journal entry was begun raises ``PartlyApplied``."""
         try:
             return self.write(writes, what, plan=plan, undoes=undoes)
         except K2kError as error:
@@ -172,7 +172,7 @@ class Applier:
     def write(
         self, writes: Sequence[OffsetWrite], what: str, *, plan: str = "", undoes: str = ""
     ) -> Applied:
-        """Write, read back, and keep a journal; preconditions were checked by the caller."""
+        """Journal, write and read back; the caller has checked the preconditions."""
         now = int(time.time() * 1000)
         entry = new_id(now, secrets.token_hex(4))
         header = JournalHeader(
@@ -188,7 +188,7 @@ class Applier:
         return done
 
     def write_only(self, writes: Sequence[OffsetWrite]) -> list[WriteResult]:
-        """Write and read back without an entry in the journal."""
+        """Write and read back without a journal entry."""
         rows: list[WriteResult] = []
         by_group = [list(each) for _, each in groupby(writes, key=lambda write: write.group)]
         for first in range(0, len(by_group), _GROUPS_AT_ONCE):
@@ -201,24 +201,24 @@ class Applier:
     def _written(self, writes: Sequence[OffsetWrite]) -> list[WriteResult]:
         refused = _send(self._target, writes)
         views: Mapping[str, GroupView] = self._target.views(sorted({w.group for w in writes}))
-        # A group that was emptied of its last offset may be gone: that is what was wanted.
+        # Deleting the last offset of a group may delete the group, which is the intended result.
         gone = {w.group for w in writes} - views.keys()
         seen = {**views, **{group: GroupView("") for group in gone}}
         return check_written(writes, refused, seen)
 
 
 class _IdQuestion:
-    """Asks a cluster for its id in the background."""
+    """Reads a cluster's id in the background."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._found = ""
-        # A daemon, because nobody waits for a cluster that does not answer.
+        # A daemon thread: an unreachable cluster must not delay the exit of the process.
         self._thread = threading.Thread(target=self._ask, name="cluster-id", daemon=True)
         self._thread.start()
 
     def answer(self, timeout: float) -> str:
-        """Return the id, "" if there is no answer in time."""
+        """Return the cluster id, "" if it did not arrive within ``timeout`` seconds."""
         self._thread.join(timeout)
         return self._found
 
@@ -240,7 +240,7 @@ def refuse_other_pipeline(plan: Plan, config: PipelineConfig) -> None:
     """Refuse a plan of another pipeline.
 
     Raises:
-        Refused: it is one.
+        Refused: the plan belongs to another pipeline.
     """
     if plan.pipeline != config.name:
         raise Refused(
@@ -251,7 +251,7 @@ def refuse_other_pipeline(plan: Plan, config: PipelineConfig) -> None:
 
 
 def _send(target: TargetClusterReader, writes: Sequence[OffsetWrite]) -> dict[OffsetWrite, str]:
-    """Commit and delete; return what was refused, and why."""
+    """Commit and delete offsets; return the rejected writes with the reason."""
     by_place = {_where(write): write for write in writes}
     commits: dict[str, dict[tuple[str, int], GroupCommit]] = {}
     deletes: dict[str, list[tuple[str, int]]] = {}
@@ -315,7 +315,7 @@ def _journal_rows(entry: str, rows: Iterable[WriteResult]) -> list[JournalRows]:
 
 
 def judge_entry(parts: Sequence[JournalRows], target: TargetClusterReader) -> list[JournalRows]:
-    """Return an entry's parts; what its writer did not tell is judged by what is there now.
+    """Return an entry's parts; unreported results are derived from the target's current offsets.
 
     Raises:
         ConnectionFailed, TimedOut: the target does not answer.
@@ -340,7 +340,8 @@ def judge_entry(parts: Sequence[JournalRows], target: TargetClusterReader) -> li
 def read_results(parts: Iterable[JournalRows]) -> list[WriteResult]:
     """Return the rows of a journal entry as they were written.
 
-    An entry that was begun and never ended counts as applied; :func:`seen` tells more of it.
+    Rows of an entry that was begun and not finished count as applied; :func:`judge_entry` checks
+    them against the target.
     """
     found = []
     for part in parts:

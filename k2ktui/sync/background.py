@@ -1,4 +1,4 @@
-"""Work done again and again beside a running pipeline, on a thread of its own."""
+"""Periodic work on its own thread beside a running pipeline."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from k2ktui.errors import K2kError
 
 
 class BackgroundRunner(ABC):
-    """Does a turn every few seconds and never disturbs the pipeline; subclasses say what a turn is.
+    """Runs ``turn`` at a fixed interval; a failing turn never disturbs the pipeline.
 
     Args:
-        name: of the thread.
+        name: thread name.
         interval_s: seconds before each turn.
-        note: told once when turns fail, and once when they work again.
-        last_turn: do one more when it is stopped, and tell of that too.
+        note: called once when turns begin to fail, and once when they succeed again.
+        last_turn: run one more turn on stop, and report its failure too.
     """
 
     BACK: str
-    """What is told when turns work again."""
+    """Message for ``note`` when turns succeed again."""
 
     def __init__(
         self, name: str, interval_s: float, note: Callable[[str], None], *, last_turn: bool = False
@@ -31,26 +31,26 @@ class BackgroundRunner(ABC):
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self, wait_s: float = 0.0) -> None:
-        """End; wait for it up to ``wait_s`` seconds."""
+        """Stop the thread; wait up to ``wait_s`` seconds for it to end."""
         self._over.set()
         if wait_s and self._thread.is_alive():
             self._thread.join(wait_s)
 
     @abstractmethod
     def turn(self) -> None:
-        """Do what is done every few seconds; on the thread."""
+        """Do the periodic work; runs on the thread."""
 
     @abstractmethod
     def failure(self, why: str) -> str:
-        """Return what is told when turns begin to fail."""
+        """Return the message for ``note`` when turns begin to fail."""
 
     @abstractmethod
     def close(self) -> None:
-        """Disconnect; on the thread."""
+        """Disconnect; runs on the thread."""
 
     def _run(self) -> None:
         over = False
@@ -62,7 +62,7 @@ class BackgroundRunner(ABC):
                 self.turn()
             except K2kError as error:
                 self._failed(error.what)
-            except Exception as error:  # a fault of ours, and no reason to stop replication
+            except Exception as error:  # an internal error must not stop replication
                 self._failed(type(error).__name__)
             else:
                 if self._failing:

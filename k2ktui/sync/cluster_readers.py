@@ -1,4 +1,4 @@
-"""What a snapshot needs of each cluster, read by one connection that is kept between snapshots."""
+"""Read what a snapshot needs of each cluster, over connections kept between snapshots."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CLEAR_S = 10.0
 
 
 class ConsumerGroupReader:
-    """Consumer groups of one cluster; connects when it is first asked, again after a failure."""
+    """Consumer groups of one cluster; connects on first use and reconnects after a failure."""
 
     def __init__(self, config: PipelineConfig, side: str) -> None:
         cluster = config.source if side == "source" else config.target
@@ -37,10 +37,10 @@ class ConsumerGroupReader:
 
     @property
     def groups(self) -> ConsumerGroupClient:
-        """The connection.
+        """The group client, connected if necessary.
 
         Raises:
-            ConnectionFailed: nobody answered.
+            ConnectionFailed: no broker answered.
         """
         if self._groups is None:
             opened = ConsumerGroupClient(self._options, self._side)
@@ -53,7 +53,7 @@ class ConsumerGroupReader:
         return self._groups
 
     def close(self) -> None:
-        """Disconnect; the next question connects again."""
+        """Disconnect; the next request reconnects."""
         if self._groups is not None:
             self._groups.close()
             self._groups = None
@@ -64,15 +64,15 @@ class ConsumerGroupReader:
 
     @property
     def unheard(self) -> str:
-        """Why groups may be missing from the last answer; empty if none are."""
+        """Why groups may be missing from the last listing; empty if it was complete."""
         return self._groups.unheard if self._groups is not None else ""
 
     def views(self, names: Collection[str]) -> dict[str, GroupView]:
-        """Return groups with states, members and committed offsets; those that exist.
+        """Return the existing groups with their states, members and committed offsets.
 
-        Share groups have no committed offsets and are left out.
+        Share groups are left out: they have no committed offsets.
 
-        A group that may not be described or whose offsets may not be read has its error instead.
+        A group that cannot be described, or whose offsets cannot be read, carries its error.
         """
         listed = self.groups.list()
         chosen = sorted(n for n in names if n in listed and listed[n].kind != "share")
@@ -94,9 +94,9 @@ class ConsumerGroupReader:
         return found
 
     def moved(self, views: Mapping[str, GroupView]) -> dict[str, GroupView]:
-        """Read the committed offsets of groups once more; return those groups whose have changed.
+        """Read the committed offsets of groups again; return the groups whose offsets changed.
 
-        States and members are as they were; what cannot be read now is left as it was.
+        States and members stay as they were; a group that cannot be read now is left out.
         """
         found = {}
         for name, committed in (self.groups.committed(sorted(views)) if views else {}).items():
@@ -109,7 +109,7 @@ class ConsumerGroupReader:
         return found
 
     def _hidden(self, names: Collection[str]) -> dict[str, GroupView]:
-        """Tell groups that the principal may not see from those that do not exist."""
+        """Return the groups that exist but are hidden from the principal, with their errors."""
         states = self.groups.describe(sorted(names)) if names else {}
         return {
             name: GroupView("", None, error=state.error)
@@ -122,7 +122,7 @@ class ConsumerGroupReader:
 class SourceView:
     """The source at one moment; ``at`` is epoch seconds.
 
-    ``unheard`` tells why groups may be missing, if brokers kept silent.
+    ``unheard`` is the reason why groups may be missing, if some brokers did not answer.
     """
 
     cluster: str
@@ -134,7 +134,7 @@ class SourceView:
 
 
 class SourceClusterReader:
-    """Reads the source."""
+    """Reads groups and logs of the source cluster."""
 
     def __init__(self, config: PipelineConfig) -> None:
         self._config = config
@@ -142,7 +142,7 @@ class SourceClusterReader:
         self._reader = ConsumerGroupReader(config, "source")
 
     def read(self, replicated: Collection[SourcePartition]) -> SourceView:
-        """Read the chosen groups, and the logs of what is replicated.
+        """Read the selected groups and the logs of the replicated partitions.
 
         Raises:
             ConnectionFailed, TimedOut: the source does not answer.
@@ -153,7 +153,7 @@ class SourceClusterReader:
         return replace(logs, at=at, groups=groups, unheard=self._reader.unheard)
 
     def read_committed(self, topics: Callable[[str], bool]) -> SourceView:
-        """Read the chosen groups, and the logs of those topics that they have committed on.
+        """Read the selected groups and the logs of the matching topics they have committed on.
 
         Raises:
             ConnectionFailed, TimedOut: the source does not answer.
@@ -165,7 +165,7 @@ class SourceClusterReader:
         return replace(logs, at=at, groups=groups, unheard=self._reader.unheard)
 
     def read_later(self, groups: Mapping[str, GroupView]) -> dict[str, GroupView]:
-        """Read the committed offsets of groups again; return the groups that have moved.
+        """Read the committed offsets of groups again; return the groups whose offsets changed.
 
         Raises:
             ConnectionFailed, TimedOut: the source does not answer.
@@ -186,7 +186,7 @@ class SourceClusterReader:
             raise
 
     def read_logs(self, replicated: Collection[SourcePartition]) -> SourceView:
-        """Read the cluster's id and the logs of what is replicated, no groups.
+        """Read the cluster id and the logs of the replicated partitions, without groups.
 
         Raises:
             ConnectionFailed, TimedOut: the source does not answer.
@@ -203,12 +203,12 @@ class SourceClusterReader:
         )
 
     def close(self) -> None:
-        """Disconnect."""
+        """Disconnect from the source."""
         self._reader.close()
 
 
 class TargetClusterReader:
-    """Reads the target."""
+    """Reads groups and logs of the target cluster."""
 
     def __init__(self, config: PipelineConfig) -> None:
         self.cluster = target_cluster(config)
@@ -217,7 +217,7 @@ class TargetClusterReader:
 
     @property
     def groups(self) -> ConsumerGroupClient:
-        """The connection to the groups, for who writes."""
+        """The target's group client, also used for writing."""
         return self.reader.groups
 
     def views(self, names: Collection[str]) -> dict[str, GroupView]:
@@ -238,7 +238,7 @@ class TargetClusterReader:
         return {n: t.topic_id for n, t in found.items() if isinstance(t, TopicDescription)}
 
     def logs(self, partitions: Collection[TargetPartition]) -> dict[TargetPartition, TargetLog]:
-        """Return the bounds of target partitions; those that cannot be asked are left out."""
+        """Return the bounds of target partitions; partitions that cannot be read are left out."""
         where: list[Partition] = sorted(partitions)
         starts = self.cluster.offsets(where, OffsetSpec.earliest())
         ends = self.cluster.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
@@ -247,11 +247,11 @@ class TargetClusterReader:
     def cleared(
         self, logs: Mapping[TargetPartition, TargetLog], ends: Mapping[TargetPartition, int]
     ) -> dict[TargetPartition, TargetLog]:
-        """Return the logs, with ``clear_from`` where nothing but control records lies behind.
+        """Return the logs, with ``clear_from`` set where only control records follow.
 
         Args:
             logs: bounds of target partitions.
-            ends: offset after the last copied record, where it matters.
+            ends: offset after the last copied record, for the partitions to check.
 
         Raises:
             ConnectionFailed: the target does not answer.
@@ -266,6 +266,6 @@ class TargetClusterReader:
         return found
 
     def close(self) -> None:
-        """Disconnect."""
+        """Disconnect from the target."""
         self.contents.close()
         self.reader.close()

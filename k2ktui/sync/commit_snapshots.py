@@ -1,8 +1,8 @@
-"""Keep the source's commits on the target, for the day the source does not answer any more.
+"""Keep the source's committed offsets on the target, in case the source is lost.
 
-Every poll writes the groups that changed and one record, under an empty group name, that says when
-all of them were last seen: an offset that has not moved for days is as fresh as the last poll. The
-offsets of that record are log start offsets of the source, see :func:`_expired`.
+Every poll writes the groups that changed, and one record under an empty group name with the time
+of the poll: an offset that has not moved for days is as fresh as the last poll. The offsets of
+that record are log start offsets of the source, see :func:`_expired`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from k2ktui.sync.background import BackgroundRunner
 from k2ktui.sync.cluster_readers import SourceClusterReader, SourceView
 from k2ktui.sync.store import StateStore
 
-POLL = ""  # no group has this name; brokers refuse commits under it
+POLL = ""  # not a valid group id: brokers reject commits under it
 
 
 @dataclass(frozen=True, slots=True)
 class KnownCommits:
-    """What was kept of the source's groups; ``at`` is epoch seconds of the last complete poll.
+    """The kept commits of the source's groups; ``at`` is the last complete poll, in epoch seconds.
 
-    ``starts`` are log start offsets then, of the partitions in which a group was further back.
+    ``starts`` are the log start offsets at that time, for partitions in which a committed offset
+    was below the log start.
     """
 
     cluster: str
@@ -36,7 +37,7 @@ class KnownCommits:
 
 
 def read_known_commits(snapshots: Mapping[str, CommitSnapshot]) -> KnownCommits | None:
-    """Return what was kept, None if nothing was."""
+    """Return the kept commits, None if there are none."""
     groups = {name: each for name, each in snapshots.items() if name != POLL}
     poll = snapshots.get(POLL)
     if poll is None and not groups:
@@ -46,7 +47,7 @@ def read_known_commits(snapshots: Mapping[str, CommitSnapshot]) -> KnownCommits 
         newest.cluster,
         newest.at_ms / 1000,
         {
-            # Nobody knows who consumes there now: the state it had is not told as if it were.
+            # The current state is unknown: an old one must not be reported as current.
             name: GroupView("", None, each.offsets)
             for name, each in groups.items()
             if each.cluster == newest.cluster
@@ -59,17 +60,17 @@ def read_known_commits(snapshots: Mapping[str, CommitSnapshot]) -> KnownCommits 
 
 
 class CommitSnapshotWriter:
-    """Writes what changed since the last poll."""
+    """Writes the groups that changed since the last poll."""
 
     def __init__(self, store: StateStore) -> None:
         self._store = store
         self._known: dict[str, CommitSnapshot] | None = None
 
     def keep(self, view: SourceView, topics: Callable[[str], bool]) -> int:
-        """Keep the groups' offsets of the topics; return how many groups were written.
+        """Keep the groups' offsets on matching topics; return the number of groups written.
 
         Raises:
-            K2kError: the target does not take them.
+            K2kError: the write to the target failed.
         """
         if self._known is None:
             self._known = dict(self._store.read().commits)
@@ -80,7 +81,7 @@ class CommitSnapshotWriter:
             if (offsets := {w: o for w, o in group.offsets.items() if topics(w[0])})
         }
         changed = [each for name, each in now.items() if _differs(each, known.get(name))]
-        # A group whose offsets could not be read has not gone.
+        # A group whose offsets could not be read still exists.
         unread = {name for name, group in view.groups.items() if group.error}
         missing = [name for name in known if name not in now and name not in unread | {POLL}]
         gone = [] if view.unheard else missing
@@ -93,9 +94,10 @@ class CommitSnapshotWriter:
 
 
 def _expired(view: SourceView) -> dict[Partition, CommittedOffset]:
-    """Log start offsets where a group's committed offset lies before it.
+    """Log start offsets of partitions where a committed offset is below the log start.
 
-    Without the source nobody could tell that nothing unread was left before the copy began.
+    Without the source there is no other proof that the group missed no unread record before the
+    copy began.
     """
     return {
         where: CommittedOffset(start)
@@ -115,11 +117,11 @@ def _differs(now: CommitSnapshot, before: CommitSnapshot | None) -> bool:
 
 
 class CommitSnapshotRunner(BackgroundRunner):
-    """Keeps the source's commits beside a running pipeline; nothing is lost by ending it.
+    """Keeps the source's commits beside a running pipeline; stopping it loses nothing.
 
     Args:
         config: the pipeline.
-        note: told once when it fails, and once when it works again.
+        note: called once when it begins to fail, and once when it works again.
     """
 
     BACK = "consumer groups of the source are kept on the target again"
@@ -130,7 +132,7 @@ class CommitSnapshotRunner(BackgroundRunner):
         self._open: tuple[SourceClusterReader, StateStore, CommitSnapshotWriter] | None = None
 
     def turn(self) -> None:
-        """Read the source's commits and keep what is new."""
+        """Read the source's commits and write the changed ones."""
         if self._open is None:
             store = StateStore(self._config, target_cluster(self._config))
             self._open = SourceClusterReader(self._config), store, CommitSnapshotWriter(store)
@@ -139,14 +141,14 @@ class CommitSnapshotRunner(BackgroundRunner):
         keeper.keep(source.read_committed(chosen), chosen)
 
     def failure(self, why: str) -> str:
-        """Return what is told when nothing can be kept."""
+        """Return the message for commits that cannot be kept."""
         return (
             f"consumer groups of the source are not kept on the target: {why}. If the source "
             "is lost, their offsets are translated from the last ones kept"
         )
 
     def close(self) -> None:
-        """Disconnect."""
+        """Disconnect from both clusters."""
         if self._open is not None:
             source, store, _ = self._open
             source.close()

@@ -1,6 +1,6 @@
-"""Which pipeline files a journal entry belongs to, remembered on this machine for ``undo``.
+"""Maps journal entries to pipeline files on this machine, for ``undo``.
 
-The journal itself is on the target; this is only the way to it, without anything secret.
+The journal itself is on the target; this file holds only the paths and no secrets.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _path() -> Path:
 
 
 def remember(entry: str, pipeline: str, files: Sequence[str]) -> None:
-    """Remember an entry's pipeline files; without a writable state directory nothing is."""
+    """Remember an entry's pipeline files; does nothing if the state directory is not writable."""
     paths = [os.path.abspath(part) for each in files for part in each.split(",") if part]
     line = json.dumps({"id": entry, "pipeline": pipeline, "files": paths})
     path = _path()
@@ -53,7 +53,7 @@ def files_of(entry: str) -> tuple[str, ...]:
     """Return the pipeline files of an entry that was applied from this machine.
 
     Raises:
-        ConfigError: it was not.
+        ConfigError: the entry was not applied from this machine.
     """
     for line in reversed(_lines(_path())):
         try:
@@ -73,7 +73,7 @@ def last_files() -> tuple[str, ...]:
     """Return the pipeline files of the last entry applied from this machine.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: no entry was applied from this machine.
     """
     for line in reversed(_lines(_path())):
         try:

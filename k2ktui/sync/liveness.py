@@ -1,8 +1,8 @@
-"""Which runs are alive, judged by changes of their heartbeats and not by clocks of other hosts.
+"""Determine which runs are alive by changes of their heartbeats, not by other hosts' clocks.
 
-A heartbeat carries its writer's wall clock, which may be hours off. What proves life is that the
-record changes while this process watches, by this process's own monotonic clock. A record that is
-seen for the first time is judged by its own time until that is known (``unsure``).
+A heartbeat carries its writer's wall clock, which may be hours off. A run is alive if its record
+changes while this process watches, measured on this process's monotonic clock. Until that is known
+(``unsure``), a record seen for the first time is judged by its own timestamp.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from k2ktui.engine.journal import BEAT_MS, SILENT_AFTER_MS, Runner, RunnerState
 
-# Two heartbeats, and some time for writing and reading: who says nothing for so long is silent.
+# Two heartbeats, plus time for writing and reading: a run without a change for so long is silent.
 SETTLE_S = 2 * BEAT_MS / 1000 + 1.0
 _FRESH_MS = SILENT_AFTER_MS
 
@@ -28,7 +28,7 @@ class _Heard:
 
 
 class HeartbeatObserver:
-    """Keeps what was heard of each run; used by one thread.
+    """Tracks the last heartbeat of each run; not thread-safe.
 
     Args:
         clock: monotonic seconds.
@@ -45,7 +45,7 @@ class HeartbeatObserver:
         self._heard: dict[str, _Heard] = {}
 
     def observe(self, runners: Iterable[Runner]) -> tuple[Runner, ...]:
-        """Return the runners with the time at which each was heard, the liveliest first."""
+        """Return the runners with the time of their last sign of life, the liveliest first."""
         now, found = self._clock(), list(runners)
         before = self._heard
         self._heard = {}
@@ -67,10 +67,10 @@ class HeartbeatObserver:
         )
 
     def unsure(self, is_over: Callable[[Runner], bool] = lambda _: False) -> list[str]:
-        """Return the runs whose heartbeat neither changed nor stood still for long enough yet.
+        """Return the runs whose liveness cannot be decided yet.
 
-        A run that stopped is none of them, nor one that a later term has fenced, nor one that
-        ``is_over`` says has ended.
+        Their heartbeat has neither changed nor stood still for ``SETTLE_S`` seconds. Runs that
+        stopped, that a later term has fenced or that ``is_over`` reports as ended are left out.
         """
         now, now_ms = self._clock(), int(self._wall() * 1000)
         last = max((heard.record.term for heard in self._heard.values()), default=0)
@@ -86,12 +86,12 @@ class HeartbeatObserver:
         ]
 
     def _heard_ms(self, name: str, now: float, now_ms: int) -> int:
-        """Return when a run was heard last, epoch milliseconds by this process's clock."""
+        """Return a run's last sign of life, epoch milliseconds by this process's clock."""
         heard = self._heard[name]
         seen_ms = now_ms - int(1000 * (now - heard.since))
         if heard.changed:
             return seen_ms
         if now - heard.since >= SETTLE_S:
-            # It stands still: silent, whatever time it carries.
+            # Unchanged for too long: silent, whatever its timestamp says.
             seen_ms = min(seen_ms, now_ms - SILENT_AFTER_MS - 1)
         return min(heard.record.at_ms, seen_ms)

@@ -1,7 +1,7 @@
-"""The continuous application: translate and commit, poll after poll.
+"""The continuous sync application: translate and commit in every poll.
 
-It only moves groups that nobody uses on the target. A group that has members there is told of, and
-stopped or passed over as ``errorHandling.onActiveConsumerGroupCommit`` says; the others go on.
+It moves only groups without members on the target. A group with members there is reported, and
+stopped or skipped according to ``errorHandling.onActiveConsumerGroupCommit``; the others go on.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ class SyncPoll:
     """One poll of the sync application; ``taken_at`` is epoch seconds.
 
     Attributes:
-        groups: number of groups looked at.
-        actions: how many rows were planned with which action.
-        applied: rows that were committed.
-        failed: rows that were not, with the reason.
+        groups: number of groups in the snapshot.
+        actions: number of rows per planned action.
+        applied: number of committed rows.
+        failed: rows that were not committed, with the reason.
         stopped: groups that are left alone from now on, with the reason.
-        notes: what an operator should know; each is told once.
+        notes: messages for the operator, each reported once.
         commits_at: when the source's commits were read.
-        bases: how many rows have which basis; a skipped row counts, too.
-        rereads: of each group whose position is not exact, how many records it reads again at
-            most.
-        duration_s: how long it took.
+        bases: number of rows per basis, skipped rows included.
+        rereads: for each group whose position is not exact, the maximum number of records it
+            reads again.
+        duration_s: duration of the poll in seconds.
     """
 
     taken_at: float
@@ -69,15 +69,15 @@ class SyncLoop:
         self._was_down = False
 
     def close(self) -> None:
-        """Disconnect."""
+        """Disconnect from both clusters."""
         self._snapshots.close()
 
     def turn(self) -> SyncPoll:
-        """Take a snapshot, keep the source's commits, commit what has to be.
+        """Take a snapshot, keep the source's commits, commit the planned changes.
 
         Raises:
             ConnectionFailed, TimedOut: the target does not answer.
-            Refused: nothing was replicated yet.
+            Refused: nothing has been replicated yet.
         """
         snapshot = self._snapshots.take()
         notes = [*snapshot.notes, *self._keep(snapshot)]
@@ -101,7 +101,7 @@ class SyncLoop:
         )
 
     def _keep(self, snapshot: Snapshot) -> list[str]:
-        # Told when it changes: an outage is not described in the same words at every poll.
+        # Logged on change only: an outage is not repeated at every poll.
         was_down, self._was_down = self._was_down, bool(snapshot.source_down)
         if snapshot.source_down:
             text = f"{snapshot.source_down}; going on with the commits kept on the target"
@@ -121,7 +121,7 @@ class SyncLoop:
         return notes
 
     def _look_at_active(self, plan: Plan) -> list[str]:
-        """Stop or tell of groups that have members on the target and would have to move."""
+        """Stop or report groups that would have to move but have members on the target."""
         notes = []
         for row in plan.rows:
             if not _held_up(row) or row.group in self.stopped:
@@ -140,14 +140,14 @@ class SyncLoop:
     def _write(self, rows: list[PlanRow], snapshot: Snapshot) -> list[WriteResult]:
         if not rows:
             return []
-        # Another sync application may have written since the snapshot: its row waits a turn.
+        # Another sync application may have written since the snapshot: such a row waits a turn.
         views = self._snapshots.target.views(sorted({row.group for row in rows}))
         expected = {(row.group, row.topic, row.partition): row.current for row in rows}
         moved = find_conflicts(expected, views)
         rows = [row for row in rows if (row.group, row.topic, row.partition) not in moved]
         prefix = self._config.groups.offset_guard_prefix
         metadata = {row: commit_metadata(row, prefix) for row in rows}
-        # Following a group that moves forward is no news; what is new or goes back is kept.
+        # Routine advances stay out of the journal; new and rewound positions are journaled.
         told = [row for row in rows if row.action is not Action.ADVANCE]
         quiet = [row for row in rows if row.action is Action.ADVANCE]
         written: list[WriteResult] = []
@@ -158,7 +158,7 @@ class SyncLoop:
         return written
 
     def _new(self, notes: list[str]) -> list[str]:
-        """What was not told in the turn before; it is told again if it comes back."""
+        """Return notes that the previous turn did not have; a recurring note counts as new."""
         now = set(notes)
         new = [note for note in dict.fromkeys(notes) if note not in self._told]
         self._told = now
@@ -166,7 +166,7 @@ class SyncLoop:
 
 
 def _held_up(row: PlanRow) -> bool:
-    """Whether a group would have to move, and has members on the target."""
+    """Whether a group would have to move but has members on the target."""
     return (
         row.action is Action.SKIP
         and row.proposed is not None
@@ -176,7 +176,7 @@ def _held_up(row: PlanRow) -> bool:
 
 
 def _rereads(plan: Plan) -> dict[str, int]:
-    """Return how many records each group reads again at most, the most first; none left out."""
+    """Return the maximum number of records each group reads again, in descending order."""
     found: Counter[str] = Counter()
     for row in plan.rows:
         if row.action is not Action.SKIP and row.reread:

@@ -1,9 +1,9 @@
-"""Mapping records into columns, many at once.
+"""Parse mapping records into columns, many at once.
 
-Loading millions of ranges leaves no time for an object a range. Records that have the very layout
-of ``engine.state.mapping_value`` are cut around their lists of numbers; these become one text, a
-comparison of its separators shows whether it is well formed, and NumPy converts it. As soon as one
-looks different all of them go to ``engine.state.read_mapping_record``, one by one.
+Loading millions of ranges is too slow with one object per range. Records in the exact layout of
+``engine.state.mapping_value`` are split around their lists of numbers. The lists are joined into
+one text, a comparison of its separators validates it, and NumPy converts it. If any record has
+another layout, all of them go to ``engine.state.read_mapping_record``, one by one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _TAILS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class _Tail:
-    """What follows the numbers."""
+    """The fields of a record that follow its numbers."""
 
     number: int
     term: int
@@ -53,21 +53,21 @@ class _Tail:
 
 
 class MappingParser:
-    """Decodes mapping records; what follows their numbers each once."""
+    """Decodes mapping records; parses each distinct tail (the fields after the numbers) once."""
 
     def __init__(self) -> None:
         self._tails: dict[bytes, _Tail | None] = {}
 
     def pieces(self, groups: Sequence[Sequence[Message]]) -> list[list[MappingChunk]] | None:
-        """Return the pieces of each group of records.
+        """Return the chunks of each group of records.
 
         Args:
             groups: records of one source partition each, in the order of the topic.
 
         Returns:
-            None if any has another layout than ours: then ``read_one`` is for all of them.
+            None if any record has an unexpected layout: use ``read_one`` for all of them.
         """
-        if len(self._tails) > _TAILS:  # whoever writes rubbish must not fill the memory
+        if len(self._tails) > _TAILS:  # bounds the memory that garbage records can take
             self._tails.clear()
         found = self._parsed([message.value() for group in groups for message in group])
         if found is None:
@@ -109,7 +109,7 @@ class MappingParser:
 
 @dataclass(frozen=True, slots=True)
 class _Parsed:
-    """Records: four numbers and a tail each, and rows ``starts[n]:starts[n+1]`` of ranges."""
+    """Records: four numbers and one tail each; record n has ranges ``starts[n]:starts[n+1]``."""
 
     covers: I64
     tails: Sequence[_Tail]
@@ -122,7 +122,7 @@ class _Parsed:
         return RangeColumns(rows[:, 0], rows[:, 1], rows[:, 2])
 
     def sound(self) -> bool:
-        """Whether each record's ranges are sorted, and within what it covers."""
+        """Whether each record's ranges are sorted and inside the offsets it covers."""
         covers = self.covers
         if (covers[:, 0] >= covers[:, 1]).any() or (covers[:, 2] >= covers[:, 3]).any():
             return False
@@ -138,7 +138,7 @@ class _Parsed:
         )
 
     def breaks(self, low: int, high: int) -> Flags:
-        """Whether each record begins something that does not simply go on from the one before."""
+        """Whether each record starts a new chunk instead of continuing the previous record."""
         covers = self.covers[low:high]
         lanes = np.array([tail.number for tail in self.tails[low:high]])
         alone = covers[:, 3] == 1
@@ -169,7 +169,7 @@ def read_one(message: Message) -> MappingChunk:
     """Decode one mapping record of any layout.
 
     Raises:
-        MalformedRecord: it is not one of ours, damaged, or of a newer version.
+        MalformedRecord: it is not a mapping record, is damaged, or has a newer version.
     """
     mapping = read_mapping_record(message.key(), message.value())
     try:
@@ -201,7 +201,7 @@ def read_one(message: Message) -> MappingChunk:
 
 
 def _numbers(text: bytes, pattern: bytes, between: bytes, rows: int) -> I64 | None:
-    """Convert rows of numbers that stand where ``pattern`` has no separators; None if not so."""
+    """Convert rows of numbers whose separators repeat ``pattern``; None if they do not match."""
     width = pattern.count(b",") + 1
     if not rows:
         return None if text else np.empty((0, width), dtype=np.int64)
@@ -210,7 +210,7 @@ def _numbers(text: bytes, pattern: bytes, between: bytes, rows: int) -> I64 | No
         return None
     try:
         with warnings.catch_warnings():
-            # A place without a number ends the conversion early, with a warning.
+            # A missing number ends the conversion early with a warning: treat it as an error.
             warnings.simplefilter("error", DeprecationWarning)
             found: I64 = np.fromstring(text.translate(_BLANKED), dtype=np.int64, sep=" , ")
     except (ValueError, DeprecationWarning):
@@ -221,7 +221,7 @@ def _numbers(text: bytes, pattern: bytes, between: bytes, rows: int) -> I64 | No
 
 
 def _read_tail(text: bytes, number: int) -> _Tail | None:
-    """Read what follows the numbers; None unless it is exactly what ``mapping_value`` writes."""
+    """Parse the tail; None unless it has exactly the fields that ``mapping_value`` writes."""
     try:
         fields = parse_object(b"{" + text.removeprefix(b"],"))
         if set(fields) != _FIELDS or integer(fields["v"]) != VERSION:

@@ -1,4 +1,4 @@
-"""Read the mapping topic in large pieces, each partition from a given offset on."""
+"""Read the mapping topic in large batches, each partition from a given offset."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.clients import Cluster
 from k2ktui.text import safe_text
 
-# What one call takes at most: enough for the conversion to pay, little enough for the memory.
+# Limits per consume call: large enough to amortize the conversion, small enough for memory.
 _MESSAGES, _BYTES = 10_000, 4 << 20
 _WAIT_S = 0.1
 _SETTINGS: Mapping[str, Any] = {
@@ -23,7 +23,7 @@ _SETTINGS: Mapping[str, Any] = {
     "fetch.max.bytes": 4 << 20,
     "queued.min.messages": 10_000,
     "queued.max.messages.kbytes": 16 << 10,
-    # The library's second would be most of the time that reading takes.
+    # librdkafka's default of 1000 ms would dominate the read time.
     "fetch.queue.backoff.ms": 2,
 }
 
@@ -43,7 +43,7 @@ class TopicReader:
         self.next: dict[int, int] = {}
 
     def seek(self, offsets: Mapping[int, int]) -> None:
-        """Read these partitions, and no others, from these offsets on."""
+        """Assign exactly these partitions and read from these offsets."""
         if offsets == self.next and self._consumer is not None:
             return
         self.next = dict(offsets)
@@ -52,14 +52,14 @@ class TopicReader:
         self._consumer.assign([TopicPartition(self._topic, p, o) for p, o in offsets.items()])
 
     def read(self, ends: Mapping[int, int], until: float) -> Iterator[dict[int, list[Message]]]:
-        """Yield what is there up to ``ends`` and perhaps beyond, per partition in order.
+        """Yield the records up to ``ends``, and perhaps beyond, per partition in order.
 
-        Ends early at the time ``until`` (monotonic), or where the broker has deleted what was to
-        be read: ``next`` then tells how far it went.
+        Stops early at the time ``until`` (monotonic), or where the broker has deleted the records
+        to be read; ``next`` then holds the offsets reached.
 
         Raises:
             Refused: the principal may not read the topic.
-            K2kError: the broker refused for another reason.
+            K2kError: the broker rejected the fetch for another reason.
         """
         left = {p for p, end in ends.items() if p in self.next and self.next[p] < end}
         while left and monotonic() < until:
@@ -71,7 +71,7 @@ class TopicReader:
                 elif self._ended(partition, message.offset() or 0, error):
                     left.discard(partition)
             for partition, messages in found.items():
-                # The end, told in the same go, may lie behind control records.
+                # An end-of-partition event of the same batch may already be past control records.
                 end = (messages[-1].offset() or 0) + 1
                 self.next[partition] = max(end, self.next.get(partition, 0))
             self._pace(found)
@@ -80,7 +80,7 @@ class TopicReader:
             left -= {p for p in left if self.next[p] >= ends[p]}
 
     def close(self) -> None:
-        """Disconnect."""
+        """Close the consumer."""
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
@@ -91,14 +91,14 @@ class TopicReader:
         return messages
 
     def _ended(self, partition: int, offset: int, error: KafkaError) -> bool:
-        """Whether an event means that there is no more to read of a partition for now."""
+        """Whether an event means that reading a partition cannot continue for now."""
         code = error.code()
         if code == KafkaError._PARTITION_EOF:  # noqa: SLF001
             self.next[partition] = max(offset, self.next.get(partition, 0))
             return False
         if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):  # noqa: SLF001
             return True
-        # The library asks for its group's coordinator, and we use no group.
+        # librdkafka looks up the coordinator of group.id, which this reader never uses.
         if code == KafkaError.GROUP_AUTHORIZATION_FAILED or error.retriable():
             return False
         name, why = safe_text(self._topic), safe_text(error.str())
@@ -110,7 +110,7 @@ class TopicReader:
         raise K2kError(f"reading {name} on the {self._cluster.label} cluster: {why}")
 
     def _pace(self, found: Mapping[int, list[Message]]) -> None:
-        """Take as many records at once as make up the bytes that are wanted."""
+        """Set the batch size in records so that a batch holds about ``_BYTES`` bytes."""
         count = sum(len(messages) for messages in found.values())
         if count < self._chunk:
             return

@@ -1,7 +1,7 @@
-"""Read a stretch of the mapping topic again, for ranges that are not in memory any more.
+"""Reload a stretch of the mapping topic, for ranges that are no longer in memory.
 
-A source offset says by itself where to begin. Where a target offset lies is not indexed: the walk
-goes back until a range begins before it.
+For a source offset, the start of the stretch is indexed. Target offsets are not indexed: the walk
+goes back until a range begins before the offset.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Tracks = Mapping[SourcePartition, MappingLog]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A lane that must be in memory back to a range that begins before an offset.
+    """A partition pair that must be in memory back to a range that begins before an offset.
 
     Attributes:
         source: the source partition.
-        target: the target partition; None stands for all of its lanes.
-        offset: a target offset; without a ``target`` a source offset, at which the range may begin.
+        target: the target partition; None stands for all targets of the source.
+        offset: a target offset; without a ``target``, a source offset at which the range may begin.
     """
 
     source: SourcePartition
@@ -34,9 +34,9 @@ class Wanted:
     offset: int
 
     def held_from(self, track: MappingLog) -> int | None:
-        """Return the source offset from which on it needs what is in memory; None: more is needed.
+        """Return the source offset from which its ranges must stay in memory; None: load more.
 
-        0 if there is nothing before what is in memory.
+        0 if nothing precedes what is in memory.
         """
         if self.target is None:
             begins = [lane.begins_at_or_before(self.offset) for lane in track.lanes.values()]
@@ -52,12 +52,12 @@ class Wanted:
 def walk_back(
     tracks: Tracks, wanted: Iterable[Wanted], hold: Callable[[Mapping[SourcePartition, int]], bool]
 ) -> None:
-    """Hold all that is wanted, in few passes over the topic: each goes twice as far as the last.
+    """Load everything wanted in few passes over the topic; each goes twice as far back.
 
     Args:
-        tracks: what is known of each source partition.
-        wanted: lanes, of any of them.
-        hold: holds the ranges from source offsets on; False if they cannot be read.
+        tracks: the mapping log of each source partition.
+        wanted: what must be in memory, for any of them.
+        hold: loads the ranges from the given source offsets on; False if they cannot be read.
     """
     left, steps = list(wanted), 1
     while left:
@@ -85,19 +85,18 @@ def reload_ranges(
     ends: Mapping[int, int],
     until: float,
 ) -> bool:
-    """Let tracks hold their ranges from lower source offsets on.
+    """Extend mapping logs in memory down to lower source offsets.
 
     Args:
         cluster, topic: the mapping topic.
         pipeline: the commit group.
-        tracks: what is known of each source partition.
-        low: the source offsets from which on ranges are wanted.
-        ends: for each partition of the topic the offset to which ``tracks`` have read it.
-        until: when to give up (monotonic).
+        tracks: the mapping log of each source partition.
+        low: the source offsets from which ranges are needed.
+        ends: per partition of the topic, the offset to which ``tracks`` have read it.
+        until: deadline (monotonic).
 
     Returns:
-        False if not all could be read, for the time is over or records were deleted; nothing is
-        changed then.
+        False if the deadline passed or records were deleted; nothing is changed then.
     """
     stretches = _stretches(tracks, low, ends)
     stops = {number: stop for number, (_, stop) in stretches.items()}
@@ -108,7 +107,7 @@ def reload_ranges(
         reader.seek({number: begin for number, (begin, _) in stretches.items()})
         for found in reader.read(stops, until):
             for number, messages in found.items():
-                # What comes behind has not been taken in yet, and may replace what is here.
+                # Later records have not been processed yet, and may replace these.
                 wanted = [m for m in messages if (m.offset() or 0) < stops[number]]
                 for source, pieces in sorter.sort(wanted):
                     for piece in pieces:
@@ -125,7 +124,7 @@ def reload_ranges(
 def _stretches(
     tracks: Tracks, low: Mapping[SourcePartition, int], ends: Mapping[int, int]
 ) -> dict[int, tuple[int, int]]:
-    """Return where in the topic the ranges lie that are not in memory."""
+    """Return the stretches of the topic that hold the missing ranges."""
     found: dict[int, tuple[int, int]] = {}
     for source, offset in low.items():
         track = tracks[source]

@@ -1,4 +1,4 @@
-"""Write mappings again before the topic's retention deletes them, while a group needs them."""
+"""Republish mappings that groups still need, before the topic's retention deletes them."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from k2ktui.engine.state import MappingRecord as MappingRecord
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.keyed_writer import Entry, KeyedWriter
 
-# As the writer of mappings: a record must stay well below max.message.bytes.
+# The same limit as in the replication engine: a record must stay far below max.message.bytes.
 _RANGES_A_RECORD = 8_000
 
 
 def old_before(target: Cluster, topic: str, ends: Mapping[int, int]) -> dict[int, int]:
     """Return for each mapping partition the offset before which records are old.
 
-    Old is half of ``retention.ms``; nothing if the topic keeps its records for ever.
+    Old means older than half of ``retention.ms``; empty if the topic keeps its records forever.
 
     Args:
         target: the target cluster.
         topic: the mapping topic.
-        ends: for each partition the offset to which it was read.
+        ends: per partition, the offset to which it was read.
 
     Raises:
-        Refused: the principal may not read the topic's settings.
+        Refused: the principal may not read the topic's configuration.
     """
     entry = target.topic_configs([topic])[topic].get("retention.ms")
     retention = int(entry.value) if entry and entry.value else -1
@@ -49,7 +49,7 @@ def old_before(target: Cluster, topic: str, ends: Mapping[int, int]) -> dict[int
 def make_repeats(
     pipeline: str, source: SourcePartition, track: MappingLog, span: Span
 ) -> list[Entry]:
-    """Return records that repeat what a track knows of a span of source offsets."""
+    """Return records that repeat the known mappings of a span of source offsets."""
     return [
         (mapping_key(each), mapping_value(each))
         for each in _mappings(pipeline, source, track, span)
@@ -59,10 +59,10 @@ def make_repeats(
 def write_repeats(
     target: Cluster, topic: str, partitions: int, entries: list[Entry], timeout: float
 ) -> None:
-    """Write records to the partitions where a run would write them.
+    """Write records to the same partitions as the replication engine does.
 
     Raises:
-        TimedOut, ConnectionFailed: not all was acknowledged within ``timeout`` seconds.
+        TimedOut, ConnectionFailed: not all were acknowledged within ``timeout`` seconds.
         Refused: the principal may not write there.
     """
     writer = KeyedWriter(target, topic, timeout, partition_of=lambda key: crc32(key) % partitions)

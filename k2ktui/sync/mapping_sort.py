@@ -1,4 +1,4 @@
-"""Sort records of the mapping topic by the source partitions they are of, and decode them."""
+"""Group records of the mapping topic by source partition, and decode them."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class _Owner:
 
 
 class MappingSorter:
-    """Takes what was read of one pipeline's mappings.
+    """Sorts and decodes the mapping records of one pipeline.
 
     Args:
         pipeline: the commit group.
         only: the source partitions of interest; None for all.
 
     Attributes:
-        records: number of records seen.
-        malformed: records that cannot be used; 20 at most.
-        malformed_count: how many there were.
-        rivals: for each source partition the other pipelines that map it.
+        records: number of records read.
+        malformed: the first 20 records that cannot be used.
+        malformed_count: number of records that cannot be used.
+        rivals: per source partition, the other pipelines that map it.
     """
 
     def __init__(self, pipeline: str, only: Collection[SourcePartition] | None = None) -> None:
@@ -55,10 +55,10 @@ class MappingSorter:
         self._owners: dict[bytes | None, _Owner | None] = {}
 
     def sort(self, messages: Sequence[Message]) -> list[tuple[SourcePartition, list[MappingChunk]]]:
-        """Return the pieces of each source partition, in the order of the topic.
+        """Return the chunks of each source partition, in the order of the topic.
 
         Args:
-            messages: records of one partition of the topic that follow each other.
+            messages: consecutive records of one partition of the topic.
         """
         self.records += len(messages)
         ours: dict[SourcePartition, list[Message]] = {}
@@ -72,10 +72,10 @@ class MappingSorter:
         return list(zip(ours, pieces, strict=True))
 
     def _owner(self, message: Message) -> _Owner | None:
-        """Return whose record it is; None if it is of no interest."""
+        """Return the owner of a record; None if the record is not of interest."""
         key = message.key()
         if key not in self._owners:
-            if len(self._owners) > _KEYS:  # whoever writes rubbish must not fill the memory
+            if len(self._owners) > _KEYS:  # bounds the memory that garbage keys can take
                 self._owners.clear()
             self._owners[key] = _read_owner(key)
         owner = self._owners[key]

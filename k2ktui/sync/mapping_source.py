@@ -1,6 +1,6 @@
-"""The record of what was copied where: a pipeline's own, or that of another program.
+"""Sources of offset mappings: the pipeline's own topics, or another program's.
 
-``open_mapping_source`` chooses by the kind of the configuration; other kinds register theirs.
+``open_mapping_source`` dispatches on the type of the configuration; other types register theirs.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _READ_S = 30.0
 
 
 class MappingSource(Protocol):
-    """What is recorded of a flow's copies; used by one thread at a time."""
+    """The recorded mappings of a flow; used by one thread at a time."""
 
     def positions(self) -> Mapping[SourcePartition, Position]:
         """Read the replicated positions.
 
         Raises:
             ConnectionFailed, TimedOut: a cluster does not answer.
-            Refused: nothing was replicated yet.
+            Refused: nothing has been replicated yet.
         """
         ...
 
@@ -46,7 +46,7 @@ class MappingSource(Protocol):
         commits: Commits,
         landed: Mapping[TargetPartition, int],
     ) -> MappingReport:
-        """Read what is new of the record, with what is needed for these offsets.
+        """Read new mappings, and load what these offsets depend on.
 
         Args:
             timeout: seconds.
@@ -61,46 +61,46 @@ class MappingSource(Protocol):
         ...
 
     def doubts(self, source: SourcePartition) -> MappingGaps:
-        """Return what the ranges leave open."""
+        """Return the gaps of the mapping ranges."""
         ...
 
     def mapped(self, source: SourcePartition) -> int:
-        """Return the number of records that the ranges map, also those not at hand."""
+        """Return the number of records that the ranges map, including unloaded ranges."""
         ...
 
     def held_from(self, source: SourcePartition) -> int:
-        """Return the source offset from which on all ranges are at hand."""
+        """Return the source offset from which all ranges are loaded."""
         ...
 
     def cuts(self, source: SourcePartition) -> OffsetAnchors | None:
-        """Return what is known where there are no whole ranges; None where there are."""
+        """Return the offset anchors where whole ranges are unavailable; None where they exist."""
         ...
 
     def notes(self) -> Sequence[str]:
-        """Return what an operator should know of the record."""
+        """Return messages for the operator about the mappings."""
         ...
 
     def keep(self) -> None:
-        """Keep on the target what would be lost otherwise.
+        """Preserve on the target what would be lost otherwise.
 
         Raises:
-            K2kError: it could not be written.
+            K2kError: the write failed.
         """
         ...
 
     def close(self) -> None:
-        """Disconnect."""
+        """Disconnect from the clusters."""
         ...
 
 
 @singledispatch
 def open_mapping_source(config: PipelineConfig, source: Cluster, target: Cluster) -> MappingSource:
-    """Return the record of a pipeline's copies; nothing is read yet."""
+    """Return the mapping source of a pipeline; reads nothing yet."""
     return _PipelineMappings(config, target)
 
 
 class _PipelineMappings:
-    """Our own record: the commit topic and the mapping topic."""
+    """k2ktui's own mappings: the commit topic and the mapping topic."""
 
     def __init__(self, config: PipelineConfig, target: Cluster) -> None:
         self._config, self._target = config, target
@@ -145,7 +145,7 @@ class _PipelineMappings:
         return ()
 
     def keep(self) -> None:
-        """Write mappings again that groups still need and that retention comes near to."""
+        """Republish mappings that groups still need, before retention deletes them."""
         if monotonic() >= self._next_repeat:
             self._next_repeat = monotonic() + self._config.offset_mapping.retention.schedule_s
             self._store.republish(self._needed)

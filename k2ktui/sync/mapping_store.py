@@ -1,8 +1,8 @@
-"""The mapping store: where every record landed, as the mapping topic on the target tells it.
+"""The mapping store: where every record landed, read from the mapping topic on the target.
 
-It reads what is new each time, holds the newest ranges in memory, and reads older ones again from
-where they are in the topic. Its answers are a function of what the topic holds: what it lacks is
-unknown (``doubts``), and when it has lost something, all is read again from the beginning.
+Each refresh reads what is new. The store holds the newest ranges in memory and reloads older ones
+from the topic. Its answers are a function of the topic's content: what the topic lacks is unknown
+(``doubts``), and if the topic has lost records, the store reads it again from the beginning.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from k2ktui.text import safe_text
 _REREAD_S = 60.0
 _LATE_POLL_S = 0.02
 _LATE_SLACK_S = 1.0
-# Trimming costs a copy, so it waits until it pays.
+# Trimming costs a copy, so it waits until enough ranges can be dropped.
 _SLACK, _SLACK_RANGES = 2, 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class MappingReport:
-    """What a refresh found.
+    """The result of a refresh.
 
     Attributes:
         records: records of the mapping topic that this refresh read.
-        malformed: records that cannot be used; 20 at most.
-        malformed_count: how many there are.
+        malformed: the first 20 records that cannot be used.
+        malformed_count: number of records that cannot be used.
         behind: whether mappings below replicated positions could not be read: the end was not
-            reached in time, or an open transaction holds them back.
+            reached in time, or they are behind an open transaction.
         rivals: source partitions that several pipelines map, with the names of all of them.
     """
 
@@ -62,7 +62,7 @@ class MappingReport:
 
 
 class MappingStore:
-    """The mappings of one pipeline; keeps a connection until it is closed.
+    """The mappings of one pipeline; stays connected until it is closed.
 
     Args:
         config: the pipeline.
@@ -90,7 +90,7 @@ class MappingStore:
         self._stale = False
 
     def close(self) -> None:
-        """Disconnect; what was read stays."""
+        """Disconnect; the loaded mappings remain usable."""
         self._reader.close()
 
     def refresh(
@@ -99,10 +99,10 @@ class MappingStore:
         """Read what is new, up to the last stable offset.
 
         Args:
-            timeout: seconds; what could not be read by then is read the next time.
-            positions: replicated positions, read before this call. They tell which terms are of
-                another source log, and which mappings must be there already: if an open
-                transaction holds those back, it is waited for.
+            timeout: seconds; what could not be read in time is read by the next refresh.
+            positions: replicated positions, read before this call. They determine which terms
+                belong to another source log, and which mappings must exist already: if those are
+                behind an open transaction, the refresh waits for it.
 
         Raises:
             ConnectionFailed, TimedOut: the target does not answer.
@@ -135,22 +135,22 @@ class MappingStore:
         )
 
     def lanes(self, source: SourcePartition) -> Mapping[TargetPartition, MappingRanges]:
-        """Return the ranges in memory, per target partition; a later refresh adds to them."""
+        """Return the ranges in memory, per target partition; later refreshes extend them."""
         track = self._tracks.get(source)
         return track.lanes if track else {}
 
     def mapped(self, source: SourcePartition) -> int:
-        """Return the number of records that were mapped, in memory or not."""
+        """Return the number of mapped records, including ranges not in memory."""
         track = self._tracks.get(source)
         return track.mapped if track else 0
 
     def held_from(self, source: SourcePartition) -> int:
-        """Return the source offset from which on all ranges are in memory."""
+        """Return the source offset from which all ranges are in memory."""
         track = self._tracks.get(source)
         return track.hot_from if track else 0
 
     def doubts(self, source: SourcePartition) -> MappingGaps:
-        """Return what is not known below the replicated position."""
+        """Return the gaps in the mappings below the replicated position."""
         position = self._positions.get(source)
         if position is None:
             return MappingGaps()
@@ -163,16 +163,16 @@ class MappingStore:
         landed: Mapping[TargetPartition, int] | None = None,
         timeout: float = _REREAD_S,
     ) -> None:
-        """Hold all ranges that questions about these offsets, or higher ones, depend on.
+        """Load all ranges that translations of these offsets, or higher ones, depend on.
 
-        Ranges that are not in memory any more are read again from the topic, in few passes for all.
+        Ranges that are no longer in memory are reloaded from the topic, in few passes for all.
 
         Args:
             needed: source offsets to translate.
-            landed: target offsets from which on records are counted. Those of every source
-                partition that has records there are held, and one before: whether there is any
-                before can be asked, too. Where several meet, they are held from the translations
-                on as well.
+            landed: target offsets from which records are counted. For every source partition with
+                records there, the ranges from that offset on are held, plus one before it, so that
+                it is known whether any record precedes. Where several source partitions share a
+                target partition, ranges are held from the lowest translated offset on as well.
             timeout: seconds.
 
         Raises:
@@ -195,7 +195,7 @@ class MappingStore:
         found = []
         for source, offset in needed.items():
             if self._before_start(source, offset):
-                # Another program copied there: the record before it tells where.
+                # Another program copied this part: the record before it determines the position.
                 found.append(Wanted(source, None, offset))
             for target, ranges in self.lanes(source).items():
                 if len(feeds[target]) > 1:
@@ -208,28 +208,28 @@ class MappingStore:
         return position is not None and source in self._tracks and offset < position.start
 
     def _first_landed(self, source: SourcePartition, offset: int, ranges: MappingRanges) -> int:
-        """Return the lowest target offset that a group can be given for a source offset."""
+        """Return the lowest target offset that a source offset can translate to."""
         position = self._positions.get(source)
         if position is not None and offset < (self.doubts(source).complete_from or position.start):
-            return 0  # where the target's log starts
+            return 0  # stands for the start of the target's log
         found = int(ranges.translate(np.array([offset], dtype=np.int64))[0])
         return ranges.target_end or 0 if found == NOT_FOUND else found
 
     def republish(
         self, needed: Mapping[SourcePartition, int], timeout: float = _REREAD_S
     ) -> list[SourcePartition]:
-        """Write again mappings that are needed and that the topic's retention comes near to.
+        """Republish mappings that are needed and that the topic's retention will soon delete.
 
         Args:
             needed: lowest committed offset of any live group, per source partition.
-            timeout: seconds for reading and writing each.
+            timeout: seconds, for reading and for writing each.
 
         Returns:
-            The source partitions of which mappings were written again.
+            The source partitions whose mappings were republished.
 
         Raises:
             TimedOut, ConnectionFailed: reading or writing took too long.
-            Refused: the principal may not write to the mapping topic, or read its settings.
+            Refused: the principal may not write to the mapping topic, or read its configuration.
         """
         if not self._next:
             return []
@@ -255,7 +255,7 @@ class MappingStore:
         return sorted(wanted)
 
     def _find_topic(self) -> int:
-        """Return the number of partitions, 0 if there is no mapping."""
+        """Return the number of partitions, 0 if there is no mapping topic."""
         if not self._config.features.offset_mapping:
             return 0
         found = self._target.describe([self._topic])[self._topic]
@@ -273,7 +273,7 @@ class MappingStore:
         return found.partitions
 
     def _adjust(self, partitions: int) -> None:
-        """Begin anew if what was read does not count any more; find out where to go on."""
+        """Determine where to continue; start over if what was read is no longer valid."""
         numbers = range(partitions)
         starts = self._offsets(numbers, OffsetSpec.earliest())
         written = self._offsets(numbers, OffsetSpec.latest())
@@ -286,7 +286,7 @@ class MappingStore:
         self._reader.seek(self._next)
 
     def _other_log(self) -> bool:
-        """Whether mappings of a source log that is no more were taken in."""
+        """Whether mappings of a previous source log have been loaded."""
         for source, position in self._positions.items():
             track = self._tracks.get(source)
             if track is not None and track.oldest < position.since:
@@ -302,13 +302,13 @@ class MappingStore:
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> dict[int, int]:
         where = [(self._topic, number) for number in numbers]
-        # One left out would be taken for read to its end, and be read anew when it is back.
+        # A missing partition would count as fully read, and be read again once it is back.
         return {
             n: at for (_, n), at in require_offsets(self._target, where, spec, isolation).items()
         }
 
     def _read(self, until: float) -> bool:
-        """Read to the last stable offsets; whether they were reached."""
+        """Read to the last stable offsets; return whether they were reached."""
         stable = self._offsets(self._next, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
         count = self._config.offset_mapping.retention.count
         for found in self._reader.read(stable, until):
@@ -329,14 +329,14 @@ class MappingStore:
         return self._tracks[source]
 
     def _longest_transaction(self) -> float:
-        """Seconds that a transaction lasts at most, unless something is wrong."""
+        """Maximum duration of a healthy transaction in seconds."""
         return self._config.coordination.commit.batch_timeout_s + _LATE_SLACK_S
 
     def _late(self) -> bool:
         return any(self.doubts(source).behind for source in self._positions)
 
     def _unread(self, source: SourcePartition) -> bool:
-        """Whether records may follow where the source partition's mappings are written."""
+        """Whether unread records remain where the source partition's mappings are written."""
         home = crc32(mapping_key(OffsetMapping(self._pipeline, source, "", 0)))
         track = self._tracks.get(source)
         numbers = {home % len(self._next)} if self._next else set()
@@ -356,7 +356,7 @@ class MappingStore:
                 track.asked = None
 
     def _hold(self, needed: Mapping[SourcePartition, int], until: float) -> bool:
-        """Hold the ranges from these source offsets on; whether all could be read."""
+        """Load the ranges from these source offsets on; return whether all could be read."""
         low: dict[SourcePartition, int] = {}
         for source, offset in needed.items():
             track = self._tracks.get(source)
@@ -377,7 +377,7 @@ class MappingStore:
                 f"{self._target.label} cluster took too long",
                 mend="Raise offsetMapping.retention.count, so that more are held in memory.",
             )
-        # The broker has deleted something meanwhile: unknown for now, and read anew next time.
+        # The broker deleted records meanwhile: unknown for now, start over at the next refresh.
         self._stale = True
         for source, offset in low.items():
             track = self._tracks[source]

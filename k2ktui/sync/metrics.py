@@ -17,7 +17,7 @@ _PREFIX = "offset_mapping_app"
 
 
 class SyncMetrics:
-    """The latest figures of a sync application; fed by one thread, read by others."""
+    """The latest metric values of a sync application; one thread writes, others read."""
 
     def __init__(self, pipeline: str) -> None:
         self._labels: Mapping[str, str | int] = {"pipeline": pipeline}
@@ -27,11 +27,11 @@ class SyncMetrics:
 
     @property
     def catalogue(self) -> tuple[Metric, ...]:
-        """The metrics of the sync application."""
+        """The metric definitions of the sync application."""
         return CATALOGUE
 
     def feed(self, turn: SyncPoll) -> None:
-        """Take in a poll."""
+        """Record the result of a poll."""
         with self._lock:
             self._turn = turn
             self._turns += 1
@@ -39,7 +39,7 @@ class SyncMetrics:
             self._failed += len(turn.failed)
 
     def gauge(self, read: Callable[[SyncPoll], float]) -> Points:
-        """Return one point of the last poll, none before the first."""
+        """Return one data point of the last poll, none before the first."""
         with self._lock:
             return [] if self._turn is None else [(read(self._turn), self._labels)]
 
@@ -49,24 +49,24 @@ class SyncMetrics:
             return [(read(self), self._labels)]
 
     def actions(self) -> Points:
-        """Return how many rows were planned with which action at the last poll."""
+        """Return the number of rows per planned action in the last poll."""
         with self._lock:
             found = self._turn.actions if self._turn else {}
             return [(count, {**self._labels, "action": a}) for a, count in sorted(found.items())]
 
     @property
     def turns(self) -> int:
-        """Polls so far."""
+        """Number of polls so far."""
         return self._turns
 
     @property
     def committed(self) -> int:
-        """Offsets committed so far."""
+        """Number of offsets committed so far."""
         return self._committed
 
     @property
     def failed(self) -> int:
-        """Offsets that were refused so far."""
+        """Number of rejected offsets so far."""
         return self._failed
 
 
@@ -103,10 +103,10 @@ def measure_sync(
     wanted: bool,
     env: Mapping[str, str] = os.environ,
 ) -> Iterator[Callable[[SyncPoll], None]]:
-    """Yield what polls are reported to; leaving exports once more, within three seconds.
+    """Yield the function that records a poll; exports once more on exit (3 seconds at most).
 
     Raises:
-        ConfigError: the exporters cannot be set up as the environment says.
+        ConfigError: the environment's exporter settings are invalid.
     """
     names = read_exporter_names(env, wanted=wanted)
     figures = SyncMetrics(config.name)

@@ -1,7 +1,7 @@
-"""What an operator does with groups, one call each: plan, apply, prove, look up, take back.
+"""Operations on consumer groups, one call each: plan, apply, verify, read the journal, undo.
 
-Commands and screens call these and decide nothing of their own. Each connects by itself, and has
-disconnected when it returns.
+Commands and screens call these and make no decisions themselves. Each call opens its own
+connections and closes them before it returns.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _ignore(_: WriteResult) -> None:
 def create_plan(
     config: PipelineConfig, options: PlanOptions, files: Sequence[str]
 ) -> tuple[Plan, list[str]]:
-    """Take a snapshot and plan; return the plan, and what an operator must know of the snapshot.
+    """Take a snapshot and plan; return the plan and the notes about the snapshot.
 
     Args:
         config: the pipeline.
@@ -56,7 +56,7 @@ def create_plan(
 
     Raises:
         ConfigError: a pattern of the options matches nothing.
-        ConnectionFailed, TimedOut, Refused: as for ``Snapshots.take``.
+        ConnectionFailed, TimedOut, Refused: as for ``SnapshotReader.take``.
     """
     snapshot = take_snapshot(config)
     require_match(options.group, snapshot.source.keys(), "group")
@@ -67,14 +67,14 @@ def create_plan(
 def apply_plan(
     config: PipelineConfig, plan: Plan, files: Sequence[str], may: Access, told: Told = _ignore
 ) -> Applied:
-    """Apply a plan exactly as it is, or nothing of it.
+    """Apply a plan exactly as it is, or write nothing.
 
     Args:
         config: the pipeline.
-        plan: what was shown and confirmed.
+        plan: the plan that was shown and confirmed.
         files: the pipeline's files, remembered on this machine for ``undo``.
-        may: what who asks may do.
-        told: called with each row as its result is known.
+        may: the caller's access rights.
+        told: callback for each row as soon as its result is known.
 
     Raises:
         Refused: not allowed, expired, of another pipeline or cluster, or something has moved.
@@ -96,9 +96,9 @@ def apply_plan(
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """An entry of the journal with what it changed, a part a consumer group.
+    """A journal entry with its changes, one part per consumer group.
 
-    ``taken_back_by`` is the id of a later entry that took it back, or a part of it; "" for none.
+    ``taken_back_by`` is the id of a later entry that undid it, entirely or partly; "" for none.
     """
 
     header: JournalHeader
@@ -112,16 +112,16 @@ class JournalEntry:
 
     @property
     def rows(self) -> list[WriteResult]:
-        """What it wrote for groups, row by row."""
+        """The results of its writes to groups, row by row."""
         return read_results(self.parts)
 
     @property
     def lines(self) -> list[tuple[str, JournalRow]]:
-        """Its rows as they were kept, each with its consumer group."""
+        """Its rows as stored, each with its consumer group."""
         return [(part.consumer_group, row) for part in self.parts for row in part.rows]
 
     def reversal(self) -> list[OffsetWrite]:
-        """Return the writes that take it back.
+        """Return the writes that undo it.
 
         Raises:
             Refused: it changed the pipeline's own positions, not groups.
@@ -161,10 +161,10 @@ def read_journal(config: PipelineConfig) -> list[JournalHeader]:
 def read_entry(config: PipelineConfig, entry: str) -> JournalEntry:
     """Read one entry of the journal.
 
-    Of an entry that was begun and not ended, each row tells what is found on the target now.
+    If the entry was begun and not finished, its rows show what is found on the target now.
 
     Raises:
-        ConfigError: there is none of this id.
+        ConfigError: there is no entry with this id.
         Refused, ConnectionFailed, TimedOut: as for ``StateStore.read``.
     """
     with _writing(config) as (target, store):
@@ -194,9 +194,9 @@ def undo_entry(
     skip_moved: bool = False,
     told: Told = _ignore,
 ) -> Applied:
-    """Put back what an entry of the journal changed; arguments as for :func:`apply`.
+    """Undo what a journal entry changed; arguments as for :func:`apply_plan`.
 
-    ``skip_moved`` leaves alone what has moved since, instead of refusing.
+    ``skip_moved`` skips rows that have moved since, instead of refusing.
 
     Raises:
         Refused: not allowed, not an entry about groups, or something has moved.
@@ -213,12 +213,12 @@ def undo_entry(
 
 @dataclass(frozen=True, slots=True)
 class VerificationReport:
-    """What a content proof found.
+    """The result of a content verification.
 
     Attributes:
         verification: its checks.
-        unasked: group-partitions that could not be asked for, with the reason.
-        notes: what an operator must know of the snapshot.
+        unasked: group-partitions that could not be compared, with the reason.
+        notes: messages for the operator about the snapshot.
     """
 
     verification: Verification
@@ -236,20 +236,20 @@ def verify_content(
     seed: int = 0,
     timeout: float = 120.0,
 ) -> VerificationReport:
-    """Compare groups' next records, and sampled ranges, on both clusters; nothing is changed.
+    """Compare groups' next records, and sampled ranges, on both clusters; changes nothing.
 
     Args:
         config: the pipeline.
-        group: which groups.
-        translated: at translated offsets, instead of those that are committed on the target.
-        plan: at the offsets of a plan, applied or not: groups that go on meanwhile, on either
-            cluster, do not blur what it says.
+        group: predicate that selects the groups.
+        translated: compare at translated offsets instead of the committed offsets on the target.
+        plan: compare at the offsets of a plan, applied or not; groups that continue to consume
+            on either cluster then do not affect the result.
         sample, seed, timeout: as for :func:`k2ktui.sync.verify.verify`.
 
     Raises:
-        ConnectionFailed, TimedOut: a cluster does not answer: the proof needs both.
-        Refused: as for ``Snapshots.take``; the plan is another pipeline's.
-        ConfigError: ``group`` is a pattern that matches none.
+        ConnectionFailed, TimedOut: a cluster does not answer; the comparison needs both.
+        Refused: as for ``SnapshotReader.take``, or the plan belongs to another pipeline.
+        ConfigError: ``group`` is a pattern that matches no group.
     """
     if plan is not None:
         refuse_other_pipeline(plan, config)
@@ -314,7 +314,7 @@ def _positions(
 def _planned_positions(
     found: Sequence[PlanRow],
 ) -> tuple[list[GroupPosition], list[tuple[PlanRow, str]]]:
-    """Return what a plan says can be compared, and what cannot with the reason."""
+    """Return what can be compared at the plan's offsets, and what cannot with the reason."""
     asked, unasked = [], []
     for row in found:
         if row.proposed is None:

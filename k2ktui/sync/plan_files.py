@@ -1,6 +1,6 @@
-"""Plans that were made without naming a file are kept on this machine, as ``plan -o`` keeps them.
+"""Keep plans that were made without an output file on this machine, in the ``plan -o`` format.
 
-They hold names and offsets, nothing secret.
+They hold names and offsets, no secrets.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ KEPT = 50
 
 
 def directory() -> Path:
-    """Return where they are; it need not exist."""
+    """Return the directory of kept plans; it may not exist."""
     return user_state_path("k2ktui") / "plans"
 
 
 def keep(plan: Plan) -> Path | None:
-    """Write a plan; the oldest beyond :data:`KEPT` go. None if it cannot be written."""
+    """Write a plan and delete all but the newest :data:`KEPT`; None if it cannot be written."""
     path = directory() / f"{plan.id}.json"
     try:
         private_directory(path.parent.parent)

@@ -1,4 +1,4 @@
-"""Plans of one pipeline: made from a snapshot by the rules of its configuration."""
+"""Plans of one pipeline, made from a snapshot according to its configuration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from k2ktui.engine.planning import PlanOptions, make_plan
 
 
 def whoami() -> str:
-    """Return ``user@host`` of who runs this."""
+    """Return the ``user@host`` of this process."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
@@ -32,7 +32,7 @@ def plan_options(
     group: Callable[[str], bool] = lambda _: True,
     topic: Callable[[str], bool] = lambda _: True,
 ) -> PlanOptions:
-    """Return how plans of a pipeline are made; arguments as in ``PlanOptions``."""
+    """Return the planning options of a pipeline; arguments as in ``PlanOptions``."""
     return PlanOptions(
         made_by=whoami(),
         valid_s=valid_s,
@@ -47,6 +47,6 @@ def plan_options(
 
 
 def make_pipeline_plan(snapshot: Snapshot, options: PlanOptions, files: Sequence[str]) -> Plan:
-    """Make a plan that remembers its pipeline's files, so that it can be applied by itself."""
+    """Make a plan that carries its pipeline's files, so that applying it needs no other input."""
     paths = tuple(os.path.abspath(part) for each in files for part in each.split(",") if part)
     return replace(make_plan(snapshot, options), files=paths)

@@ -1,10 +1,14 @@
-"""Apply a plan over a pipeline's own positions, while nobody runs it.
+"""Apply a plan for a pipeline's own positions while the pipeline is stopped.
 
-The order: the state topic says that nobody runs it; every slot of every earlier driver is fenced,
-as a starting driver does it (docs/exactly-once.md), so that a runner that lives after all writes
-nothing more; the positions are read again and must be those of the plan; the new ones are written
-in one transaction of the driver's own id, in a new term; they are read back; the change is put on
-the journal.
+The order:
+
+1. The state topic must show no live run.
+2. Fence every slot of every earlier driver, as a starting driver does (docs/exactly-once.md), so
+   that a runner that is still alive cannot write any more.
+3. Read the positions again; they must be those of the plan.
+4. Write the new positions in one transaction of the driver's own id, in a new term.
+5. Read them back.
+6. Write the change to the journal.
 """
 
 from __future__ import annotations
@@ -49,11 +53,11 @@ class PositionWriteResult:
 
 
 class PositionWriter:
-    """Applies plans of one pipeline.
+    """Applies position plans of one pipeline.
 
     Args:
         config: the pipeline.
-        positions: what the plans are made of.
+        positions: the planner that made the plans.
     """
 
     def __init__(self, config: PipelineConfig, positions: PositionPlanner) -> None:
@@ -61,16 +65,16 @@ class PositionWriter:
         self._positions = positions
 
     def apply(self, change: PositionPlan, may: Access) -> PositionWriteResult:
-        """Fence whoever may still run the pipeline, and write exactly what was planned.
+        """Fence any run of the pipeline and write exactly what was planned.
 
         Args:
-            change: what was shown and confirmed.
-            may: what who asks may do.
+            change: the plan that was shown and confirmed.
+            may: the caller's access rights.
 
         Raises:
-            Refused: not allowed, the pipeline runs, a move is refused, or something is not as
-                planned any more.
-            PartlyApplied: what was read back is not what was written.
+            Refused: not allowed, the pipeline runs, a move is refused, or the positions or source
+                logs have changed since the plan was made.
+            PartlyApplied: the positions read back differ from those written.
             ConnectionFailed, TimedOut: the target did not answer; the error says what is known.
         """
         require(may, "moving positions")
@@ -88,7 +92,7 @@ class PositionWriter:
             topic.partitions,
         )
         try:
-            # No slot is added to those that earlier drivers may have used.
+            # 0: fence only the slots that earlier drivers may have used, add none.
             self._as_planned(change, warden.take_over(0).positions)
             written = self._write(warden, change)
             term = warden.run.term
@@ -102,10 +106,10 @@ class PositionWriter:
         )
 
     def refuse_running(self) -> list[str]:
-        """Refuse while somebody runs the pipeline; return what is not known of that.
+        """Refuse if the pipeline is running; return notes about what could not be determined.
 
         Raises:
-            Refused: naming host and process.
+            Refused: it is running; the message names host and process.
             ConnectionFailed, TimedOut: the target did not answer.
         """
         state, unread = self._positions.state(settled=True)
@@ -118,7 +122,7 @@ class PositionWriter:
         return notes
 
     def _prepare_journal(self) -> str:
-        """Make sure that there is a journal; return why not."""
+        """Ensure that the journal exists; return the reason if it cannot be used, else ""."""
         try:
             self._positions.store.ensure()
         except Refused as error:
@@ -143,7 +147,7 @@ class PositionWriter:
             )
 
     def _write(self, warden: TransactionFencer, change: PositionPlan) -> Written:
-        """Write, in one transaction, and read back."""
+        """Write in one transaction, and read back."""
         at = now_ms()
         wanted = {m.source: m.stamped(warden.run.term, at) for m in change.changes}
         unknown: TimedOut | None = None
@@ -156,7 +160,7 @@ class PositionWriter:
         except TimedOut as error:
             unknown = error
         if unknown is not None:
-            warden.renew_own()  # what was left open is aborted: from here on it is decided
+            warden.renew_own()  # aborts a transaction left open, so the outcome is now final
         found = warden.read().positions
         wrong = [source for source, position in wanted.items() if found.get(source) != position]
         if not wrong:
@@ -171,7 +175,7 @@ class PositionWriter:
         )
 
     def _journal(self, change: PositionPlan, written: Written) -> tuple[str, str]:
-        """Put the change on the journal; return its id, or why that failed."""
+        """Write the change to the journal; return its id and why that failed, one of them ""."""
         at = now_ms()
         entry = new_id(at, secrets.token_hex(4))
         rows = tuple(
@@ -197,7 +201,7 @@ def refuse_bad(change: PositionPlan) -> None:
     """Refuse a plan with moves that cannot be made.
 
     Raises:
-        Refused: naming them.
+        Refused: the plan has such moves; the message names them.
     """
     bad = find_refused(change.moves)
     if bad:
@@ -210,10 +214,10 @@ def refuse_bad(change: PositionPlan) -> None:
 
 
 def refuse_running(name: str, alive: Sequence[Runner], at_ms: int) -> None:
-    """Refuse while somebody runs the pipeline.
+    """Refuse if the pipeline is running.
 
     Raises:
-        Refused: naming host and process.
+        Refused: it is running; the message names host and process.
     """
     if not alive:
         return

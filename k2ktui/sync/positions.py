@@ -1,4 +1,4 @@
-"""A pipeline's own positions: read beside the source's logs, and moves of them planned."""
+"""Read a pipeline's own positions together with the source's logs, and plan position moves."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _READ_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class PositionRow:
-    """One source partition: its position, its log, where its records go; None is unknown."""
+    """One source partition with its position, log and target; None means unknown."""
 
     source: SourcePartition
     position: Position | None
@@ -51,13 +51,13 @@ class PositionRow:
 
 @dataclass(frozen=True, slots=True)
 class PositionPlan:
-    """A plan over positions; making it changes nothing.
+    """A plan for positions; making it changes nothing.
 
     Attributes:
         what: ``offsets set`` or ``offsets clear``.
         pipeline: its name.
-        moves: one a partition.
-        notes: what the operator should know of the plan as a whole.
+        moves: one per partition.
+        notes: messages for the operator about the plan as a whole.
     """
 
     what: str
@@ -73,7 +73,7 @@ class PositionPlan:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """Both clusters as they are."""
+    """The current positions, source logs and target topic ids."""
 
     positions: Mapping[SourcePartition, Position]
     logs: Mapping[SourcePartition, SourceLog]
@@ -88,8 +88,8 @@ class PositionPlanner:
 
     Attributes:
         target: its target cluster.
-        store: its state topic.
-        source_down: why the last :meth:`rows` could not ask the source; empty if it could.
+        store: its state store.
+        source_down: why the last :meth:`rows` could not read the source; empty if it could.
     """
 
     def __init__(self, config: PipelineConfig) -> None:
@@ -100,13 +100,14 @@ class PositionPlanner:
         self.source_down = ""
 
     def close(self) -> None:
-        """Disconnect."""
+        """Disconnect from the target."""
         self.store.close()
 
     def state(self, *, settled: bool = False) -> tuple[PipelineState, str]:
-        """Return what the state topic says, and why it may not be read ("" if it may).
+        """Return the content of the state topic, and why it may not be read ("" if it may).
 
-        With ``settled`` it is known which runs are alive, see ``StateStore.read_settled``.
+        With ``settled``, wait until it is known which runs are alive, see
+        ``StateStore.read_settled``.
         """
         try:
             return self.store.read_settled() if settled else self.store.read(), ""
@@ -114,7 +115,7 @@ class PositionPlanner:
             return PipelineState(), error.what
 
     def commit_topic(self) -> CommitTopic | None:
-        """Return the topic that holds the positions, None while it does not exist."""
+        """Return the topic that holds the positions, None if it does not exist."""
         name = self._config.coordination.commit.topic
         found = self.target.describe([name])[name]
         if not isinstance(found, TopicDescription):
@@ -124,7 +125,8 @@ class PositionPlanner:
     def rows(self) -> list[PositionRow]:
         """Read every partition that is selected or has a position.
 
-        Without the source (``source_down`` says why) only those that have one, without their logs.
+        If the source is down (``source_down`` holds the reason), only partitions with a position
+        are returned, without their logs.
 
         Raises:
             ConnectionFailed, TimedOut: the target did not answer.
@@ -152,10 +154,11 @@ class PositionPlanner:
         return found
 
     def plan_set(self, wanted: Mapping[SourcePartition, int]) -> PositionPlan:
-        """Plan exact positions.
+        """Plan moves to exact offsets.
 
         Raises:
             Refused: the pipeline has never run.
+            ConfigError: a topic is not replicated by this pipeline.
             ConnectionFailed, TimedOut: a cluster did not answer.
         """
         view = self._view({source.topic for source in wanted}, must_have_run=True)
@@ -184,10 +187,10 @@ class PositionPlanner:
         return PositionPlan(SET, self._config.name, tuple(moves), tuple(notes))
 
     def plan_clear(self, chosen: Callable[[SourcePartition], bool]) -> PositionPlan:
-        """Plan to remove positions; errors as for :meth:`plan_set`."""
+        """Plan the removal of positions; errors as for :meth:`plan_set`."""
         view = self._view((), must_have_run=True)
         sources = [source for source in sorted(view.positions) if chosen(source)]
-        # As a driver does it: `start` counts only for a pipeline that has no position at all.
+        # Same rule as in a driver: `start` counts only for a pipeline without any position.
         first = len(sources) == len(view.positions)
         start = self._config.start
         kind = start.kind if first else "earliest"
@@ -198,7 +201,7 @@ class PositionPlanner:
         return PositionPlan(CLEAR, self._config.name, tuple(moves), notes)
 
     def bounds(self, sources: Collection[SourcePartition]) -> dict[SourcePartition, SourceLog]:
-        """Return the logs of source partitions; those that cannot be asked are left out."""
+        """Return the logs of source partitions; partitions that cannot be read are left out."""
         topics = self._source.describe(sorted({s.topic for s in sources}))
         return self._logs(topics, sources)
 
@@ -252,7 +255,7 @@ class PositionPlanner:
             return ""
 
     def _landing(self, source: SourcePartition, view: _View) -> TargetTopicState | None:
-        """Return where a partition's records go, None if nowhere."""
+        """Return the target of a partition's records, None if there is none."""
         position = view.positions.get(source)
         if position is not None:
             topic, partition = position.target_topic, position.target_partition
@@ -304,9 +307,9 @@ class PositionPlanner:
         return ()
 
     def _copied(self, view: _View) -> dict[SourcePartition, Position]:
-        """Return how far copying had come where an operator has moved the position since.
+        """Return the copied-up-to position of partitions whose position was moved by an operator.
 
-        A position that was moved and that nothing was copied from is still the one on the journal.
+        A moved position from which nothing was copied yet is identical to the journal's.
         """
         state, unread = self.state()
         entries = [header.id for header in state.journal.values() if header.what == SET]
@@ -317,7 +320,7 @@ class PositionPlanner:
             try:
                 parts = state.entry(entry)
             except Refused:
-                continue  # a damaged entry: what it tells is not known
+                continue  # a damaged entry: its content is unknown
             for row in (row for part in parts for row in part.rows):
                 source = SourcePartition(row.topic, row.partition)
                 earlier[source, row.after_metadata] = row.before_metadata
@@ -332,12 +335,12 @@ class PositionPlanner:
 
 
 def position_image(position: Position | None) -> str:
-    """Return a position as the journal keeps it: as on the commit topic; "" for none."""
+    """Return a position in the journal's format (that of the commit topic); "" for none."""
     return "" if position is None else position_value(position).decode()
 
 
 def position_of(text: str) -> Position | None:
-    """Return the position that :func:`image` wrote; None for none, or if it is damaged."""
+    """Return the position :func:`position_image` wrote; None for "" or damaged text."""
     source = SourcePartition("", 0)
     try:
         _, _, found = read_commit_record(position_key("", source), text.encode())
@@ -347,7 +350,7 @@ def position_of(text: str) -> Position | None:
 
 
 def journal_row(move: PositionMove, after: Position | None, result: str) -> JournalRow:
-    """Return a move as the journal keeps it."""
+    """Return a move as a row of the journal."""
     return JournalRow(
         move.source.topic,
         move.source.partition,

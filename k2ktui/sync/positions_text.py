@@ -1,4 +1,4 @@
-"""Positions as an operator types them: ``TOPIC:PARTITION:OFFSET``."""
+"""Parse positions in operator input: ``TOPIC:PARTITION:OFFSET``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from k2ktui.text import safe_text
 LARGEST_PARTITION = (1 << 31) - 1
 LARGEST_OFFSET = (1 << 63) - 1
 
-# What brokers accept (Topic.java): so a colon always ends the name.
+# The names that brokers accept (Topic.java). They contain no colon, so a colon ends the name.
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _SHOWN = 100
 
@@ -23,10 +23,10 @@ def is_topic_name(name: str) -> bool:
 
 
 def parse_positions(words: Iterable[str]) -> dict[SourcePartition, int]:
-    """Read ``TOPIC:PARTITION:OFFSET`` words: offsets by source partition.
+    """Parse ``TOPIC:PARTITION:OFFSET`` words into offsets per source partition.
 
     Raises:
-        ConfigError: with every word that is none, or contradicts another, and why.
+        ConfigError: lists every word that is invalid or contradicts another, with the reason.
     """
     found: dict[SourcePartition, int] = {}
     wrong = []
@@ -42,10 +42,10 @@ def parse_positions(words: Iterable[str]) -> dict[SourcePartition, int]:
 
 
 def parse_partitions(words: Iterable[str]) -> set[tuple[str, int | None]]:
-    """Read ``TOPIC`` and ``TOPIC:PARTITION`` words; a topic alone has None as its partition.
+    """Parse ``TOPIC`` and ``TOPIC:PARTITION`` words; a topic alone has None as its partition.
 
     Raises:
-        ConfigError: with every word that is none, and why.
+        ConfigError: lists every invalid word with the reason.
     """
     found: set[tuple[str, int | None]] = set()
     wrong = []
@@ -79,7 +79,7 @@ def _number(what: str, text: str, largest: int) -> int:
     if not (text.isascii() and text.isdigit()):
         raise ValueError(f"the {what} is not a whole number from 0 on")
     digits = text.lstrip("0") or "0"
-    # Longer ones are not even converted: Python refuses thousands of digits.
+    # Compare lengths first: Python refuses to convert strings of thousands of digits.
     if len(digits) > len(str(largest)) or int(digits) > largest:
         raise ValueError(f"the {what} is too large for Kafka")
     return int(digits)

@@ -1,4 +1,4 @@
-"""What a content proof needs: a snapshot, both clusters, and what the pipeline changes."""
+"""Inputs of a content verification: a snapshot, both clusters, and what the pipeline changes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from k2ktui.sync.snapshot import take_snapshot
 def open_verification(
     config: PipelineConfig, offsets: Mapping[SourcePartition, Collection[int]]
 ) -> tuple[Snapshot, Cluster, Cluster]:
-    """Return a snapshot, in which these source offsets can be looked up, and both clusters.
+    """Return both clusters and a snapshot in which these source offsets can be looked up.
 
-    Errors as for ``Snapshots.take``.
+    Errors as for ``SnapshotReader.take``.
     """
     return take_snapshot(config, offsets), source_cluster(config), target_cluster(config)
 

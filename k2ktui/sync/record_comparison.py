@@ -1,7 +1,7 @@
-"""What a pair of next records proves, where compaction and lag are told from mistakes.
+"""Decide what a pair of next records proves, and distinguish compaction and lag from errors.
 
 If both are the same, the position is right. If not, the mapping decides: where the source's next
-record landed, and whether the target's next one is of records that the group has not consumed.
+record landed, and whether the target's next record is one that the group has not consumed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from k2ktui.log.content import Answer, KafkaRecord, LogBounds, UnreadableReason,
 
 
 class ComparisonOutcome(StrEnum):
-    """What a check found."""
+    """The result of a check."""
 
     SAME = "same"
     DIFFERENT = "different"
@@ -36,7 +36,7 @@ NOT_REPLICATED = "not replicated yet"
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """An outcome and its reason; empty if there is nothing to say."""
+    """An outcome and its reason; the reason may be empty."""
 
     outcome: ComparisonOutcome
     why: str = ""
@@ -44,7 +44,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, order=True)
 class PositionPair:
-    """A position on the source and the position on the target that is to be equal to it."""
+    """A position on the source and the corresponding position on the target."""
 
     source: SourcePartition
     source_offset: int
@@ -53,9 +53,9 @@ class PositionPair:
 
 
 class Compaction:
-    """Whether compaction may have removed a record of a topic; asks once a topic.
+    """Whether compaction may have removed a record of a topic; one request per topic.
 
-    A topic whose settings may not be read may be compacted.
+    A topic whose configuration cannot be read counts as compacted.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -63,7 +63,7 @@ class Compaction:
         self._known: dict[str, bool] = {}
 
     def may(self, topic: str) -> bool:
-        """Whether the topic's cleanup.policy has compact, or is unknown."""
+        """Whether the topic's ``cleanup.policy`` contains ``compact``, or is unknown."""
         if topic not in self._known:
             self._known[topic] = self._ask(topic)
         return self._known[topic]
@@ -79,11 +79,11 @@ class Compaction:
 
 
 class RecordComparator:
-    """Judges pairs of next records.
+    """Compares pairs of next records.
 
     Args:
-        replicas: what is known of each source partition's copy; may be empty.
-        pairs: all that will be judged: they too tell which partitions meet or part.
+        replicas: known state of each source partition's copy; may be empty.
+        pairs: all pairs to be compared; they also show which partitions merge or split.
         compacted: whether compaction may have removed a record, of a source and a target topic.
         ignore: parts of a record that the pipeline changes on purpose.
     """
@@ -112,7 +112,7 @@ class RecordComparator:
         target: Answer,
         bounds: Mapping[Partition, LogBounds],
     ) -> Comparison:
-        """Say what the next records of a pair prove.
+        """Return what the next records of a pair prove.
 
         Args:
             pair: the positions.
@@ -149,13 +149,13 @@ class RecordComparator:
         return pair.target in self._meeting or pair.source in self._parting
 
     def _may_be_copy(self, pair: PositionPair, source: KafkaRecord, target: KafkaRecord) -> bool:
-        """Whether the mapping does not say that an equal record is another one."""
+        """Whether the target record may be the copy: the mapping does not say otherwise."""
         if self._several(pair) or not self._known(pair):
             return True
         return self._landed(pair, source.offset) in (None, target.offset)
 
     def _known(self, pair: PositionPair) -> bool:
-        """Whether the mapping decides where the records from the source position on landed."""
+        """Whether the mapping is complete for source offsets from the position on."""
         replica = self._replicas.get(pair.source)
         if replica is None or replica.foreign or replica.behind or replica.cuts is not None:
             return False
@@ -189,7 +189,7 @@ class RecordComparator:
         return Comparison(ComparisonOutcome.DIFFERENT, difference)
 
     def _beyond_source(self, pair: PositionPair, target: KafkaRecord) -> Comparison:
-        """The source has no record left, the target has one."""
+        """Compare when the source has no record left and the target has one."""
         first = self._landed(pair, pair.source_offset)
         if first is not None and target.offset >= first:
             return _unchecked("the source no longer holds the record")
@@ -245,7 +245,7 @@ class RecordComparator:
     def _vanished(
         self, pair: PositionPair, offset: int, landed: int, bounds: LogBounds | None
     ) -> Comparison:
-        """Where the source's next record landed the target has none."""
+        """Explain why the target has no record where the source's next record landed."""
         where = f"the record at {offset} landed at {landed}"
         if bounds is not None and bounds.stable <= landed < bounds.high:
             return _unchecked(f"{where}, which an open transaction hides")

@@ -1,10 +1,12 @@
 """Take snapshots of both clusters: groups, positions, mappings, logs.
 
-The order matters: positions are read before mappings, so that a mapping below a position that
-cannot be seen yet is noticed; a group's commit is read before both, so that the copy is never older
-than what the group had read, and once more after its commit on the target: of a group that moves on
-both clusters only what holds against both readings is a difference; and the ends of the target's
-logs before positions, so that what is copied meanwhile lies behind them.
+The order of the reads matters:
+
+- Positions before mappings, so that a mapping below a position that is not visible yet is noticed.
+- A group's commits before both, so that the copy is never older than what the group had read.
+- A group's commits again after its commits on the target: for a group that moves on both clusters,
+  only what holds against both readings counts as a difference.
+- The ends of the target's logs before positions, so that records copied meanwhile are beyond them.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ _NOTHING: Mapping[SourcePartition, Collection[int]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class _Copies:
-    """What the target says of the copy."""
+    """The state of the copy on the target."""
 
     replicas: Mapping[SourcePartition, Replica]
     logs: Mapping[TargetPartition, TargetLog]
@@ -48,8 +50,8 @@ class SnapshotReader:
     """Takes snapshots of one pipeline; keeps connections and mappings between them.
 
     Attributes:
-        target: the target side, for who writes.
-        store: the state topic.
+        target: reader of the target cluster, also used for writing.
+        store: the state store.
         last_source: the source as the last snapshot read it, None if it did not answer.
     """
 
@@ -62,22 +64,22 @@ class SnapshotReader:
         self.last_source: SourceView | None = None
 
     def close(self) -> None:
-        """Disconnect."""
+        """Disconnect from both clusters."""
         self._source.close()
         self._record.close()
         self.store.close()
         self.target.close()
 
     def take(self, also: Mapping[SourcePartition, Collection[int]] = _NOTHING) -> Snapshot:
-        """Read both clusters now; a source that does not answer is replaced by what was kept of it.
+        """Read both clusters now; kept commits replace a source that does not answer.
 
         Args:
-            also: source offsets beside the committed ones that are to be looked up.
+            also: source offsets to look up in addition to the committed ones.
 
         Raises:
-            ConnectionFailed, TimedOut: the target does not answer.
-            Refused: neither the source nor a kept snapshot of it is there, or nothing was
-                replicated yet.
+            ConnectionFailed, TimedOut: the target does not answer, or the source does not and no
+                commits of it were kept.
+            Refused: nothing has been replicated yet.
         """
         replicated = self._record.positions()
         with ThreadPoolExecutor(1) as pool:
@@ -91,7 +93,7 @@ class SnapshotReader:
         self.last_source = source
         if source is None:
             source = self._kept(down)
-        # At once: what is committed there later, of what was read since, would look too far.
+        # Read right away: a later commit on the target, for records read since, would look ahead.
         there = self.target.views(sorted(source.groups))
         later: Mapping[str, GroupView] = {}
         if not down:
@@ -130,7 +132,7 @@ class SnapshotReader:
 
         Raises:
             ConnectionFailed, TimedOut: the target does not answer.
-            Refused: nothing was replicated yet.
+            Refused: nothing has been replicated yet.
         """
         source = SourceView("", time.time())
         with suppress(ConnectionFailed, TimedOut):
@@ -141,10 +143,10 @@ class SnapshotReader:
         return translate(copies.replicas, known, copies.logs)
 
     def keep(self) -> None:
-        """Keep on the target what of the copies' record would be lost otherwise.
+        """Preserve on the target the mappings that would be lost otherwise.
 
         Raises:
-            K2kError: it could not be written.
+            K2kError: the write failed.
         """
         self._record.keep()
 
@@ -155,16 +157,16 @@ class SnapshotReader:
         replicated: Mapping[SourcePartition, Position],
         landed: Mapping[TargetPartition, int],
     ) -> _Copies:
-        """Read logs, then positions, then mappings: what was copied later lies behind those ends.
+        """Read logs, then positions, then mappings: later copies are beyond the log ends read.
 
         Args:
             source: the source.
-            commits: the offsets that are to be translated.
-            replicated: positions as they were a moment ago.
-            landed: the lowest offset on each target partition that is to be compared.
+            commits: the offsets to translate.
+            replicated: positions, read just before.
+            landed: the lowest offset to compare on each target partition.
         """
-        # Before the bounds of their logs: of a topic that is created anew in between, the older id
-        # is kept, and a plan that rests on it is refused.
+        # Ids before log bounds: if a topic is recreated in between, the older id is kept, and a
+        # plan that rests on it is refused.
         ids = self.target.topic_ids(position.target_topic for position in replicated.values())
         fixed = {t for at in replicated.values() for t in target_partitions_of(Replica(at))}
         logs = self.target.logs(fixed)
@@ -221,7 +223,7 @@ class SnapshotReader:
 
 
 def _committed(groups: Iterable[GroupView]) -> dict[SourcePartition, set[int]]:
-    """Return the offsets that any group has committed."""
+    """Return all offsets that groups have committed."""
     found: dict[SourcePartition, set[int]] = {}
     for view in groups:
         for where, each in view.offsets.items():
@@ -233,7 +235,7 @@ def _committed(groups: Iterable[GroupView]) -> dict[SourcePartition, set[int]]:
 def _on_both(
     groups: Mapping[str, GroupView], there: Mapping[str, GroupView]
 ) -> dict[str, GroupView]:
-    """Return the groups of the source that have committed on the target, too."""
+    """Return the source's groups that have committed on the target, too."""
     return {
         name: view
         for name, view in groups.items()
@@ -283,7 +285,7 @@ def _still_there(replica: Replica, ids: Mapping[str, str]) -> Replica:
 def _ends(
     replicas: Mapping[SourcePartition, Replica], furthest: Mapping[SourcePartition, int]
 ) -> dict[TargetPartition, int]:
-    """Return where the last copied record landed, for partitions that somebody has read to it."""
+    """Return where the last copied record landed, for partitions that a group has fully read."""
     found: dict[TargetPartition, int] = {}
     for at, replica in replicas.items():
         for target, ranges in replica.lanes.items():
@@ -296,7 +298,7 @@ def _ends(
 def _replicated_only(
     groups: Mapping[str, GroupView], replicas: Mapping[SourcePartition, Replica]
 ) -> dict[str, GroupView]:
-    """Groups that concern this pipeline, with their offsets of its topics only."""
+    """Return the groups that concern this pipeline, with only their offsets on its topics."""
     topics = {at.topic for at in replicas}
     found = {}
     for name, view in groups.items():

@@ -1,14 +1,15 @@
-"""Positions that Spark Structured Streaming keeps in a checkpoint: read, and written anew.
+"""Read and rewrite the positions in a Spark Structured Streaming checkpoint.
 
 ``offsets/N`` is written before batch N runs and holds the offsets at which it *ends*;
 ``commits/N`` is written after it (``MicroBatchExecution.populateStartOffsets``,
-``OffsetSeqLog.scala``). So a query goes on at the end of the newest batch that has both: a batch
+``OffsetSeqLog.scala``). So a query continues at the end of the newest batch that has both: a batch
 with ``offsets/N`` alone was planned, may have been written in part, and will be run again.
 
 Format of ``offsets/N``: a line with the version, a line with the batch's metadata (JSON, may be
-empty), and one line a source: in version 1 its offset, in the query's order; in version 2
-(``spark.sql.streaming.offsetLog.formatVersion`` of newer Sparks) ``ID:OFFSET``, in any order. A
-source without an offset has ``-``. Kafka's offset is ``{"topic":{"0":123}}`` (``JsonUtils.scala``).
+empty), and one line per source: in version 1 its offset, in the query's order; in version 2
+(``spark.sql.streaming.offsetLog.formatVersion`` of newer Spark releases) ``ID:OFFSET``, in any
+order. A source without an offset has ``-``. Kafka's offset is ``{"topic":{"0":123}}``
+(``JsonUtils.scala``).
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ _LARGEST_FILE = 256 << 20
 _FOREIGN = "Give the checkpointLocation of a query, or a file offsets/N in it."
 
 Translate = Callable[[SourcePartition, int], tuple[str, int, int]]
-"""A source partition and its offset to target topic, partition and offset."""
+"""Translates a source partition and its offset to target topic, partition and offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """What one source of the query has in the file.
+    """The line of one source of the query.
 
     Attributes:
-        text: its offset as it stands in the file.
+        text: its offset, verbatim.
         positions: next offset of each partition; None if the source is not Kafka, or has no
             offset.
         source_id: the source's id in a file of version 2, empty in version 1.
@@ -57,7 +58,7 @@ class SourceLine:
     source_id: str = ""
 
     def rendered(self, translated: Translate) -> str:
-        """Return the offset for the target, as Spark's Kafka source writes it, sorted."""
+        """Return the offset for the target in the format of Spark's Kafka source, sorted."""
         if self.positions is None:
             return self.text
         topics: dict[str, dict[str, int]] = {}
@@ -74,11 +75,11 @@ class SparkCheckpoint:
     Attributes:
         path: the file they were read from.
         batch: its number.
-        version: of the file's format.
-        metadata: the line of the batch's metadata, as it stands in the file.
+        version: version of the file's format.
+        metadata: the line of the batch's metadata, verbatim.
         lines: the query's sources.
         unfinished: newer batches that were planned and not committed; they will be run again.
-            Empty if a file was given, since then nobody has looked.
+            Empty if a single file was given, because then the directory is not examined.
     """
 
     path: Path
@@ -98,7 +99,7 @@ class SparkCheckpoint:
         return found
 
     def rendered(self, translated: Translate) -> str:
-        """Return the file's text for the target; what is not Kafka's is as it was."""
+        """Return the file's text for the target; lines of other source types stay unchanged."""
         lines = [f"v{self.version}", self.metadata]
         for line in self.lines:
             prefix = f"{line.source_id}:" if self.version == 2 else ""
@@ -110,12 +111,12 @@ def read_checkpoint(where: str | Path) -> SparkCheckpoint:
     """Read the position of a query.
 
     Args:
-        where: a checkpoint directory (what was given as ``checkpointLocation``) or its directory
-            ``offsets``: the newest committed batch is taken; or one file ``offsets/N``, which is
-            taken as it is.
+        where: a checkpoint directory (the query's ``checkpointLocation``) or its directory
+            ``offsets``, to read the newest committed batch; or one file ``offsets/N``, which is
+            read whether or not the batch is committed.
 
     Raises:
-        ConfigError: it is not there, not on a local file system, no checkpoint, or damaged; of a
+        ConfigError: it is missing, not on a local file system, not a checkpoint, or damaged; for a
             damaged file the message names the line.
     """
     scheme = _SCHEME.match(str(where))
@@ -156,7 +157,7 @@ def _newest(directory: Path) -> SparkCheckpoint:
 
 
 def _batches(directory: Path) -> set[int]:
-    """Return the numbers of a log's files; its checksums and temporary files are passed over."""
+    """Return the batch numbers in a log directory; ignores checksums and temporary files."""
     try:
         return {int(p.name) for p in directory.iterdir() if _NUMBER.fullmatch(p.name)}
     except (FileNotFoundError, NotADirectoryError):
@@ -188,16 +189,16 @@ def _read(path: Path, batch: int, unfinished: tuple[int, ...] = ()) -> SparkChec
 def parse_checkpoint(
     text: str, path: Path, batch: int, unfinished: tuple[int, ...] = ()
 ) -> SparkCheckpoint:
-    """Read the text of a file ``offsets/N``.
+    """Parse the text of a file ``offsets/N``.
 
     Args:
-        text: what the file holds.
+        text: the content of the file.
         path: its name, for messages.
         batch: N.
         unfinished: newer batches without a commit.
 
     Raises:
-        ConfigError: it is damaged, of another kind, or has no offsets of Kafka.
+        ConfigError: it is damaged, of another kind, or has no Kafka offsets.
     """
     lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
     version = _version(lines[0], path)
@@ -240,7 +241,7 @@ def _source(line: str, version: int, path: Path, number: int) -> SourceLine:
     if text.strip() == _VOID:
         return SourceLine(text, None, source_id)
     value = _json(text, path, number)
-    # A source of another kind has numbers or texts where Kafka has an object for each topic.
+    # Other source types have numbers or strings where Kafka has one object per topic.
     if not isinstance(value, dict) or not any(isinstance(inner, dict) for inner in value.values()):
         return SourceLine(text, {} if value == {} else None, source_id)
     return SourceLine(text, _positions(value, path, number), source_id)
@@ -258,9 +259,9 @@ def _positions(value: dict[str, Any], path: Path, number: int) -> dict[SourcePar
             if not digits or int(partition) > LARGEST_PARTITION:
                 what = f"{safe_text(partition, 40)!r} is no partition of {topic}"
                 raise _damaged(path, number, what)
-            # bool is an int to Python; true is no offset.
+            # bool is a subclass of int in Python, but true is not an offset.
             if type(offset) is not int or not 0 <= offset <= LARGEST_OFFSET:
-                # A list or an object may be nested deeper than Python writes.
+                # A list or an object may be nested too deeply for json.dumps.
                 plain = not isinstance(offset, list | dict)
                 shown = safe_text(json.dumps(offset), 40) if plain else type(offset).__name__
                 what = f"{shown} is no offset of {topic}-{partition}"

@@ -1,4 +1,4 @@
-"""The state topic of a pipeline: who runs it, what groups had committed, what was changed."""
+"""A pipeline's state topic: heartbeats of its runs, kept group commits, and the journal."""
 
 from __future__ import annotations
 
@@ -42,24 +42,24 @@ _LOOK_AGAIN_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class PipelineState:
-    """What the state topic says now.
+    """The current content of the state topic.
 
     Attributes:
-        runners: newest heartbeat of each process: those that are alive first, then the last.
+        runners: newest heartbeat of each process: live ones first, then by term.
         commits: newest snapshot of each consumer group of the source.
-        journal: entries by id, the oldest first; :meth:`entry` reads what each changed.
-        malformed: records that could not be read.
+        journal: entries by id, the oldest first; :meth:`entry` reads their changes.
+        malformed: number of records that could not be read.
     """
 
     runners: tuple[Runner, ...] = ()
     commits: Mapping[str, CommitSnapshot] = field(default_factory=dict)
     journal: Mapping[str, JournalHeader] = field(default_factory=dict)
     malformed: int = 0
-    # 200 entries of thousands of rows are not kept in memory for the one that is wanted.
+    # Read on demand: up to 200 entries of thousands of rows are too much to keep in memory.
     rows: Callable[[str], tuple[JournalRows, ...]] = field(default=lambda _: (), repr=False)
 
     def entry(self, entry_id: str) -> tuple[JournalRows, ...]:
-        """Read what a journal entry changed, a part a consumer group; empty if there is none.
+        """Read the changes of a journal entry, one part per consumer group; empty if unknown.
 
         Raises:
             Refused: a part of it is damaged, or the topic may not be read.
@@ -68,12 +68,12 @@ class PipelineState:
         return self.rows(entry_id)
 
     def alive(self, now_ms: int) -> list[Runner]:
-        """Return the runners that must be taken to be running."""
+        """Return the runners that must be assumed to be running."""
         return [runner for runner in self.runners if runner.alive(now_ms)]
 
 
 class StateStore:
-    """Reads and writes a pipeline's records on the state topic; others' are passed over.
+    """Reads and writes a pipeline's records on the state topic; ignores other pipelines' records.
 
     Args:
         config: the pipeline.
@@ -94,7 +94,7 @@ class StateStore:
         self._writing: dict[str, JournalHeader] = {}
 
     def read(self) -> PipelineState:
-        """Read everything but the journal's rows; nothing where the topic does not exist.
+        """Read everything except the journal's rows; empty if the topic does not exist.
 
         Raises:
             Refused: the principal may not read the topic.
@@ -120,9 +120,9 @@ class StateStore:
     def read_settled(self, is_over: Callable[[Runner], bool] = lambda _: False) -> PipelineState:
         """Read as :meth:`read`, and wait until it is known which runs are alive.
 
-        That takes time, up to :data:`~k2ktui.sync.liveness.SETTLE_S`, only where a run did not say
-        that it stopped and its heartbeat is old, or of the future, by this host's clock: it is
-        alive if the heartbeat changes. ``is_over`` tells of runs that are known to have ended.
+        It waits, up to :data:`~k2ktui.sync.liveness.SETTLE_S`, only for a run that did not report
+        its stop and whose heartbeat is old, or in the future, by this host's clock: the run is
+        alive if the heartbeat changes. ``is_over`` identifies runs that are known to have ended.
         """
         state = self.read()
         while self._observer.unsure(is_over):
@@ -149,22 +149,22 @@ class StateStore:
         return tuple(sorted(parts, key=lambda part: part.consumer_group))
 
     def ensure(self) -> None:
-        """Create the topic if it is missing and the pipeline may.
+        """Create the topic if it is missing and the pipeline may create it.
 
         Raises:
-            Refused: it is missing and may not be created, or is not fit.
+            Refused: it is missing and may not be created, or its configuration is unsuitable.
             ConfigError, ConnectionFailed, TimedOut: as for the other control topics.
         """
         ensure_state_topic(self._config, self._target)
 
     def put(self, records: Sequence[StateRecord], gone: Iterable[StateKey] = ()) -> None:
-        """Write records in this order and wait for their acknowledgement; ``gone`` are deleted.
+        """Write records in this order, delete ``gone``, and wait for the acknowledgment.
 
-        With a journal entry the oldest beyond :data:`~k2ktui.engine.journal.JOURNAL_ENTRIES` of a
-        kind go.
+        A new journal entry deletes the oldest ones of its kind beyond
+        :data:`~k2ktui.engine.journal.JOURNAL_ENTRIES`.
 
         Raises:
-            K2kError: not everything was acknowledged; some of it may be there.
+            K2kError: not everything was acknowledged; part of it may have been written.
         """
         numbered = self._numbered(records)
         entries: list[Entry] = [
@@ -180,17 +180,17 @@ class StateStore:
         self._writer.put(entries)
 
     def close(self) -> None:
-        """Disconnect."""
+        """Close the writer."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
 
     def _numbered(self, records: Sequence[StateRecord]) -> list[StateRecord]:
-        """Return the records; each header of the journal with its sequence number."""
+        """Return the records, journal headers with their sequence number."""
         if any(
             isinstance(each, JournalHeader) and each.id not in self._writing for each in records
         ):
-            # Other hosts write entries too: what is there now decides the order.
+            # Other hosts write entries too: the topic's current content decides the order.
             self.read()
         numbered: list[StateRecord] = []
         for record in records:
@@ -207,13 +207,13 @@ class StateStore:
         return numbered
 
     def _outdated(self, records: Sequence[StateRecord]) -> list[JournalKey]:
-        """Return the keys of the journal entries that go because of these records."""
+        """Return the keys of the journal entries that these records displace."""
         new = [record.key for record in records if isinstance(record, JournalHeader | JournalRows)]
         if not new:
             return []
         for key in new:
             self._entries.setdefault(key.id, set()).add(key.consumer_group)
-        # The header goes last: what is left of a removal that was cut short is still an entry.
+        # The header is deleted last: the rest of an interrupted removal is still a valid entry.
         headers = {entry_id: self._headers.get(entry_id) for entry_id in self._entries}
         writing = self._writing.keys() | {key.id for key in new}
         return [
@@ -223,9 +223,9 @@ class StateStore:
         ]
 
     def _newest(self, wanted: Callable[[StateKey], bool]) -> tuple[dict[StateKey, bytes], int]:
-        """Return our keys that have a value, with the last value of those that are wanted.
+        """Return this pipeline's keys with their last value, and the number of unreadable keys.
 
-        And how many keys could not be read.
+        The value is empty unless the key is ``wanted``.
         """
         found = self._target.describe([self._topic])[self._topic]
         if isinstance(found, KafkaError):
@@ -252,7 +252,7 @@ class StateStore:
         return newest, len(malformed)
 
     def _key(self, raw: bytes) -> tuple[StateKey | None, bool]:
-        """Return a key if it is ours, and whether it could be read."""
+        """Return the key if it belongs to this pipeline, and whether it could be read."""
         try:
             _, key = read_state_key(raw, self._group)
         except MalformedRecord:
@@ -268,7 +268,7 @@ class StateStore:
 
 
 def _is_whole(key: StateKey) -> bool:
-    """Whether it is not one of the parts of a journal entry, which are read when wanted."""
+    """Whether it is anything but a part of a journal entry; those are read on demand."""
     return not (isinstance(key, JournalKey) and key.consumer_group)
 
 

@@ -1,4 +1,4 @@
-"""What a content proof was asked for, and what it found."""
+"""Inputs and results of a content verification."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class GroupPosition:
 
 @dataclass(frozen=True, slots=True)
 class VerificationTotals:
-    """Numbers of outcomes."""
+    """Counts per outcome."""
 
     same: int = 0
     different: int = 0
     could_not_check: int = 0
 
     def as_json(self) -> dict[str, int]:
-        """Return the numbers by outcome."""
+        """Return the counts by outcome."""
         return {
             str(ComparisonOutcome.SAME): self.same,
             str(ComparisonOutcome.DIFFERENT): self.different,
@@ -48,19 +48,19 @@ class VerificationTotals:
 
 @dataclass(frozen=True, slots=True)
 class ContentCheck:
-    """One thing that was checked: a group's next record, or the records of a mapped range.
+    """One check: a group's next record, or the records of a mapped range.
 
     Attributes:
         group: the group; empty for a range.
-        pair: where, on both sides; a range's first offsets.
+        pair: the positions on both sides; a range's first offsets.
         count: offsets in the range; 1 for a group's next record.
         outcome: a range is ``different`` if one record is, and ``could-not-check`` if none could
             be compared.
-        why: empty if there is nothing to say.
-        hashes: SHA-256 of the next record on the source and on the target, empty where there is
-            none or for a range.
+        why: the reason; may be empty.
+        hashes: SHA-256 of the next record on the source and on the target; empty for a range or
+            if there is no record.
         records: outcomes of the range's records.
-        unchecked: why records of the range could not be checked, and how many each.
+        unchecked: reasons why records of the range could not be checked, with their counts.
     """
 
     group: str
@@ -87,7 +87,7 @@ class ContentCheck:
         return safe_text(text)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the object that commands print."""
+        """Return the object for the JSON output."""
         at = self.pair
         return {
             "check": "next-record" if self.group else "range",
@@ -135,20 +135,20 @@ class Verification:
 
     @property
     def unchecked_positions(self) -> Counter[str]:
-        """Why next records of groups could not be checked, and how many each."""
+        """Reasons why next records of groups could not be checked, with their counts."""
         unclear = ComparisonOutcome.COULD_NOT_CHECK
         return Counter(c.why for c in self.checks if c.group and c.outcome is unclear)
 
     @property
     def unchecked_records(self) -> Counter[str]:
-        """Why records of sampled ranges could not be checked, and how many each."""
+        """Reasons why records of sampled ranges could not be checked, with their counts."""
         found: Counter[str] = Counter()
         for check in self.checks:
             found.update(dict(check.unchecked))
         return found
 
     def as_json(self) -> dict[str, Any]:
-        """Return the object that commands print."""
+        """Return the object for the JSON output."""
         return {
             "positions": self.positions.as_json(),
             "ranges": self.ranges.as_json(),

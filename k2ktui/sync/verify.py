@@ -1,7 +1,7 @@
-"""Content proof: what a group reads next, and what was copied, compared on both clusters.
+"""Content verification: compare groups' next records, and copied ranges, on both clusters.
 
-The target is read before the source: a record that arrives in between is then missing on the
-target at worst, which is lag, and never too many there.
+The target is read before the source: a record that arrives in between can then only be missing on
+the target, which is lag, and never appear as an extra record there.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 PIECE_RECORDS = 1000
-# What is held in memory at once: both sides' records of so many positions, or of so many offsets.
+# Memory bounds: both sides' records of this many positions, or offsets, are held at once.
 _POSITIONS_AT_ONCE = 1000
 _OFFSETS_AT_ONCE = 20_000
 _NEIGHBOURS = 64
@@ -69,20 +69,20 @@ def verify(
     """Compare each group's next record on both sides, and the records of sampled ranges.
 
     Args:
-        source: the source cluster; it is only read.
-        target: the target cluster; it is only read.
+        source: the source cluster; only read.
+        target: the target cluster; only read.
         rows: committed offsets. Positions that several groups share are read once.
-        replicas: the mapping, read before this is called. It decides what a difference means:
-            without it lag and a skipped record, or compaction and a mistake, may look the same.
-        sample: how many pieces of mapped ranges, of up to ``PIECE_RECORDS`` records, to compare
-            record by record; all of them if there are fewer.
-        seed: the same seed picks the same pieces of the same ranges.
-        ignore: parts of a record (``k2ktui.log.content.Part``) that the pipeline changes on
+        replicas: the mapping, read before this call. It decides what a difference means: without
+            it, lag and a skipped record, or compaction and an error, may look the same.
+        sample: number of chunks of mapped ranges, of up to ``PIECE_RECORDS`` records each, to
+            compare record by record; all of them if there are fewer.
+        seed: the same seed picks the same chunks of the same ranges.
+        ignore: parts of a record (``k2ktui.log.record.RecordPart``) that the pipeline changes on
             purpose, such as its headers without ``headerReplication``.
-        timeout: seconds for all of it; what is not read by then could not be checked.
+        timeout: seconds for everything; what is not read in time counts as could-not-check.
 
     Raises:
-        ConnectionFailed: a cluster did not answer, or does not let us in.
+        ConnectionFailed: a cluster did not answer, or rejected the connection.
         ConfigError: client properties cannot be used.
     """
     known = replicas or {}
@@ -107,9 +107,9 @@ def verify(
 
 
 def _in_turn(pairs: Sequence[PositionPair]) -> Iterator[list[PositionPair]]:
-    """Yield the pairs in portions; each has neighbours of many partitions.
+    """Yield the pairs in batches; each has runs of adjacent positions from many partitions.
 
-    So what lies together is read together, and every request serves many partitions.
+    So adjacent positions are read together, and every request serves many partitions.
     """
     seen: Counter[SourcePartition] = Counter()
     ordered = []
@@ -157,7 +157,7 @@ def _left(until: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class RangeSample:
-    """``count`` records that landed one after the other."""
+    """``count`` records that landed consecutively."""
 
     pair: PositionPair
     count: int
@@ -166,7 +166,7 @@ class RangeSample:
 def sample_ranges(
     replicas: Mapping[SourcePartition, Replica], sample: int, seed: int
 ) -> list[RangeSample]:
-    """Choose pieces of mapped ranges, each as likely as the other, in the order of the log."""
+    """Choose chunks of mapped ranges with equal probability, in the order of the log."""
     lanes = [
         (source, target, ranges.columns())
         for source, replica in sorted(replicas.items())
@@ -274,7 +274,7 @@ def _one(
     copy, original = target.records.get(there), source.records.get(here)
     if copy is None:
         why = target.absence(there)
-        # The mapping was committed with its record: without compaction it must be there.
+        # The mapping is committed with its record: without compaction the record must exist.
         lost = why is AbsenceReason.BEYOND or (
             why is AbsenceReason.NONE and not compacted.may(topic)
         )
