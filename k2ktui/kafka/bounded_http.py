@@ -1,7 +1,7 @@
-"""One HTTP request whose answer is bounded in size and in time, and that follows no redirect.
+"""Send one HTTP request with a bounded response size and total time, without following redirects.
 
-``urllib`` alone follows redirects with the ``Authorization`` header still in the request, reads an
-answer of any length, and its time-out starts over with every byte that arrives.
+Plain ``urllib`` follows redirects with the ``Authorization`` header still in the request, reads a
+response of any length, and restarts its timeout with every byte that arrives.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from typing import Any
 def fetch(
     request: urllib.request.Request, context: ssl.SSLContext, timeout_s: float, largest: int
 ) -> bytes:
-    """Send a request and return its answer's body. Proxies of the environment are used.
+    """Send a request and return the response body. Uses the proxies set in the environment.
 
     Args:
-        request: of scheme http or https.
-        context: for https.
-        timeout_s: seconds for the whole exchange, after the name was resolved.
-        largest: bytes that the body may have.
+        request: an http or https request.
+        context: TLS context for https.
+        timeout_s: seconds for the whole exchange, excluding name resolution.
+        largest: maximum body size in bytes.
 
     Raises:
-        urllib.error.HTTPError: the answer is no success; a redirect is none either.
-        OSError: there was no whole answer in time (TimeoutError), or none at all.
+        urllib.error.HTTPError: the status is not a success; redirects count as failures.
+        OSError: no response arrived, or not all of it in time (TimeoutError).
         ValueError: the body is longer than ``largest``.
-        http.client.HTTPException: the answer is not HTTP.
+        http.client.HTTPException: the response is not HTTP.
     """
     sockets = _Sockets(monotonic() + timeout_s)
     opener = urllib.request.build_opener(
@@ -46,7 +46,7 @@ def fetch(
         except (OSError, http.client.HTTPException):
             sockets.remaining()
             raise
-        sockets.remaining()  # what was cut off by the deadline looks like a whole answer
+        sockets.remaining()  # a response cut off at the deadline looks complete
     if len(body) > largest:
         raise ValueError(f"longer than {largest:,} bytes")
     return body
@@ -58,14 +58,14 @@ class _Sockets:
         self._handles: list[socket.socket] = []
 
     def remaining(self) -> float:
-        """Return the seconds that are left; TimeoutError if there are none."""
+        """Return the seconds left until the deadline; raise TimeoutError after it."""
         left = self._deadline - monotonic()
         if left <= 0:
             raise TimeoutError("no whole answer in time")
         return left
 
     def connect(self, address: tuple[str, int], *_: object) -> socket.socket:
-        """Connect to the first of a host's addresses that answers."""
+        """Connect to the first address of the host that accepts a connection."""
         error: OSError = OSError("the name has no address")
         for found in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
             try:
@@ -73,14 +73,14 @@ class _Sockets:
             except OSError as failed:
                 error = failed
                 continue
-            # TLS takes the socket over; this handle reaches the connection all the same.
+            # TLS detaches the socket object; a duplicate can still shut the connection down.
             self._handles.append(made.dup())
             return made
         raise error
 
     @contextmanager
     def shut_at_deadline(self) -> Iterator[None]:
-        """Break the connections off when the time is over; whoever reads then gets no more."""
+        """Shut the connections down at the deadline, which ends any blocked read."""
         timer = threading.Timer(max(0.0, self._deadline - monotonic()), self._shut)
         timer.daemon = True
         timer.start()
@@ -125,7 +125,7 @@ class _Https(urllib.request.HTTPSHandler):
 def _maker(kind: Callable[..., Any], sockets: _Sockets) -> Any:
     def make(host: str, **options: Any) -> Any:
         connection = kind(host, **options)
-        connection._create_connection = sockets.connect  # noqa: SLF001 - the one place for it
+        connection._create_connection = sockets.connect  # noqa: SLF001 - no public hook
         return connection
 
     return make

@@ -1,4 +1,4 @@
-"""librdkafka's errors: codes, and what it reports beside its answers."""
+"""librdkafka's error codes, and the errors it reports through ``error_cb``."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ _ALL_DOWN, _TLS, LOGIN = -187, -181, -169
 UNREACHABLE = frozenset({-195, -193, _ALL_DOWN, _TLS, LOGIN})  # transport, resolve, …
 
 _HEARD_FOR_S = 15.0
-# "sasl_ssl://", "/bootstrap", "(after 356ms in state AUTH_REQ)"
+# Matches "sasl_ssl://", "/bootstrap", "(after 356ms in state AUTH_REQ)".
 _NOISE = re.compile(r"^\w+://|/(bootstrap|\d+)(?=: )| \(after \d+ms in state \w+[^)]*\)")
 
 
 class Heard:
-    """The errors that librdkafka tells beside its answers: why it has no connection."""
+    """Recent errors from librdkafka's ``error_cb``, which explain why it has no connection."""
 
     def __init__(self) -> None:
         self._told: dict[bool, tuple[float, KafkaError]] = {}
 
     def __call__(self, error: KafkaError) -> None:
-        """Take in an error; the library calls this while it is polled."""
-        # That all brokers are down says nothing of the reason, which came before.
+        """Record an error; librdkafka calls this while it is polled."""
+        # "All brokers down" carries no cause; an earlier error does.
         if error.code() != _ALL_DOWN:
             self._told[keeps_out(error)] = monotonic(), error
 
     def refusal(self) -> KafkaError | None:
-        """Return the last refusal to let us in, unless it is long ago."""
+        """Return the last login or certificate error of the past ``_HEARD_FOR_S`` seconds."""
         return self._latest(True)
 
     def last(self) -> KafkaError | None:
-        """Return the last error of another kind, unless it is long ago."""
+        """Return the last error of any other kind of the past ``_HEARD_FOR_S`` seconds."""
         return self._latest(False)
 
     def _latest(self, kind: bool) -> KafkaError | None:
@@ -46,12 +46,12 @@ class Heard:
 
 
 def keeps_out(error: KafkaError) -> bool:
-    """Whether waiting mends nothing: the login, or the certificate."""
+    """Whether retrying cannot help: the login failed or the certificate is not trusted."""
     code = error.code()
     return code == LOGIN or (code == _TLS and "certificate" in error.str())
 
 
 def words(error: KafkaError) -> str:
-    """Return an error's own words without the library's ornaments, safe to print."""
+    """Return an error's message without librdkafka's prefixes and suffixes, safe to print."""
     text = (error.str() or "no reason given").splitlines()[0]
     return safe_text(_NOISE.sub("", text))

@@ -1,6 +1,6 @@
-"""confluent-kafka clients of a pipeline's clusters, and the questions this program asks them.
+"""confluent-kafka clients of a pipeline's clusters, and the requests this program makes with them.
 
-Every method turns the library's errors into ``k2ktui.errors``: who did not answer, what was asked.
+Every method translates library errors into ``k2ktui.errors`` that name the cluster and the request.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ Partition = tuple[str, int]
 
 REQUEST_TIMEOUT_S = 30.0
 LEADER_WAIT_S, _LEADER_POLL_S = 1.0, 0.1
-# The short tries are for what can be known before a time-out: refused logins and closed ports.
+# The short attempts detect refused logins and closed ports without waiting for the full timeout.
 _METADATA_S = (0.7, 2.0, 10.0)
 _LOOK_AFTER_S = 1.0
-# Several brokers may answer differently: one that lets us in is enough, and has this long.
+# Brokers may disagree about a login: another broker has this long to accept it.
 _REFUSED_AFTER_S = 2.0
 _LISTEN_EVERY_S = 0.25
 
@@ -72,7 +72,7 @@ _REFUSED = frozenset(
 class TopicDescription:
     """A topic as its cluster describes it; ``topic_id`` is hex text, empty if it has none.
 
-    ``leaderless`` counts the partitions that nobody leads now.
+    ``leaderless`` counts the partitions that have no leader now.
     """
 
     name: str
@@ -84,17 +84,17 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """A topic setting; ``is_default`` when it was not set on the topic itself."""
+    """A topic setting; ``is_default`` is true when it is not set on the topic itself."""
 
     value: str
     is_default: bool
 
 
 class Cluster:
-    """One cluster of a pipeline, seen through confluent-kafka.
+    """One cluster of a pipeline, accessed through confluent-kafka.
 
     Args:
-        config: its client properties.
+        config: the cluster's client properties.
         label: ``source`` or ``target``, for messages.
     """
 
@@ -106,18 +106,21 @@ class Cluster:
 
     @cached_property
     def admin(self) -> AdminClient:
-        """The admin client, made at first use."""
+        """The admin client, created on first use."""
         return self._make(AdminClient, librdkafka(self.config, "admin"))
 
     def consumer(self, **overrides: Any) -> Consumer:
-        """Make a consumer that never commits and joins no group; ``overrides`` are librdkafka's.
+        """Create a consumer that never commits and joins no group.
 
-        For the target only: librdkafka asks for its group's coordinator all the same, and that
-        makes a broker create ``__consumer_offsets``. The source is read over the wire.
+        Use it on the target only: librdkafka looks up a group coordinator even so, which makes a
+        broker create ``__consumer_offsets``. The source is read through ``k2ktui.kafka.wire``.
+
+        Args:
+            overrides: librdkafka settings, with ``__`` accepted for ``.``.
         """
         settings = {
             **librdkafka(self.config, "consumer"),
-            # librdkafka wants a group id although nothing is ever committed under it.
+            # librdkafka requires a group id; nothing is ever committed under it.
             "group.id": "k2ktui-reader",
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
@@ -139,10 +142,10 @@ class Cluster:
             ) from None
 
     def ask(self, what: str, question: Callable[[], T]) -> T:
-        """Run a call of the library, turning its errors into ours.
+        """Run a library call and translate its errors.
 
         Raises:
-            ConnectionFailed, TimedOut, Refused, K2kError: by what the library reports.
+            ConnectionFailed, TimedOut, Refused, K2kError: depending on the library's error code.
         """
         try:
             return question()
@@ -168,16 +171,17 @@ class Cluster:
         return TimedOut(text, mend="Check that it is up and reachable from here.")
 
     def _listen(self) -> KafkaError | None:
-        """Return why brokers do not let us in, if they said so lately."""
-        # The library tells its errors only to who polls.
+        """Return the recent login or certificate error, if any."""
+        # librdkafka calls error_cb only while it is polled.
         self.admin.poll(0)
         return self._heard.refusal()
 
     def wait(self, future: Future[T]) -> T:
-        """Wait for an admin call's result, but not for a cluster that keeps us out or is down.
+        """Wait for an admin call's result; fail early if the cluster is down or refuses the login.
 
         Raises:
-            KafkaException: the call failed, nobody answered, or brokers keep us out.
+            KafkaException: the call failed or timed out, or the brokers refuse the login or have
+                an untrusted certificate.
             ConnectionFailed: no broker accepts connections.
         """
         began = monotonic()
@@ -193,28 +197,28 @@ class Cluster:
             if monotonic() >= look_at:
                 self._look(list_first=not self._brokers)
                 look_at = monotonic() + _LOOK_AFTER_S
-            # The library's own time-out comes first, so that its error is the one that is seen.
+            # The library's own timeout is shorter, so its more specific error normally wins.
             if waited > REQUEST_TIMEOUT_S + 5:
                 raise KafkaException(KafkaError(LOCAL_TIMED_OUT))
 
     def _look(self, *, list_first: bool = False) -> None:
-        """Look whether any known broker accepts connections: the library only tells time-outs.
+        """Check that a known broker accepts connections; librdkafka reports only a timeout.
 
         Raises:
-            ConnectionFailed: none does.
+            ConnectionFailed: no known broker accepts connections.
         """
         why = refusal(self._brokers | addresses(self.config.bootstrap_servers))
         if not why:
             return
         if list_first:
-            # The library may know others than the bootstrap servers.
+            # The library may know brokers other than the bootstrap servers.
             with suppress(KafkaException):
                 self._listed(_METADATA_S[0])
                 return
         raise no_connection(self.label, why)
 
     def results(self, what: str, futures: Mapping[Any, Future[T]]) -> dict[Any, T]:
-        """Wait for an admin call's futures; the first failure is raised."""
+        """Wait for an admin call's futures and raise the first failure."""
         return {
             key: self.ask(what, lambda f=future: self.wait(f))  # type: ignore[misc]
             for key, future in futures.items()
@@ -246,10 +250,10 @@ class Cluster:
         return found
 
     def find(self, name: str) -> TopicDescription | None:
-        """Describe a topic; None only if the cluster says that there is none.
+        """Describe a topic; return None only if the cluster reports that it does not exist.
 
         Raises:
-            K2kError: it cannot be told, which must not be taken for a topic that is not there.
+            K2kError: whether the topic exists is unknown; callers must not treat it as missing.
         """
         found = self.describe([name])[name]
         if isinstance(found, TopicDescription):
@@ -281,11 +285,11 @@ class Cluster:
         spec: OffsetSpec,
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> dict[Partition, int]:
-        """Return an offset of each partition; partitions that fail are left out.
+        """Return an offset of each partition; partitions that fail are omitted.
 
         With READ_COMMITTED, ``OffsetSpec.latest()`` is the last stable offset. A timestamp after
-        the last record yields -1. While a leader is on its way (a broker restarts, leaders move)
-        the partition is asked again, for up to ``LEADER_WAIT_S``.
+        the last record yields -1. A partition without a leader (broker restart, leader election)
+        is retried for up to ``LEADER_WAIT_S`` seconds.
         """
         found: dict[Partition, int] = {}
         until = monotonic() + LEADER_WAIT_S
@@ -296,8 +300,7 @@ class Cluster:
                 break
             left = moving
             sleep(_LEADER_POLL_S)
-            # The library asks the leaders that it remembers, whatever they answer, until somebody
-            # asks it for the metadata.
+            # librdkafka keeps asking its cached leaders until its metadata is refreshed.
             self._metadata("finding leaders")
         return found
 
@@ -308,7 +311,7 @@ class Cluster:
         isolation: IsolationLevel,
         found: dict[Partition, int],
     ) -> set[Partition]:
-        """Ask each leader once; return the partitions that have none at the moment."""
+        """Query each leader once; return the partitions that have no leader at the moment."""
         futures = self.admin.list_offsets(
             {TopicPartition(topic, partition): spec for topic, partition in partitions},
             isolation_level=isolation,
@@ -327,7 +330,7 @@ class Cluster:
         return moving
 
     def cluster_id(self) -> str:
-        """Return the cluster's id."""
+        """Return the cluster id."""
         return str(self._metadata("reaching a broker").cluster_id)
 
     def _metadata(self, what: str) -> Any:
@@ -348,10 +351,10 @@ class Cluster:
 
 
 class _Quiet:
-    """librdkafka's own log lines go nowhere: what matters reaches us as errors."""
+    """Discards librdkafka's log lines; relevant problems arrive as errors."""
 
     def log(self, *_: object, **__: object) -> None:
-        """Drop a line."""
+        """Discard a log line."""
 
     debug = info = warning = error = critical = exception = log
 
@@ -360,12 +363,12 @@ QUIET = _Quiet()
 
 
 def source_cluster(config: PipelineConfig) -> Cluster:
-    """Return the source side of a pipeline."""
+    """Return the source cluster of a pipeline."""
     return Cluster(config.source, "source")
 
 
 def target_cluster(config: PipelineConfig) -> Cluster:
-    """Return the target side of a pipeline."""
+    """Return the target cluster of a pipeline."""
     return Cluster(config.target, "target")
 
 

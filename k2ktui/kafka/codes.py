@@ -1,7 +1,7 @@
-"""Kafka's protocol error codes, sorted into what a writer may do about them.
+"""Kafka's protocol error codes, grouped by how the client must react.
 
-The classes follow the Java client's exceptions (``RetriableException``, ``AbortableException``
-behaviour of KIP-890 and KIP-1050, ``ProducerFencedException``); names as in ``Errors.java``.
+The groups follow the Java client's exceptions (``RetriableException``, the abortable errors of
+KIP-890 and KIP-1050, ``ProducerFencedException``); names as in ``Errors.java``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import IntEnum
 
 
 class Code(IntEnum):
-    """The error codes this program treats by name."""
+    """The error codes that this program handles by name."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -80,7 +80,7 @@ FENCED = frozenset(
     }
 )
 
-# The leader moved, is not elected or is not reachable: look it up again, send the same bytes again.
+# The leader moved, is not elected or is unreachable: refresh metadata and resend the same bytes.
 LEADER_MOVED = frozenset(
     {
         Code.LEADER_NOT_AVAILABLE,
@@ -94,7 +94,7 @@ LEADER_MOVED = frozenset(
     }
 )
 
-# A produce that may be sent again with the same sequence number: the broker drops a repeat.
+# The batch may be resent with the same sequence number: the broker drops duplicates.
 PRODUCE_RETRIABLE = LEADER_MOVED | {
     Code.CORRUPT_MESSAGE,
     Code.NOT_ENOUGH_REPLICAS,
@@ -105,8 +105,8 @@ PRODUCE_RETRIABLE = LEADER_MOVED | {
     Code.CONCURRENT_TRANSACTIONS,
 }
 
-# About the producer or its transaction and not about a partition: the lap of the slot fails. Any
-# other code that is not retriable stops the partition that it is about.
+# Errors of the producer or its transaction, not of a partition: the slot's lap fails. Any other
+# non-retriable code stops only the affected partition.
 PRODUCER_FAILED = frozenset(
     {
         Code.CLUSTER_AUTHORIZATION_FAILED,
@@ -142,7 +142,7 @@ SESSION_LOST = frozenset(
 )
 
 
-# A commit from outside is taken only while the group has no members.
+# The coordinator accepts a commit from a non-member only while the group has no members.
 GROUP_ACTIVE = frozenset(
     {
         Code.ILLEGAL_GENERATION,

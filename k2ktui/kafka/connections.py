@@ -1,8 +1,8 @@
-"""kafka-python's connection manager, made to tell why nobody could be reached.
+"""kafka-python's connection manager, extended to report why no broker could be reached.
 
-The library retries a bootstrap until its time is over and then reports a time-out, whatever the
-reason was. Here every failed connection leaves its reason, and a reason that waiting does not mend
-(the login, the certificate) from all bootstrap servers ends the bootstrap at once.
+The library retries a bootstrap until its timeout and then reports a timeout, whatever the cause.
+This manager records the cause of every failed connection. If all bootstrap servers fail with a
+permanent error (login or certificate), the bootstrap ends immediately.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from k2ktui.text import safe_text
 
 _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 _CLOSED = re.compile(r"ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|DNS Resolution failure")
-# "[Error 58] ", "SaslAuthenticationFailedError: ", "[SSL: …] ", " (_ssl.c:1006)"
+# Matches "[Error 58] ", "SaslAuthenticationFailedError: ", "[SSL: …] ", " (_ssl.c:1006)".
 _NOISE = re.compile(r"^(\[[^]]*\] *|\w+Error: +)+|\[SSL: \w+\] | \(_ssl\.c:\d+\)$")
 
 
 class Unrecoverable(Exception):
-    """No bootstrap server lets this client in, and trying again would not change that."""
+    """No bootstrap server accepts this client, and retrying would not help."""
 
 
 class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
-    """The library's manager; takes the same options.
+    """Extends the library's manager; takes the same options.
 
     Attributes:
-        failure: why the last connection that failed did so.
-        closed_until: monotonic time until which closed ports are tried again; None for as long as
-            the caller waits, for who must live through a restart of the cluster.
+        failure: cause of the last failed connection.
+        closed_until: monotonic time until which closed ports are retried; None to retry until the
+            caller's timeout, for callers that must survive a cluster restart.
     """
 
     def __init__(self, net: Any, **options: Any) -> None:
@@ -49,16 +49,17 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
         self._closed_ports: set[Any] = set()
 
     def get_connection(self, node_id: Any, *args: Any, **options: Any) -> Any:
-        """Return the connection to a node, as the library does, and watch it being made.
+        """Return the connection to a node, as the library does, and record its failures.
 
         Raises:
-            Unrecoverable: every bootstrap server has refused us.
+            Unrecoverable: every bootstrap server refused the login or has an untrusted
+                certificate, or all ports are still closed after ``closed_until``.
         """
         if not self.bootstrapped:
             self._give_up()
         connection = super().get_connection(node_id, *args, **options)
         if connection.initializing:
-            # The library makes connections of its own class only, and has not connected yet.
+            # The library's connection class cannot be configured; it has not connected yet.
             connection.__class__ = Connection
             connection.init_future.add_errback(lambda error: self._failed(node_id, error))
             connection.close_future.add_errback(lambda error: self._failed(node_id, error))
@@ -66,7 +67,7 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
 
     @property
     def ports_are_closed(self) -> bool:
-        """Whether no bootstrap server accepted a connection when it was last tried."""
+        """Whether every bootstrap server refused the last connection attempt."""
         return self._closed_ports.issuperset(self._bootstrap_ids())
 
     def _bootstrap_ids(self) -> set[Any]:
@@ -109,21 +110,21 @@ def _keeps_out(error: BaseException | None) -> bool:
 
 
 def is_closed(error: BaseException | None) -> bool:
-    """Whether nobody listens there, or there is no such host: silence is something else."""
+    """Whether the port is closed, or the host unknown or unreachable; excludes timeouts."""
     return isinstance(error, KafkaConnectionError) and bool(_CLOSED.search(str(error)))
 
 
 def is_login(error: BaseException | None) -> bool:
-    """Whether the broker refused who we say we are, or the way we say it."""
+    """Whether the broker refused the credentials or the SASL mechanism."""
     return isinstance(error, SaslAuthenticationFailedError | UnsupportedSaslMechanismError)
 
 
 def is_untrusted(error: BaseException | None) -> bool:
-    """Whether we refused the broker's certificate."""
+    """Whether the broker's certificate failed verification."""
     return isinstance(error, KafkaConnectionError) and _UNTRUSTED in str(error)
 
 
 def why(error: BaseException | None) -> str:
-    """Return an error's own words, without the library's ornaments, safe to print."""
+    """Return an error's message without the library's prefixes and suffixes, safe to print."""
     text = (str(error) or type(error).__name__).splitlines()[0] if error else "no reason given"
     return safe_text(_NOISE.sub("", text))

@@ -2,16 +2,17 @@
 
 | topic | cleanup.policy | default partitions | default retention |
 |---|---|---|---|
-| ``coordination.commit.topic`` | compact | 1, or one a slot (6) | the last record of each key |
+| ``coordination.commit.topic`` | compact | 1, or 1 per slot (6) | the last record of each key |
 | ``offsetMapping.topic`` | delete | 6 | 7 days |
 | ``metrics.kafka.topic`` | delete | 3 | 30 days |
 | ``coordination.state.topic`` | compact | 1 | the last record of each key |
 
-One commit partition is enough for one pipeline: its positions are few, and one partition is read
-to its end in one go at every start. With ``optimizeOffsetCommitPartition: disabled`` each slot
-writes to its own, so that a transaction which one slot leaves open delays no other's positions.
-The assignment topic of Lenses K2K is not used: the driver issues fencing tokens instead. The state
-topic is made by who first writes to it (:func:`ensure_state_topic`): copying needs it not.
+One commit partition is enough for one pipeline: it has few positions, and every start reads the
+partition to its end in one pass. With ``optimizeOffsetCommitPartition: disabled`` each slot
+writes to its own partition, so that a transaction left open by one slot does not delay the
+positions of the others. The assignment topic of Lenses K2K is not used: the driver issues fencing
+tokens instead. The first writer creates the state topic (:func:`ensure_state_topic`): copying does
+not need it.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _SLOT_PARTITIONS = 6
 _POLICY = "cleanup.policy"
 
 _DEFAULTS: Mapping[ControlTopic, TopicSettings] = {
-    # Small segments: only closed ones are compacted, and every start reads what is left.
+    # Small segments: only closed ones are compacted, and every start reads the whole topic.
     "commit": TopicSettings(
         partitions=1, config={_POLICY: "compact", "segment.bytes": str(50 << 20)}
     ),
@@ -52,7 +53,7 @@ _DEFAULTS: Mapping[ControlTopic, TopicSettings] = {
     "metrics": TopicSettings(
         partitions=3, config={_POLICY: "delete", "retention.ms": str(30 * _DAY_MS)}
     ),
-    # Heartbeats come every few seconds: small segments keep what a reader must pass over short.
+    # Heartbeats arrive every few seconds: small segments limit the obsolete records to read.
     "state": TopicSettings(
         partitions=1, config={_POLICY: "compact", "segment.bytes": str(10 << 20)}
     ),
@@ -77,7 +78,7 @@ _HOLDS: Mapping[ControlTopic, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ControlTopics:
-    """The control topics as they are; 0 partitions when the pipeline does not need the topic."""
+    """Partition counts of the control topics; 0 when the pipeline does not need the topic."""
 
     commit_partitions: int
     mapping_partitions: int = 0
@@ -87,13 +88,13 @@ class ControlTopics:
 
 @dataclass(frozen=True, slots=True)
 class ControlFinding:
-    """One control topic that the pipeline needs, as it is on the target.
+    """The state on the target of one control topic that the pipeline needs.
 
     Attributes:
-        role: what it is for.
-        spec: how it would be created.
-        partitions: 0 while it is missing.
-        problem: what is wrong with it and how to mend that; None for a missing topic too.
+        role: the purpose of the topic.
+        spec: settings to create it with.
+        partitions: partition count; 0 while the topic is missing.
+        problem: what is wrong with it and how to fix it; None also for a missing topic.
     """
 
     role: ControlTopic
@@ -105,18 +106,18 @@ class ControlFinding:
 def ensure_control_topics(
     config: PipelineConfig, target: Cluster, env: Mapping[str, str] = os.environ
 ) -> ControlTopics:
-    """Create the control topics that are missing, if the pipeline may, and check the others.
+    """Create missing control topics, if the configuration allows it, and check existing ones.
 
     Args:
         config: the pipeline.
         target: its target cluster.
-        env: where ``OTEL_METRICS_EXPORTER`` says whether metrics go to their topic.
+        env: environment; ``OTEL_METRICS_EXPORTER`` decides whether the metrics topic is needed.
 
     Raises:
-        Refused: a topic is missing and may not be created, or is not fit; every such topic is
-            named with its mend, and none was created.
-        ConfigError: two of them have the same name.
-        ConnectionFailed, TimedOut: the target did not answer, or the topics have no leaders in
+        Refused: a topic is missing and may not be created, or has unsuitable settings; names
+            every such topic with its fix. No topic was created.
+        ConfigError: two control topics have the same name.
+        ConnectionFailed, TimedOut: the target did not answer, or the topics got no leaders in
             time.
     """
     findings = inspect_control_topics(config, target, env)
@@ -143,14 +144,14 @@ def ensure_control_topics(
 
 
 def ensure_state_topic(config: PipelineConfig, target: Cluster) -> int:
-    """Create the state topic if it is missing and may be created; return its partitions.
+    """Create the state topic if it is missing and may be created; return its partition count.
 
     Raises:
-        Refused: it is missing and may not be created, or is not fit.
+        Refused: it is missing and may not be created, or has unsuitable settings.
         ConfigError: another control topic has its name.
         ConnectionFailed, TimedOut: as for :func:`ensure_control_topics`.
     """
-    control_specs(config, {})  # refuses a name that is taken
+    control_specs(config, {})  # raises ConfigError for a duplicate name
     spec = _spec(config, "state", config.coordination.state.topic)
     (found,) = _inspect_all(config, target, {"state": spec})
     if found.problem:
@@ -165,7 +166,7 @@ def ensure_state_topic(config: PipelineConfig, target: Cluster) -> int:
 def inspect_control_topics(
     config: PipelineConfig, target: Cluster, env: Mapping[str, str] = os.environ
 ) -> list[ControlFinding]:
-    """Look at the control topics that the pipeline needs; nothing is changed.
+    """Inspect the control topics that the pipeline needs, without changing anything.
 
     Raises:
         ConfigError, ConnectionFailed, TimedOut: as for :func:`ensure_control_topics`.
@@ -188,10 +189,10 @@ def _inspect_all(
 def control_specs(
     config: PipelineConfig, env: Mapping[str, str] = os.environ
 ) -> dict[ControlTopic, TopicSpec]:
-    """Return how each control topic that the pipeline needs is to be created.
+    """Return the creation settings of each control topic that the pipeline needs.
 
     Raises:
-        ConfigError: two of them have the same name.
+        ConfigError: two control topics have the same name.
     """
     names: dict[ControlTopic, str] = {"commit": config.coordination.commit.topic}
     if config.features.offset_mapping:
@@ -220,7 +221,7 @@ def _spec(config: PipelineConfig, role: ControlTopic, name: str) -> TopicSpec:
 
 
 def missing_control_topic(config: PipelineConfig, found: ControlFinding) -> K2kError:
-    """Return the error for a missing topic that must not be created by this program."""
+    """Return the error for a missing topic that this program is not allowed to create."""
     return Refused(
         f"topic {safe_text(found.spec.name)} for {_HOLDS[found.role]} does not exist on the target "
         "cluster, and features.autoCreateControlTopics is disabled",

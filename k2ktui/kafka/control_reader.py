@@ -18,7 +18,7 @@ _POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class ControlRecord:
-    """A record of a control topic."""
+    """A record of a control topic, with its position; a ``value`` of None is a tombstone."""
 
     partition: int
     offset: int
@@ -32,10 +32,11 @@ def require_offsets(
     spec: OffsetSpec,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> dict[Partition, int]:
-    """Return an offset of each partition, as ``Cluster.offsets``, for who cannot do without one.
+    """Return an offset of every partition, as ``Cluster.offsets`` does, or fail.
 
     Raises:
-        TimedOut: nobody tells one of them: it has no leader, or may not be described.
+        TimedOut: the offset of a partition is unavailable: it has no leader, or the principal may
+            not describe it.
         ConnectionFailed: the cluster does not answer.
     """
     found = cluster.offsets(partitions, spec, isolation)
@@ -65,7 +66,7 @@ def stable_ends(
 def _ends(
     cluster: Cluster, topic: str, partitions: int, timeout: float, isolation: IsolationLevel
 ) -> dict[int, int]:
-    """Return where every partition ends: one left out would be taken for one that is empty."""
+    """Return every partition's end offset; a missing entry would be mistaken for an empty one."""
     where = [(topic, p) for p in range(partitions)]
     until = monotonic() + timeout
     while True:
@@ -91,16 +92,16 @@ def read_committed(
     """Yield the committed records of a topic, each partition in order.
 
     Args:
-        cluster: where the topic is.
+        cluster: cluster of the topic.
         topic: its name.
-        partitions: how many it has.
-        timeout: in seconds.
-        ends: where to stop in each partition; its last stable offset by default.
-        since: where to begin in each partition; the beginning by default.
+        partitions: its partition count.
+        timeout: seconds.
+        ends: offset to stop at in each partition; defaults to its last stable offset.
+        since: offset to start from in each partition; defaults to the beginning.
 
     Raises:
-        TimedOut: not everything arrived in time.
-        K2kError: the broker refused.
+        TimedOut: not all records arrived in time.
+        K2kError: the broker returned an error.
     """
     ends = stable_ends(cluster, topic, partitions, timeout) if ends is None else ends
     yield from _read(cluster, topic, ends, timeout, "read_committed", since or {})
@@ -109,7 +110,7 @@ def read_committed(
 def read_written(
     cluster: Cluster, topic: str, partitions: int, timeout: float
 ) -> Iterator[ControlRecord]:
-    """Yield all records, those of open and aborted transactions too; else as read_committed."""
+    """Yield all records, including open and aborted transactions; else as read_committed."""
     ends = _ends(cluster, topic, partitions, timeout, IsolationLevel.READ_UNCOMMITTED)
     yield from _read(cluster, topic, ends, timeout, "read_uncommitted", {})
 
@@ -155,7 +156,7 @@ def _read(
                     if offset >= remaining.get(partition, 0):
                         remaining.pop(partition, None)
                 elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-                    pass  # the library asks for the group's coordinator, and we use no group
+                    pass  # librdkafka looks up a coordinator although no group is used
                 elif not error.retriable():
                     raise K2kError(f"reading {safe_text(topic)}: {safe_text(error.str())}")
     finally:
@@ -163,7 +164,7 @@ def _read(
 
 
 def await_stable(cluster: Cluster, topic: str, partitions: int, timeout: float) -> None:
-    """Wait until everything written to a topic so far is decided: committed or aborted.
+    """Wait until every record written to a topic so far is committed or aborted.
 
     Raises:
         TimedOut: a transaction stayed open longer than ``timeout`` seconds.

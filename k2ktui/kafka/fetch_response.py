@@ -1,7 +1,7 @@
-"""Decode fetch responses in place: records are views of the frame, nothing of them is copied.
+"""Decode fetch responses in place: records are views of the frame and are not copied.
 
 Layout: ``FetchResponse.json`` of Apache Kafka, versions 12 to 17 (flexible versions, KIP-482).
-Names are those of the library's own response, which serves for older brokers.
+Field names match kafka-python's own response class, which handles older versions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from k2ktui.kafka.protocol_reader import ProtocolReader
 
 VERSIONS = range(12, 18)
-"""Versions that ``decode`` knows."""
+"""Versions that ``decode_fetch_response`` supports."""
 
 _BY_ID_FROM = 13
 _CORRELATION_BYTES = 4
@@ -27,7 +27,7 @@ _DIVERGING_TAG = 0
 
 @dataclass(frozen=True, slots=True)
 class AbortedTransaction:
-    """An aborted transaction that overlaps the fetched offsets."""
+    """An aborted transaction that overlaps the fetched offset range."""
 
     producer_id: int
     first_offset: int
@@ -35,7 +35,7 @@ class AbortedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class DivergingEpoch:
-    """Where the broker's log stops agreeing with the epoch that we read last; -1 if it does."""
+    """Largest epoch and its end offset shared with the reader's last epoch; -1 if no divergence."""
 
     epoch: int = -1
     end_offset: int = -1
@@ -46,7 +46,7 @@ _AGREES = DivergingEpoch()
 
 @dataclass(frozen=True, slots=True)
 class FetchedPartition:
-    """What was fetched of one partition; ``records`` is a writable view, or None."""
+    """The response for one partition; ``records`` is a writable view of the frame, or None."""
 
     partition_index: int
     error_code: int
@@ -60,7 +60,7 @@ class FetchedPartition:
 
 @dataclass(frozen=True, slots=True)
 class FetchedTopic:
-    """What was fetched of one topic; by name up to version 12, by id from 13 on."""
+    """The response for one topic, identified by name up to version 12 and by id from 13 on."""
 
     topic: str
     topic_id: uuid.UUID | None
@@ -69,7 +69,7 @@ class FetchedTopic:
 
 @dataclass(frozen=True, slots=True)
 class FetchResponse:
-    """A fetch response; ``throttle_time_ms`` in milliseconds."""
+    """A decoded fetch response."""
 
     throttle_time_ms: int
     error_code: int
@@ -78,10 +78,10 @@ class FetchResponse:
 
 
 def decode_fetch_response(frame: memoryview, version: int) -> FetchResponse:
-    """Decode a response with its header (version 1), whose frame is kept by what is returned.
+    """Decode a response with its header (version 1); the result holds views of ``frame``.
 
     Raises:
-        ValueError, IndexError, struct.error: it is cut short or holds nonsense.
+        ValueError, IndexError, struct.error: the frame is truncated or malformed.
     """
     cursor = ProtocolReader(frame, _CORRELATION_BYTES)
     cursor.skip_tags()

@@ -1,7 +1,7 @@
-"""Carries questions about consumer groups to their coordinators, and again where that helps.
+"""Send requests about consumer groups to their coordinators, with retries.
 
-A broker answers the requests of one connection one after another, and a commit waits for its
-record to be written: what must be fast is spread over several connections ("lanes").
+A broker answers the requests of one connection in order, and a commit waits for its record to be
+written. Bulk requests are therefore spread over several connections ("lanes").
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _KEYS_A_REQUEST = 500
 _GROUP_KEY = 0
 _ASIDE_S = 5.0
 _SETUP_S = 10.0
-# A broker that restarts is back within seconds; the library's pauses would grow to half a minute.
+# A restarting broker is back within seconds; the library's back-off would grow to 30 seconds.
 _RECONNECT_MS = 1000
 PASSING = COORDINATOR_RETRIABLE | {Code.REQUEST_TIMED_OUT}
 
 
 @dataclass(frozen=True, slots=True)
 class GroupError:
-    """Why a group got no answer.
+    """Why the request failed for one group.
 
     Attributes:
         code: protocol error code.
-        reason: what the code does not tell, in words; empty if it tells all.
-        doubtful: the coordinator may have done what was asked all the same.
+        reason: message that replaces the code's own description; empty if the code suffices.
+        doubtful: the coordinator may have carried out the request despite the error.
     """
 
     code: int
@@ -47,13 +47,13 @@ class GroupError:
 
 @dataclass(frozen=True, slots=True)
 class BatchRequest(Generic[T]):
-    """What is asked about many groups.
+    """One kind of request for many groups, sent in batches.
 
     Attributes:
-        batch: how many groups fit one request.
-        request: makes the request for some groups.
-        read: takes those groups and the response; returns an answer or a refusal for each.
-        lanes: over how many connections to a broker the requests may be spread.
+        batch: maximum number of groups per request.
+        request: builds the request for a batch of groups.
+        read: takes the batch and the response; yields an answer or an error for each group.
+        lanes: maximum number of connections per broker to spread the requests over.
     """
 
     batch: int
@@ -64,7 +64,7 @@ class BatchRequest(Generic[T]):
 
 @dataclass(slots=True)
 class _Round(Generic[T]):
-    """One attempt at all groups that have no answer yet."""
+    """One attempt for all groups without an answer; ``silent`` maps failed brokers to errors."""
 
     question: BatchRequest[T]
     answers: dict[str, T | GroupError] = field(default_factory=dict)
@@ -72,12 +72,15 @@ class _Round(Generic[T]):
 
 
 class GroupCoordinatorClient:
-    """Connections to the brokers of one cluster, and where its groups are coordinated.
+    """Connections to the brokers of one cluster, and the coordinators of its groups.
 
     Args:
         options: wire options, from ``k2ktui.kafka.properties``.
         label: ``source`` or ``target``, for messages.
-        patience: seconds without any progress after which a question is given up.
+        patience: seconds without progress after which a batch request stops retrying.
+
+    Attributes:
+        coordinators: cached coordinator broker id of each group.
     """
 
     def __init__(self, options: Mapping[str, Any], label: str, patience: float) -> None:
@@ -96,36 +99,36 @@ class GroupCoordinatorClient:
         return Wire(self._loop, self._options, self._label)
 
     def open(self, timeout: float) -> None:
-        """Connect; errors as for ``Wire.open``."""
+        """Connect within ``timeout`` seconds; errors as for ``Wire.open``."""
         self._loop.run(lambda: self._lanes[0].open(timeout))
 
     def close(self) -> None:
-        """Disconnect."""
+        """Close all connections and the event loop."""
         for lane in self._lanes:
             lane.close()
         self._loop.close()
 
     def run(self, coroutine: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Drive the connections until a coroutine ends."""
+        """Run a coroutine on the event loop until it ends; return its value."""
         return cast(T, self._loop.run(coroutine))
 
     def refusal(self) -> str:
-        """Return why no broker accepts connections now, empty if one does or may."""
+        """Return why no broker accepts connections now; empty if one does or might."""
         return self._lanes[0].refusal()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait without blocking the connections."""
+        """Wait ``seconds`` without blocking the event loop."""
         await self._loop.sleep(seconds)
 
     def version_of(self, request: type) -> int:
-        """Return the highest version of a request that both sides know, -1 if none."""
+        """Return the highest request version that both sides support, -1 if none."""
         return self._lanes[0].version_of(request)
 
     async def everywhere(self, make: Callable[[], Any]) -> dict[int, Any | GroupError]:
-        """Send a request to every broker; returns its response or why there is none.
+        """Send a request to every broker; return the response or error by broker id.
 
         Raises:
-            NotSent, OutcomeUnknown: not even who the brokers are can be learnt now.
+            NotSent, OutcomeUnknown: the list of brokers could not be fetched.
         """
         wire, timeout = self._lanes[0], self.patience
         brokers = await wire.brokers(min(timeout, _ASIDE_S))
@@ -141,10 +144,10 @@ class GroupCoordinatorClient:
     async def ask(
         self, groups: Collection[str], question: BatchRequest[T]
     ) -> dict[str, T | GroupError]:
-        """Ask about every group; each gets its answer or its own refusal.
+        """Send the request for every group; return an answer or an error for each.
 
-        What may pass (coordinators that move or load, lost connections) is tried again for as long
-        as ``patience`` allows; the request may then have reached the broker more than once.
+        Transient errors (a coordinator that moves or loads, a lost connection) are retried until
+        ``patience`` seconds pass without progress, so a broker may receive a request repeatedly.
         """
         answers: dict[str, T | GroupError] = {}
         pending = list(dict.fromkeys(groups))
@@ -211,7 +214,7 @@ class GroupCoordinatorClient:
         return at.answers
 
     def _parcels(self, groups: Iterable[str], batch: int) -> Iterable[tuple[int, Sequence[str]]]:
-        """Yield what goes into each request, brokers taking turns."""
+        """Yield the broker and groups of each request, alternating between brokers."""
         by_node: dict[int, list[str]] = defaultdict(list)
         for group in groups:
             by_node[self.coordinators[group]].append(group)
@@ -227,7 +230,7 @@ class GroupCoordinatorClient:
         try:
             response = await wire.answer(future)
         except (NotSent, OutcomeUnknown) as error:
-            # The rest would wait for the same time-out, one after another.
+            # Skip this broker's remaining batches: each would wait for the same timeout in turn.
             lost = _lost(error)
             at.silent[node] = replace(lost, doubtful=False)
             at.answers |= dict.fromkeys(parcel, lost)
@@ -238,7 +241,7 @@ class GroupCoordinatorClient:
         at.answers |= dict.fromkeys(parcel, unanswered) | dict(at.question.read(parcel, response))
 
     async def _locate(self, groups: Iterable[str]) -> dict[str, GroupError]:
-        """Learn where groups are coordinated; returns those for which that failed."""
+        """Look up unknown coordinators; return the groups for which that failed."""
         unknown = [group for group in groups if group not in self.coordinators]
         batch = _KEYS_A_REQUEST if self.version_of(FindCoordinatorRequest) >= 4 else 1
         refused: dict[str, GroupError] = {}
@@ -267,12 +270,12 @@ class GroupCoordinatorClient:
 
 
 def is_retriable(answer: object) -> bool:
-    """Whether an answer is a refusal that may be over soon."""
+    """Whether an answer is a transient error."""
     return isinstance(answer, GroupError) and answer.code in PASSING
 
 
 def back_off(attempt: int) -> float:
-    """Return the seconds to wait before trying once more; ``attempt`` counts from 0."""
+    """Return the seconds to wait before the next retry; ``attempt`` counts from 0."""
     return float(min(0.02 * 2 ** min(attempt, 5), 0.5))
 
 

@@ -1,4 +1,4 @@
-"""What is asked of group coordinators, how the answers are read, and refusals in words."""
+"""Requests to group coordinators, decoding of their responses, and error descriptions."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from k2ktui.kafka.group_coordinator import PASSING, BatchRequest, GroupError
 
 TopicPartition = tuple[str, int]
 
-#: Begins every refusal that is due to members which the group has.
+#: Prefix of every error that is due to the group having members.
 HAS_MEMBERS = "the group has members"
 
 _SCHEMAS = "k2ktui.kafka.groups_schemas"
 _DESCRIBED_AT_ONCE = 100
 _FETCHED_AT_ONCE = 20
 _COMMIT_LANES = 8
-# Later versions name topics by id, and a topic made again must not be taken for the old one.
+# Later versions identify topics by id, which differs after a topic is deleted and recreated.
 _NAMES_TOPICS = 9
 
 
 class ConsumerGroupDescribeRequest(ApiMessage, load_json=_SCHEMAS):  # type: ignore[misc,call-arg]
-    """Describes groups of the consumer protocol (KIP-848)."""
+    """Request for the state and members of consumer-protocol groups (KIP-848)."""
 
 
 class ConsumerGroupDescribeResponse(ApiMessage, load_json=_SCHEMAS):  # type: ignore[misc,call-arg]
-    """Answer to :class:`ConsumerGroupDescribeRequest`."""
+    """Response to :class:`ConsumerGroupDescribeRequest`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,9 @@ class GroupListing:
     """A group that a broker lists.
 
     Attributes:
-        group: its name.
-        state: such as ``Stable`` or ``Empty``; empty where brokers do not tell (before 2.6).
-        kind: ``classic``, ``consumer``, ``share``, ``streams``; empty if unknown.
+        group: group id.
+        state: such as ``Stable`` or ``Empty``; "" for brokers that omit it (before 2.6).
+        kind: ``classic``, ``consumer``, ``share``, ``streams``; "" if unknown.
     """
 
     group: str
@@ -56,7 +56,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of a group; ``host`` is as the broker tells it, such as ``/10.0.0.7``."""
+    """A member of a group; ``host`` is as the broker reports it, such as ``/10.0.0.7``."""
 
     id: str
     client_id: str
@@ -68,12 +68,12 @@ class GroupState:
     """A group as its coordinator describes it.
 
     Attributes:
-        group: its name.
-        state: such as ``Stable`` or ``Empty``; empty when the group does not exist, or when
-            ``error`` says why it is not known.
+        group: group id.
+        state: such as ``Stable`` or ``Empty``; "" when the group does not exist, or when
+            ``error`` says why its state is unknown.
         kind: as in :class:`GroupListing`.
-        members: its members; told for classic and consumer groups only.
-        error: why it could not be described, in words for the operator; empty if it was.
+        members: its members; available for classic and consumer groups only.
+        error: why it could not be described, for the operator; "" on success.
     """
 
     group: str
@@ -85,7 +85,7 @@ class GroupState:
 
 @dataclass(frozen=True, slots=True)
 class GroupCommit:
-    """A committed offset; ``leader_epoch`` is -1 where the consumer gave none."""
+    """A committed offset; ``leader_epoch`` is -1 if the consumer sent none."""
 
     offset: int
     metadata: str = ""
@@ -94,12 +94,12 @@ class GroupCommit:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffsets:
-    """What a group has committed.
+    """The committed offsets of a group.
 
     Attributes:
-        group: its name.
+        group: group id.
         offsets: committed offsets by topic and partition.
-        error: why they are not all, or not final, in words for the operator; else empty.
+        error: why they are incomplete or not final, for the operator; "" otherwise.
     """
 
     group: str
@@ -109,7 +109,7 @@ class GroupOffsets:
 
 @dataclass(slots=True)
 class FetchedOffsets:
-    """Committed offsets as one response tells them."""
+    """One group's offsets from a response; ``refused`` maps partitions to error codes."""
 
     offsets: dict[TopicPartition, GroupCommit] = field(default_factory=dict)
     unstable: list[TopicPartition] = field(default_factory=list)
@@ -117,19 +117,19 @@ class FetchedOffsets:
 
 
 def list_request() -> ListGroupsRequest:
-    """Return the request for all groups of a broker, of every state and kind."""
+    """Return the request for all groups of a broker, in any state and of any kind."""
     return ListGroupsRequest(states_filter=[], types_filter=[], max_version=5)
 
 
 def read_listing(response: Any, unknown_kind: str) -> Iterator[GroupListing]:
-    """Read a broker's groups; ``unknown_kind`` is the kind of those whose kind it cannot tell."""
+    """Read a broker's groups; ``unknown_kind`` is used where the broker omits the kind."""
     for each in response.groups:
         kind = (each.group_type or "").lower() or unknown_kind
         yield GroupListing(each.group_id, each.group_state or "", kind)
 
 
 def describe_classic() -> BatchRequest[GroupState]:
-    """Ask for the state and members of classic groups."""
+    """Return the request for the state and members of classic groups."""
 
     def request(groups: Sequence[str]) -> DescribeGroupsRequest:
         return DescribeGroupsRequest(
@@ -144,7 +144,7 @@ def describe_classic() -> BatchRequest[GroupState]:
 
 
 def describe_consumer() -> BatchRequest[GroupState]:
-    """Ask for the state and members of groups of the consumer protocol."""
+    """Return the request for the state and members of consumer-protocol groups (KIP-848)."""
 
     def request(groups: Sequence[str]) -> ConsumerGroupDescribeRequest:
         return ConsumerGroupDescribeRequest(
@@ -159,7 +159,7 @@ def describe_consumer() -> BatchRequest[GroupState]:
 
 
 def _described(each: Any, kind: str) -> GroupState | GroupError:
-    # Before version 6 a group that does not exist, or is of another kind, is described as Dead.
+    # Before version 6, a group that is missing or of another kind is described as Dead.
     gone = each.error_code == Code.GROUP_ID_NOT_FOUND
     if each.error_code and not gone:
         return GroupError(each.error_code)
@@ -170,12 +170,12 @@ def _described(each: Any, kind: str) -> GroupState | GroupError:
 
 
 def fetch_offsets(version: int, *, require_stable: bool) -> BatchRequest[FetchedOffsets]:
-    """Ask for all committed offsets of groups.
+    """Return the request for all committed offsets of groups.
 
     Args:
-        version: the highest version of OffsetFetch that the cluster knows.
-        require_stable: leave out, as unstable, offsets that an open transaction is about to commit
-            (KIP-447); brokers before 2.5 cannot.
+        version: the highest version of OffsetFetch that the cluster supports.
+        require_stable: report partitions with a pending transactional commit as unstable
+            (KIP-447); not supported by brokers before 2.5.
     """
 
     def request(groups: Sequence[str]) -> OffsetFetchRequest:
@@ -227,7 +227,7 @@ PartitionCodes = dict[TopicPartition, int]
 def commit_offsets(
     commits: Mapping[str, Mapping[TopicPartition, GroupCommit]],
 ) -> BatchRequest[PartitionCodes]:
-    """Commit offsets from outside the groups: without a member and a generation."""
+    """Return the request that commits offsets as a non-member, without a generation."""
 
     def request(groups: Sequence[str]) -> OffsetCommitRequest:
         topic, part = (
@@ -263,7 +263,7 @@ def commit_offsets(
 
 
 def delete_offsets(where: Mapping[str, Collection[TopicPartition]]) -> BatchRequest[PartitionCodes]:
-    """Delete committed offsets."""
+    """Return the request that deletes committed offsets."""
 
     def request(groups: Sequence[str]) -> OffsetDeleteRequest:
         topic = OffsetDeleteRequest.OffsetDeleteRequestTopic
@@ -298,7 +298,7 @@ def _read_codes(
         for part in topic.partitions
     }
     passing = next((code for code in codes.values() if code in PASSING), 0)
-    # A write that timed out may be in the log.
+    # A write that timed out may still be in the log.
     doubtful = passing in (Code.COORDINATOR_NOT_AVAILABLE, Code.REQUEST_TIMED_OUT)
     yield groups[0], GroupError(passing, doubtful=doubtful) if passing else codes
 
@@ -322,12 +322,12 @@ _WORDS = {
 
 
 def describe_error(refusal: GroupError, label: str, right: str) -> str:
-    """Return why something was refused.
+    """Return an operator message for a group error.
 
     Args:
-        refusal: the protocol error.
+        refusal: the error.
         label: ``source`` or ``target``.
-        right: the operation on the group that the request needs, such as ``Describe``.
+        right: the ACL operation on the group that the request needs, such as ``Describe``.
     """
     words = refusal.reason or f"{_meaning(refusal.code, label, right)}: {code_name(refusal.code)}"
     return words + ("; whether it was done all the same is not known" if refusal.doubtful else "")

@@ -1,10 +1,10 @@
-"""Consumer groups of one cluster: which there are, who is in them, and what they have committed.
+"""Consumer groups of one cluster: their states, members and committed offsets.
 
-Fast for thousands of groups, and what fails for one group is that group's error and no other's.
+Requests are batched for thousands of groups, and an error of one group does not affect the others.
 
-A cluster creates ``__consumer_offsets`` when it is first asked for a group's coordinator. The
-source is only read: there only groups that its brokers list are asked about, and the broker that
-lists a group is its coordinator.
+A cluster creates ``__consumer_offsets`` on the first lookup of a group coordinator. To keep the
+source read-only, requests there cover only groups that its brokers list; the broker that lists a
+group is its coordinator.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ __all__ = [
 
 _SOURCE = "source"
 _NAMED_AT_MOST = 3
-# After so many attempts without any answer, about half a second, closed ports end the asking.
+# Number of unanswered attempts (about half a second) after which closed ports end the retries.
 _CLOSED_AFTER = 4
-# Kinds that only the listing tells about; share groups commit no offsets.
+# Kinds for which the listing is the only source of details; share groups commit no offsets.
 _LISTED_ONLY = frozenset({"share", "streams"})
 
 _NOT_TOLD = GroupError(Code.NONE, "the broker left it out of its answer", doubtful=True)
@@ -72,17 +72,17 @@ Verdicts = dict[str, dict[TopicPartition, str]]
 
 
 class ConsumerGroupClient:
-    """Connections to one cluster, for its consumer groups. For use by one thread at a time.
+    """Client for the consumer groups of one cluster; not thread-safe.
 
     Args:
         options: wire options, from ``k2ktui.kafka.properties``.
-        label: ``source`` or ``target``; the source is only read.
-        patience: seconds without progress after which coordinators that move, load or do not
-            answer are given up.
-        stable_patience: seconds to wait for transactions that are about to commit offsets.
+        label: ``source`` or ``target``; the source is read-only.
+        patience: seconds without progress after which retries stop for coordinators that move,
+            load or do not answer.
+        stable_patience: seconds to wait for transactions with pending offset commits.
 
     Attributes:
-        unheard: why the last listing may lack groups, in words; empty if it is complete.
+        unheard: why the last listing may be incomplete; "" if it is complete.
     """
 
     def __init__(
@@ -113,16 +113,17 @@ class ConsumerGroupClient:
         """Connect.
 
         Raises:
-            ConnectionFailed: nobody answered within ``timeout`` seconds, or we were kept out.
+            ConnectionFailed: no broker answered within ``timeout`` seconds, the login was refused,
+                or the certificate is not trusted.
         """
         self._courier.open(timeout)
 
     def close(self) -> None:
-        """Disconnect."""
+        """Close all connections."""
         self._courier.close()
 
     def list(self) -> dict[str, GroupListing]:
-        """Return the groups that the principal may see; ``unheard`` tells if brokers kept silent.
+        """Return the groups that the principal may describe; sets ``unheard`` if incomplete.
 
         Raises:
             ConnectionFailed: no broker accepts connections.
@@ -133,8 +134,8 @@ class ConsumerGroupClient:
     def describe(self, names: Iterable[str]) -> dict[str, GroupState]:
         """Return the state and members of groups.
 
-        On the source, groups that are not listed (those that the principal may not describe, too)
-        count as not existing.
+        On the source, groups that are not listed, including those that the principal may not
+        describe, are reported as nonexistent.
 
         Raises:
             ConnectionFailed, TimedOut: as for :meth:`list`.
@@ -142,12 +143,13 @@ class ConsumerGroupClient:
         return self._courier.run(lambda: self._describe(list(names)))
 
     def committed(self, names: Iterable[str]) -> dict[str, GroupOffsets]:
-        """Return all that groups have committed; of unlisted groups as for :meth:`describe`.
+        """Return all committed offsets of groups; unlisted groups as for :meth:`describe`.
 
-        An offset that an open transaction is about to commit (KIP-447) is waited for; if the
-        transaction stays open, the offset before it is returned, and the error says so. Not seen
-        are offsets of topics that the principal may not describe, and a group's first commit of a
-        partition while its transaction is open: brokers do not tell.
+        If an open transaction has a pending offset commit (KIP-447), this method waits up to
+        ``stable_patience`` seconds for it to end. If it stays open, the previously committed
+        offset is returned, and the group's error says so. Brokers omit offsets of topics that the
+        principal may not describe, and a group's first commit of a partition while its transaction
+        is open.
 
         Raises:
             TimedOut: no broker answered.
@@ -157,22 +159,22 @@ class ConsumerGroupClient:
     def commit(self, commits: Mapping[str, Mapping[TopicPartition, GroupCommit]]) -> Verdicts:
         """Commit offsets of groups that have no members.
 
-        A coordinator that does not answer is asked again with the same offsets.
+        If a coordinator does not answer, the same offsets are sent again.
 
         Returns:
-            For each group and partition "" if it was committed, otherwise why not; it begins with
-            ``HAS_MEMBERS`` if that is why.
+            For each group and partition, "" if it was committed, otherwise the reason, which
+            starts with ``HAS_MEMBERS`` if the group has members.
 
         Raises:
-            Refused: this is the source.
+            Refused: this client is connected to the source.
         """
         self._refuse_source("committed")
         return self._write(commits, commit_offsets(commits), "Read")
 
     def delete_offsets(self, where: Mapping[str, Collection[TopicPartition]]) -> Verdicts:
-        """Delete committed offsets; returned and raised is the same as by :meth:`commit`.
+        """Delete committed offsets; returns and raises the same as :meth:`commit`.
 
-        An offset or a group that is not there counts as deleted.
+        An offset or a group that does not exist counts as deleted.
         """
         self._refuse_source("deleted")
         return self._write(where, delete_offsets(where), "Delete")
@@ -220,7 +222,7 @@ class ConsumerGroupClient:
                 break
             if listed is None and attempt == _CLOSED_AFTER and (why := self._courier.refusal()):
                 raise no_connection(self._label, why)
-            # Groups of a broker that failed are another one's now: all are asked again.
+            # The groups of a failed broker move to others, so every broker is asked again.
             await self._courier.sleep(back_off(attempt))
             attempt += 1
         if listed is None:
@@ -232,7 +234,7 @@ class ConsumerGroupClient:
         return listed
 
     async def _list_once(self) -> tuple[dict[str, GroupListing] | None, str]:
-        """Ask every broker once; returns None if none answered, and who did not."""
+        """Ask every broker once; return the groups (None if no broker answered) and the errors."""
         kind = "" if self._knows_consumer_groups() else "classic"
         listed: dict[str, GroupListing] = {}
         silent: list[str] = []
@@ -263,7 +265,7 @@ class ConsumerGroupClient:
         classic = [n for n in asked if states[n].kind != "consumer"]
         found = await self._courier.ask(classic, describe_classic())
         if self._knows_consumer_groups():
-            # A group of another kind than it had, or than was told, is not found as a classic one.
+            # A group whose kind was unknown or has changed is not found as a classic one.
             modern += [n for n, answer in found.items() if answer == GroupState(n, "", "")]
             described = await self._courier.ask(modern, describe_consumer())
             found |= described
@@ -282,11 +284,11 @@ class ConsumerGroupClient:
         return GroupState(name, group.state, group.kind)
 
     def _askable(self, names: Iterable[str], listed: Mapping[str, GroupListing]) -> Sequence[str]:
-        """Return the groups that may be asked about without changing the cluster."""
+        """Return the groups that can be queried without side effects on the cluster."""
         return [name for name in names if name in listed or self._label != _SOURCE]
 
     def _unlisted(self) -> str:
-        """Return why it is not known whether a group exists that was not listed."""
+        """Return why an unlisted group may still exist; "" if the listing is complete."""
         return f"not every broker listed its groups: {self.unheard}" if self.unheard else ""
 
     async def _committed(self, names: Collection[str]) -> dict[str, GroupOffsets]:

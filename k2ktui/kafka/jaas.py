@@ -1,4 +1,4 @@
-"""Java login lines: ``sasl.jaas.config`` of one client."""
+"""Parse ``sasl.jaas.config``, the JAAS login line of one client."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "
 
 @dataclass(frozen=True)
 class JaasEntry:
-    """A login module's class name without its package, and its options (no repr: secrets)."""
+    """A login module's simple class name and its options (kept out of ``repr``: secrets)."""
 
     module: str
     options: Mapping[str, str] = field(repr=False)
@@ -31,7 +31,7 @@ def parse_jaas(text: str) -> JaasEntry:
     """Parse ``package.Module required name="value" …;``.
 
     Raises:
-        ValueError: what is expected; it never quotes the text.
+        ValueError: the text is malformed; the message says what is expected and never quotes it.
     """
     tokens = _tokens(text)
     shape = 'a line like: package.LoginModule required username="…" password="…";'
@@ -55,7 +55,7 @@ def _options(tokens: list[tuple[bool, str]], shape: str) -> dict[str, str]:
 
 
 def _tokens(text: str) -> list[tuple[bool, str]]:
-    """Split into (quoted, text); ValueError where a quote is not closed."""
+    """Split into (quoted, text) tokens; raise ValueError for an unclosed quote."""
     tokens: list[tuple[bool, str]] = []
     position = 0
     while position < len(text):
@@ -72,7 +72,7 @@ def _tokens(text: str) -> list[tuple[bool, str]]:
 
 
 def _unescaped(found: re.Match[str]) -> str:
-    # The rules of java.io.StreamTokenizer, which Kafka reads these lines with.
+    # The escaping rules of java.io.StreamTokenizer, which Kafka parses these lines with.
     letter = found[1]
     if letter[0] in "01234567":
         return chr(int(letter, 8) & 0xFF)

@@ -1,4 +1,4 @@
-"""Write keyed records to a control topic outside any transaction: idempotent, acknowledged."""
+"""Write keyed records to a control topic with an idempotent, non-transactional producer."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from k2ktui.text import safe_text
 Entry = tuple[bytes, bytes | None]
 
 _DEFAULT_S = 20.0
-# Compressed it is far less, and the broker counts that; librdkafka counts before it compresses.
+# librdkafka applies its limit before compression; the broker limits the compressed size.
 _LARGEST_BYTES = 64 << 20
 _FULL_POLL_S = 0.05
 _ANY_PARTITION = -1  # RD_KAFKA_PARTITION_UA
-# Names of properties that would contradict what is set here, and librdkafka's aliases of them.
+# Properties, with librdkafka's aliases, that would conflict with the settings made here.
 _OURS = (
     "delivery.timeout.ms",
     "transactional.id",
@@ -36,13 +36,13 @@ _FORBIDDEN = frozenset(
 
 
 class KeyedWriter:
-    """Writes to one topic; connects at the first record, and anew after a failure.
+    """Writes to one topic; connects on the first write and reconnects after a failure.
 
     Args:
-        cluster: where the topic is.
+        cluster: cluster of the topic.
         topic: its name; it must exist.
-        timeout: seconds that a record may wait for its acknowledgement by all replicas in sync.
-        partition_of: chooses the partition by the key; None leaves it to the Java client's rule.
+        timeout: seconds that a record may wait for acknowledgment by all in-sync replicas.
+        partition_of: chooses the partition by key; None for the Java client's default partitioner.
     """
 
     def __init__(
@@ -60,11 +60,12 @@ class KeyedWriter:
         self._trouble = ""
 
     def put(self, entries: Iterable[Entry]) -> None:
-        """Write records in this order (None is a tombstone) and wait for all acknowledgements.
+        """Write records in order (value None: tombstone) and wait for all acknowledgments.
 
         Raises:
-            Refused: the principal may not write there, or a record is too large.
-            ConnectionFailed, TimedOut, K2kError: not all were acknowledged; some may be there.
+            Refused: the principal may not write to the topic, or a record is too large.
+            ConnectionFailed, TimedOut, K2kError: not all records were acknowledged; some may have
+                been written.
         """
         refused: list[KafkaError] = []
 
@@ -85,7 +86,7 @@ class KeyedWriter:
         self._trouble = ""
 
     def close(self) -> None:
-        """Disconnect; what is not acknowledged yet is dropped."""
+        """Disconnect and drop all unacknowledged records."""
         if self._producer is not None:
             self._producer.purge()
             self._producer = None
@@ -93,7 +94,7 @@ class KeyedWriter:
     def _send(
         self, producer: Producer, entries: Sequence[Entry], delivered: Any, until: float
     ) -> int:
-        """Return how many were not acknowledged in time."""
+        """Return the number of records not acknowledged in time."""
         for key, value in entries:
             partition = self._partition_of(key) if self._partition_of else _ANY_PARTITION
             while True:

@@ -1,7 +1,7 @@
-"""Metrics as compact JSON, and the exporter that writes them to a topic of the target.
+"""Encode metrics as compact JSON and write them to a topic of the target.
 
-One value is one metric of one collection with its points, at most ``POINTS`` of them (a metric of
-more partitions takes several values). docs/metrics.md documents the fields; ``v`` is the version.
+One record value holds one metric of one collection with up to ``POINTS`` points; a metric with more
+points takes several values. docs/metrics.md documents the fields; ``v`` is the format version.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ VERSION = 1
 POINTS = 500
 PIPELINE = "pipeline"
 
-# Longest time a record waits for its acknowledgement, in the client and on the way.
+# Maximum time for a record's acknowledgment, including the time in the client's queue.
 _DELIVERY_S = 10.0
-# librdkafka's own lines go nowhere: what matters reaches us as errors.
+# Discards librdkafka's log lines; relevant problems arrive as errors.
 _MUTE = logging.Logger("librdkafka", logging.CRITICAL + 1)
 _BOOKKEEPING = ("telemetry.", "k2k.")
 
 
 class ExportFailed(Exception):
-    """Metrics could not be handed over; the text says why, safe to print."""
+    """Metrics could not be exported; the message gives the reason, safe to print."""
 
 
 def values(data: MetricsData) -> Iterator[tuple[int, bytes]]:
-    """Yield the collection's values, each with its time in epoch milliseconds."""
+    """Yield the collection's record values, each with its timestamp in epoch milliseconds."""
     for of_resource in data.resource_metrics:
         resource = {
             key: value
@@ -77,15 +77,15 @@ def _point(point: Any) -> dict[str, Any]:
 
 
 class KafkaMetrics:
-    """Writes collections to the metrics topic; connects at the first one.
+    """Writes metric collections to the metrics topic; connects on the first write.
 
     Args:
         cluster: the target.
-        topic: where to write; it must exist.
-        pipeline: key of every record, so that all of a pipeline are in one partition, in order.
+        topic: the metrics topic; it must exist.
+        pipeline: key of every record, which keeps a pipeline's records in one partition, in order.
 
     Raises:
-        ConfigError: properties of the target's producer cannot be used.
+        ConfigError: the target's producer properties cannot be used.
     """
 
     def __init__(self, cluster: ClusterConfig, topic: str, pipeline: str) -> None:
@@ -96,10 +96,11 @@ class KafkaMetrics:
         self._trouble = ""
 
     def write(self, data: MetricsData, timeout_s: float) -> None:
-        """Write a collection and wait for its acknowledgement.
+        """Write a collection and wait for its acknowledgment.
 
         Raises:
-            ExportFailed: it was not acknowledged within the time; part of it may be.
+            ExportFailed: it was not fully acknowledged within ``timeout_s`` seconds; part of it may
+                have been written.
         """
         until = monotonic() + timeout_s
         refused: list[str] = []
@@ -125,7 +126,7 @@ class KafkaMetrics:
         self._trouble = ""
 
     def close(self) -> None:
-        """Drop the connection and what was not written."""
+        """Close the connection and drop unwritten records."""
         if self._producer is not None:
             self._producer.purge()
             self._producer = None
@@ -155,12 +156,12 @@ def _produce(
 
 def _settings(cluster: ClusterConfig) -> dict[str, Any]:
     settings = {"compression.type": "lz4", **librdkafka(cluster, "producer")}
-    # These names are librdkafka's aliases of what is set below.
+    # delivery.timeout.ms is librdkafka's alias of message.timeout.ms; transactions are not used.
     for name in ("delivery.timeout.ms", "transactional.id"):
         settings.pop(name, None)
     return {
         **settings,
-        # A metric that arrives twice does no harm; a producer that failed for good would.
+        # A duplicate metric is harmless; an idempotent producer can fail permanently.
         "enable.idempotence": False,
         "message.timeout.ms": int(_DELIVERY_S * 1000),
         "partitioner": "murmur2_random",

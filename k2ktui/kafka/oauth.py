@@ -1,6 +1,6 @@
-"""OAUTHBEARER by the client credentials grant, for the wire layer.
+"""OAUTHBEARER tokens from the client credentials grant, for kafka-python connections.
 
-confluent-kafka has this built in (``sasl.oauthbearer.method=oidc``); kafka-python asks a provider.
+librdkafka has this built in (``sasl.oauthbearer.method=oidc``); kafka-python needs a provider.
 """
 
 from __future__ import annotations
@@ -26,17 +26,20 @@ from k2ktui.kafka.bounded_http import fetch
 from k2ktui.text import safe_text
 
 _TIMEOUT_S = 10.0
-_REFRESH_AT = 0.8  # of a token's life, as the Java client does
-_LIFE_S = 300.0  # of a token that does not say how long it lives
-_LONGEST_LIFE_S = 24 * 3600.0  # an endpoint that says more is asked again all the same
+_REFRESH_AT = 0.8  # fraction of a token's lifetime, as in the Java client
+_LIFE_S = 300.0  # lifetime assumed when the response has no expires_in
+_LONGEST_LIFE_S = 24 * 3600.0  # upper bound, whatever expires_in says
 _LARGEST_BYTES = 1 << 20
-# RFC 6750, b64token. Anything else could end the SASL message early and add fields to it.
+# RFC 6750, b64token. Other characters could inject fields into the SASL message.
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 
 
 @dataclass(frozen=True)
 class OauthClient:
-    """Who asks for tokens, and where. ``trust`` is PEM, "" for the system's certificates."""
+    """A token endpoint and its client credentials.
+
+    ``trust`` holds trusted certificates as PEM; "" uses the system's.
+    """
 
     endpoint: str
     client_id: str
@@ -47,7 +50,7 @@ class OauthClient:
 
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
-    """Fetches tokens and keeps each until most of its life is over."""
+    """Fetches tokens and caches each one for 80 % of its lifetime."""
 
     def __init__(self, client: OauthClient) -> None:
         super().__init__()
@@ -57,14 +60,14 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
         self._refresh_at = 0.0
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Elsewhere it starts without a token, and with a lock of its own.
+        # The lock cannot be pickled; the copy starts without a token.
         return TokenProvider, (self._client,)
 
     def token(self) -> str:
-        """Return a valid token, from the endpoint when the last one is old.
+        """Return a valid token, fetching a new one when the cached one is due for refresh.
 
         Raises:
-            ConnectionFailed: the endpoint does not answer, or refuses the client.
+            ConnectionFailed: the endpoint does not answer, or returns an error or no token.
         """
         with self._lock:
             if time.monotonic() >= self._refresh_at:
@@ -106,10 +109,10 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
 
 
 def _token_of(answer: bytes) -> tuple[str, float]:
-    """Return the token in an endpoint's answer (RFC 6749, 5.1) and its life in seconds.
+    """Return the token in an endpoint's response (RFC 6749, 5.1) and its lifetime in seconds.
 
     Raises:
-        ValueError, RecursionError: there is none.
+        ValueError, RecursionError: the response is not valid or holds no token.
     """
     found = json.loads(answer)
     token = found.get("access_token") if isinstance(found, dict) else None
@@ -117,7 +120,7 @@ def _token_of(answer: bytes) -> tuple[str, float]:
         raise ValueError
     life = found.get("expires_in", _LIFE_S)
     if isinstance(life, str):
-        life = float(life)  # some endpoints quote it
+        life = float(life)  # some endpoints send a string
     if isinstance(life, bool) or not isinstance(life, int | float) or math.isnan(life):
         raise ValueError
     return token, float(min(max(life, 0.0), _LONGEST_LIFE_S))

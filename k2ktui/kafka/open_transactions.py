@@ -1,6 +1,6 @@
-"""Which producer has a transaction open on a partition: DescribeProducers (KIP-664, Kafka 2.8).
+"""Find the producer of a partition's oldest open transaction by DescribeProducers (KIP-664).
 
-Read on the topic is the only right that it needs.
+Requires Kafka 2.8 or newer and only Read on the topic.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class OpenTransaction:
     """A transaction that has not ended.
 
     Attributes:
-        producer_id: of its producer.
-        last_ms: timestamp of its last record, as the producer stamped it; -1 if unknown.
+        producer_id: id of its producer.
+        last_ms: timestamp of its last record in epoch milliseconds; -1 if unknown.
     """
 
     producer_id: int
@@ -38,15 +38,15 @@ def oldest_transactions(
     """Return the transaction that holds back each partition's last stable offset.
 
     Args:
-        cluster: asked with its consumer properties.
-        stable: last stable offset of each partition: where its oldest open transaction begins.
+        cluster: the cluster, queried with its consumer properties.
+        stable: last stable offset of each partition, where its oldest open transaction begins.
         timeout: seconds.
 
     Returns:
-        Only what is known: brokers before Kafka 2.8 do not tell, and a transaction may have ended
-        in the meantime.
+        The transactions that were found. Entries are missing for brokers before Kafka 2.8, after
+        connection errors, and for transactions that ended in the meantime.
     """
-    # The library logs each failed attempt; the caller can do without an answer.
+    # The library logs each failed attempt; the result is optional for the caller.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     loop = Loop()
     connection = Wire(loop, wire(cluster.config, "consumer"), cluster.label)
@@ -76,7 +76,7 @@ async def _describe(
         leader = info.partitions.get(number) if info else None
         if leader is not None and leader.node >= 0:
             led[leader.node].append((topic, number))
-    # A connection to a broker is opened by the first request to it, which fails.
+    # The first request to a broker only opens the connection and fails; _send retries it.
     for node, partitions in led.items():
         response = await _send(connection, _request(partitions), node, timeout)
         for topic in response.topics if response is not None else ():

@@ -1,11 +1,11 @@
-"""Ask a cluster about itself and about what a client role may do; nothing is written.
+"""Query a cluster's version, clock and the permissions of a client role, without writing.
 
-- Rights come from Metadata's authorized operations (KIP-430), for missing topics too.
-- A transactional id's are found by asking to end a transaction of a producer that cannot exist:
-  refused in any case, and the error tells whether for lack of rights. (A cluster that never had a
-  transaction creates Kafka's own ``__transaction_state`` when it is asked for a coordinator.)
-- Kafka has no request for the time. DescribeQuorum (KIP-595) is answered by the active controller,
-  which fills in its own clock as its own time of last fetch.
+- Topic permissions come from Metadata's authorized operations (KIP-430), also for missing topics.
+- The permission for a transactional id is checked with an EndTxn request for a producer id that
+  cannot exist: it always fails, and the error code shows whether permission is missing. (A cluster
+  that never had a transaction creates Kafka's ``__transaction_state`` on a coordinator lookup.)
+- Kafka has no request for the time. The active controller answers DescribeQuorum (KIP-595) and
+  reports its own clock as its own last fetch time.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from k2ktui.kafka.codes import COORDINATOR_RETRIABLE, Code, code_name
 from k2ktui.kafka.wire import CoordinatorError, Loop, NotSent, OutcomeUnknown, Wire
 
 _METADATA_LOG = "__cluster_metadata"
-# Brokers count producer ids up from 0 in blocks of 1,000.
+# Out of reach: brokers allocate producer ids from 0 upward, in blocks of 1,000.
 _NO_SUCH_PRODUCER = (1 << 62) + 1
 _COORDINATOR_PATIENCE_S = 10.0
 
-# The lowest version of each request that the replication can live with, and its name.
+# The minimum version of each request that replication requires.
 READING: Mapping[type, int] = {FetchRequest: 4, ListOffsetsRequest: 2, MetadataRequest: 1}
 WRITING: Mapping[type, int] = {ProduceRequest: 3, MetadataRequest: 1}
 TRANSACTIONS: Mapping[type, int] = {
-    # Conditional epochs (KIP-360) are what fences a driver that was superseded.
+    # Conditional epoch bumps (KIP-360) fence a superseded driver.
     InitProducerIdRequest: 3,
     AddPartitionsToTxnRequest: 0,
     EndTxnRequest: 0,
@@ -47,7 +47,7 @@ TRANSACTIONS: Mapping[type, int] = {
 
 
 class Operation(IntEnum):
-    """What an ACL allows; numbers are the protocol's."""
+    """ACL operations with their protocol numbers."""
 
     READ = 3
     WRITE = 4
@@ -59,13 +59,13 @@ class Operation(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopicPermissions:
-    """What the principal may do with a topic; ``operations`` None when the broker does not say."""
+    """The principal's permissions on a topic; ``operations`` is None if the broker omits them."""
 
     exists: bool
     operations: frozenset[int] | None
 
     def lacks(self, operation: Operation) -> bool:
-        """Whether the broker says that the operation is not allowed."""
+        """Whether the broker reports that the operation is not allowed."""
         return self.operations is not None and operation not in self.operations
 
 
@@ -96,22 +96,23 @@ class Probe:
         """Connect.
 
         Raises:
-            ConnectionFailed: nobody answered within ``timeout`` seconds, or we were kept out.
+            ConnectionFailed: no broker answered within ``timeout`` seconds, the login was refused,
+                or the certificate is not trusted.
         """
         self._loop.run(lambda: self._wire.open(timeout))
 
     def close(self) -> None:
-        """Disconnect."""
+        """Close the connections."""
         self._wire.close()
         self._loop.close()
 
     @property
     def version(self) -> str:
-        """Kafka release whose protocol the broker speaks, such as ``4.1``; empty if unknown."""
+        """Kafka release inferred from the broker's API versions, such as ``4.1``; "" if unknown."""
         return self._wire.broker_version
 
     def too_old_for(self, floor: Mapping[type, int]) -> list[str]:
-        """Return the names of the requests that the broker knows only in older versions."""
+        """Return the requests whose minimum version in ``floor`` the broker does not support."""
         return [
             request.__name__
             for request, least in floor.items()
@@ -119,7 +120,7 @@ class Probe:
         ]
 
     def rights(self, topics: Collection[str]) -> dict[str, TopicPermissions]:
-        """Return what the principal may do with topics, whether they exist or not.
+        """Return the principal's permissions on topics, whether they exist or not.
 
         Raises:
             NotSent, OutcomeUnknown: the connection was lost.
@@ -137,12 +138,12 @@ class Probe:
         return {topic.name: _rights(topic) for topic in response.topics}
 
     def clock_ahead(self) -> float:
-        """Return by how many seconds the active controller's clock is ahead of ours.
+        """Return how many seconds the active controller's clock is ahead of the local clock.
 
-        It is exact to half the time that the answer takes.
+        The error is at most half the round-trip time.
 
         Raises:
-            Unknown: the broker does not tell.
+            NotDisclosed: the broker does not report its time.
         """
         partition = DescribeQuorumRequest.TopicData.PartitionData(partition_index=0)
         topic = DescribeQuorumRequest.TopicData(topic_name=_METADATA_LOG, partitions=[partition])
@@ -161,10 +162,10 @@ class Probe:
         return _controller_time(response) - (asked + answered) / 2
 
     def may_use_transactional_id(self, transactional_id: str) -> str:
-        """Return "" if the principal may write under a transactional id, otherwise why not.
+        """Return "" if the principal may use a transactional id, otherwise the error's name.
 
         Raises:
-            Unknown: the coordinator does not tell.
+            NotDisclosed: the coordinator's answer does not show whether it may.
         """
         code = self._loop.run(lambda: self._end_nothing(transactional_id))
         if code == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
@@ -198,7 +199,7 @@ class Probe:
 
 
 class NotDisclosed(Exception):
-    """The cluster does not tell; the text says why, after "could not check: "."""
+    """The cluster does not disclose a value; the message is printed after "could not check: "."""
 
 
 def _rights(topic: Any) -> TopicPermissions:
@@ -210,7 +211,11 @@ def _rights(topic: Any) -> TopicPermissions:
 
 
 def _controller_time(response: Any) -> float:
-    """Return the active controller's clock, in seconds since 1970."""
+    """Return the active controller's clock in seconds since the epoch.
+
+    Raises:
+        NotDisclosed: the response holds no timestamp of the leader.
+    """
     for topic in response.topics:
         for partition in topic.partitions:
             for replica in partition.current_voters:

@@ -1,7 +1,7 @@
-"""Produce requests around records that stay where they are, and their responses.
+"""Encode produce requests without copying their records, and decode the responses.
 
 Layout: ``ProduceRequest.json`` and ``ProduceResponse.json`` of Apache Kafka, versions 9 to 12
-(flexible versions, KIP-482). Names are those of the library, which serves for older brokers.
+(flexible versions, KIP-482). Field names match kafka-python's classes, which handle older versions.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from kafka.protocol.producer import ProduceRequest
 from k2ktui.kafka.protocol_reader import ProtocolReader, compact, varint
 
 VERSIONS = range(9, 13)
-"""Versions that ``ProduceBatches`` and ``decode`` know."""
+"""Versions that ``ProduceBatches`` and ``decode_produce_response`` support."""
 
-# From version 12 on a produce request joins its partitions to the transaction (KIP-890); ours
-# have joined before.
+# From version 12 on, a produce request also adds its partitions to the transaction (KIP-890); here
+# AddPartitionsToTxn has already done so.
 _HIGHEST = 11
 _ACKS = -1
 _TIMEOUT_MS = 30_000
@@ -34,11 +34,11 @@ _INDEX = struct.Struct(">i")
 _PARTITION = struct.Struct(">ihqqq")
 
 Records = Mapping[str, list[tuple[int, memoryview]]]
-"""By topic, the batch of each partition."""
+"""(partition, record batch) pairs by topic."""
 
 
 class ProduceBatches:
-    """A request with one batch a partition, acknowledged by all in-sync replicas."""
+    """A request with one batch per partition, acknowledged by all in-sync replicas."""
 
     API_KEY = 0
 
@@ -48,11 +48,11 @@ class ProduceBatches:
         self._records = records
 
     def expect_response(self) -> bool:
-        """Whether the broker answers."""
+        """Whether the broker responds; always true, because acks is -1."""
         return True
 
     def pieces(self, correlation_id: int, client_id: str) -> list[bytes | memoryview]:
-        """Return it as pieces to be sent one after another, the batches among them."""
+        """Return the encoded request as consecutive pieces; the batches are included uncopied."""
         name = client_id.encode()
         head = _HEADER.pack(self.API_KEY, self.API_VERSION, correlation_id, len(name))
         start = [head, name, _NO_TAGS, compact(self._transactional_id)]
@@ -72,7 +72,7 @@ class ProduceBatches:
 
 
 def make_produce_request(transactional_id: str | None, records: Records, version: int) -> Any:
-    """Return a produce request; ``version`` is the highest that the broker knows."""
+    """Return a produce request; ``version`` is the highest that the broker supports."""
     if version in VERSIONS or version > _HIGHEST:
         return ProduceBatches(transactional_id, records, min(version, _HIGHEST))
     data = ProduceRequest.TopicProduceData
@@ -95,7 +95,7 @@ def make_produce_request(transactional_id: str | None, records: Records, version
 
 @dataclass(frozen=True, slots=True)
 class ProducedPartition:
-    """What became of a batch; ``base_offset`` is -1 if it was refused."""
+    """The result for one batch; ``base_offset`` is -1 if it was refused."""
 
     index: int
     error_code: int
@@ -105,7 +105,7 @@ class ProducedPartition:
 
 @dataclass(frozen=True, slots=True)
 class ProducedTopic:
-    """The answers for one topic."""
+    """The results for one topic."""
 
     name: str
     partition_responses: list[ProducedPartition]
@@ -113,7 +113,7 @@ class ProducedTopic:
 
 @dataclass(frozen=True, slots=True)
 class ProduceResponse:
-    """A produce response; ``throttle_time_ms`` in milliseconds."""
+    """A decoded produce response."""
 
     responses: list[ProducedTopic]
     throttle_time_ms: int
@@ -123,7 +123,7 @@ def decode_produce_response(frame: memoryview) -> ProduceResponse:
     """Decode a response with its header (version 1).
 
     Raises:
-        ValueError, IndexError, struct.error: it is cut short or holds nonsense.
+        ValueError, IndexError, struct.error: the frame is truncated or malformed.
     """
     cursor = ProtocolReader(frame, _CORRELATION_BYTES)
     cursor.skip_tags()

@@ -1,8 +1,8 @@
-"""Java client properties for both client libraries.
+"""Translate Java client properties for both client libraries.
 
-``librdkafka`` makes the settings of a confluent-kafka client, ``wire`` those of kafka-python's
-connection manager, ``load_checked`` loads a pipeline and reports every property that cannot be
-used with its place in the files. What becomes of each property stands in ``property_table``.
+``librdkafka`` returns the settings of a confluent-kafka client, ``wire`` those of kafka-python's
+connection manager. ``load_checked`` loads a pipeline and reports every unusable property with its
+location in the files. ``property_table`` holds the rule for each property.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _NUMBER = re.compile(r"-?[0-9]+")
 def librdkafka(cluster: ClusterConfig, role: Role) -> dict[str, Any]:
     """Return the settings of a confluent-kafka client of this role.
 
-    They are plain texts that hold secrets and key material; no file is needed where they are used.
+    The values include secrets and key material, so the client needs no files.
 
     Raises:
-        ConfigError: with every property that cannot be used.
+        ConfigError: lists every property that cannot be used.
     """
     properties, security = _usable(cluster, role)
     settings: dict[str, Any] = {"client.id": _CLIENT_ID}
@@ -45,11 +45,11 @@ def librdkafka(cluster: ClusterConfig, role: Role) -> dict[str, Any]:
 def wire(cluster: ClusterConfig, role: Role) -> dict[str, Any]:
     """Return keyword arguments for ``kafka.net.manager.KafkaConnectionManager``.
 
-    They hold secrets and key material, and can be pickled: a machine that gets them needs none of
-    the files they came from.
+    They include secrets and key material and can be pickled: the receiving machine needs none of
+    the original files.
 
     Raises:
-        ConfigError: with every property that cannot be used.
+        ConfigError: lists every property that cannot be used.
     """
     properties, security = _usable(cluster, role)
     settings: dict[str, Any] = {"client_id": _CLIENT_ID}
@@ -62,15 +62,15 @@ def wire(cluster: ClusterConfig, role: Role) -> dict[str, Any]:
 
 
 def describe_ignored(cluster: ClusterConfig) -> list[str]:
-    """Return a line for each property that is accepted and has no effect, with the reason."""
+    """Return one line, with the reason, for each property that is accepted but has no effect."""
     return [str(finding) for finding in findings(cluster) if not finding.refused]
 
 
 def findings(cluster: ClusterConfig) -> list[ClientFinding]:
-    """Return everything worth saying about the client properties of one cluster."""
+    """Return all findings about the client properties of one cluster."""
     found: dict[ClientFinding, None] = {}
     for role in ROLES:
-        # A side may lack a role altogether: the source has no producer.
+        # A cluster may lack a role: the source has no producer.
         if role == "producer" and not cluster.producer:
             continue
         found |= dict.fromkeys(_findings(cluster, role))
@@ -78,10 +78,10 @@ def findings(cluster: ClusterConfig) -> list[ClientFinding]:
 
 
 def load_checked(paths: Iterable[str | Path], *, need_replication: bool = True) -> Loaded:
-    """Load a pipeline, its client properties checked as well; arguments as for ``load``.
+    """Load a pipeline and check its client properties; arguments as for ``load``.
 
     Raises:
-        ConfigError: with every error, those of client properties among them, and their places.
+        ConfigError: lists every error with its location, including those of client properties.
     """
     return load(paths, need_replication=need_replication, client_check=findings)
 

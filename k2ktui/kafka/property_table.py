@@ -1,4 +1,4 @@
-"""What becomes of each Java client property: data, read by ``properties`` and nothing else.
+"""The translation rule of each Java client property, for ``k2ktui.kafka.properties``.
 
 The names are those of Kafka 4.3's ConsumerConfig, ProducerConfig and AdminClientConfig.
 """
@@ -14,18 +14,18 @@ _INT_MAX = 2_147_483_647
 
 @dataclass(frozen=True)
 class PropertyRule:
-    """One property's fate.
+    """How one property is translated, ignored or refused.
 
     Attributes:
-        librdkafka: its name there, or "" if it has none.
-        wire: its name among the keyword arguments of kafka-python's connection manager, or "".
-        bounds: least and greatest number librdkafka takes; the value is brought into them.
-        divide: the number is divided by this (bytes to kilobytes).
-        values: values that librdkafka spells in another way.
-        ignored: why it has no effect, if it has none; "" when nobody needs to be told.
-        harmless: values (endings, lower case) that may be ignored silently.
-        refused: what to do instead, when a value other than a harmless one cannot be honoured.
-        security: it is read by ``security``.
+        librdkafka: librdkafka's name of it, or "" if it has none.
+        wire: its keyword argument of kafka-python's connection manager, or "".
+        bounds: minimum and maximum that the library accepts; the value is clamped to them.
+        divide: divisor applied to the number (bytes to kilobytes).
+        values: librdkafka's spelling of values that differ.
+        ignored: why the property has no effect; "" if that needs no warning.
+        harmless: values (suffixes, lower case) that are ignored without a warning.
+        refused: what to do instead, if values other than harmless ones cannot be honored.
+        security: whether ``k2ktui.kafka.security`` reads it.
     """
 
     librdkafka: str = ""
@@ -98,7 +98,7 @@ _CONSUMER: dict[str, PropertyRule] = {
     "exclude.internal.topics": PropertyRule(
         ignored="a pattern never matches Kafka's internal topics"
     ),
-    # librdkafka wants fetch.max.bytes >= message.max.bytes, whose default is 1000000.
+    # librdkafka requires fetch.max.bytes >= message.max.bytes, whose default is 1000000.
     "fetch.max.bytes": _ms("fetch.max.bytes", low=1_000_000, high=_INT_MAX - 512),
     "fetch.max.wait.ms": _ms("fetch.wait.max.ms", high=300_000),
     "fetch.min.bytes": _ms("fetch.min.bytes", low=1, high=100_000_000),
@@ -251,17 +251,17 @@ _SECURITY: dict[str, PropertyRule] = {
 
 _SHARED = {**_ANY, **_SECURITY}
 
-#: Rules of the properties that a Java client of each role knows.
+#: Rules of the properties that a Java client of each role accepts.
 RULES: Final[dict[str, dict[str, PropertyRule]]] = {
     "consumer": {**_SHARED, **_CONSUMER},
     "producer": {**_SHARED, **_PRODUCER},
     "admin": {**_SHARED, **_ADMIN},
 }
 
-#: Rules of every property of any role.
+#: Rules of the properties of all roles.
 ALL: Final[dict[str, PropertyRule]] = {**_ADMIN, **_PRODUCER, **_CONSUMER, **_SHARED}
 
-#: librdkafka's own names that people write instead of Java's.
+#: librdkafka's names that users often write instead of Java's, for hints.
 JAVA_FOR_LIBRDKAFKA: Final[dict[str, str]] = {
     "sasl.username": "sasl.jaas.config",
     "sasl.password": "sasl.jaas.config",

@@ -1,4 +1,4 @@
-"""Read and write the parts of Kafka's flexible protocol versions (KIP-482)."""
+"""Read and write primitive types of Kafka's flexible protocol versions (KIP-482)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import struct
 
 
 class ProtocolReader:
-    """Reads on through a frame; what it takes are views of it.
+    """Reads a frame sequentially, without copying its bytes.
 
-    Its methods raise ValueError, IndexError or ``struct.error`` at what is cut short.
+    The methods raise ValueError, IndexError or ``struct.error`` if the frame is truncated.
     """
 
     __slots__ = ("_at", "_frame")
@@ -18,13 +18,13 @@ class ProtocolReader:
         self._at = at
 
     def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
-        """Read fields of fixed size."""
+        """Read fixed-size fields."""
         found = layout.unpack_from(self._frame, self._at)
         self._at += layout.size
         return found
 
     def take(self, size: int) -> memoryview:
-        """Read so many bytes."""
+        """Read ``size`` bytes as a view of the frame."""
         end = self._at + size
         if size < 0 or end > len(self._frame):
             raise ValueError(f"{size} bytes at {self._at} of {len(self._frame)}")
@@ -52,14 +52,14 @@ class ProtocolReader:
         return str(self.take(self.count()), "utf-8")
 
     def skip_tags(self) -> None:
-        """Pass over tagged fields."""
+        """Skip the tagged fields."""
         for _ in range(self.varint()):
             self.varint()
             self.take(self.varint())
 
 
 def varint(value: int) -> bytes:
-    """Return an unsigned varint."""
+    """Encode an unsigned varint."""
     if value < 0x80:
         return bytes((value,))
     found = bytearray()
@@ -71,7 +71,7 @@ def varint(value: int) -> bytes:
 
 
 def compact(text: str | None) -> bytes:
-    """Return a compact string."""
+    """Encode a compact nullable string."""
     if text is None:
         return b"\0"
     data = text.encode()

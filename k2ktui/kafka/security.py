@@ -1,6 +1,7 @@
-"""How a client proves who it is and whom it trusts: Java properties resolved, then handed out.
+"""Resolve a client's TLS and SASL settings from Java properties, and translate them.
 
-``resolve`` reads and checks everything once; ``for_librdkafka`` and ``for_wire`` only spell it.
+``resolve`` reads and checks all properties once; ``for_librdkafka`` and ``for_wire`` translate the
+result for each library.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _CLIENT_ID = "sasl.oauthbearer.client.credentials.client.id"
 _CLIENT_SECRET = "sasl.oauthbearer.client.credentials.client.secret"  # noqa: S105
 _SCOPE = "sasl.oauthbearer.scope"
 
-# Login modules that may stand in the JAAS line of each mechanism.
+# The login module that the JAAS line of each mechanism must name.
 _MODULES: dict[str, str] = {
     "PLAIN": "PlainLoginModule",
     "SCRAM-SHA-256": "ScramLoginModule",
@@ -37,7 +38,7 @@ _MODULES: dict[str, str] = {
 
 
 class UnusableProperty(ValueError):
-    """A property cannot be used: its name and the reason, without any secret."""
+    """A property cannot be used; ``key`` is its name, and the message holds no secret."""
 
     def __init__(self, key: str, reason: str) -> None:
         super().__init__(reason)
@@ -46,7 +47,13 @@ class UnusableProperty(ValueError):
 
 @dataclass(frozen=True)
 class Tls:
-    """Trusted certificates as PEM ("" for the system's), our own, and whether names must match."""
+    """TLS settings of a client.
+
+    Attributes:
+        trust: trusted certificates as PEM, "" for the system's.
+        identity: the client's certificate and key, if any.
+        verify_name: whether the broker's host name must match its certificate.
+    """
 
     trust: str
     identity: Identity | None
@@ -55,7 +62,7 @@ class Tls:
 
 @dataclass(frozen=True)
 class Login:
-    """A SASL login; ``oauth`` is set for OAUTHBEARER, the others use name and password."""
+    """A SASL login; ``oauth`` is set for OAUTHBEARER, other mechanisms use a password."""
 
     mechanism: str
     username: str = ""
@@ -65,7 +72,7 @@ class Login:
 
 @dataclass(frozen=True)
 class Security:
-    """What ``resolve`` found; ``tls`` and ``login`` are None where the protocol has none."""
+    """Result of ``resolve``; ``tls`` or ``login`` is None if the protocol does not use it."""
 
     protocol: str
     tls: Tls | None
@@ -73,9 +80,9 @@ class Security:
 
 
 def resolve(properties: Mapping[str, str], problems: list[UnusableProperty]) -> Security:
-    """Read protocol, stores and login from Java properties; append what is wrong to ``problems``.
+    """Read protocol, stores and login from Java properties; append errors to ``problems``.
 
-    Files are read here and nowhere else.
+    This is the only function here that reads the configured files.
     """
     protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
     if protocol not in PROTOCOLS:
@@ -161,13 +168,13 @@ def _oauth(properties: Mapping[str, str], options: Mapping[str, str]) -> OauthCl
             for name, text in options.items()
             if name.startswith("extension_")
         },
-        # As in Java, the endpoint's trust store stands in the login line, not beside it.
+        # As in Java, the endpoint's trust store is an option of the JAAS line.
         trust=read_trust(options),
     )
 
 
 def for_librdkafka(security: Security) -> dict[str, Any]:
-    """Spell ``security`` as librdkafka's properties; key material stays in memory."""
+    """Translate ``security`` to librdkafka properties; key material stays in memory."""
     settings: dict[str, Any] = {"security.protocol": security.protocol}
     if security.tls is not None:
         settings |= _tls_for_librdkafka(security.tls)
@@ -207,9 +214,9 @@ def _oauth_for_librdkafka(oauth: OauthClient) -> dict[str, Any]:
 
 
 def for_wire(security: Security) -> dict[str, Any]:
-    """Spell ``security`` as keyword arguments of kafka-python's connection manager.
+    """Translate ``security`` to keyword arguments of kafka-python's connection manager.
 
-    They can be pickled, keys included, so that a Spark task needs none of the driver's files.
+    They can be pickled, including keys, so a Spark task needs none of the driver's files.
     """
     settings: dict[str, Any] = {"security_protocol": security.protocol}
     if security.tls is not None:
@@ -227,14 +234,14 @@ def for_wire(security: Security) -> dict[str, Any]:
 
 
 def _wire_username(login: Login) -> str:
-    # kafka-python does not escape what RFC 5802 wants escaped in a SCRAM name.
+    # kafka-python does not apply the escaping of "=" and "," that RFC 5802 requires.
     if login.mechanism.startswith("SCRAM"):
         return login.username.replace("=", "=3D").replace(",", "=2C")
     return login.username
 
 
 class _PortableContext(ssl.SSLContext):
-    """A context that is made anew from what it was made of, where it is unpickled."""
+    """A context that can be pickled: unpickling rebuilds it from its ``Tls`` settings."""
 
     tls: Tls
 
@@ -243,7 +250,7 @@ class _PortableContext(ssl.SSLContext):
 
 
 def ssl_context(tls: Tls) -> ssl.SSLContext:
-    """Make the context of a TLS client, version 1.2 or newer; it can be pickled."""
+    """Create a picklable client context for TLS 1.2 or newer."""
     context = _PortableContext(ssl.PROTOCOL_TLS_CLIENT)
     context.tls = tls
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -258,7 +265,7 @@ def ssl_context(tls: Tls) -> ssl.SSLContext:
 
 
 def _load_identity(context: ssl.SSLContext, identity: Identity) -> None:
-    # Python's ssl reads these from files only: private ones, gone once they are read.
+    # Python's ssl loads these from files only, so a private file exists until they are loaded.
     with tempfile.TemporaryDirectory(prefix="k2ktui-") as directory:
         pem = Path(directory, "identity.pem")
         pem.touch(mode=0o600)

@@ -1,7 +1,7 @@
-"""Java key stores and trust stores as PEM text, in memory.
+"""Read Java key stores and trust stores as PEM text, in memory.
 
-PEM (inline or a file) and PKCS#12 are read; the kind is told by the content, as a wrong or
-missing ``ssl.*store.type`` is common. JKS is refused with the command that converts it.
+PEM (inline or a file) and PKCS#12 are supported. The content determines the format, because a
+wrong or missing ``ssl.*store.type`` is common. The error for JKS includes a conversion command.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _JAVA_STORES = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 
 @dataclass(frozen=True)
 class Identity:
-    """A client certificate chain, own certificate first, and its unencrypted key, both PEM."""
+    """A client certificate chain (leaf first) and its unencrypted private key, both PEM."""
 
     certificates: str
     key: str = field(repr=False)
 
 
 class StoreError(ValueError):
-    """A store cannot be used; ``key`` is the property to mend, the text holds no secret."""
+    """A store cannot be used; ``key`` is the property to fix, and the message holds no secret."""
 
     def __init__(self, key: str, reason: str) -> None:
         super().__init__(reason)
@@ -40,10 +40,10 @@ class StoreError(ValueError):
 
 
 def read_trust(properties: Mapping[str, str]) -> str:
-    """Return the trusted certificates as PEM, "" when the system's are to be used.
+    """Return the trusted certificates as PEM; "" if no trust store is set (use the system's).
 
     Raises:
-        StoreError: unreadable, wrong password, JKS, no certificate in it.
+        StoreError: unreadable, wrong password, JKS, or no certificate.
     """
     inline = properties.get("ssl.truststore.certificates", "").strip()
     if inline:
@@ -65,10 +65,11 @@ def read_trust(properties: Mapping[str, str]) -> str:
 
 
 def read_identity(properties: Mapping[str, str]) -> Identity | None:
-    """Return the client's certificate chain and key, or None when no key store is set.
+    """Return the client's certificate chain and key, or None if no key store is set.
 
     Raises:
-        StoreError: unreadable, wrong password, JKS, no key in it, key of another certificate.
+        StoreError: unreadable, wrong password, JKS, no key, or a key that does not match the
+            certificate.
     """
     key_password = properties.get("ssl.key.password")
     inline = properties.get("ssl.keystore.key", "").strip()
@@ -97,7 +98,7 @@ def _from_pkcs12(key: str, location: str, content: bytes, password: str | None) 
 
 
 def _chain(store: pkcs12.PKCS12KeyAndCertificates) -> list[x509.Certificate]:
-    """Return the issuers in order, as TLS wants them; a PKCS#12 bag has none."""
+    """Return the issuers in TLS order; the certificates of a PKCS#12 bag are unordered."""
     pool = {item.certificate.subject: item.certificate for item in store.additional_certs}
     chain: list[x509.Certificate] = []
     current = store.cert.certificate if store.cert else None
@@ -140,9 +141,9 @@ def _pkcs12(
 
 
 def _blocks(text: str, kind: str) -> list[str]:
-    """Return the PEM blocks whose label ends in ``kind``, as a strict parser wants them.
+    """Return the PEM blocks whose label ends in ``kind``, normalized for a strict parser.
 
-    Folded YAML and Java's one-line spelling turn line ends into blanks or a literal ``\\n``.
+    Folded YAML and Java's one-line form replace line breaks with spaces or a literal ``\\n``.
     """
     found = _PEM.finditer(text.replace("\\n", "\n"))
     return [

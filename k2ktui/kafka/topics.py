@@ -1,6 +1,6 @@
-"""Make, grow and await topics, and read their settings, one verdict a topic.
+"""Create and grow topics, wait until they are ready, and read their settings.
 
-What fails for one topic is that topic's error and no other's: the callers stop only that one.
+Errors are returned per topic, so that a caller stops only the affected one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _UNAUTHORIZED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """A topic to create; ``partitions`` or ``replication`` None is the broker's default."""
+    """A topic to create; None for ``partitions`` or ``replication`` uses the broker's default."""
 
     name: str
     partitions: int | None = None
@@ -49,12 +49,13 @@ class TopicSpec:
 def create_topics(
     cluster: Cluster, specs: Collection[TopicSpec], *, validate_only: bool = False
 ) -> dict[str, K2kError | None]:
-    """Create topics; one that came to exist in between counts as created.
+    """Create topics; a topic that already exists counts as created.
 
-    With ``validate_only`` the cluster checks everything, rights included, and creates nothing.
+    With ``validate_only`` the cluster checks everything, including permissions, and creates
+    nothing.
 
     Returns:
-        None for a topic that exists now, otherwise why it does not.
+        By topic, None if it exists now, otherwise the error.
 
     Raises:
         ConnectionFailed, TimedOut: the cluster did not answer.
@@ -86,7 +87,7 @@ def create_topics(
 def grow_topics(
     cluster: Cluster, counts: Mapping[str, int], *, validate_only: bool = False
 ) -> dict[str, K2kError | None]:
-    """Raise topics to a number of partitions; all else as for :func:`create_topics`."""
+    """Increase topics to the given partition counts; otherwise as :func:`create_topics`."""
     if not counts:
         return {}
     wanted = [NewPartitions(name, count) for name, count in counts.items()]
@@ -105,15 +106,15 @@ def grow_topics(
 def await_topics(
     cluster: Cluster, counts: Mapping[str, int], *, attempts: int, delay_s: float
 ) -> dict[str, TopicDescription]:
-    """Wait until each topic has so many partitions, all with leaders.
+    """Wait until each topic has the required partitions and all of them have leaders.
 
     Args:
-        counts: the least number of partitions of each topic.
-        attempts: how often to look.
-        delay_s: seconds between two looks.
+        counts: minimum partition count of each topic.
+        attempts: maximum number of checks.
+        delay_s: seconds between checks.
 
     Returns:
-        The topics that are ready; :func:`not_ready` makes the error for the others.
+        The topics that are ready; :func:`not_ready` builds the error for the others.
     """
     waiting, found = dict(counts), dict[str, TopicDescription]()
     for attempt in range(attempts):
@@ -129,7 +130,7 @@ def await_topics(
 
 
 def not_ready(cluster: Cluster, names: Collection[str]) -> TimedOut:
-    """Return the error for topics that were made or grown and do not serve yet."""
+    """Return the error for topics that were created or grown but have no leaders yet."""
     return TimedOut(
         f"created or grown on the {cluster.label} cluster, but without leaders yet: "
         + ", ".join(safe_text(name) for name in sorted(names)),
@@ -139,7 +140,7 @@ def not_ready(cluster: Cluster, names: Collection[str]) -> TimedOut:
 
 
 def broker_count(cluster: Cluster) -> int:
-    """Return how many brokers the cluster has now.
+    """Return the number of brokers that the cluster has now.
 
     Raises:
         ConnectionFailed, TimedOut: the cluster did not answer.
@@ -154,7 +155,7 @@ def broker_count(cluster: Cluster) -> int:
 def topic_settings(
     cluster: Cluster, names: Collection[str]
 ) -> dict[str, dict[str, ConfigEntry] | K2kError]:
-    """Read the settings of topics; one that may not be read maps to its error.
+    """Read the settings of topics; a topic whose settings cannot be read maps to its error.
 
     Raises:
         ConnectionFailed, TimedOut: the cluster did not answer.
@@ -195,7 +196,7 @@ def create_command(config: ClusterConfig, spec: TopicSpec) -> str:
 
 
 def grow_command(config: ClusterConfig, name: str, partitions: int) -> str:
-    """Return the kafka-topics.sh command that raises a topic to so many partitions."""
+    """Return the kafka-topics.sh command that increases a topic to ``partitions`` partitions."""
     return _line(
         [*_topics_command(config), "--alter", "--topic", name, "--partitions", str(partitions)]
     )
@@ -282,7 +283,7 @@ def _not_grown(cluster: Cluster, name: str, count: int, error: KafkaException) -
 
 
 def _raise_if_silent(cluster: Cluster, what: str, error: KafkaException) -> None:
-    """Raise when no broker answered: that is no verdict on one topic."""
+    """Raise if no broker answered, because such an error is not specific to one topic."""
 
     def again() -> None:
         raise error

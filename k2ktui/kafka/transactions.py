@@ -1,9 +1,9 @@
 """The requests of a Kafka transaction, one function each.
 
 The older request versions are used on purpose (InitProducerId ≤ 4, AddPartitionsToTxn ≤ 3,
-EndTxn ≤ 3, Produce ≤ 11): with them a producer epoch changes only when the driver changes it.
-EndTxn 5 (KIP-890) raises the epoch at every commit, so a lost response would leave nobody who
-knows the current one. Brokers 2.5 and later accept these, 4.x included.
+EndTxn ≤ 3, Produce ≤ 11): with them, only the driver changes a producer epoch. EndTxn 5 (KIP-890)
+bumps the epoch at every commit, so after a lost response no client would know the current epoch.
+Brokers 2.5 and later, including 4.x, accept these versions.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from k2ktui.kafka.codes import (
 from k2ktui.kafka.wire import CoordinatorError, NotSent, OutcomeUnknown, Wire
 
 NO_PRODUCER = -1
-# What a partition is refused for because of its transaction, and not of itself.
+# Partition error codes caused by the transaction, not by the partition itself.
 _OF_TRANSACTION = COORDINATOR_RETRIABLE | FENCED | PRODUCER_FAILED
 
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """A producer id and epoch, with the transactional id they belong to (None: no transactions)."""
+    """A producer id and epoch of a transactional id (None: not transactional)."""
 
     transactional_id: str | None
     producer_id: int = NO_PRODUCER
@@ -49,18 +49,19 @@ async def init_producer(
     deadline: float = 60.0,
     on_unknown: Callable[[], None] = lambda: None,
 ) -> Producer:
-    """Raise the epoch of a transactional id; open transactions of it are aborted.
+    """Bump the epoch of a transactional id, which aborts its open transaction.
 
-    With a known producer id and epoch in ``current`` the raise is conditional (KIP-360): it is
-    refused if somebody else raised the epoch in between. Without, it is unconditional.
+    With a known producer id and epoch in ``current`` the bump is conditional (KIP-360): it is
+    refused if another client has bumped the epoch since. Otherwise it is unconditional.
 
-    Repeating it after a lost response is safe: a repeated conditional raise is answered with its
-    first result, or refused if the coordinator has forgotten that; a second unconditional one only
-    raises the epoch once more. ``on_unknown`` is called whenever a request may have been carried
-    out, now or later, without a response.
+    A retry after a lost response is safe: the coordinator answers a repeated conditional bump with
+    the first result, or refuses it if it no longer has that result; a repeated unconditional bump
+    only increments the epoch again. ``on_unknown`` is called whenever a request without a response
+    may have taken effect or may still do so.
 
     Raises:
-        CoordinatorError: refused, or not done within ``deadline`` seconds (code 15).
+        CoordinatorError: refused, or still failing after ``deadline`` seconds (with the last
+            retriable code).
     """
     until = monotonic() + deadline
     moved = False
@@ -79,7 +80,7 @@ async def init_producer(
         if code == Code.NONE:
             return Producer(current.transactional_id, raised.producer_id, raised.producer_epoch)
         if moved and code not in COORDINATOR_RETRIABLE:
-            on_unknown()  # a coordinator that moved away may have written the raise all the same
+            on_unknown()  # the previous coordinator may have written the bump before it moved
         moved |= code in (Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR)
         await _retry_or_raise(wire, current, code, "InitProducerId", until)
 
@@ -96,20 +97,21 @@ def _init_request(current: Producer, transaction_timeout_ms: int) -> InitProduce
 
 
 def _left(until: float) -> float:
-    """Return how many seconds to wait for a response; a deadline that has passed asks once."""
+    """Return the response timeout in seconds; at least 1 s, so that every request has a chance."""
     return max(1.0, until - monotonic())
 
 
 async def add_partitions(
     wire: Wire, producer: Producer, partitions: Iterable[tuple[str, int]], deadline: float = 60.0
 ) -> dict[tuple[str, int], int]:
-    """Add target partitions to the open transaction, opening it with the first.
+    """Add target partitions to the transaction; the first call starts it.
 
     Returns:
-        The partitions that were refused, with their error codes. If any was, none was added.
+        Refused partitions with their error codes. If any was refused, none was added.
 
     Raises:
-        CoordinatorError: the transaction cannot go on (fenced among others).
+        CoordinatorError: the transaction cannot continue (for example, the producer is fenced), or
+            the request still fails after ``deadline`` seconds.
     """
     topics = [
         AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(
@@ -138,7 +140,7 @@ async def add_partitions(
                 for result in topic.results_by_partition
             }
         except (NotSent, OutcomeUnknown):
-            results = {("", -1): Code.NETWORK_EXCEPTION}  # adding twice is the same as once
+            results = {("", -1): Code.NETWORK_EXCEPTION}  # retriable: the request is idempotent
         refused = {key: code for key, code in results.items() if code != Code.NONE}
         if not refused:
             return {}
@@ -155,8 +157,9 @@ async def end_transaction(
     """Commit or abort the open transaction.
 
     Raises:
-        OutcomeUnknown: the answer was lost; whether it was committed must be read from the target.
-        CoordinatorError: refused (fenced among others).
+        OutcomeUnknown: the response was lost; read the outcome from the target.
+        CoordinatorError: refused (for example, the producer is fenced), or still failing after
+            ``deadline`` seconds.
     """
     until = monotonic() + deadline
     while True:

@@ -1,7 +1,7 @@
-"""Sockets of kafka-python's connections that receive into place and send in pieces.
+"""Transports for kafka-python connections with zero-copy receive and scatter-gather send.
 
-The library reads 4 KiB at a time and joins what it read, then copies it into the frame. Here the
-connection's ``ZeroCopyConnection`` says where bytes belong, and they are received there at once.
+The library reads 4 KiB at a time, joins the chunks and copies them into the frame. These transports
+receive directly into the buffer that the connection's ``ZeroCopyConnection`` provides.
 """
 
 from __future__ import annotations
@@ -18,22 +18,23 @@ from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
 from k2ktui.kafka.zero_copy import ZeroCopyConnection
 
-# Linux takes 1,024 pieces at a time (IOV_MAX); with records of 64 KiB this fills any buffer.
+# Linux allows 1,024 pieces per call (IOV_MAX); with 64 KiB records, 64 fill the socket buffer.
 _PIECES = 64
 _LATER = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class _Handle:
-    """Stands for a socket in a selector, which prints what it waits for; a socket is slow at it."""
+    """Stands in for a socket in the selector, which logs it: a socket's ``repr`` is slow."""
 
     def __init__(self, sock: Any) -> None:
         self.fileno = sock.fileno
 
 
 class _InPlace:
-    """Receives into the connection's frames; hands on what came before the connection ended.
+    """Receives into the connection's buffers and delivers data that precedes a disconnect.
 
-    A broker that refuses a login says so and closes the connection; the library drops its words.
+    A broker that refuses a login sends an error and closes the connection; the library drops that
+    error.
     """
 
     _sock: Any
@@ -47,12 +48,12 @@ class _InPlace:
         handle = _Handle(self._sock)
         while self._read and not self._closed:
             await self._net.wait_read(handle)
-            # A TLS socket may hold bytes that the kernel no longer tells of.
+            # A TLS socket may hold buffered bytes for which the kernel reports no readiness.
             while self._read and not self._closed and self._receive():
                 pass
 
     def _receive(self) -> bool:
-        """Receive once; return whether there may be more at once."""
+        """Receive once; return whether more data may be available immediately."""
         room = self._protocol.parser.room()
         try:
             size = self._sock.recv_into(room)
@@ -76,15 +77,15 @@ class _InPlace:
 
 
 class PlainTransport(_InPlace, KafkaTCPTransport):  # type: ignore[misc]
-    """A socket without TLS: pieces go from where they lie."""
+    """A plaintext transport that sends pieces without copying them."""
 
     def write(self, data: list[bytes | memoryview]) -> None:
-        """Send a request in pieces, or what of it the kernel takes now; the rest is queued."""
+        """Send as much of a request as the kernel accepts now and queue the rest."""
         if self._writing or self._closed:
             self.writelines(data)
             return
         self._write_buffer.extend(data)
-        self._sock_send()  # an error is met again by the task that sends the rest
+        self._sock_send()  # ignore an error: the task that sends the rest hits it again
         self.last_write = monotonic()
         if self._write_buffer:
             self.writelines(())
@@ -106,7 +107,7 @@ class PlainTransport(_InPlace, KafkaTCPTransport):  # type: ignore[misc]
 
 
 def _forget(waiting: Any, sent: int) -> None:
-    """Drop the bytes that were sent from the head of the queue."""
+    """Remove ``sent`` bytes from the head of the queue."""
     while sent:
         piece = waiting.popleft()
         if len(piece) > sent:
@@ -116,18 +117,18 @@ def _forget(waiting: Any, sent: int) -> None:
 
 
 class TlsTransport(_InPlace, KafkaSSLTransport):  # type: ignore[misc]
-    """A TLS socket: a request goes as one, or each piece would be a record of its own."""
+    """A TLS transport; joins the pieces, which would otherwise each become a TLS record."""
 
     def write(self, data: Iterable[bytes | memoryview]) -> None:
-        """Queue a request in pieces."""
+        """Queue a request given as pieces."""
         super().write(memoryview(b"".join(data)))
 
 
 class Connection(KafkaConnection):  # type: ignore[misc]
-    """The library's connection, reading and writing by ``ZeroCopyConnection``."""
+    """The library's connection, with ``ZeroCopyConnection`` as its parser."""
 
     def connection_made(self, transport: Any) -> None:
-        """Take over a connected transport of this module."""
+        """Attach a connected transport of this module."""
         super().connection_made(transport)
         self.parser = ZeroCopyConnection(
             client_id=self.config["client_id"],

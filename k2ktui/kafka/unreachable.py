@@ -1,4 +1,4 @@
-"""What to tell an operator when a cluster does not let us in, by either client library."""
+"""Operator errors for a cluster that refuses connections or logins, shared by both libraries."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _CLOSED_S, _PAUSE_S = 0.5, 0.1
 
 
 def await_open(label: str, bootstrap: str) -> None:
-    """Return once a bootstrap server accepts connections, or none has for half a second.
+    """Check that a bootstrap server accepts connections, retrying for half a second.
 
-    For what takes long to begin, such as Spark: whatever else is wrong is found later.
+    Call it before a slow start, such as Spark's. It does not detect other problems.
 
     Raises:
-        ConnectionFailed: every one of them refuses.
+        ConnectionFailed: every bootstrap server refuses connections.
     """
     until = monotonic() + _CLOSED_S
     while why := refusal(addresses(bootstrap)):
@@ -35,12 +35,11 @@ def await_open(label: str, bootstrap: str) -> None:
 def refusal(where: Collection[Address], timeout: float = 0.5) -> str:
     """Return why none of these addresses accepts a TCP connection.
 
-    Empty if one accepts, or may do so yet: an address that is silent for ``timeout`` seconds has
-    not refused.
+    Returns "" if one accepts or still might: no reply within ``timeout`` seconds is not a refusal.
     """
     if not where:
         return ""
-    # Not left by "with": a name server that is silent holds its thread for longer than the rest.
+    # No "with" statement, which would wait for a thread blocked by an unresponsive name server.
     pool = ThreadPoolExecutor(len(where), thread_name_prefix="reach")
     try:
         asked = [pool.submit(_refusal, each, timeout) for each in sorted(where)]
@@ -66,7 +65,7 @@ def _refusal(address: Address, timeout: float) -> str:
 
 
 def addresses(bootstrap: str) -> set[Address]:
-    """Return the hosts and ports of ``bootstrap.servers``; what cannot be read is left out."""
+    """Return the hosts and ports of ``bootstrap.servers``, skipping malformed entries."""
     found = set()
     for each in bootstrap.split(","):
         host, _, port = each.strip().rpartition("://")[2].rpartition(":")
@@ -76,7 +75,7 @@ def addresses(bootstrap: str) -> set[Address]:
 
 
 def no_connection(label: str, reason: str) -> ConnectionFailed:
-    """Return the error for a cluster none of whose brokers accepts a connection."""
+    """Return the error for a cluster that has no broker accepting connections."""
     return ConnectionFailed(
         f"no broker of the {label} cluster accepts connections: {reason}",
         mend=f"Check that the {label} cluster is up, and bootstrap.servers of {label}.kafka.",
@@ -84,7 +83,7 @@ def no_connection(label: str, reason: str) -> ConnectionFailed:
 
 
 def login_refused(label: str, reason: str) -> ConnectionFailed:
-    """Return the error for a login that was refused; ``reason`` is in the broker's words."""
+    """Return the error for a refused login; ``reason`` is the broker's message."""
     return ConnectionFailed(
         f"the {label} cluster refused the login: {reason}",
         mend=f"Check sasl.mechanism and sasl.jaas.config (user and password) of {label}.kafka.",
@@ -92,7 +91,7 @@ def login_refused(label: str, reason: str) -> ConnectionFailed:
 
 
 def not_trusted(label: str, reason: str) -> ConnectionFailed:
-    """Return the error for a broker whose certificate we do not accept."""
+    """Return the error for a broker certificate that fails verification."""
     return ConnectionFailed(
         f"the {label} cluster's certificate is not trusted: {reason}",
         mend=f"Check ssl.truststore.* of {label}.kafka, and that bootstrap.servers has the host "

@@ -1,9 +1,9 @@
-"""Kafka's wire protocol by kafka-python's network layer: one cluster, requests and responses.
+"""Send Kafka protocol requests to one cluster through kafka-python's network layer.
 
-Used for what client libraries hide: fetching and producing whole record batches, and moving a
-producer id and epoch from one process to another. Everything else uses confluent-kafka.
+Used for operations that client libraries do not expose: fetching and producing whole record
+batches, and moving a producer id and epoch between processes. Other code uses confluent-kafka.
 
-A coroutine here runs on kafka-python's own loop (``NetworkSelector``), not on asyncio's.
+Coroutines here run on kafka-python's event loop (``NetworkSelector``), not on asyncio's.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from k2ktui.kafka.connections import (
 )
 from k2ktui.kafka.unreachable import login_refused, no_connection, not_trusted, refusal
 
-# A fetch response may hold one batch larger than what was asked for (KIP-74).
+# A fetch response may hold one batch larger than the requested maximum (KIP-74).
 _MAX_RESPONSE_BYTES = 1 << 30
 _SOCKET_BUFFER_BYTES = 4 << 20
 _TRANSACTION_KEY = 1
-# Closed ports are tried again for so long: enough for a listener that is just being opened.
+# Seconds to retry closed ports: enough for a listener that is just opening.
 _CLOSED_S = 0.6
 
 _log = logging.getLogger(__name__)
 
 
 class NotSent(Exception):
-    """The request certainly did not reach the broker; it may be sent again."""
+    """The request did not reach the broker; it is safe to resend."""
 
 
 class OutcomeUnknown(Exception):
-    """The connection was lost or the request timed out: the broker may have acted on it."""
+    """The connection was lost or the request timed out; the broker may have processed it."""
 
 
 class CoordinatorError(Exception):
-    """The transaction coordinator refused, for a reason that waiting does not mend."""
+    """The transaction coordinator refused the request, or retries ended without success."""
 
     def __init__(self, code: int, request: str) -> None:
         super().__init__(code, request)
@@ -65,7 +65,7 @@ class CoordinatorError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PartitionLeader:
-    """Where a partition is led: broker id (-1 if none) and leader epoch (-1 if unknown)."""
+    """A partition's leader: broker id (-1 if none) and leader epoch (-1 if unknown)."""
 
     node: int
     epoch: int
@@ -73,7 +73,7 @@ class PartitionLeader:
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """What a broker says of a topic; ``error`` is a protocol error code, 0 if none."""
+    """A topic's metadata from a broker; ``error`` is a protocol error code, 0 if none."""
 
     error: int
     topic_id: str = ""
@@ -81,21 +81,21 @@ class TopicInfo:
 
 
 class Loop:
-    """The event loop that several wires of one process share."""
+    """An event loop that several ``Wire`` objects of one process share."""
 
     def __init__(self) -> None:
         self.net = NetworkSelector(slow_task_threshold_secs=0)
 
     def run(self, coroutine: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """Drive the loop until the coroutine ends; return its value or raise its error."""
+        """Run the loop until the coroutine ends; return its value or raise its error."""
         return self.net.run(coroutine)
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """Start a coroutine; returns the library's task, for ``cancel``."""
+        """Schedule a coroutine; return the library's task, which supports ``cancel``."""
         return self.net.call_soon(coroutine)
 
     async def sleep(self, seconds: float) -> None:
-        """Let others run for this many seconds."""
+        """Suspend the current coroutine for ``seconds``."""
         await self.net.sleep(seconds)
 
     def close(self) -> None:
@@ -112,13 +112,13 @@ class Signal:
         self._set = False
 
     def set(self) -> None:
-        """Wake the waiter, now or when it next waits."""
+        """Wake the waiting coroutine, or make its next wait return at once."""
         self._set = True
         if not self._future.is_done:
             self._future.success(None)
 
     async def wait(self, timeout: float) -> None:
-        """Return when the flag is set, or after ``timeout`` seconds; clears the flag."""
+        """Wait until the flag is set or ``timeout`` seconds pass; clear the flag."""
         if not self._set and timeout > 0:
             self._future = future = Future()
             timer = self._net.call_later(timeout, self.set)
@@ -131,7 +131,7 @@ class Wire:
     """Connections to one cluster.
 
     Args:
-        loop: the event loop shared with other wires.
+        loop: the event loop, shared with other ``Wire`` objects.
         options: keyword arguments of ``KafkaConnectionManager``, from ``k2ktui.kafka.properties``.
         label: ``source`` or ``target``, for messages.
     """
@@ -142,7 +142,7 @@ class Wire:
         self._coordinators: dict[str, int] = {}
         settings = dict(options)
         settings.setdefault("receive_message_max_bytes", _MAX_RESPONSE_BYTES)
-        settings["max_in_flight_requests_per_connection"] = 1000  # we count for ourselves
+        settings["max_in_flight_requests_per_connection"] = 1000  # callers limit requests in flight
         settings["socket_options"] = [(6, 1, 1), (1, 9, 1), (1, 8, _SOCKET_BUFFER_BYTES)]
         self._manager = ConnectionManager(loop.net, **settings)
 
@@ -150,12 +150,13 @@ class Wire:
         """Connect to a bootstrap broker.
 
         Args:
-            timeout: in seconds, for brokers that are silent.
-            patient: brokers that accept no connections have as long; otherwise a cluster all of
-                whose ports are closed is reported within a second.
+            timeout: seconds to wait for brokers that do not respond.
+            patient: also retry closed ports for ``timeout`` seconds; otherwise a cluster whose
+                ports are all closed is reported within a second.
 
         Raises:
-            ConnectionFailed: nobody answered within ``timeout`` seconds, or the login was refused.
+            ConnectionFailed: no broker answered within ``timeout`` seconds, the login was refused,
+                or the certificate is not trusted.
         """
         self._manager.closed_until = None if patient else monotonic() + _CLOSED_S
         try:
@@ -178,23 +179,23 @@ class Wire:
         )
 
     def refusal(self) -> str:
-        """Return why no known broker accepts connections now, empty if one does or may."""
+        """Return why no known broker accepts connections now; "" if one does or might."""
         cluster = self._manager.cluster
         known = [*cluster.bootstrap_brokers(), *cluster.brokers()]
         return refusal({(str(each.host), int(each.port)) for each in known})
 
     def close(self) -> None:
-        """Drop all connections."""
+        """Close all connections."""
         self._manager.close()
 
     @property
     def broker_version(self) -> str:
-        """Kafka release whose protocol the broker speaks, such as ``4.1``; empty if unknown."""
+        """Kafka release inferred from the broker's API versions, such as ``4.1``; "" if unknown."""
         data = self._manager.broker_version_data
         return str(data.broker_version_str) if data is not None else ""
 
     def version_of(self, request: type) -> int:
-        """Return the highest version of a request that both sides know, -1 if none."""
+        """Return the highest request version that both sides support, -1 if none."""
         data = self._manager.broker_version_data
         try:
             return int(data.api_version(request)) if data is not None else -1
@@ -205,20 +206,20 @@ class Wire:
         """Send a request and return its response.
 
         Raises:
-            NotSent: no connection to that broker now.
-            OutcomeUnknown: the connection was lost, or no answer within ``timeout`` seconds.
+            NotSent: there is no connection to the broker yet.
+            OutcomeUnknown: the connection was lost, or no response came within ``timeout`` seconds.
         """
         return await self.answer(self.post(request, node, timeout))
 
     def post(self, request: Any, node: int | None = None, timeout: float = 30.0) -> Any:
-        """Send a request without waiting; await ``answer`` of what is returned."""
+        """Send a request without waiting; pass the returned future to ``answer``."""
         try:
             return self._manager.send(request, node, timeout * 1000)
         except KafkaError as error:
             return Future().failure(error)
 
     async def answer(self, future: Any) -> Any:
-        """Await a posted request; errors as for ``send``."""
+        """Await the response to a posted request; errors as for ``send``."""
         try:
             return await future
         except NodeNotReadyError as error:
@@ -227,11 +228,11 @@ class Wire:
             raise OutcomeUnknown(f"{self.label} cluster: {why(error)}") from error
 
     def drop(self, node: int) -> None:
-        """Close the connection to one broker; what was in flight fails as OutcomeUnknown."""
+        """Close the connection to a broker; requests in flight fail with OutcomeUnknown."""
         self._manager.close(node)
 
     async def metadata(self, topics: Collection[str]) -> dict[str, TopicInfo]:
-        """Ask a broker about topics (never creating them), and learn where brokers are.
+        """Request topic metadata (never creating topics) and update the known brokers.
 
         Raises:
             NotSent, OutcomeUnknown: as for ``send``.
@@ -240,7 +241,7 @@ class Wire:
         return {topic.name: _topic_info(topic) for topic in response.topics}
 
     async def brokers(self, timeout: float = 30.0) -> list[int]:
-        """Ask which brokers there are now, and learn where they are; returns their ids.
+        """Request the current brokers, update their addresses, and return their ids.
 
         Raises:
             NotSent, OutcomeUnknown: as for ``send``.
@@ -261,11 +262,11 @@ class Wire:
         return response
 
     async def coordinator(self, transactional_id: str, timeout: float = 60.0) -> int:
-        """Return the broker id of a transactional id's coordinator, looked up once.
+        """Return the broker id of a transactional id's coordinator, cached after one lookup.
 
         Raises:
-            CoordinatorError: the principal may not use this transactional id, or nobody told who
-                it is within ``timeout`` seconds (code 15).
+            CoordinatorError: the principal may not use this transactional id, or no coordinator
+                was found within ``timeout`` seconds (with the last retriable code).
         """
         known = self._coordinators.get(transactional_id)
         if known is not None:
@@ -292,7 +293,7 @@ class Wire:
         raise CoordinatorError(code, "FindCoordinator")
 
     def forget_coordinator(self, transactional_id: str) -> None:
-        """Look the coordinator up again the next time."""
+        """Discard the cached coordinator of a transactional id."""
         self._coordinators.pop(transactional_id, None)
 
     async def _back_off(self, attempt: int) -> None:
@@ -312,5 +313,5 @@ def _topic_info(topic: Any) -> TopicInfo:
 
 
 def id_text(topic_id: uuid.UUID | None) -> str:
-    """Return a topic id as hex text, empty for none or the zero id."""
+    """Return a topic id as hex text; "" for None or the zero id."""
     return topic_id.hex if topic_id is not None and topic_id.int else ""

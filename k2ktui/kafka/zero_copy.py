@@ -1,9 +1,9 @@
-"""Requests and responses on a connection without copying the records in them.
+"""Encode requests and decode responses of a connection without copying their records.
 
-kafka-python copies what it receives five times on its way to a decoded fetch response, and what it
-sends twice; at hundreds of megabytes a second that is most of the processor time. Here a large
-response is received into a buffer of its own, from which a fetch response's records are handed
-out as they lie there, and records are sent from where they lie.
+kafka-python copies received data five times before it yields a decoded fetch response, and sent
+data twice; at hundreds of megabytes per second these copies take most of the CPU time. Here a large
+response is received into its own buffer, the records of a fetch response are views of that buffer,
+and records to send are not copied.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _FETCH = 1
 
 @dataclass(frozen=True, slots=True)
 class _Produced:
-    """What is remembered of a produce request until its answer comes."""
+    """A produce request in flight."""
 
     correlation_id: int
 
 
 class ZeroCopyConnection(KafkaProtocol):  # type: ignore[misc]
-    """One connection's requests and responses; takes the library's options.
+    """The protocol state of one connection; takes the library's options.
 
-    Bytes are received where ``room`` says, then ``receive_bytes`` is told of them.
+    The transport receives into the buffer from ``room`` and then calls ``receive_bytes``.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -45,20 +45,20 @@ class ZeroCopyConnection(KafkaProtocol):  # type: ignore[misc]
         self._filled = 0
 
     def room(self) -> memoryview:
-        """Return where the next bytes belong; never empty."""
+        """Return the buffer for the next bytes; never empty."""
         return self._into[self._filled :]
 
     def receive_bytes(self, data: memoryview) -> list[tuple[int, Any]]:
-        """Take in bytes that were received into ``room``; return the responses now complete.
+        """Process bytes that were received into ``room``; return the completed responses.
 
         Raises:
-            KafkaProtocolError: what arrived is not an answer to what was asked.
+            KafkaProtocolError: a response is malformed or does not match its request.
         """
         self._filled += len(data)
         return self._several() if self._into is self._small else self._large()
 
     def _several(self) -> list[tuple[int, Any]]:
-        """Take the responses that are complete; the rest moves to the front."""
+        """Decode complete small responses and move the remaining bytes to the buffer's start."""
         found: list[tuple[int, Any]] = []
         at = 0
         while self._filled - at >= _SIZE_BYTES:
@@ -79,7 +79,7 @@ class ZeroCopyConnection(KafkaProtocol):  # type: ignore[misc]
         return found
 
     def _begin_large(self, start: int, size: int) -> None:
-        # Not a bytearray: that would be filled with zeros first.
+        # A bytearray would be filled with zeros first.
         into = np.empty(size, dtype=np.uint8).data
         have = self._filled - start
         into[:have] = self._small[start : self._filled]
@@ -92,7 +92,7 @@ class ZeroCopyConnection(KafkaProtocol):  # type: ignore[misc]
         return [self._response(frame, own=True)]
 
     def _response(self, frame: memoryview, *, own: bool) -> tuple[int, Any]:
-        """Decode one response; ``own`` says that the frame may be kept."""
+        """Decode one response; ``own`` is true if the result may keep the frame."""
         asked = self.in_flight_requests[0] if self.in_flight_requests else None
         try:
             if isinstance(asked, _Produced):
@@ -124,7 +124,7 @@ class ZeroCopyConnection(KafkaProtocol):  # type: ignore[misc]
         return answer
 
     def send_request(self, request: Any, correlation_id: int | None = None) -> int:
-        """Encode a request; ``send_bytes`` returns it."""
+        """Encode a request and queue it for ``send_bytes``; return its correlation id."""
         if not isinstance(request, produce_request.ProduceBatches):
             return int(super().send_request(request, correlation_id))
         if correlation_id is None:
@@ -134,6 +134,6 @@ class ZeroCopyConnection(KafkaProtocol):  # type: ignore[misc]
         return correlation_id
 
     def send_bytes(self) -> list[bytes | memoryview]:
-        """Return what waits to be sent, in pieces."""
+        """Return and clear the queued pieces."""
         pieces, self.bytes_to_send = self.bytes_to_send, []
         return pieces

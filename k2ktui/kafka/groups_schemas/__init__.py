@@ -1,1 +1,1 @@
-"""Schemas of requests that kafka-python lacks, as in Apache Kafka 4.3's own message definitions."""
+"""Schemas of requests that kafka-python lacks, from Apache Kafka 4.3's message definitions."""
