@@ -1,7 +1,7 @@
-"""Whether a session may change anything on the clusters of a pipeline: one rule for all of it.
+"""Whether a session may change anything on a pipeline's clusters: one rule for every command.
 
-The console greys what this refuses, and who writes asks :func:`require` first, so that a key that
-was missed on a screen still changes nothing.
+The console grays out what this rule refuses. Every writer calls :func:`require` as well, so an
+action that a screen fails to disable still changes nothing.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ class Access:
     """What a session may do.
 
     Attributes:
-        writable: whether it may change clusters, start or stop jobs.
+        writable: whether it may change clusters and start or stop jobs.
         reason: why not; empty if it may.
-        unlockable: whether an operator may lift it for the session.
+        unlockable: whether an operator may unlock the session.
     """
 
     writable: bool
@@ -39,11 +39,11 @@ def access(
     """Decide what a session may do.
 
     Args:
-        flag: ``--read-only`` was given.
+        flag: whether ``--read-only`` was given.
         configured: ``readOnly`` of the pipeline's file.
-        environment: ``environment`` of the pipeline's file; production is read-only at first.
-        unlocked: the operator lifted that for this session.
-        replay: what is shown is a recording, there is nothing to change.
+        environment: ``environment`` of the pipeline's file; production is read-only by default.
+        unlocked: whether the operator unlocked this session.
+        replay: whether the session shows a recording.
     """
     if replay:
         return Access(False, "this is a recording")
@@ -57,14 +57,14 @@ def access(
 
 
 def require(allowed: Access, what: str) -> None:
-    """Return if a session may change something.
+    """Require that a session may make changes.
 
     Args:
-        allowed: what :func:`access` decided.
-        what: what was to be done, to begin a sentence: "applying a plan".
+        allowed: the result of :func:`access`.
+        what: the action, as the beginning of a sentence: "applying a plan".
 
     Raises:
-        Refused: it may not.
+        Refused: the session is read-only.
     """
     if allowed.writable:
         return

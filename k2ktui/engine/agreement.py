@@ -1,8 +1,8 @@
-"""Two readings must agree before a group is said to skip records, or to have no mapping.
+"""Confirm with a second reading that a group skips records or has no mapping.
 
-Applications commit every few seconds, on each cluster at moments of their own, so one that goes on
-on both is ahead on the target every now and then. It skips something only if its commits on the
-source do not reach, in the time of a commit interval, what was committed on the target before.
+Applications commit every few seconds, at different moments on each cluster, so a group that
+consumes on both is sometimes ahead on the target. It skips records only if its commits on the
+source do not reach the earlier target commit within a commit interval.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from k2ktui.engine.groups import EMPTY_STATES, Finding, GroupRow
 from k2ktui.engine.translate import Basis
 
-# Longer than auto.commit.interval.ms of Kafka's consumers, which is 5 seconds.
+# Longer than the consumer's default auto.commit.interval.ms of 5 seconds.
 AFTER_S = 6.0
 
 _Key = tuple[str, str, int, str, int | None]
@@ -21,13 +21,13 @@ _Key = tuple[str, str, int, str, int | None]
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A difference as it was read first.
+    """A difference as first read.
 
     Attributes:
-        at: epoch seconds.
-        basis: of the translation.
+        at: time of the reading, epoch seconds.
+        basis: basis of the translation.
         offset: committed offset on the target.
-        refuted: whether one before it turned out to be none.
+        refuted: whether an earlier difference of the same row turned out not to be one.
     """
 
     at: float
@@ -37,10 +37,10 @@ class _Seen:
 
 
 class Agreement:
-    """Compares each reading of groups with those before; used by one thread.
+    """Compares each reading of the groups with earlier ones; not thread-safe.
 
     Args:
-        after_s: seconds for which a group that is in use must be ahead.
+        after_s: seconds that an active group must stay ahead before it counts as a difference.
     """
 
     def __init__(self, after_s: float = AFTER_S) -> None:
@@ -51,8 +51,8 @@ class Agreement:
         """Return the rows with their findings.
 
         Args:
-            rows: what was read of all groups.
-            began, ended: when reading began and ended, epoch seconds.
+            rows: rows of all groups.
+            began, ended: when the reading began and ended, epoch seconds.
         """
         before, self._seen = self._seen, {}
         return [self._settled(row, before.get(_key(row)), began, ended) for row in rows]
@@ -69,7 +69,7 @@ class Agreement:
             self._seen[_key(row)] = replace(seen, refuted=True)
             return replace(row, finding=Finding.MOVING)
         self._seen[_key(row)] = before
-        # Nobody commits for a group that nobody uses: a second look at it is enough.
+        # An unused group does not commit: a second reading is enough.
         at_rest = unmapped or row.state_source in EMPTY_STATES
         if at_rest or began - before.at >= self._after_s:
             return row
@@ -81,6 +81,6 @@ def _key(row: GroupRow) -> _Key:
 
 
 def _reached(row: GroupRow, offset: int | None) -> bool:
-    """Whether the source has come to what was committed on the target when it was read first."""
+    """Whether the source has reached the target commit of the first reading."""
     translated = row.translated_offset
     return offset is None or translated is None or offset <= translated

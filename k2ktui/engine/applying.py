@@ -1,6 +1,7 @@
-"""Whether a plan still holds, what became of each row, and how it is taken back.
+"""Check whether a plan is still valid, judge the result of each write, and reverse writes.
 
-Nothing here talks to Kafka: the caller reads groups, asks, writes, reads again and asks again.
+This module does not talk to Kafka: the caller reads the groups, calls it, writes, reads the groups
+again and calls it again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from k2ktui.engine.plan import PlanRow
 
 
 class WriteOutcome(StrEnum):
-    """What became of a row."""
+    """Outcome of writing a row."""
 
     APPLIED = "applied"
     MOVED = "moved"
@@ -26,7 +27,7 @@ class WriteOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OffsetWrite:
-    """One committed offset on the target: what is there, and what is to be there.
+    """A change of one committed offset on the target: the current and the new offset.
 
     ``after`` None deletes the committed offset.
     """
@@ -42,7 +43,7 @@ class OffsetWrite:
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """A write with its result; ``why`` is empty for what was applied."""
+    """A write with its result; ``why`` may be empty if it was applied."""
 
     write: OffsetWrite
     result: WriteOutcome
@@ -52,7 +53,7 @@ class WriteResult:
 def make_writes(
     rows: Iterable[PlanRow], target: Mapping[str, GroupView], metadata: Mapping[PlanRow, str]
 ) -> list[OffsetWrite]:
-    """Return the writes of a plan's rows that change something, with what is there now."""
+    """Return the writes for the rows that change something, with the current commits."""
     found = []
     for row in rows:
         if not row.changes:
@@ -76,12 +77,12 @@ def make_writes(
 def find_conflicts(
     expected: Mapping[tuple[str, str, int], int | None], target: Mapping[str, GroupView]
 ) -> dict[tuple[str, str, int], str]:
-    """Return which group-partitions are not as they were, and why they must not be written.
+    """Return the group-partitions that changed, and why they must not be written.
 
     Args:
-        expected: committed offset on the target that the decision rested on, per group, topic and
+        expected: committed offset on the target at the time of the decision, per group, topic and
             partition; None for none.
-        target: the groups now.
+        target: current state of the groups.
     """
     found: dict[tuple[str, str, int], str] = {}
     for (group, topic, partition), offset in expected.items():
@@ -106,12 +107,12 @@ def check_written(
     refused: Mapping[OffsetWrite, str],
     target: Mapping[str, GroupView],
 ) -> list[WriteResult]:
-    """Compare what was written with what is there.
+    """Compare the writes with the commits read back.
 
     Args:
-        writes: everything that was sent.
-        refused: what the brokers refused, and why.
-        target: the groups as they are afterwards.
+        writes: all writes that were sent.
+        refused: the writes that the brokers refused, with the reason.
+        target: state of the groups after the writes.
     """
     return [_judged(write, refused.get(write, ""), target.get(write.group)) for write in writes]
 
@@ -134,11 +135,11 @@ def _judged(write: OffsetWrite, refused: str, view: GroupView | None) -> WriteRe
 
 
 def judge_unreported(write: OffsetWrite, view: GroupView) -> WriteResult:
-    """Judge by what is there what became of a write whose writer has not told.
+    """Infer the result of a write without a recorded result from the current commit.
 
     Args:
-        write: what was meant to be written.
-        view: its group on the target now.
+        write: the intended write.
+        view: current state of its group on the target.
     """
     if view.error:
         return WriteResult(write, WriteOutcome.UNKNOWN, view.error)
@@ -152,7 +153,7 @@ def judge_unreported(write: OffsetWrite, view: GroupView) -> WriteResult:
 
 
 def reverse_writes(written: Iterable[WriteResult]) -> list[OffsetWrite]:
-    """Return the writes that take applied ones back."""
+    """Return the writes that undo the applied ones."""
     return [
         OffsetWrite(
             w.group, w.topic, w.partition, w.after, w.after_metadata, w.before, w.before_metadata

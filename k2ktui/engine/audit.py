@@ -1,4 +1,4 @@
-"""What another program would make of consumer groups, beside what is right."""
+"""Offsets that MirrorMaker 2 gives consumer groups, compared with the exact ones."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class AuditRow:
     """One group-partition; offsets are next offsets, counts are in target offsets.
 
     Attributes:
-        source_offset: what the group has committed on the source.
+        source_offset: committed offset on the source.
         checkpoint_offset: translated offset of MirrorMaker 2's newest checkpoint, None if there is
-            none: whoever goes by it begins where ``auto.offset.reset`` says.
-        checkpoint_upstream: committed offset that the checkpoint was made of.
-        checkpoint_age_s: how old the checkpoint is.
-        synced_offset: what is committed on the target now, None if nothing is.
-        right_offset: where the first record lies that the group has not read.
-        basis: why that can be trusted; counts below are known only where it is exact.
-        checkpoint_reread, checkpoint_skipped: what going on at the checkpoint would do.
-        synced_reread, synced_skipped: what going on at the commit on the target would do.
+            none; ``auto.offset.reset`` then decides where a consumer begins.
+        checkpoint_upstream: committed offset that the checkpoint was made from.
+        checkpoint_age_s: age of the checkpoint in seconds.
+        synced_offset: committed offset on the target now, None if there is none.
+        right_offset: target offset of the first record that the group has not read.
+        basis: why ``right_offset`` can be trusted; the counts are known only if it is exact.
+        checkpoint_reread, checkpoint_skipped: effect of resuming at the checkpoint.
+        synced_reread, synced_skipped: effect of resuming at the commit on the target.
         note: what else an operator should know.
     """
 
@@ -50,7 +50,7 @@ class AuditRow:
 
     @property
     def wrong(self) -> bool:
-        """Whether anything would be read again or skipped, or nobody knows."""
+        """Whether records would be read again or skipped, or the effect is unknown."""
         counts = (
             self.checkpoint_reread,
             self.checkpoint_skipped,
@@ -80,7 +80,7 @@ class Audit:
         }
 
     def totals(self) -> dict[str, int]:
-        """Return sums over all rows; what is not known is counted as ``unknown``."""
+        """Return sums over all rows; rows without an exact basis are counted as ``unknown``."""
         return {
             "rows": len(self.rows),
             "wrong": sum(row.wrong for row in self.rows),
@@ -95,13 +95,13 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class RereadEstimate:
-    """Records that a group would read again, or never, if it went on at the target now.
+    """Records that a group would read again, or never, if it resumed on the target now.
 
     Attributes:
-        records: read again, in the partitions where that is known.
-        skipped: never read, likewise.
-        unknown: partitions where neither is known.
-        without: partitions without a translated offset: there ``auto.offset.reset`` decides.
+        records: records read again, in the partitions where that is known.
+        skipped: records never read, in the same partitions.
+        unknown: number of partitions where neither is known.
+        without: number of partitions without a translated offset; ``auto.offset.reset`` decides.
     """
 
     records: int = 0
@@ -122,9 +122,9 @@ NOTHING = RereadEstimate()
 
 
 def estimate_by_translation(rows: Iterable[GroupRow]) -> RereadEstimate:
-    """Return what moving by our translation would do, at most.
+    """Return upper bounds for a move to k2ktui's translated offsets.
 
-    Nothing is skipped that is still there; what retention has deleted is nobody's translation.
+    Such a move skips no retained record; records deleted by retention are not counted.
     """
     found = NOTHING
     for row in rows:
@@ -133,11 +133,11 @@ def estimate_by_translation(rows: Iterable[GroupRow]) -> RereadEstimate:
 
 
 def estimate_by_checkpoints(rows: Iterable[AuditRow], partitions: int) -> RereadEstimate:
-    """Return what going on at checkpoints would do.
+    """Return the effect of resuming at MirrorMaker 2's checkpoints.
 
     Args:
-        rows: of one group.
-        partitions: how many the group has; those that no row is of have no checkpoint either.
+        rows: rows of one group.
+        partitions: number of the group's partitions; those without a row have no checkpoint.
     """
     found, seen = NOTHING, 0
     for row in rows:

@@ -1,4 +1,4 @@
-"""Names that an operator chose by a pattern; one that matches nothing is a mistake."""
+"""Selecting names by an operator's pattern; a pattern that matches nothing is an error."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _NEAREST = 3
 
 @dataclass(frozen=True, slots=True)
 class NamePattern:
-    """Whether a whole name matches what a command's option was given.
+    """A predicate on names: whether the whole name matches a command option's pattern.
 
     Attributes:
-        option: the option, as it was typed.
-        text: what it was given.
-        pattern: the same, compiled.
+        option: the option as typed.
+        text: the pattern as typed.
+        pattern: the compiled pattern.
     """
 
     option: str
@@ -28,20 +28,20 @@ class NamePattern:
     pattern: re.Pattern[str]
 
     def __call__(self, name: str) -> bool:
-        """Whether it matches."""
+        """Whether the whole name matches."""
         return self.pattern.fullmatch(name) is not None
 
 
 def require_match(chosen: Callable[[str], bool], names: Collection[str], what: str) -> None:
-    """Refuse a pattern that matches none of the names.
+    """Require that a pattern matches at least one of the names.
 
     Args:
-        chosen: a :class:`NamePattern`; of any other rule nothing is required.
-        names: what there is to choose from.
-        what: what they are, in the singular: ``group``.
+        chosen: a :class:`NamePattern`; any other callable is accepted without a check.
+        names: the names to choose from.
+        what: the kind of name, in the singular: ``group``.
 
     Raises:
-        ConfigError: it matches none; the nearest ones are named.
+        ConfigError: the pattern matches none; the message lists the nearest names.
     """
     if not isinstance(chosen, NamePattern) or any(map(chosen, names)):
         return

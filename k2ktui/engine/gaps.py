@@ -1,4 +1,4 @@
-"""Gaps of a position: few, in order and disjoint, so that a position always fits its record."""
+"""Gaps of a position: few, sorted and disjoint, so that a position always fits in its record."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import replace
 from k2ktui.engine.state import Gap
 
 MAX_GAPS = 100
-"""Most gaps that a position keeps: about 6 KB of a record that may have 1 MiB."""
+"""Maximum number of gaps in a position: about 6 KB of a record of at most 1 MiB."""
 
 
 def with_gap(gaps: tuple[Gap, ...], new: Gap) -> tuple[Gap, ...]:
-    """Return the gaps with one more; those that touch and have the same reason are one.
+    """Return the gaps with one more; adjacent gaps with the same reason are merged.
 
-    Where two overlap, the later one's reason holds. Beyond ``MAX_GAPS`` the lowest are dropped and
-    not merged: offsets outside of all gaps without a mapping are unknown to a reader, which is
-    safe, while a merged gap would cover offsets that were copied.
+    Where two overlap, the reason of the new one applies. Beyond ``MAX_GAPS`` the lowest gaps are
+    dropped, not merged: a reader treats unmapped offsets outside all gaps as unknown, which is
+    safe, while a merged gap would include copied offsets.
     """
     if new.end <= new.first:
         return gaps

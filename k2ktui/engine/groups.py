@@ -1,7 +1,7 @@
-"""Consumer groups of both clusters beside each other: committed, translated, divergence.
+"""Consumer groups of both clusters side by side: committed, translated, divergence.
 
-A snapshot holds what was read of both clusters; rows and plans are computed from it and from
-nothing else, so what is shown is what a plan is made of.
+A snapshot holds what was read from both clusters. Rows and plans are computed from it alone, so a
+plan is made of exactly what is shown.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """A committed offset and the metadata that goes with it; negative is none."""
+    """A committed offset and its metadata; a negative offset means none."""
 
     offset: int
     metadata: str = ""
@@ -35,10 +35,10 @@ class GroupView:
     """A consumer group on one cluster.
 
     Attributes:
-        state: as Kafka calls it; empty if the group does not exist there.
-        members: number of members, None if they may not be described.
+        state: Kafka's group state; empty if the group does not exist there.
+        members: number of members, None without permission to describe the group.
         offsets: committed offsets.
-        error: why it, or a part of it, could not be read; empty if it could.
+        error: why the group, or a part of it, could not be read; empty if it could.
     """
 
     state: str
@@ -48,7 +48,7 @@ class GroupView:
 
     @property
     def empty(self) -> bool:
-        """Whether nobody consumes with it."""
+        """Whether the group has no active members."""
         return self.state in EMPTY_STATES and not self.members
 
 
@@ -60,19 +60,19 @@ class Snapshot:
     """Both clusters at one moment; times are epoch seconds.
 
     Attributes:
-        pipeline: its name.
-        taken_at: when it was read.
-        commits_at: when the source's commits were read: earlier than ``taken_at`` when the source
-            cannot be asked and what was kept of it on the target is used.
-        source_down: why the source cannot be asked; empty if it can.
+        pipeline: name of the pipeline.
+        taken_at: when the snapshot was taken.
+        commits_at: when the source's commits were read: earlier than ``taken_at`` if the source is
+            unreachable and the commit snapshots kept on the target are used.
+        source_down: why the source is unreachable; empty if it is reachable.
         source: chosen groups of the source.
         target: the same groups on the target, read after those of the source.
-        source_later: what of ``source`` had moved when it was read once more, after ``target``.
+        source_later: the groups of ``source`` that had moved when read again after ``target``.
         replicas: copies of source partitions.
         logs: bounds of target partitions.
-        target_ids: ids of target topics, empty texts on brokers that have none.
-        rivals: source partitions that other pipelines map too, with all their names.
-        notes: what the operator should know of the snapshot as a whole.
+        target_ids: ids of target topics, empty strings on brokers that have none.
+        rivals: source partitions that several pipelines map, with the names of all of them.
+        notes: what the operator should know about the snapshot as a whole.
     """
 
     pipeline: str
@@ -92,7 +92,7 @@ class Snapshot:
 
 
 def snapshot_notes(snapshot: Snapshot) -> list[str]:
-    """Return what an operator must know of the snapshot as a whole."""
+    """Return what an operator must know about the snapshot as a whole."""
     notes = list(snapshot.notes)
     if snapshot.source_down:
         age = snapshot.taken_at - snapshot.commits_at
@@ -105,10 +105,10 @@ def snapshot_notes(snapshot: Snapshot) -> list[str]:
 
 
 class Finding(StrEnum):
-    """Whether a difference is one.
+    """Whether a difference is confirmed.
 
     ``settled``: there is none, or readings some seconds apart agree on it. ``checking``: it was
-    read once. ``moving``: the group goes on, and readings taken apart differ by that.
+    read once. ``moving``: the group is consuming, which explains the difference.
     """
 
     SETTLED = "settled"
@@ -128,18 +128,18 @@ class GroupRow:
         source_offset: committed offset on the source.
         target_topic: where the partition's records go; empty if it was never replicated.
         target_offset: committed offset on the target.
-        translated_offset: where the group would go on, on the target.
-        basis: why that can be trusted.
-        reread: records it would read again after a move there, at most.
-        skipped: records it would never read after a move there, at most.
+        translated_offset: where the group would resume on the target.
+        basis: why the translation can be trusted.
+        reread: upper bound of the records read again after a move to the translated offset.
+        skipped: upper bound of the records never read after that move.
         divergence: ``target_offset`` minus ``translated_offset``, counted in source records.
-            Negative: the group would read records again there; positive: it would miss some that
-            a move would not. Of a group that moves meanwhile only what holds against the readings
-            of the source before and after that of the target.
+            Negative: the group would read records again on the target; positive: it would miss
+            records that it would not miss after a move. For a group that moves during the
+            readings, only what holds against the source readings before and after the target's.
         reason: what an operator should know.
-        reread_now: records it would read again as it is committed there now, at most.
-        skipped_now: records it would never read as it is committed there now, at most.
-        finding: whether the difference is one; decided by who reads more than once.
+        reread_now: upper bound of the records read again from the current target commit.
+        skipped_now: upper bound of the records never read from the current target commit.
+        finding: whether the difference is confirmed; set by callers that read more than once.
     """
 
     group: str
@@ -164,15 +164,15 @@ class GroupRow:
     def as_json(self) -> dict[str, Any]:
         """Return the object that commands print."""
         found = asdict(self)
-        del found["finding"]  # it takes more than one reading
+        del found["finding"]  # needs more than one reading
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What going on at the target does, in records: as committed now, and after a move.
+    """Effect of resuming on the target, in records: as committed now, and after a move.
 
-    ``unknown`` counts the positions that are committed there, and of which it is not known.
+    ``unknown`` counts committed positions on the target whose effect is unknown.
     """
 
     skips: int = 0
@@ -183,7 +183,7 @@ class Outcome:
 
 
 def outcome(rows: Iterable[GroupRow]) -> Outcome:
-    """Sum up rows; several source partitions on one target partition are one position."""
+    """Sum rows; several source partitions on one target partition count as one position."""
     each = {(row.group, row.target_topic, row.target_partition): row for row in rows}.values()
     now = [row for row in each if row.finding is Finding.SETTLED]
     moved = [row for row in each if row.basis is not Basis.UNMAPPED]
@@ -198,7 +198,7 @@ def outcome(rows: Iterable[GroupRow]) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class TranslatedGroup:
-    """A group with its translations, one a target partition."""
+    """A group with its translations, one per target partition."""
 
     group: str
     source: GroupView
@@ -207,7 +207,7 @@ class TranslatedGroup:
     unplaced: tuple[SourcePartition, ...]
 
     def target_offset(self, target: TargetPartition) -> CommittedOffset | None:
-        """Return the committed offset on the target, None if there is none."""
+        """Return the committed offset on a target partition, None if there is none."""
         found = self.target.offsets.get(target)
         return found if found is not None and found.offset >= 0 else None
 
@@ -286,7 +286,7 @@ def _rows_of(
     topic, partition = translation.target
     before = _standing(snapshot, group, translation)
     now = before if later is None else in_both(before, later)
-    # What is committed on the target after the last reading of the source is no difference.
+    # Without a current reading of the source, a target that is ahead may just have moved since.
     outdated = snapshot.source_down and now.divergence is not None and now.divergence > 0
     reasons = [with_conflicting_pipelines(snapshot, translation)]
     if now.divergence != before.divergence:
@@ -341,7 +341,7 @@ def _unplaced(group: TranslatedGroup, source: SourcePartition) -> GroupRow:
 
 
 def with_conflicting_pipelines(snapshot: Snapshot, translation: Translation) -> str:
-    """Return a translation's reason, with the pipelines that map the same records too."""
+    """Return a translation's reason, including other pipelines that map the same records."""
     names = sorted({n for s in translation.sources for n in snapshot.rivals.get(s, ())})
     if not names:
         return translation.reason
@@ -352,7 +352,7 @@ def with_conflicting_pipelines(snapshot: Snapshot, translation: Translation) -> 
 def mapping_version_of(
     replicas: Mapping[SourcePartition, Replica], rows: Translation
 ) -> MappingVersion:
-    """Return how new the mapping is that a translation was made from."""
+    """Return the version of the mapping that a translation was made from."""
     positions = [p for s in rows.sources if (p := replicas[s].position) is not None]
     return MappingVersion(
         max((p.term for p in positions), default=0), sum(p.offset for p in positions)

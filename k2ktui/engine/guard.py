@@ -1,8 +1,8 @@
-"""The mark that a translated commit carries: an older mapping never overwrites a newer one.
+"""The version mark in a translated commit: an older mapping never overwrites a newer one.
 
-Kafka keeps one metadata string a committed offset (4,096 bytes by default). Ours begins with
-``groups.offsetGuardPrefix`` and the version of the mapping that the offset was made from; the
-application's own metadata stays behind it.
+Kafka stores one metadata string per committed offset (4,096 bytes by default). k2ktui's begins
+with ``groups.offsetGuardPrefix`` and the version of the mapping that the offset was made from,
+followed by the application's own metadata.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ METADATA_LIMIT = 4096
 
 @dataclass(frozen=True, slots=True, order=True)
 class MappingVersion:
-    """How new a mapping is: the pipeline's term, then how far it was replicated.
+    """Version of a mapping: the pipeline's term, then the replicated position.
 
-    ``position`` is the replicated position, summed up where several source partitions feed one
-    target partition; it only grows within a term.
+    Where several source partitions feed one target partition, ``position`` is the sum of their
+    replicated positions; it only grows within a term.
     """
 
     term: int
@@ -27,16 +27,16 @@ class MappingVersion:
 
 
 def add_guard(prefix: str, version: MappingVersion, metadata: str) -> str:
-    """Return commit metadata with our mark before the application's own.
+    """Return commit metadata with the version mark before the application's own.
 
-    Metadata that would exceed the broker's default limit is cut at its end.
+    Metadata that would exceed the broker's default limit is truncated.
     """
     whole = f"{prefix}{version.term}.{version.position};{metadata}"
     return whole.encode()[:METADATA_LIMIT].decode(errors="ignore")
 
 
 def split_guard(prefix: str, metadata: str | None) -> tuple[MappingVersion | None, str]:
-    """Split commit metadata into our mark, None if it has none, and the application's own."""
+    """Split commit metadata into the version mark (None if absent) and the application's own."""
     text = metadata or ""
     if text.startswith(prefix):
         found = _MARK.match(text, len(prefix))

@@ -1,10 +1,10 @@
-"""Records of the state topic: runners' heartbeats, snapshots of group commits, and the journal.
+"""Records of the state topic: runner heartbeats, snapshots of group commits, and the journal.
 
-How they are written is in :mod:`k2ktui.engine.journal_format`.
+Their encoding is in :mod:`k2ktui.engine.journal_format`.
 
-- *Runner*: what one running process last said of itself.
-- *CommitSnapshot*: what a consumer group had committed on the source.
-- *JournalHeader* and *JournalRows*: what a command changed, with what was there before.
+- *Runner*: the last heartbeat of one running process.
+- *CommitSnapshot*: a consumer group's committed offsets on the source.
+- *JournalHeader* and *JournalRows*: what a command changed, with the previous values.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ BEAT_MS = 5_000
 SILENT_AFTER_MS = 15_000
 JOURNAL_ENTRIES = 200
 LARGEST_SEQUENCE = (1 << 53) - 1
-# What the journal calls the changes that k2ktui sync makes by itself.
+# Journal name of the changes that k2ktui sync makes.
 SYNC = "sync"
-# How a header counts rows that are being written.
+# Name in a header's counts for rows that are being written.
 BEGUN = "begun"
 
 
 class RunnerState(StrEnum):
-    """What a runner says of itself, and ``silent``: it has said nothing for too long."""
+    """State that a runner reports; ``silent`` means that its heartbeats have stopped."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -63,22 +63,22 @@ StateKey = RunnerKey | SnapshotKey | JournalKey
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """A heartbeat: what a running pipeline says of itself every few seconds.
+    """A heartbeat, which a running pipeline writes every few seconds.
 
     Attributes:
         runner: unique id of the process.
-        host, user, pid: where it runs, and as whom.
+        host, user, pid: host, user and process id.
         started_ms, at_ms: its start and this heartbeat, epoch milliseconds by its own clock.
-        state: never ``silent``: that is what a reader finds, see :meth:`standing`.
+        state: never ``silent``, which only a reader determines, see :meth:`standing`.
         lap: number of its last lap.
-        slots: number of slots, 0 until it has begun.
-        lag_records: source offsets not copied yet, None while unknown.
-        last_error: the last that went wrong, "" for nothing.
-        version: of k2ktui.
-        term: of its run, 0 until it has begun.
-        commit_ms: mean time that a commit took in its last lap, None if there was none.
-        heard_ms: when a reader heard it last, by the reader's clock; None as long as nobody has
-            observed it. Not part of the record.
+        slots: number of slots, 0 until the run has begun.
+        lag_records: number of source offsets not copied yet, None while unknown.
+        last_error: text of the last error, "" if there was none.
+        version: k2ktui version.
+        term: term of its run, 0 until the run has begun.
+        commit_ms: mean commit time in its last lap in milliseconds, None if there was no commit.
+        heard_ms: when a reader last received a heartbeat, by the reader's clock; None if not
+            observed yet. Not part of the record.
     """
 
     runner: str
@@ -99,33 +99,33 @@ class Runner:
 
     @property
     def key(self) -> RunnerKey:
-        """Where it is kept."""
+        """Key of the record."""
         return RunnerKey(self.runner)
 
     @property
     def last_ms(self) -> int:
-        """When it was heard last, epoch milliseconds; by its own clock if never observed."""
+        """Time of the last heartbeat, epoch milliseconds; by its own clock if not observed."""
         return self.at_ms if self.heard_ms is None else self.heard_ms
 
     def standing(self, now_ms: int) -> RunnerState:
-        """Return its state as a reader sees it: one that should have spoken by now is silent."""
+        """Return its state as seen by a reader: silent if its heartbeat is overdue."""
         late = now_ms - self.last_ms > SILENT_AFTER_MS
         return RunnerState.SILENT if late and self.state is not RunnerState.STOPPED else self.state
 
     def alive(self, now_ms: int) -> bool:
-        """Whether it must be taken to be running."""
+        """Whether to assume that it is running."""
         return self.standing(now_ms) not in (RunnerState.STOPPED, RunnerState.SILENT)
 
 
 @dataclass(frozen=True, slots=True)
 class CommitSnapshot:
-    """What a consumer group had committed on the source.
+    """A consumer group's committed offsets on the source at one moment.
 
     Attributes:
-        consumer_group: its name.
+        consumer_group: name of the group.
         cluster: id of the source cluster.
         at_ms: when it was read, epoch milliseconds.
-        state: of the group then, as Kafka calls it.
+        state: Kafka's group state at that time.
         offsets: committed offsets by topic and partition.
     """
 
@@ -137,25 +137,25 @@ class CommitSnapshot:
 
     @property
     def key(self) -> SnapshotKey:
-        """Where it is kept."""
+        """Key of the record."""
         return SnapshotKey(self.consumer_group)
 
 
 @dataclass(frozen=True, slots=True)
 class JournalHeader:
-    """One change, as a whole.
+    """Header of one journal entry.
 
     Attributes:
-        id: of the entry, unique; its time is of one host's clock.
-        at_ms: epoch milliseconds.
+        id: unique id of the entry; it begins with the time by the writer's clock.
+        at_ms: time of the entry, epoch milliseconds.
         who: ``user@host``.
         what: ``apply``, ``undo``, ``sync``, ``offsets set``, ``offsets clear``, …
         plan: id of the plan that was applied, "" for none.
         pipeline: name of the pipeline.
-        counts: how many rows had which result.
-        undoes: id of the entry that this one takes back, "" for none.
-        sequence: greater than that of every entry that was on the journal when it was begun; 0 in
-            entries of earlier releases.
+        counts: number of rows per result.
+        undoes: id of the entry that this one undoes, "" for none.
+        sequence: greater than that of every entry in the journal when this one began; 0 in entries
+            of earlier releases.
     """
 
     id: str
@@ -170,18 +170,18 @@ class JournalHeader:
 
     @property
     def order(self) -> tuple[int, str]:
-        """What entries are sorted by; the clocks of two hosts may disagree."""
+        """Sort key, independent of time because the clocks of two hosts may disagree."""
         return self.sequence, self.id
 
     @property
     def key(self) -> JournalKey:
-        """Where it is kept."""
+        """Key of the record."""
         return JournalKey(self.id)
 
 
 @dataclass(frozen=True, slots=True)
 class JournalRow:
-    """One offset that was changed; None is no offset."""
+    """One changed offset; None is no offset."""
 
     topic: str
     partition: int
@@ -194,10 +194,10 @@ class JournalRow:
 
 @dataclass(frozen=True, slots=True)
 class JournalRows:
-    """What an entry changed of one consumer group.
+    """The changes of an entry for one consumer group.
 
-    For a change of the pipeline's own positions the group is ``coordination.commit.group``, and
-    the metadata are the position records as they are on the commit topic.
+    For a change of the pipeline's replicated positions the group is ``coordination.commit.group``
+    and the metadata are the position records as written to the commit topic.
     """
 
     id: str
@@ -206,7 +206,7 @@ class JournalRows:
 
     @property
     def key(self) -> JournalKey:
-        """Where they are kept."""
+        """Key of the record."""
         return JournalKey(self.id, self.consumer_group)
 
 
@@ -214,12 +214,12 @@ StateRecord = Runner | CommitSnapshot | JournalHeader | JournalRows
 
 
 def new_id(at_ms: int, salt: str) -> str:
-    """Return an id for a journal entry; ``salt`` keeps two apart, on other hosts too."""
+    """Return an id for a journal entry; ``salt`` makes it unique across hosts."""
     return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y%m%d-%H%M%S}-{salt}"
 
 
 def next_sequence(headers: Iterable[JournalHeader]) -> int:
-    """Return the sequence number of an entry that is begun after these."""
+    """Return the sequence number of an entry that begins after these."""
     highest = max((header.sequence for header in headers), default=0)
     return min(highest + 1, LARGEST_SEQUENCE)
 
@@ -229,15 +229,15 @@ def find_outdated(
     writing: Collection[str] = (),
     keep: int = JOURNAL_ENTRIES,
 ) -> list[str]:
-    """Return the ids of journal entries that go, the oldest first.
+    """Return the ids of journal entries to delete, the oldest first.
 
-    The newest ``keep`` of each kind stay, so that what ``k2ktui sync`` does by itself never pushes
-    out what an operator did, and finished entries never push out one that is being written.
+    The newest ``keep`` of each kind stay, so that entries of ``k2ktui sync`` never displace those
+    of an operator, and finished entries never displace one that is being written.
 
     Args:
         entries: headers by id; None for an entry without one.
-        writing: ids of entries that this process is writing: they stay.
-        keep: how many stay of each kind.
+        writing: ids of entries that this process is writing; they stay.
+        keep: number of entries to keep of each kind.
     """
     kinds: dict[tuple[bool, bool], list[tuple[tuple[int, str], str]]] = {}
     for name, header in entries.items():

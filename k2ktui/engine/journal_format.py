@@ -1,7 +1,7 @@
-"""How the records of the state topic are written; the schema is in ``docs/record-formats.md``.
+"""Encoding of the state topic's records; the schema is in ``docs/record-formats.md``.
 
 Compact JSON. A key begins with the group (``coordination.commit.group``) and the kind, so that a
-console consumer's output can be filtered; values have sorted keys. ``v`` is a value's version.
+console consumer's output can be filtered; values have sorted keys. ``v`` is the value's version.
 """
 
 from __future__ import annotations
@@ -131,10 +131,10 @@ def read_state_key(raw: bytes | None, only: str | None = None) -> tuple[str, Sta
 
     Args:
         raw: the record's key.
-        only: the one group whose keys are decoded, all by default; the key of another is None.
+        only: decode the keys of this group only (default: all); other keys are None.
 
     Raises:
-        MalformedRecord: it is not one of ours, or of a kind that this program does not know.
+        MalformedRecord: the key is not k2ktui's, or its kind is unknown to this release.
     """
     head = parse_object(raw, "the key")
     group = text(field(head, "group"))
@@ -151,10 +151,10 @@ def read_state_key(raw: bytes | None, only: str | None = None) -> tuple[str, Sta
 
 
 def read_state_value(key: StateKey, raw: bytes | None) -> StateRecord:
-    """Return the record that a value holds.
+    """Decode the value of a record.
 
     Raises:
-        MalformedRecord: it is damaged, not one of ours, or of a newer version.
+        MalformedRecord: the value is damaged, not k2ktui's, or of a newer version.
     """
     body = parse_object(raw, "the value")
     version = integer(field(body, "v"))

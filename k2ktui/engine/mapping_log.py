@@ -1,8 +1,8 @@
-"""What the mapping topic tells of one source partition: where its records landed, and what is sure.
+"""The mapping of one source partition, as read from the mapping topic.
 
-Three things are kept apart: which source offsets the records decide at all (``known``), the ranges
-that are held in memory (all from ``hot_from`` on), and where the records of older ones lie
-(``index``). Rules: docs/record-formats.md, "Mapping topic".
+It consists of the source offsets that mapping records cover (``known``), the ranges in memory (all
+from ``hot_from`` on), and an index of where older records lie in the topic (``index``). Rules:
+docs/record-formats.md, "Mapping topic".
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ _OPEN_SETS = 64
 
 @dataclass(frozen=True, slots=True)
 class MappingChunk:
-    """A mapping record, or several that go on where the one before ended, as columns.
+    """One mapping record, or several contiguous ones, as columns.
 
     Attributes:
-        term: the run that wrote it.
-        partition, offset, at_ms: where in the mapping topic the first one is, and its timestamp.
-        last: offset of the last one.
-        covers: the source offsets that it decides, together with its other parts.
-        target: where the records landed.
-        columns: sorted by source offset.
+        term: term of the run that wrote it.
+        partition, offset, at_ms: place of the first record in the mapping topic, and its timestamp
+            in epoch milliseconds.
+        last: offset of the last record.
+        covers: the source offsets that it covers, together with its other parts.
+        target: the target partition.
+        columns: the ranges, sorted by source offset.
         again: whether it repeats older records.
-        records: how many records it is.
+        records: number of mapping records.
     """
 
     term: int
@@ -58,7 +59,7 @@ class MappingChunk:
 
 @dataclass(frozen=True, slots=True, order=True)
 class MappingRewind:
-    """What was written before this record does not count at ``first`` and beyond."""
+    """A record that invalidates earlier records from source offset ``first`` on."""
 
     term: int
     offset: int
@@ -66,19 +67,19 @@ class MappingRewind:
 
 
 class MappingLog:
-    """What was read of one source partition.
+    """The mapping of one source partition, as read so far.
 
     Args:
-        since: term below which records are of another source log.
-        cuts: those that are known already, for who reads only a stretch of the topic.
+        since: term below which records belong to another source log.
+        cuts: rewinds already known, for a reader of only a part of the topic.
 
     Attributes:
-        lanes: ranges in memory per target partition, all from ``hot_from`` on; of older ones
-            each lane keeps its last.
-        known: source offsets that are decided, in memory or not.
-        mapped: number of records that were mapped so far.
-        index: where records lie, per mapping partition.
-        asked: lowest source offset that was asked for since the last trimming.
+        lanes: ranges in memory per target partition: all from ``hot_from`` on, and at least the
+            last range of each target partition.
+        known: source offsets that are covered, in memory or not.
+        mapped: number of records mapped so far.
+        index: where records lie in the topic, per mapping partition.
+        asked: lowest source offset requested since the last trim.
     """
 
     def __init__(self, since: int = 0, cuts: Iterable[MappingRewind] = ()) -> None:
@@ -92,22 +93,22 @@ class MappingLog:
         self._cuts = list(cuts)
         self._reached: dict[int, int] = {}
         self._open: dict[tuple[int, bool, Covers], dict[int, MappingChunk]] = {}
-        # Mapping partition, offset there, and the source offsets that are repeated.
+        # Mapping partition, offset in it, and the repeated source offsets.
         self._repeats: list[tuple[int, int, Span]] = []
 
     @property
     def cuts(self) -> Sequence[MappingRewind]:
-        """Return where runs began or went back, in order."""
+        """Return the points where runs began or rewound, in order."""
         return tuple(self._cuts)
 
     @property
     def term(self) -> int:
-        """The newest run that mapped something; ``since`` if there is none."""
+        """Term of the newest run that mapped something; ``since`` if there is none."""
         return max(self._reached, default=self.since)
 
     @property
     def oldest(self) -> int:
-        """The oldest run that mapped something."""
+        """Term of the oldest run that mapped something."""
         return min(self._reached, default=FOREVER)
 
     @property
@@ -117,11 +118,11 @@ class MappingLog:
 
     @property
     def beheaded(self) -> bool:
-        """Whether a rewind took a lane's last range, so that an older one is the last now."""
+        """Whether a rewind removed the last range in memory of a target partition."""
         return self.hot_from > 0 and not all(len(ranges) for ranges in self.lanes.values())
 
     def take(self, piece: MappingChunk) -> None:
-        """Take in what was read; it counts once all its parts are there."""
+        """Add a chunk; it takes effect once all its parts have been read."""
         if piece.term < self.since:
             return
         covers = piece.covers
@@ -134,7 +135,7 @@ class MappingLog:
         if len(found) == covers.parts:
             del self._open[whole]
             self._add(list(found.values()))
-        while len(self._open) > _OPEN_SETS:  # a part is lost, and the rest of no use
+        while len(self._open) > _OPEN_SETS:  # a part is lost, the rest is useless
             del self._open[next(iter(self._open))]
 
     def _add(self, parts: Sequence[MappingChunk]) -> None:
@@ -155,7 +156,7 @@ class MappingLog:
         self._insert(lanes, first, min(end, self._limit(one.term, offset)))
 
     def _cut(self, cut: MappingRewind, end: int) -> None:
-        """Forget what does not count any more once a run covers from an offset on."""
+        """Drop mappings that a run invalidates by covering from an offset on."""
         reached = self._reached.get(cut.term)
         if reached is None or cut.first < reached:
             insort(self._cuts, cut)
@@ -170,12 +171,12 @@ class MappingLog:
             self.hot_from = min(self.hot_from, cut.first)
 
     def _limit(self, term: int, offset: int) -> int:
-        """Return the source offset from which on later records have replaced a record."""
+        """Return the source offset from which later records replace a record."""
         later = self._cuts[bisect_right(self._cuts, MappingRewind(term, offset, FOREVER)) :]
         return min((cut.first for cut in later), default=FOREVER)
 
     def _insert(self, lanes: Mapping[TargetPartition, RangeColumns], low: int, high: int) -> None:
-        """Add what is mapped of source offsets that are not mapped yet."""
+        """Add the mapping of source offsets ``[low, high)`` that are not mapped yet."""
         self.known.add(low, high)
         for target, columns in lanes.items():
             found = clip_columns(columns, low, high)
@@ -186,9 +187,9 @@ class MappingLog:
                     _drop(ranges, self.hot_from)
 
     def trim(self, count: int, before_ms: int | None = None) -> None:
-        """Hold at most ``count`` ranges, none written before a time.
+        """Keep at most ``count`` ranges, and none written before a time in epoch milliseconds.
 
-        What was asked for since the last trimming stays.
+        Ranges requested since the last trim stay.
         """
         bound = 0 if before_ms is None else self._older_than(before_ms)
         if self.rows > count:
@@ -205,18 +206,18 @@ class MappingLog:
         return min((index.older_than(at_ms) for index in self.index.values()), default=0)
 
     def keep_from(self, offset: int) -> None:
-        """Keep the ranges from a source offset on at the next trimming."""
+        """Keep the ranges from a source offset on at the next trim."""
         self.asked = offset if self.asked is None else min(self.asked, offset)
 
     def back(self, steps: int) -> int:
-        """Return a source offset some index entries before what is in memory."""
+        """Return a source offset ``steps`` index entries before the ranges in memory."""
         return min(index.back(self.hot_from, steps) for index in self.index.values())
 
     def only_before(self, old: Mapping[int, int], low: int) -> tuple[Span, ...]:
-        """Return the source offsets from ``low`` on that only old records tell of.
+        """Return the source offsets from ``low`` on that only old records cover.
 
         Args:
-            old: for each partition of the mapping topic the offset before which records are old.
+            old: per partition of the mapping topic, the offset before which records are old.
             low: source offset.
         """
         fresh = OffsetIntervals(
@@ -232,7 +233,7 @@ class MappingLog:
         )
 
     def refill(self, older: MappingLog, low: int) -> None:
-        """Hold the ranges from ``low`` on, as ``older`` has read them from the topic."""
+        """Load the ranges from ``low`` on from ``older``, which read them from the topic."""
         if low >= self.hot_from:
             return
         for target, ranges in older.lanes.items():
@@ -256,5 +257,5 @@ def _lanes(parts: Sequence[MappingChunk]) -> dict[TargetPartition, RangeColumns]
 
 def _drop(ranges: MappingRanges, bound: int) -> None:
     if ranges.end is not None:
-        # Where the last record landed is the answer for groups that have read all.
+        # Groups that have consumed everything need the end of the last range.
         ranges.drop_before(min(bound, ranges.end - 1))

@@ -1,13 +1,13 @@
-"""Moves of a pipeline's own positions by an operator: what each means, and what it leaves behind.
+"""Moves of a pipeline's replicated positions by an operator: the effect and the new position.
 
-What keeps translation true (docs/record-formats.md):
+Rules that keep translation correct (docs/record-formats.md):
 
 - ``since`` changes exactly when ``start`` does: a reader drops mappings of terms before ``since``.
-- *Back, behind* ``start``: both stay. The records before the new position were copied once and
-  their mapping holds; of what is copied again the later copy wins, because its term is higher.
-- *Back to or before* ``start``: all that is mapped is copied again, so the mapping begins anew.
-- *Forward*: what is left out becomes a gap, so that translation tells of it.
-- *Another incarnation* of either topic: the mapping is of another log, and begins anew.
+- *Back, but after* ``start``: both stay. The mapping of the records before the new position stays
+  valid; for records copied again the later copy wins, because its term is higher.
+- *Back to or before* ``start``: everything mapped is copied again, so the mapping starts over.
+- *Forward*: the omitted offsets become a gap, so that translation reports them.
+- *Another incarnation* of either topic: the mapping belongs to another log and starts over.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from k2ktui.engine.gaps import with_gap
 from k2ktui.engine.state import Gap, Position, SourcePartition
 
 SKIPPED = "skipped by operator"
-LOST = "truncated"  # as a driver calls it (onSourceDataLoss: continue)
+LOST = "truncated"  # the driver's word (onSourceDataLoss: continue)
 _DRIVER_SLOT = -1
 
 
 class MoveEffect(StrEnum):
-    """What a move means, in one word."""
+    """Effect of a move."""
 
     BEGIN = "begin"
     BACK = "back"
@@ -38,7 +38,7 @@ class MoveEffect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SourceLog:
-    """A source partition as it is: log start offset, last stable offset, topic id ("" if none)."""
+    """State of a source partition: log start offset, last stable offset, topic id ("" if none)."""
 
     start: int
     end: int
@@ -47,12 +47,12 @@ class SourceLog:
 
 @dataclass(frozen=True, slots=True)
 class TargetTopicState:
-    """The target topic of a source partition as it is.
+    """State of a source partition's target topic.
 
     Attributes:
-        topic: its name.
+        topic: name of the topic.
         partition: target partition, None where keys choose it.
-        topic_id: its id, None if the topic does not exist, "" if it has none.
+        topic_id: topic id, None if the topic does not exist, "" if it has none.
     """
 
     topic: str
@@ -62,18 +62,18 @@ class TargetTopicState:
 
 @dataclass(frozen=True, slots=True)
 class PositionMove:
-    """One position to be set or cleared.
+    """One position to set or clear.
 
     Attributes:
-        source: whose position.
-        effect: what it means; only a plan without refused moves may be carried out.
-        before: the position now, None if there is none.
-        after: the position to be written, without its term; None for a clearing and a refusal.
-        offset: where copying goes on: the new position; of a cleared one where it will begin, None
-            if that is not known.
-        again: source offsets that are copied once more.
-        left_out: source offsets that are never copied.
-        why: what the operator should know, or why it is refused.
+        source: the source partition.
+        effect: effect of the move; a plan with refused moves must not be carried out.
+        before: the current position, None if there is none.
+        after: the position to write, without its term; None if cleared or refused.
+        offset: where copying resumes: the new position, or where a cleared partition will begin;
+            None if unknown.
+        again: number of source offsets that are copied again.
+        left_out: number of source offsets that are never copied.
+        why: what the operator should know, or why the move is refused.
     """
 
     source: SourcePartition
@@ -87,18 +87,18 @@ class PositionMove:
 
     @property
     def changes(self) -> bool:
-        """Whether something is to be written."""
+        """Whether the move writes a record."""
         return self.effect not in (MoveEffect.KEEP, MoveEffect.REFUSED)
 
     def stamped(self, term: int, at_ms: int) -> Position | None:
-        """Return the position to write in a term that has begun; None for a tombstone."""
+        """Return the position to write in the given term; None for a tombstone."""
         if self.after is None:
             return None
         since = term if self.after.since < 0 else self.after.since
         return replace(self.after, term=term, since=since, at_ms=at_ms)
 
 
-_ANEW = -1  # ``since`` of a position whose mapping begins with the term that it is written in
+_ANEW = -1  # ``since`` of a position whose mapping begins with the term in which it is written
 
 
 def plan_move(
@@ -109,16 +109,16 @@ def plan_move(
     landing: TargetTopicState,
     copied: Position | None = None,
 ) -> PositionMove:
-    """Return what setting a position means.
+    """Return the move that sets a position.
 
     Args:
-        source: whose position.
-        before: the position now.
-        offset: the new one, a source offset.
-        log: the source partition; None if it does not exist or cannot be asked.
-        landing: its target topic; of a position that exists, the one that the position names.
-        copied: the last position that copying reached, if an operator has moved it since and
-            nothing was copied from there: what is left out, or comes again, counts from it.
+        source: the source partition.
+        before: the current position.
+        offset: the new position, a source offset.
+        log: state of the source partition; None if it does not exist or cannot be queried.
+        landing: its target topic; for an existing position the topic that the position names.
+        copied: the last position that copying reached, if an operator has moved the position
+            since and nothing was copied from there; repeats and omissions count from it.
     """
     why = _refusal(offset, log, landing)
     if why or log is None:
@@ -152,13 +152,13 @@ def plan_move(
 def plan_clear(
     source: SourcePartition, before: Position, log: SourceLog | None, begins_at: int | None
 ) -> PositionMove:
-    """Return what removing a position means: the partition begins as a new one.
+    """Return the move that removes a position: the partition starts as a new one.
 
     Args:
-        source: whose position.
-        before: the position now.
-        log: the source partition, None if it cannot be asked.
-        begins_at: source offset at which it will begin, None if that is not known.
+        source: the source partition.
+        before: the current position.
+        log: state of the source partition, None if it cannot be queried.
+        begins_at: source offset at which copying will begin, None if unknown.
     """
     again = left_out = 0
     why = ""
@@ -173,7 +173,7 @@ def plan_clear(
 
 
 def find_refused(moves: Iterable[PositionMove]) -> list[PositionMove]:
-    """Return the moves that cannot be made."""
+    """Return the refused moves."""
     return [move for move in moves if move.effect is MoveEffect.REFUSED]
 
 
@@ -221,7 +221,7 @@ def _moved(before: Position, offset: int, gaps: tuple[Gap, ...]) -> Position:
 
 
 def _passed_over(before: Position, offset: int, log: SourceLog) -> tuple[Gap, ...]:
-    """Return the gaps of a position that goes forward; what the source has lost is told apart."""
+    """Return the gaps of a position moved forward; lost and skipped offsets are separate gaps."""
     gaps, first = before.gaps, before.offset
     if first < log.start:
         gaps, first = with_gap(gaps, Gap(first, log.start, LOST)), log.start

@@ -1,10 +1,10 @@
-"""Translation where only single records are known to have landed somewhere, as with MirrorMaker 2.
+"""Translation where target offsets are known for single records only, as with MirrorMaker 2.
 
-A *cut* ``(source, target)`` is a proven border: every committed record below the source offset
-landed below the target offset, all others at or behind it. A record that is known to have landed
-gives two: before itself and behind itself. A committed offset on a cut translates exactly;
-otherwise the cut before it is the safest position: nothing is skipped, and what was consumed since
-is read again.
+An *anchor* ``(source, target)`` is a proven boundary: every committed record below the source
+offset landed below the target offset, all others at or after it. Each record with a known target
+offset gives two anchors: one before and one after itself. A committed offset at an anchor
+translates exactly; otherwise the anchor before it is the safest position: nothing is skipped, and
+records consumed since then are read again.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, order=True)
 class OffsetAnchor:
-    """A proven border between records; see the module."""
+    """A proven boundary between records; see the module docstring."""
 
     source: int
     target: int
 
 
 class OffsetAnchors:
-    """The cuts of one source partition on its one target partition, in the order of both logs.
+    """The anchors of one source partition on its one target partition, in the order of both logs.
 
     Args:
-        most: how many are held; beyond that every second one of the older half goes, which makes
-            bounds wider there and nothing wrong.
+        most: maximum number of anchors; beyond it every second anchor of the older half is
+            dropped, which widens the bounds there but keeps them correct.
     """
 
     def __init__(self, most: int = 100_000) -> None:
@@ -44,11 +44,11 @@ class OffsetAnchors:
         return (OffsetAnchor(s, t) for s, t in zip(self._sources, self._targets, strict=True))
 
     def landed(self, source: int, target: int) -> None:
-        """Take in that a record landed; to be told in the order of landing.
+        """Add the target offset of a record; call in the order in which records landed.
 
-        A record at or before one that was told copies the source again from there on: what was
-        known of the records from there on is of their earlier copies. One that landed earlier than
-        what was told is in a target topic that was created anew: nothing else holds any more.
+        A source offset at or before a known one means that the source is copied again from there:
+        anchors from there on belong to the earlier copies and are dropped. A target offset below
+        the newest one means that the target topic was re-created: all other anchors are dropped.
         """
         if target < self._newest:
             self._sources, self._targets, self._compared = [], [], set()
@@ -69,7 +69,7 @@ class OffsetAnchors:
         del self._sources[1:half:2], self._targets[1:half:2]
 
     def prove(self, cut: OffsetAnchor) -> bool:
-        """Take in a cut that comparing records proved; False if it contradicts what is known."""
+        """Add an anchor proven by comparing records; False if it contradicts known anchors."""
         if not self._insert(cut):
             return False
         self._compared.add(cut.source)
@@ -77,7 +77,7 @@ class OffsetAnchors:
         return True
 
     def compared(self, offset: int) -> bool:
-        """Tell whether comparing records proved the cut at a source offset."""
+        """Whether the anchor at a source offset was proven by comparing records."""
         return offset in self._compared
 
     def _insert(self, cut: OffsetAnchor) -> bool:
@@ -87,23 +87,23 @@ class OffsetAnchors:
         if at < len(self._sources) and self._targets[at] < cut.target:
             return False
         if at and self._sources[at - 1] == cut.source:
-            return True  # both hold: there is no record between them
+            return True  # both are valid: there is no record between them
         self._sources.insert(at, cut.source)
         self._targets.insert(at, cut.target)
         return True
 
     def before(self, offset: int) -> OffsetAnchor | None:
-        """Return the last cut at or before a source offset."""
+        """Return the last anchor at or before a source offset."""
         at = bisect_right(self._sources, offset)
         return OffsetAnchor(self._sources[at - 1], self._targets[at - 1]) if at else None
 
     def behind(self, offset: int) -> OffsetAnchor | None:
-        """Return the first cut at or behind a source offset."""
+        """Return the first anchor at or after a source offset."""
         at = bisect_left(self._sources, offset)
         return (
             OffsetAnchor(self._sources[at], self._targets[at]) if at < len(self._sources) else None
         )
 
     def target_end(self) -> int | None:
-        """Return the target offset of the last cut, None if there is none."""
+        """Return the target offset of the last anchor, None if there is none."""
         return self._targets[-1] if self._targets else None

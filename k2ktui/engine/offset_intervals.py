@@ -1,4 +1,4 @@
-"""Sets of offsets, as few intervals: which source offsets a mapping decides."""
+"""Sets of offsets as intervals, such as the source offsets that a mapping covers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ FOREVER = (1 << 63) - 1
 
 
 class OffsetIntervals:
-    """Disjoint intervals ``[low, high)`` in order; neighbours that touch are one."""
+    """Disjoint intervals ``[low, high)`` in order; adjacent intervals are merged."""
 
     def __init__(self, spans: Iterable[Span] = ()) -> None:
         self._spans: list[Span] = []
@@ -36,7 +36,7 @@ class OffsetIntervals:
         """Include ``[low, high)``."""
         if high <= low:
             return
-        # Nearly always the last one grows.
+        # The common case: the last interval grows.
         if self._spans and self._spans[-1][0] <= low <= self._spans[-1][1]:
             self._spans[-1] = (self._spans[-1][0], max(high, self._spans[-1][1]))
             return
@@ -58,7 +58,7 @@ class OffsetIntervals:
         self._spans = [span for span in kept if span[0] < span[1]]
 
     def missing(self, low: int, high: int) -> list[Span]:
-        """Return what of ``[low, high)`` is not included, lowest first."""
+        """Return the parts of ``[low, high)`` that are not included, lowest first."""
         found, at = [], low
         for first, end in self._spans:
             if first >= high:

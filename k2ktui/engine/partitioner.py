@@ -1,4 +1,4 @@
-"""Which partition the Java producer chooses for a key: murmur2, as ``Utils.murmur2`` has it."""
+"""The Java producer's partition for a key: murmur2 as in Kafka's ``Utils.murmur2``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Bytes = NDArray[np.uint8]
 
 
 def murmur2(keys: Bytes) -> U32:
-    """Return the murmur2 hash of each row of ``keys``, a matrix of keys of one length."""
+    """Return the murmur2 hash of each row of ``keys``, a matrix of keys of equal length."""
     count, length = keys.shape
     h = np.full(count, np.uint32((_SEED ^ length) & 0xFFFFFFFF), dtype=np.uint32)
     whole = length & ~3
@@ -41,10 +41,10 @@ def partitions_for_keys(
 
     Args:
         data: bytes that hold all keys.
-        starts: where each key begins in ``data``.
-        lengths: length of each key, negative for a record without key.
+        starts: index in ``data`` at which each key begins.
+        lengths: length of each key in bytes, negative for a record without a key.
         partitions: number of partitions to choose from.
-        keyless: partition of records without key.
+        keyless: partition of records without a key.
     """
     chosen = np.full(len(starts), keyless, dtype=np.int64)
     for length in np.unique(lengths):

@@ -1,4 +1,4 @@
-"""What a plan rests on of the target's logs, and whether it still holds. Pure."""
+"""The target logs that a plan depends on, and whether they still match it. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class PinnedLog:
     """A target partition as it was when a plan was made.
 
     Attributes:
-        topic, partition: its name.
-        topic_id: id of the topic (KIP-516) as hex text, empty if the brokers have none.
-        start: log start offset, None if it was not known.
-        end: last stable offset, None if it was not known.
+        topic, partition: the target partition.
+        topic_id: topic id (KIP-516) as hex text, empty if the brokers have none.
+        start: log start offset, None if unknown.
+        end: last stable offset, None if unknown.
     """
 
     topic: str
@@ -33,7 +33,7 @@ class PinnedLog:
 
 
 class Proposal(Protocol):
-    """A row of a plan, as far as it matters here."""
+    """The fields of a plan row that this module needs."""
 
     @property
     def group(self) -> str:
@@ -49,7 +49,7 @@ class Proposal(Protocol):
 
     @property
     def proposed(self) -> int | None:
-        """The offset that would be committed."""
+        """The offset to commit, None if there is none."""
 
 
 def pinned(
@@ -57,7 +57,7 @@ def pinned(
     logs: Mapping[TargetPartition, TargetLog],
     topic_ids: Mapping[str, str],
 ) -> tuple[PinnedLog, ...]:
-    """Return these partitions as they are now, sorted."""
+    """Return the current state of these partitions, sorted."""
     found = []
     for topic, partition in sorted(set(partitions)):
         log = logs.get((topic, partition))
@@ -72,12 +72,12 @@ def log_objections(
     logs: Mapping[TargetPartition, TargetLog],
     topic_ids: Mapping[str, str],
 ) -> dict[tuple[str, str, int], str]:
-    """Return why rows must not be applied any more, by group, topic and partition.
+    """Return why rows must no longer be applied, by group, topic and partition.
 
     Args:
-        rows: what would be committed.
-        pins: the partitions as they were when that was planned.
-        logs: the bounds of these partitions now.
+        rows: the rows to apply.
+        pins: the partitions as they were when the plan was made.
+        logs: current bounds of these partitions.
         topic_ids: ids of the topics that exist now.
     """
     by_place = {pin.at: pin for pin in pins}

@@ -1,7 +1,7 @@
-"""A plan: what will be committed for which group, frozen, hashed and expiring.
+"""A plan: which offset to commit for which group, immutable, hashed and with an expiry time.
 
-What is applied is what was shown: a plan is decided once, written down, and applied as it is or
-refused. Nothing here talks to Kafka.
+A plan is made once and saved; it is applied exactly as shown or refused. This module does not talk
+to Kafka.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ class Action(StrEnum):
 
 
 class Rewind(StrEnum):
-    """What to do where the target is further than the translation."""
+    """What to do where the target commit is ahead of the translation."""
 
     NEVER = "never"
     FOLLOW = "follow"
 
 
 class UnusablePlan(ValueError):
-    """A plan file that is damaged, changed, expired or of another version."""
+    """The plan file is damaged, modified, expired or of another version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +73,18 @@ class PlanRow:
         group: consumer group.
         topic: target topic.
         partition: target partition.
-        source: what it was translated from: ``topic-partition@offset``, several joined by commas.
+        source: origin of the translation: ``topic-partition@offset``, several joined by commas.
         state_source: group state on the source; empty if unknown.
         state_target: group state on the target; empty if the group does not exist there.
         current: committed offset on the target now, None if there is none.
         proposed: translated offset, None if there is none.
-        basis: why it can be trusted.
-        reread: records read again, at most; None if unknown.
-        skipped: records never read, at most; None if unknown.
-        action: what will be done.
-        reason: why, where it is not plain.
-        version: mapping version that it was made from.
-        metadata: the application's own commit metadata, kept.
+        basis: why the translation can be trusted.
+        reread: upper bound of the records read again; None if unknown.
+        skipped: upper bound of the records never read; None if unknown.
+        action: what applying the plan does.
+        reason: why, where it is not obvious.
+        version: version of the mapping behind the translation.
+        metadata: the application's own commit metadata, which is kept.
     """
 
     group: str
@@ -105,7 +105,7 @@ class PlanRow:
 
     @property
     def sources(self) -> tuple[tuple[SourcePartition, int], ...]:
-        """The source partitions that it was translated from, each with its committed offset."""
+        """The source partitions of the translation, each with its committed offset."""
         found = []
         for each in self.source.split(","):
             name, _, offset = each.rpartition("@")
@@ -121,10 +121,10 @@ class PlanRow:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Rows to apply, and what they rest on. Times are epoch seconds.
+    """Rows to apply, and the state that they depend on. Times are epoch seconds.
 
-    ``files`` are the pipeline's configuration files, for who applies it. ``logs`` are the target
-    partitions that it names, as they were: it is refused once they are others.
+    ``files`` are the pipeline's configuration files, for the command that applies the plan.
+    ``logs`` are the target partitions as they were; the plan is refused if they no longer match.
     """
 
     pipeline: str
@@ -140,17 +140,17 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of everything the plan says, as hex text."""
+        """SHA-256 of the plan's contents as hex text."""
         return hashlib.sha256(_canonical(self).encode()).hexdigest()
 
     @property
     def id(self) -> str:
-        """Short name of the plan, from its digest."""
+        """Short id of the plan: the beginning of its digest."""
         return self.digest[:_ID_LENGTH]
 
     @property
     def changes(self) -> tuple[PlanRow, ...]:
-        """The rows that applying it writes."""
+        """The rows that applying the plan writes."""
         return tuple(row for row in self.rows if row.changes)
 
 
@@ -160,10 +160,10 @@ def decide_action(
     """Return the row with its action.
 
     Args:
-        row: what is proposed; its action and reason are replaced.
-        rewind: what to do where the target is further than the translation.
-        present: version mark of the commit that is there now, None without one.
-        guarded: whether an older mapping may not overwrite a newer one.
+        row: the proposal; its action and reason are replaced.
+        rewind: what to do where the target commit is ahead of the translation.
+        present: version mark of the current target commit, None without one.
+        guarded: whether to keep an older mapping from overwriting a newer one.
     """
     action, why = _decision(row, rewind, present, guarded=guarded)
     reason = "; ".join(part for part in (why, row.reason) if part)
@@ -193,7 +193,7 @@ def _decision(
 
 
 def uncertain_first(rows: Iterable[PlanRow]) -> list[PlanRow]:
-    """Sort rows for reading: what is not exact or is skipped comes first."""
+    """Sort rows for display: inexact rows and rows that skip records come first."""
 
     def rank(row: PlanRow) -> tuple[bool, bool, str, str, int]:
         certain = row.basis in (Basis.EXACT, Basis.END) and not row.skipped
@@ -204,7 +204,7 @@ def uncertain_first(rows: Iterable[PlanRow]) -> list[PlanRow]:
 
 
 def plan_remarks(plan: Plan) -> list[str]:
-    """Return what an operator should do before applying a plan, or know of it as a whole."""
+    """Return what an operator should know or do before applying a plan."""
     reading = {row.group for row in plan.changes if row.state_source not in EMPTY_STATES}
     held = {row.group for row in plan.rows if row.state_target not in EMPTY_STATES}
     found = []
@@ -225,7 +225,7 @@ def _some(groups: Collection[str]) -> str:
 
 
 def dump_plan(plan: Plan) -> str:
-    """Return the plan as a file: JSON with its digest, a row a line."""
+    """Return the plan as the text of a file: JSON with its digest, one row per line."""
     digest = plan.digest
     rows = ",\n".join(f"  {json.dumps(_row_as_json(row))}" for row in plan.rows)
     whole = {**_head(plan), "id": digest[:_ID_LENGTH], "sha256": digest}
@@ -237,11 +237,11 @@ def load_plan(text: str, now: float) -> Plan:
     """Read a plan file.
 
     Args:
-        text: the file.
-        now: epoch seconds; a plan that has expired is not usable.
+        text: contents of the file.
+        now: current time in epoch seconds, to reject an expired plan.
 
     Raises:
-        UnusablePlan: damaged, changed after it was made, expired, or of another version.
+        UnusablePlan: it is damaged, modified, expired, or of another version.
     """
     plan, digest = _read(text)
     if plan.digest != digest:
@@ -252,16 +252,16 @@ def load_plan(text: str, now: float) -> Plan:
 
 
 def read(text: str) -> Plan:
-    """Read a plan file for looking at it: neither its digest nor its time is checked.
+    """Read a plan file for display, without checking its digest and expiry time.
 
     Raises:
-        UnusablePlan: damaged, or of another version.
+        UnusablePlan: it is damaged, or of another version.
     """
     return _read(text)[0]
 
 
 def _read(text: str) -> tuple[Plan, str]:
-    """Return what a plan file says, and the digest that it has."""
+    """Return the plan in a file and the digest that the file states."""
     try:
         found = parse_object(text, largest=_LARGEST_FILE)
         version = integer(field(found, "v"))
@@ -278,16 +278,16 @@ def _read(text: str) -> tuple[Plan, str]:
 
 
 def to_csv(plan: Plan) -> str:
-    """Return what ``kafka-consumer-groups --reset-offsets --from-file`` takes.
+    """Return the plan as CSV for ``kafka-consumer-groups --reset-offsets --from-file``.
 
-    Columns: group, topic, partition, offset; only the rows that change something.
+    Columns: group, topic, partition, offset; only rows that change something.
     """
     lines = [f"{_quoted(r.group)},{r.topic},{r.partition},{r.proposed}" for r in plan.changes]
     return "".join(f"{line}\n" for line in lines)
 
 
 def _quoted(name: str) -> str:
-    # Python's csv leaves a lone carriage return as it is.
+    # Python's csv module does not quote a lone carriage return.
     return '"' + name.replace('"', '""') + '"' if _SPECIAL.search(name) else name
 
 
@@ -298,7 +298,7 @@ def _head(plan: Plan) -> dict[str, Any]:
 
 
 def _row_as_json(row: PlanRow) -> dict[str, Any]:
-    # dataclasses.asdict takes ten times as long, which counts with 50,000 rows.
+    # dataclasses.asdict takes ten times as long, which matters for 50,000 rows.
     fields = {name: getattr(row, name) for name in PlanRow.__slots__}
     return {**fields, "version": {"term": row.version.term, "position": row.version.position}}
 

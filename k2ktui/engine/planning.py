@@ -1,4 +1,4 @@
-"""From a snapshot to a plan: what would be committed on the target, row by row."""
+"""Make a plan from a snapshot: what to commit on the target, row by row."""
 
 from __future__ import annotations
 
@@ -25,18 +25,19 @@ _ACTIVE = "still active on the source"
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """How a plan is made.
+    """Options for making a plan.
 
     Attributes:
         made_by: ``user@host``.
-        valid_s: seconds until it expires.
-        rewind: what to do where the target is further than the translation.
-        guard_prefix: of our mark in commit metadata.
-        guarded: whether an older mapping may not overwrite a newer one.
-        own_only: never rewind over an offset that an application committed on the target itself.
-        rivals_fail: leave alone what several pipelines map.
-        group: which groups, all by default.
-        topic: which source topics.
+        valid_s: seconds until the plan expires.
+        rewind: what to do where the target commit is ahead of the translation.
+        guard_prefix: prefix of the version mark in commit metadata.
+        guarded: whether to keep an older mapping from overwriting a newer one.
+        own_only: whether to never rewind over an offset that an application committed on the
+            target.
+        rivals_fail: whether to skip partitions that several pipelines map.
+        group: selects groups, all by default.
+        topic: selects source topics, all by default.
     """
 
     made_by: str
@@ -51,7 +52,7 @@ class PlanOptions:
 
 
 def make_plan(snapshot: Snapshot, options: PlanOptions) -> Plan:
-    """Decide what to commit for every chosen group; nothing is changed by it."""
+    """Decide what to commit for every chosen group, without changing anything."""
     rows = [
         _row(snapshot, group, translation, options)
         for group in translate_groups(snapshot)
@@ -111,7 +112,7 @@ def _further(row: PlanRow) -> bool:
 
 
 def _state(view: GroupView) -> str:
-    """The state on the target; a group with members is not empty, whatever it calls itself."""
+    """Return the state on the target; a group with members never counts as empty."""
     if view.members and view.state in EMPTY_STATES:
         return f"{view.state or 'Unknown'} with {view.members} members"
     return view.state
@@ -140,7 +141,7 @@ def _refusal(
 
 
 def _metadata(source: GroupView, translation: Translation, prefix: str) -> str:
-    """The application's own metadata; of several source partitions the first that has any."""
+    """Return the application's own metadata, from the first source partition that has any."""
     for partition in translation.sources:
         own = split_guard(prefix, source.offsets[partition.topic, partition.partition].metadata)[1]
         if own:
@@ -149,5 +150,5 @@ def _metadata(source: GroupView, translation: Translation, prefix: str) -> str:
 
 
 def commit_metadata(row: PlanRow, prefix: str) -> str:
-    """Return what is committed beside a row's offset: our mark, then the application's own."""
+    """Return the commit metadata of a row: the version mark, then the application's own."""
     return add_guard(prefix, row.version, row.metadata)

@@ -1,8 +1,8 @@
 """Mapping ranges in sorted columns: where each record of a source partition landed.
 
-Three NumPy columns a source and target partition; look-up is a binary search, for one offset or a
-million. Definition (design §7): the translation of offset ``g`` is the target offset of the first
-mapped record with source offset ``≥ g``; gaps in the source need no special case.
+Three NumPy columns per source and target partition; a lookup is a vectorized binary search. The
+translation of offset ``g`` is the target offset of the first mapped record with source offset
+``≥ g``; gaps in the source need no special case.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class RangeColumns:
 
 
 class MappingRanges:
-    """The ranges of one source partition on one target partition, growing at the end.
+    """The ranges of one source partition on one target partition; appended at the end.
 
-    Ranges of one term must be appended in source order. A later term may go back (a rewind, a log
-    that was cut): what it maps again replaces what an earlier term said from there on.
+    Ranges of one term must be appended in source order. A later term may go back (a rewind, or a
+    truncated log): its ranges replace those of earlier terms from there on.
     """
 
     def __init__(self) -> None:
@@ -53,12 +53,12 @@ class MappingRanges:
 
     @property
     def records(self) -> int:
-        """Number of records that are mapped."""
+        """Number of mapped records."""
         return int(self._count[: self._size].sum(dtype=np.int64))
 
     @property
     def first(self) -> int | None:
-        """Lowest source offset that is mapped."""
+        """Lowest mapped source offset."""
         return int(self._source[0]) if self._size else None
 
     @property
@@ -71,19 +71,19 @@ class MappingRanges:
 
     @property
     def target_first(self) -> int | None:
-        """Target offset of the record that comes first in source order."""
+        """Target offset of the first record in source order."""
         return int(self._target[0]) if self._size else None
 
     @property
     def target_end(self) -> int | None:
-        """Target offset after the record that was mapped last in source order."""
+        """Target offset after the last mapped record in source order."""
         if not self._size:
             return None
         last = self._size - 1
         return int(self._target[last]) + int(self._count[last])
 
     def columns(self) -> RangeColumns:
-        """Return the ranges as they are now; the arrays are copies."""
+        """Return a copy of the ranges."""
         size = self._size
         return RangeColumns(
             self._source[:size].copy(),
@@ -96,16 +96,16 @@ class MappingRanges:
         return self._source[: self._size] + self._count[: self._size]
 
     def append(self, source: I64, target: I64, count: I64) -> None:
-        """Append ranges, sorted by source; what they map again replaces the earlier ranges.
+        """Append ranges, sorted by source; they replace everything from their first offset on.
 
         Raises:
-            ValueError: they are not sorted, overlap each other, or hold no records.
+            ValueError: the ranges are unsorted, overlap each other, or hold no records.
         """
         _check(RangeColumns(source, target, count))
         if not len(source):
             return
         self._cut(int(source[0]))
-        # One range often continues the last one: the same transaction's lane, the next batch.
+        # A range often continues the last one: the next batch of the same transaction.
         if (
             self._size
             and self.end == int(source[0])
@@ -121,7 +121,7 @@ class MappingRanges:
         self._size += added
 
     def put(self, columns: RangeColumns) -> None:
-        """Add ranges, sorted by source, of offsets not mapped yet; errors as for ``append``."""
+        """Add ranges, sorted by source, of unmapped offsets; errors as for ``append``."""
         end = self.end
         if len(columns) and end is not None and int(columns.source[0]) < end:
             self.merge_older(columns)
@@ -129,9 +129,9 @@ class MappingRanges:
             self.append(columns.source, columns.target, columns.count)
 
     def merge_older(self, added: RangeColumns) -> None:
-        """Add ranges that are known to be older: what is mapped already stays as it is.
+        """Add ranges that are known to be older: existing mappings stay.
 
-        ``append`` would take them for a rewind, and cut what comes after.
+        ``append`` would treat them as a rewind and drop everything after them.
 
         Raises:
             ValueError: as for ``append``.
@@ -146,7 +146,7 @@ class MappingRanges:
         )
 
     def forget(self, low: int, high: int) -> None:
-        """Forget what is mapped of the source offsets ``[low, high)``."""
+        """Remove the mapping of the source offsets ``[low, high)``."""
         end = self.end
         if high <= low or end is None or end <= low:
             return
@@ -156,7 +156,7 @@ class MappingRanges:
         self._replace_from(row, subtract_columns(self._rows_from(row), hole))
 
     def drop_before(self, offset: int) -> int:
-        """Forget ranges that end at or before a source offset; return how many."""
+        """Remove ranges that end at or before a source offset; return how many."""
         if not self._size:
             return 0
         gone = int(np.searchsorted(self.ends(), offset, side="right"))
@@ -171,7 +171,7 @@ class MappingRanges:
     def translate(self, offsets: I64) -> I64:
         """Return the target offset of the first mapped record at or after each source offset.
 
-        NOT_FOUND where there is none: the offset is behind the last mapped record.
+        NOT_FOUND for offsets after the last mapped record.
         """
         size = self._size
         found = np.full(len(offsets), NOT_FOUND, dtype=np.int64)
@@ -190,7 +190,7 @@ class MappingRanges:
     def first_at_or_after(self, offsets: I64) -> I64:
         """Return the source offset of the first mapped record at or after each source offset.
 
-        NOT_FOUND behind the last mapped record.
+        NOT_FOUND for offsets after the last mapped record.
         """
         size = self._size
         source, count = self._source[:size], self._count[:size]
@@ -207,7 +207,7 @@ class MappingRanges:
     def back(self, offsets: I64) -> I64:
         """Return the source offset of the first mapped record at or after each target offset.
 
-        The inverse of ``translate`` on mapped records; NOT_FOUND behind the last one.
+        The inverse of ``translate`` on mapped records; NOT_FOUND after the last one.
         """
         size = self._size
         found = np.full(len(offsets), NOT_FOUND, dtype=np.int64)
@@ -244,7 +244,7 @@ class MappingRanges:
         return int(self._source[row]) if row >= 0 else None
 
     def mapped(self, offsets: I64) -> Flags:
-        """Whether each source offset itself is a mapped record."""
+        """Return whether there is a mapped record at each source offset."""
         size = self._size
         if not size:
             return np.zeros(len(offsets), dtype=bool)
@@ -252,11 +252,11 @@ class MappingRanges:
         return (row >= 0) & (offsets - self._source[row] < self._count[row])
 
     def records_between(self, low: int, high: int) -> int:
-        """Number of mapped records with source offsets in ``[low, high)``."""
+        """Return the number of mapped records with source offsets in ``[low, high)``."""
         return max(0, self._records_before(high) - self._records_before(low))
 
     def target_records_between(self, low: int, high: int) -> int:
-        """Number of mapped records with target offsets in ``[low, high)``."""
+        """Return the number of mapped records with target offsets in ``[low, high)``."""
         size = self._size
         target, count = self._target[:size], self._count[:size].astype(np.int64)
         first = np.maximum(target, low)
@@ -274,7 +274,7 @@ class MappingRanges:
         return whole
 
     def _cut(self, offset: int) -> None:
-        """Forget what is mapped from a source offset on."""
+        """Remove the mapping from a source offset on."""
         end = self.end
         if end is None or end <= offset:
             return
@@ -316,7 +316,7 @@ class MappingRanges:
 
 
 def clip_columns(columns: RangeColumns, low: int, high: int) -> RangeColumns:
-    """Return what columns, sorted by source, map of the source offsets ``[low, high)``."""
+    """Return the part of columns, sorted by source, in the source offsets ``[low, high)``."""
     ends = columns.source + columns.count
     first = int(np.searchsorted(ends, low, side="right"))
     last = max(first, int(np.searchsorted(columns.source, high, side="left")))
@@ -328,11 +328,11 @@ def clip_columns(columns: RangeColumns, low: int, high: int) -> RangeColumns:
 
 
 def subtract_columns(columns: RangeColumns, taken: RangeColumns) -> RangeColumns:
-    """Return columns less the source offsets that others map; both sorted by source."""
+    """Return columns without the source offsets in ``taken``; both are sorted by source."""
     if not len(columns) or not len(taken):
         return columns
     ends = columns.source + columns.count
-    # What is free lies between those that are taken: one piece for each of both that overlap.
+    # Free intervals lie between taken ranges: one piece per overlap of a range and an interval.
     free_from = np.concatenate([[np.iinfo(np.int64).min], taken.source + taken.count])
     free_to = np.concatenate([taken.source, [np.iinfo(np.int64).max]])
     low = np.searchsorted(free_to, columns.source, side="right")
@@ -349,7 +349,7 @@ def subtract_columns(columns: RangeColumns, taken: RangeColumns) -> RangeColumns
 
 
 def join_columns(parts: Sequence[RangeColumns]) -> RangeColumns:
-    """Return columns one after the other."""
+    """Concatenate columns."""
     if len(parts) == 1:
         return parts[0]
     empty = np.empty(0, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""What is known of a source partition's copy, and look-ups in it for many groups at once."""
+"""The copy of a source partition, and lookups in it for many groups at once."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ TargetPartition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """What is known of one source partition's copy.
+    """The known state of one source partition's copy.
 
     Attributes:
-        position: its replicated position, None if it was never replicated.
-        lanes: its mapping ranges, by target partition.
-        complete_from: source offset from which on the mapping is whole; None: since the start.
-        source_start: log start offset on the source, None if the source cannot be asked.
+        position: replicated position, None if the partition was never replicated.
+        lanes: mapping ranges by target partition.
+        complete_from: source offset from which the mapping is complete; None: since the start.
+        source_start: log start offset on the source, None if the source is unreachable.
         holes: source offsets ``[first, end)`` whose mapping is lost or damaged.
         behind: whether mappings below the position could not be read yet.
-        mapped: number of records that were mapped; ``lanes`` may hold only the newest.
-        held_from: source offset from which on ``lanes`` hold all ranges; each holds its last, too.
-        foreign: why committed offsets are not of the log that was copied (a topic was created
-            anew); empty if they are.
-        cuts: what is known instead of a whole mapping, where another program copies; the lanes
-            then hold single records, and nothing is known of those between them.
+        mapped: number of mapped records; ``lanes`` may hold only the newest.
+        held_from: source offset from which ``lanes`` hold all ranges; each also holds its last.
+        foreign: why committed offsets do not belong to the copied log (a topic was re-created);
+            empty if they do.
+        cuts: anchors in place of a complete mapping, where another program copies; the lanes then
+            hold single records, and nothing is known about the records between them.
     """
 
     position: Position | None
@@ -47,20 +47,20 @@ class Replica:
 
     @property
     def known_from(self) -> int:
-        """Lowest source offset whose translation the mapping decides."""
+        """Lowest source offset that the mapping can translate."""
         start = self.position.start if self.position else 0
         return start if self.complete_from is None else max(start, self.complete_from)
 
 
 @dataclass(frozen=True, slots=True)
 class MappingGaps:
-    """What the mapping topic does not tell of a source partition below its replicated position.
+    """Mappings of a source partition below its replicated position that are missing in the topic.
 
     Attributes:
-        complete_from: source offset from which on the mapping is whole but for ``holes``; None:
-            since the pipeline began.
+        complete_from: source offset from which the mapping is complete except for ``holes``;
+            None: since the pipeline began.
         holes: source offsets ``[first, end)`` whose mapping is lost or damaged.
-        behind: whether mappings up to the position may still come.
+        behind: whether mappings up to the position may still arrive.
     """
 
     complete_from: int | None = None
@@ -69,12 +69,12 @@ class MappingGaps:
 
 
 def find_mapping_gaps(known: Collection[Span], position: Position, unread: bool) -> MappingGaps:
-    """Return what mapping records leave open.
+    """Return the gaps that mapping records leave.
 
     Args:
-        known: source offsets that they cover.
+        known: source offsets that the records cover.
         position: the replicated position.
-        unread: whether there are records that were not read yet.
+        unread: whether some records have not been read yet.
     """
     spans = OffsetIntervals((*known, *((gap.first, gap.end) for gap in position.gaps)))
     missing = spans.missing(position.start, position.offset)
@@ -89,10 +89,10 @@ def find_mapping_gaps(known: Collection[Span], position: Position, unread: bool)
 
 @dataclass(frozen=True, slots=True)
 class TargetLog:
-    """Bounds of a target partition: log start and last stable offset.
+    """Bounds of a target partition: log start offset and last stable offset.
 
-    ``clear_from`` is an offset from which on the target is proven to hold no record up to ``end``
-    (control records only); None if that was not looked at.
+    ``clear_from`` is an offset from which the target is proven to hold only control records up to
+    ``end``; None if that was not checked.
     """
 
     start: int
@@ -109,11 +109,11 @@ class FoundRecords:
 
 
 class Lookup:
-    """Look-ups of many committed offsets made at once, one binary search a lane.
+    """Batched lookups of committed offsets: one vectorized search per source and target partition.
 
     Args:
-        replicas: what is known of each source partition.
-        offsets: the committed offsets that will be asked for, per source partition.
+        replicas: state of each source partition's copy.
+        offsets: the committed offsets to look up, per source partition.
 
     Attributes:
         feeds: the source partitions that have records on each target partition.

@@ -1,7 +1,7 @@
-"""What going on at the committed offset on the target does, beside what a move would do.
+"""Effect of resuming from the committed offset on the target, compared with a move.
 
-A group reads on at the higher of its commit and the log's start. What it consumed on the source and
-lies at or behind that is read again; what it has not consumed and lies before is never read.
+A group resumes at the higher of its commit and the log start offset. Records at or after that
+offset that it consumed on the source are read again; unconsumed records before it are never read.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from k2ktui.engine.translate import Basis, Translation
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a group stands on one target partition as it is committed there; None is unknown.
+    """Effect of a group's current commit on one target partition; None is unknown.
 
     Attributes:
-        divergence: the committed offset minus the translated one, in source records. Positive: it
-            would miss those that a move would not; negative: it would read them again.
-        reread: records it would read again, at most.
-        skipped: records it would never read, at most, those included that no move brings back.
+        divergence: the committed offset minus the translated one, in source records. Positive: the
+            group would miss records that it would not miss after a move; negative: it would read
+            records again.
+        reread: upper bound of the records read again.
+        skipped: upper bound of the records never read, including those that no move recovers.
     """
 
     divergence: int | None = None
@@ -47,10 +48,10 @@ def standing(
 
     Args:
         replicas: copies of the source partitions.
-        translation: where the group belongs, and what a move there does.
-        commits: what it was translated from.
+        translation: the group's translated offset and the effect of a move there.
+        commits: the source commits behind the translation.
         current: committed offset on the target, None if there is none.
-        log: bounds of the target partition, None if they are not known.
+        log: bounds of the target partition, None if unknown.
     """
     offset = translation.offset
     if current is None or offset is None:
@@ -71,10 +72,10 @@ def standing(
 
 
 def in_both(earlier: Standing, later: Standing) -> Standing:
-    """Return what holds against two readings of the source, one before and one after the target's.
+    """Return what holds for two readings of the source, one before and one after the target's.
 
-    A group that moves on both clusters is committed further wherever it is read later: only what
-    holds both times is a difference.
+    For a group that moves on both clusters, the cluster read later shows the higher commit: only
+    what holds for both readings is a difference.
     """
     one, other = earlier.divergence, later.divergence
     divergence = None
@@ -99,7 +100,7 @@ def _less(count: int | None, less: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _Between:
-    """Records between two target offsets: consumed on the source, and not."""
+    """Records between two target offsets: consumed and not consumed on the source."""
 
     consumed: int = 0
     unread: int = 0
@@ -108,7 +109,7 @@ class _Between:
 def _records(
     copies: Iterable[tuple[Replica, int]], translation: Translation, low: int, high: int
 ) -> _Between | None:
-    """Count what landed at the target offsets ``[low, high)``; None if it is not known."""
+    """Count the records at the target offsets ``[low, high)``; None if unknown."""
     consumed = unread = 0
     if low >= high:
         return _Between()
@@ -128,12 +129,12 @@ def _records(
 def _by_cuts(
     replica: Replica, translation: Translation, commit: int, low: int, high: int
 ) -> _Between | None:
-    """Which offsets between hold records is not known there: each counts."""
+    """Count every offset: anchors do not say which offsets between them hold records."""
     if high == translation.offset:
         return _Between(consumed=high - low)
     if translation.basis is not Basis.BOUNDED:
         return _Between(unread=high - low)
-    # The first unread record lies anywhere up to the next record whose landing is known.
+    # The first unread record may be anywhere up to the next anchor.
     assert replica.cuts is not None
     behind = replica.cuts.behind(commit)
     if behind is None or high <= behind.target:
@@ -142,7 +143,7 @@ def _by_cuts(
 
 
 def _known(replica: Replica, target: TargetPartition, low: int, high: int) -> bool:
-    """Whether all is known of what landed at the target offsets ``[low, high)``."""
+    """Whether the mapping of the target offsets ``[low, high)`` is complete."""
     position = replica.position
     assert position is not None
     lane = replica.lanes.get(target, MappingRanges())

@@ -1,7 +1,7 @@
-"""Records that the pipeline keeps on the target: positions, runs and mapping ranges.
+"""Records that a pipeline writes to the target: positions, runs and mapping ranges.
 
-All are compact JSON with sorted keys, because people read them with console consumers. The schema
-is documented in ``docs/record-formats.md``; ``v`` is its version.
+All are compact JSON with sorted keys, readable with a console consumer. The schema is documented
+in ``docs/record-formats.md``; ``v`` is its version.
 
 - *Position* (commit topic, compacted): next source offset to copy of one source partition.
 - *Run* (commit topic, compacted): the term and the number of slots of the pipeline's latest run.
@@ -31,7 +31,7 @@ from k2ktui.engine.strict_json import (
 )
 
 VERSION = 1
-# Each slot is fenced one by one when a driver takes over.
+# A driver that takes over fences the slots one by one.
 LARGEST_SLOTS = 10_000
 LARGEST_TERM = (1 << 53) - 1
 _LARGEST_KEY = 1 << 20
@@ -50,7 +50,7 @@ class SourcePartition:
 
 @dataclass(frozen=True, slots=True)
 class MappingRange:
-    """``count`` consecutive source records landed on consecutive target offsets."""
+    """``count`` consecutive source records that landed on consecutive target offsets."""
 
     source: int
     target: int
@@ -59,10 +59,10 @@ class MappingRange:
 
 @dataclass(frozen=True, slots=True)
 class ScatteredRun:
-    """Records that landed consecutively from ``target`` on; ``sources`` are their offsets.
+    """Records at consecutive target offsets from ``target`` on; ``sources`` are their offsets.
 
-    The compact form for records that keys scatter over partitions, where hardly two neighbours
-    stay together. ``sources`` increase strictly.
+    A compact form for records that keys scatter over partitions, where neighbors rarely stay
+    together. ``sources`` increase strictly.
     """
 
     target: int
@@ -71,15 +71,16 @@ class ScatteredRun:
 
 @dataclass(frozen=True, slots=True)
 class Covers:
-    """The source offsets ``[first, end)`` that a mapping record decides, with its other parts.
+    """The source offsets ``[first, end)`` that a mapping record covers, with its other parts.
 
-    All parts together are the whole mapping of these offsets: what none of them maps is no record.
+    All parts together are the complete mapping of these offsets: an offset that none of them maps
+    holds no record.
 
     Attributes:
         first: replicated position before the transaction.
         end: replicated position after it.
-        part: number of this part, from 0 on.
-        parts: how many there are.
+        part: number of this part, starting at 0.
+        parts: number of parts.
     """
 
     first: int
@@ -106,14 +107,14 @@ class Position:
         start: source offset at which this pipeline began; offsets from here on have a mapping.
         leader_epoch: source leader epoch of the last batch copied, -1 if unknown.
         topic_id: source topic id (KIP-516) as hex text, empty if the broker has none.
-        term: number of the run that wrote it; a later run's position wins.
+        term: term of the run that wrote it; a later run's position wins.
         slot: slot that wrote it.
         target_topic: where the records go.
         target_partition: target partition, or None when records scatter over several.
-        target_topic_id: id of the target topic, as ``topic_id``.
-        since: term in which ``start`` was set; mappings of earlier terms are of another log.
+        target_topic_id: id of the target topic, in the form of ``topic_id``.
+        since: term in which ``start`` was set; mappings of earlier terms belong to another log.
         at_ms: wall clock of the writer, epoch milliseconds.
-        gaps: lost ranges that an operator chose to pass over.
+        gaps: lost ranges that an operator chose to skip.
     """
 
     offset: int
@@ -130,13 +131,13 @@ class Position:
     gaps: tuple[Gap, ...] = ()
 
     def newer_than(self, other: Position | None) -> bool:
-        """Whether this is the later of two positions of one partition, wherever each was read."""
+        """Whether this is the later of two positions of one partition."""
         return other is None or (self.term, self.offset) >= (other.term, other.offset)
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of the driver: its term, and how many slots it may use."""
+    """One run of the driver: its term and its number of slots."""
 
     term: int
     slots: int
@@ -147,14 +148,14 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class MappingRecord:
-    """What one transaction added for one source partition on one target partition.
+    """The mapping that one transaction added for one source partition on one target partition.
 
     Attributes:
-        term: number of the run that wrote it. What a later term covers replaces all that was
-            mapped from there on.
-        covers: which source offsets it decides; None only in a template.
-        again: whether it repeats what was written before, lest it be deleted. It tells nothing of
-            offsets that another record decides.
+        term: term of the run that wrote it. A later term replaces all earlier mappings from the
+            first offset that it covers.
+        covers: the source offsets that it covers; None only in a template.
+        again: whether it repeats older records so that retention does not delete them. It is
+            ignored for offsets that another record covers.
     """
 
     pipeline: str
@@ -169,12 +170,12 @@ class MappingRecord:
 
     @property
     def records(self) -> int:
-        """Number of records it maps."""
+        """Number of records that it maps."""
         return sum(r.count for r in self.ranges) + sum(len(r.sources) for r in self.runs)
 
     @property
     def first_source(self) -> int | None:
-        """Lowest source offset it maps."""
+        """Lowest source offset that it maps."""
         firsts = [r.source for r in self.ranges] + [r.sources[0] for r in self.runs]
         return min(firsts, default=None)
 
@@ -302,15 +303,15 @@ def read_commit_record(
     Args:
         key: its key.
         value: its value.
-        only: the one group whose values are decoded; all by default. A value of another pipeline,
-            which may be of another version or damaged, is not looked at.
+        only: decode the values of this group only (default: all). The values of other pipelines,
+            which may be damaged or of another version, are not read.
 
     Returns:
         ``(group, source partition, position)`` for a position, ``(group, None, run)`` for a run;
-        a tombstone, and what was not decoded, has None as its last element.
+        the last element is None for a tombstone and for a value that was not decoded.
 
     Raises:
-        MalformedRecord: the record is not one of ours, or of a newer version.
+        MalformedRecord: the record is not k2ktui's, or of a newer version.
     """
     head = parse_object(key, "the key", largest=_LARGEST_KEY)
     group = text(field(head, "group"))
@@ -371,17 +372,17 @@ def read_mapping_key(key: bytes | None) -> tuple[str, SourcePartition]:
     """Return the pipeline and the source partition of a record of the mapping topic.
 
     Raises:
-        MalformedRecord: the key is not one of ours.
+        MalformedRecord: the key is not k2ktui's.
     """
     head = parse_object(key, "the key", largest=_LARGEST_KEY)
     return text(field(head, "pipeline")), _source(head)
 
 
 def read_mapping_record(key: bytes | None, value: bytes | None) -> MappingRecord:
-    """Decode a record of the mapping topic; whether it is of interest, its key alone tells.
+    """Decode a record of the mapping topic; filter with :func:`read_mapping_key` first.
 
     Raises:
-        MalformedRecord: the record is not one of ours, damaged, or of a newer version.
+        MalformedRecord: the record is not k2ktui's, damaged, or of a newer version.
     """
     pipeline, source = read_mapping_key(key)
     body = parse_object(value, "the value")

@@ -1,4 +1,4 @@
-"""Lag and coverage of one source partition, from what both clusters say."""
+"""Lag and coverage of one source partition, from the state of both clusters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HELD_BACK_S = 60.0
 
 
 class PartitionState(StrEnum):
-    """How replication of a partition stands, in one word."""
+    """Replication state of a source partition."""
 
     NEW = "new"
     CAUGHT_UP = "caught-up"
@@ -30,12 +30,12 @@ class HeldBack:
     """Records between the last stable offset and the high watermark of a source partition.
 
     Attributes:
-        records: how many offsets.
-        stable: the last stable offset: where the transaction begins.
-        producer_id: of the transaction that holds them back, None if unknown.
-        age_s: seconds since that transaction's last record, by the timestamp that its producer
-            gave, or since the last stable offset was first seen where it is: the longer of both.
-        observed_s: seconds that this process has seen the last stable offset stand still.
+        records: number of offsets.
+        stable: last stable offset, where the open transaction begins.
+        producer_id: producer id of that transaction, None if unknown.
+        age_s: seconds since that transaction's last record by the producer's timestamp, or since
+            this last stable offset was first observed, whichever is longer.
+        observed_s: seconds for which this process has observed this last stable offset.
     """
 
     records: int
@@ -50,7 +50,7 @@ class HeldBack:
         return self.age_s >= HELD_BACK_S
 
     def text(self) -> str:
-        """Say what is held back, and by which transaction."""
+        """Describe what is held back, and by which transaction."""
         who = "a producer whose id is unknown (the brokers tell it from Kafka 2.8 on)"
         if self.producer_id is not None:
             who = f"producer id {self.producer_id}"
@@ -66,17 +66,17 @@ class PartitionStatus:
 
     Attributes:
         source_start: log start offset on the source.
-        source_end: last stable offset on the source: what a read_committed reader can read.
+        source_end: last stable offset on the source, the end for a read_committed consumer.
         position: replicated position, the next source offset to copy.
         lag_records: source offsets from the position to ``source_end``.
-        lag_seconds: age of the record at the position; 0 when there is none left to copy.
+        lag_seconds: age of the record at the position; 0 when there is nothing left to copy.
         target_end: last stable offset of the target partition.
         mapped_records: records with a mapping in the mapping topic.
         coverage: share of the retained source offsets whose translation is exact, 0 to 1.
-        held_back: source offsets from ``source_end`` to the high watermark, which an open
-            transaction holds back.
+        held_back: number of source offsets from ``source_end`` to the high watermark, which an
+            open transaction holds back.
         held_back_by: producer id of that transaction, None if there is none or it is unknown.
-        held_back_s: its age in seconds, see :class:`HeldBack`.
+        held_back_s: age of that transaction in seconds, see :class:`HeldBack`.
         copied_at: when the position was committed on the target, epoch seconds.
     """
 
@@ -101,7 +101,7 @@ class PartitionStatus:
 
     @property
     def held(self) -> HeldBack | None:
-        """What an open transaction holds back, None if nothing."""
+        """The records that an open transaction holds back, None if there are none."""
         if not self.held_back:
             return None
         return HeldBack(
@@ -127,14 +127,14 @@ def state_of(
 def with_held_back(
     status: PartitionStatus, high: int | None, held: HeldBack | None
 ) -> PartitionStatus:
-    """Return the status with what an open transaction holds back.
+    """Return the status with the records that an open transaction holds back.
 
-    A partition without lag is not caught up while it has been held back for too long.
+    A caught-up partition becomes ``held-back`` once the transaction has been open for too long.
 
     Args:
-        status: without it.
+        status: the status to extend.
         high: high watermark, None if unknown.
-        held: what is held back, None if nothing is, or it is unknown.
+        held: the records held back, None if there are none or it is unknown.
     """
     if held is None:
         return status if high is None else replace(status, held_back=0)
@@ -157,8 +157,8 @@ def coverage(
         position: the replicated position with its own start and gaps.
         start: log start offset.
         end: last stable offset.
-        first_mapped: first mapped source offset if the mapping topic has dropped earlier ranges,
-            None if it holds all since the pipeline's start.
+        first_mapped: first mapped source offset if the mapping topic has lost earlier ranges, None
+            if it holds all since the pipeline's start.
 
     Returns:
         0 to 1; 1 for an empty log that has a position; None if the log's bounds are unknown.

@@ -1,9 +1,9 @@
-"""JSON that others wrote, read strictly: exact types, bounded numbers, no surprises.
+"""Strict parsing of untrusted JSON: exact types and bounded numbers.
 
-What control topics and state files hold is hostile input: whoever may write there must not be able
-to stop or hang those who read. :func:`parse` refuses what JSON does not have (NaN, infinity, also
-as ``1e999``), keys that appear twice, bytes that are not UTF-8 and texts that cannot be written as
-UTF-8; the other functions check one value each. All raise :class:`MalformedRecord`.
+Control topics and state files are untrusted input: a writer must not be able to crash or hang a
+reader. :func:`parse` rejects NaN and infinity (also as ``1e999``), duplicate keys, bytes that are
+not UTF-8, and strings that cannot be encoded as UTF-8; the other functions check one value each.
+All raise :class:`MalformedRecord`.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from typing import Any
 
 LARGEST = (1 << 63) - 1
 LARGEST_INT = (1 << 31) - 1
-# 9999-12-31: what Python's datetime can show.
+# 9999-12-31, the largest date of Python's datetime.
 LARGEST_MS = 253_402_300_799_999
 _LARGEST_BYTES = 64 << 20
 _LONGEST = 1 << 20
 
 
 class MalformedRecord(ValueError):
-    """Not strict JSON, a value of another type or outside of its bounds, or of a newer version."""
+    """Not strict JSON, a value of the wrong type or out of bounds, or an unsupported version."""
 
 
 def parse(raw: bytes | str | None, what: str = "it", *, largest: int = _LARGEST_BYTES) -> Any:
-    """Return what a JSON text holds.
+    """Return the value of a JSON text.
 
     Args:
-        raw: the text; None is refused like an empty one.
-        what: what it is, for messages.
-        largest: how many bytes or characters it may have.
+        raw: the text; None is rejected like an empty one.
+        what: name of the text in messages.
+        largest: maximum size in bytes or characters.
     """
     if raw is None or len(raw) > largest:
         raise MalformedRecord(f"{what} is missing" if raw is None else f"{what} is too large")
     try:
-        # json.loads decodes bytes itself, but UTF-16 and lone surrogates too.
+        # json.loads would also accept bytes in UTF-16 and lone surrogates.
         text = raw.decode() if isinstance(raw, bytes) else raw
         return _DECODER.decode(text)
     except MalformedRecord as error:
@@ -48,7 +48,7 @@ def parse(raw: bytes | str | None, what: str = "it", *, largest: int = _LARGEST_
 def parse_object(
     raw: bytes | str | None, what: str = "it", *, largest: int = _LARGEST_BYTES
 ) -> dict[str, Any]:
-    """Return the object that a JSON text holds; arguments as for :func:`parse`."""
+    """Return the object of a JSON text; arguments as for :func:`parse`."""
     value = parse(raw, what, largest=largest)
     if not isinstance(value, dict):
         raise MalformedRecord(f"{what} is not a JSON object")
@@ -56,7 +56,7 @@ def parse_object(
 
 
 def text(value: object, longest: int = _LONGEST) -> str:
-    """Return a text that can be written as UTF-8."""
+    """Return a string that can be encoded as UTF-8."""
     if not isinstance(value, str):
         raise _wrong(value, "a text")
     if len(value) > longest:
@@ -70,7 +70,7 @@ def text(value: object, longest: int = _LONGEST) -> str:
 
 
 def integer(value: object, low: int = 0, high: int = LARGEST) -> int:
-    """Return a whole number within bounds; true and false are none, nor is 1.0."""
+    """Return an integer within bounds; booleans and floats such as 1.0 are rejected."""
     if type(value) is not int:
         raise _wrong(value, "a whole number")
     if not low <= value <= high:
@@ -88,7 +88,7 @@ def number(value: object, low: float = 0.0, high: float = float(LARGEST)) -> flo
 
 
 def flag(value: object) -> bool:
-    """Return true or false."""
+    """Return a boolean."""
     if not isinstance(value, bool):
         raise _wrong(value, "true or false")
     return value
@@ -103,7 +103,7 @@ def rows(value: object, width: int | None = None, *, most: int = 10_000_000) -> 
 
 
 def items(value: object, most: int = 10_000_000) -> list[Any]:
-    """Return a list of at most so many elements."""
+    """Return a list of at most ``most`` elements."""
     if not isinstance(value, list):
         raise _wrong(value, "a list")
     if len(value) > most:
@@ -119,7 +119,7 @@ def mapping(value: object) -> dict[str, Any]:
 
 
 def is_deeper(value: object, levels: int) -> bool:
-    """Whether lists and objects are nested deeper than that."""
+    """Whether lists and objects are nested deeper than ``levels``."""
     if isinstance(value, dict):
         value = list(value.values())
     if not isinstance(value, list):
@@ -128,7 +128,7 @@ def is_deeper(value: object, levels: int) -> bool:
 
 
 def field(value: Mapping[str, Any], name: str) -> Any:
-    """Return a field that must be there."""
+    """Return a required field."""
     try:
         return value[name]
     except KeyError:
@@ -136,7 +136,7 @@ def field(value: Mapping[str, Any], name: str) -> Any:
 
 
 def _wrong(value: object, wanted: str) -> MalformedRecord:
-    # The value itself is not shown: it may be of any size and depth.
+    # The value itself is not shown: it may have any size and depth.
     return MalformedRecord(f"{type(value).__name__} where {wanted} should be")
 
 

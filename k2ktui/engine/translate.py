@@ -1,9 +1,9 @@
-"""Translate committed offsets from the source to the target, and say why they can be trusted.
+"""Translate committed offsets from the source to the target, with the basis for each.
 
-One target partition may be fed by one source partition or by several (fan-in, or keys that choose
-the partition). The rule is the same: the translated offset is the lowest target offset of any
-record that the group has not consumed, so nothing is ever skipped; what lies behind it and was
-consumed already is counted as re-read. With one source partition nothing is.
+One or several source partitions may feed a target partition (fan-in, or keys that choose the
+partition). The translated offset is always the lowest target offset of any record that the group
+has not consumed, so nothing is skipped. Consumed records after it are counted as reread; with one
+source partition there are none.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from k2ktui.engine.state import Position, SourcePartition
 
 
 class Basis(StrEnum):
-    """Why a translation can be trusted (design §2)."""
+    """Why a translation can be trusted, from best to worst."""
 
     EXACT = "exact"
     END = "end"
@@ -44,11 +44,11 @@ class Translation:
     Attributes:
         target: the target partition.
         sources: the source partitions that feed it and that the group has committed.
-        offset: target offset to commit; None if there is none that can be given.
-        basis: why it can be trusted.
-        reread: records that would be read again, an upper bound; None if unknown.
-        skipped: records that would never be read, an upper bound; None if unknown.
-        reason: what an operator should know; empty if there is nothing to say.
+        offset: target offset to commit; None if it cannot be determined.
+        basis: why the offset can be trusted.
+        reread: upper bound of the records read again; None if unknown.
+        skipped: upper bound of the records never read; None if unknown.
+        reason: what an operator should know; may be empty.
     """
 
     target: TargetPartition
@@ -62,7 +62,7 @@ class Translation:
 
 @dataclass(frozen=True, slots=True)
 class _One:
-    """The same for one source partition alone."""
+    """A translation for a single source partition; fields as in ``Translation``."""
 
     offset: int | None
     basis: Basis
@@ -71,8 +71,8 @@ class _One:
     reason: str = ""
 
 
-# From best to worst; a translation that depends on several is as good as the worst of them.
 _NONE: frozenset[SourcePartition] = frozenset()
+# From best to worst; a translation from several partitions has the worst basis among them.
 _ORDER = (Basis.EXACT, Basis.END, Basis.AHEAD, Basis.BOUNDED, Basis.UNMAPPED)
 
 
@@ -85,15 +85,15 @@ def translate(
     """Translate one group's committed offsets.
 
     Args:
-        replicas: what is known of each source partition, those included that the group has not
-            committed but that feed the same target partitions.
+        replicas: state of each source partition's copy, including partitions without a commit
+            that feed the same target partitions.
         commits: committed offset per source partition; negative means none.
-        targets: bounds of every target partition that is fed by one of them.
-        lookup: look-ups made for many groups at once; None makes them here.
+        targets: bounds of every target partition that one of them feeds.
+        lookup: lookups shared by many groups; None builds one for this call.
 
     Returns:
-        One row a target partition, sorted. Commits of partitions that feed no target partition
-        give no row.
+        One row per target partition, sorted. A source partition that feeds no target partition
+        has no row.
     """
     if lookup is None:
         lookup = Lookup(replicas, {source: [offset] for source, offset in commits.items()})
@@ -154,7 +154,7 @@ def _alone(
     log: TargetLog | None,
     lookup: Lookup,
 ) -> Translation:
-    """The same where one source partition feeds the target partition: nearly always."""
+    """Translate for a target partition with a single source partition, the common case."""
     committed = commits[source]
     first = lookup.find(source, target, committed)
     one = _one(replicas[source], committed, target, log, first)
@@ -172,7 +172,7 @@ def _uncommitted(
     replicas: Mapping[SourcePartition, Replica],
     lookup: Lookup,
 ) -> list[SourcePartition]:
-    """Source partitions without a commit that have records here before the offset."""
+    """Return the source partitions without a commit that have records before the offset."""
     others = lookup.feeds.get(target, frozenset()) - committed
     return sorted(
         source
@@ -191,11 +191,11 @@ def _sum(counts: Iterable[int | None]) -> int | None:
 
 
 def _consumed_behind(ranges: MappingRanges | None, offset: int, committed: int) -> int:
-    """Number of records from ``offset`` on that the group has consumed on the source."""
+    """Return how many records from ``offset`` on the group has consumed on the source."""
     if ranges is None:
         return 0
     columns = ranges.columns()
-    # Of each range: the records at or behind the offset whose source offset is below the commit.
+    # Per range: the records at or after the offset whose source offset is below the commit.
     first = np.maximum(0, offset - columns.target)
     last = np.minimum(columns.count, committed - columns.source)
     return int(np.maximum(0, last - first).sum())
@@ -236,7 +236,7 @@ def _one(
 def _by_cuts(
     cuts: OffsetAnchors, position: Position, committed: int, log: TargetLog | None
 ) -> _One:
-    """Between two records whose landing is known, the first is the safest."""
+    """Translate by anchors: between two of them, the first is the safest."""
     low = cuts.before(committed)
     if log is None:
         return _One(None, Basis.UNMAPPED, None, None, "the target partition cannot be asked")
@@ -259,7 +259,7 @@ def _by_cuts(
 
 
 def _hole(replica: Replica, committed: int, first: int) -> tuple[int, int] | None:
-    """The hole in which the first unread record may be, before the first one that is known."""
+    """Return the hole that may contain the first unread record, before the first known one."""
     for hole in replica.holes:
         if hole[1] > committed and (first == NOT_FOUND or hole[0] < first):
             return hole
@@ -276,11 +276,11 @@ def _lost(position: Position, committed: int) -> str:
 def _at_end(
     replica: Replica, committed: int, ranges: MappingRanges | None, log: TargetLog | None
 ) -> _One:
-    """The group has consumed all that was copied, or more."""
+    """Translate for a group that has consumed everything copied, or more."""
     position = replica.position
     assert position is not None
     if ranges is not None and (ranges.end or 0) <= position.start:
-        ranges = None  # what another program copied before the start
+        ranges = None  # another program copied these records before the start
     offset = ranges.target_end if ranges is not None else None
     known_end = ranges.end if ranges is not None else None
     if replica.behind and committed < position.offset:
@@ -292,7 +292,7 @@ def _at_end(
     if offset is None:
         if log is None:
             return _One(None, Basis.UNMAPPED, None, None, "the target partition cannot be asked")
-        offset = log.end  # nothing was copied yet: all that comes lands from here on
+        offset = log.end  # nothing was copied yet: new records land from here on
     elif log is not None and log.clear_from is not None and log.clear_from <= offset:
         offset = max(offset, log.end)
     ahead = max(0, committed - max(position.offset, known_end or 0))
@@ -308,7 +308,7 @@ def _at_end(
 def _unread_mappings(
     position: Position, committed: int, offset: int | None, known_end: int | None
 ) -> _One:
-    """Mappings between what was read and the position are not visible yet."""
+    """Translate where the newest mappings below the position are not readable yet."""
     why = "the mapping topic is behind: an open transaction holds back what was copied last"
     if offset is None or known_end is None:
         return _One(None, Basis.UNMAPPED, None, None, why)
@@ -319,7 +319,7 @@ def _unread_mappings(
 def _retained(
     found: int, ranges: MappingRanges | None, committed: int, log: TargetLog | None, reason: str
 ) -> _One:
-    """The mapping knows the record; the target may have deleted it since."""
+    """Translate to a mapped record, which the target may have deleted since."""
     if log is None or found >= log.start or ranges is None:
         return _One(found, Basis.EXACT, 0, 0, reason)
     gone = ranges.target_records_between(found, log.start)
@@ -328,9 +328,10 @@ def _retained(
 
 
 def _taken_over(ranges: MappingRanges, committed: int, log: TargetLog) -> _One:
-    """Another program copied what is before the start; of some records it is known where they are.
+    """Translate before the start, where another program copied and some records are mapped.
 
-    Nothing is skipped behind the last of them that the group has read (k2ktui mm2 takeover).
+    No record after the last mapped record that the group has read is skipped
+    (k2ktui mm2 takeover).
     """
     columns = ranges.columns()
     row = int(np.searchsorted(columns.source, committed, side="right")) - 1
@@ -356,13 +357,13 @@ def _below(
     ranges: MappingRanges | None,
     log: TargetLog | None,
 ) -> _One:
-    """The group is further back than the mapping reaches."""
+    """Translate a commit before the beginning of the mapping."""
     position = replica.position
     assert position is not None
     if committed < position.start and replica.known_from == position.start:
         retained = replica.source_start
         if retained is not None and retained >= position.start:
-            # Nothing before the start is left on the source: there was nothing else to copy.
+            # The source retains nothing before the start: there was nothing else to copy.
             if found == NOT_FOUND:
                 return _at_end(replica, committed, ranges, log)
             return _retained(found, ranges, committed, log, "")

@@ -1,4 +1,4 @@
-"""Where values are heading: lag and positions over the last minutes."""
+"""Trends of values such as lag and positions over the last minutes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Values = NDArray[np.float64]
 
 
 class Direction(StrEnum):
-    """Where a value is heading; unknown until it was seen twice."""
+    """Direction of a value; unknown until there are two samples."""
 
     RISING = "rising"
     FALLING = "falling"
@@ -27,12 +27,12 @@ _DIRECTIONS = (Direction.UNKNOWN, Direction.STEADY, Direction.RISING, Direction.
 
 @dataclass(frozen=True, slots=True)
 class TrendLines:
-    """The line of least squares through the samples of each value; NaN is unknown.
+    """The least-squares line through the samples of each value; NaN is unknown.
 
     Attributes:
-        slope: change a second.
-        directions: where each value is heading.
-        to_zero: seconds until it is 0 at this pace; NaN if it is not heading there.
+        slope: change per second.
+        directions: direction of each value.
+        to_zero: seconds until the value is 0 at this rate; NaN if it is not falling.
     """
 
     slope: Values
@@ -41,13 +41,13 @@ class TrendLines:
 
 
 class Trends:
-    """Samples of a number of values within a window.
+    """Samples of several values within a time window.
 
     Args:
-        count: how many values there are.
-        window_s: how far to look back.
-        steady: share of a value's own mean below which a change over the window is none. Neither is
-            one below twice the deviation from the line: what goes up and down heads nowhere.
+        count: number of values.
+        window_s: length of the window in seconds.
+        steady: a change over the window below this share of the value's mean counts as steady; so
+            does one below twice the standard deviation from the line (an oscillation).
     """
 
     def __init__(self, count: int, window_s: float = 60.0, steady: float = 0.02) -> None:
@@ -61,14 +61,14 @@ class Trends:
         self._samples.append((at, values))
 
     def rearrange(self, places: NDArray[np.int64]) -> None:
-        """Take values for others: each is what was at its place, or new where that is -1."""
+        """Reorder the values: each takes the samples at its index in ``places``; -1 is new."""
         self._count = len(places)
         self._samples = deque(
             (at, rearrange_values(values, places)) for at, values in self._samples
         )
 
     def lines(self) -> TrendLines:
-        """Return the lines through what was added."""
+        """Return the lines through the samples."""
         if len(self._samples) < 2:
             unknown = np.full(self._count, np.nan)
             return TrendLines(unknown, [Direction.UNKNOWN] * self._count, unknown)
@@ -96,7 +96,7 @@ class Trends:
 
 
 def rearrange_values(values: Values, places: NDArray[np.int64]) -> Values:
-    """Return the values at ``places``, NaN where that is -1."""
+    """Return the values at the indexes ``places``, NaN where the index is -1."""
     if not len(values):
         return np.full(len(places), np.nan)
     return np.where(places < 0, np.nan, values[places])
