@@ -1,4 +1,4 @@
-"""What the commit topic says: read whole once, and from then on only what is new."""
+"""State in the commit topic: read completely once, then incrementally."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ if TYPE_CHECKING:
     from k2ktui.replication.fencing import CommitTopic
 
 
-# Records of a commit partition, some 0.3 s of work.
+# Maximum number of records read per commit partition, about 0.3 s of work.
 _MOST_A_READ = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class CommitState:
-    """What the commit topic says: the latest run, and the newest position of each partition."""
+    """A pipeline's committed state: the latest run and the newest position of each partition.
+
+    ``malformed`` counts the records that could not be decoded.
+    """
 
     run: Run
     positions: Mapping[SourcePartition, Position]
@@ -34,16 +37,16 @@ class CommitState:
 
 
 class CommitStateFold:
-    """Sums up the records of a commit topic that belong to one pipeline."""
+    """Folds the records of a commit topic that belong to one pipeline into its state."""
 
     def __init__(self, group: str) -> None:
         self._group = group
         self._run, self._malformed = Run(0, 0), 0
-        # A tombstone is about its own commit partition: what lies in others may be read before it.
+        # A tombstone applies only to its own commit partition; others have no order relative to it.
         self._found: dict[tuple[SourcePartition, int], Position] = {}
 
     def take(self, entry: ControlRecord) -> None:
-        """Take in a record; those of one partition of the topic come in order."""
+        """Apply a record; records of one commit partition must arrive in order."""
         try:
             group, source, state = read_commit_record(entry.key, entry.value, self._group)
         except MalformedRecord:
@@ -63,25 +66,25 @@ class CommitStateFold:
                 self._found[source, entry.partition] = state
 
     def books(self) -> CommitState:
-        """Return the sum of what was taken in."""
+        """Return the state after all applied records."""
         positions: dict[SourcePartition, Position] = {}
         for (source, _), position in self._found.items():
             if position.newer_than(positions.get(source)):
                 positions[source] = position
-        # The term must never fall behind one that was used, even if the run record was lost.
+        # The term must never be lower than one already used, even if the run record was lost.
         highest = max((p.term for p in positions.values()), default=0)
         run = replace(self._run, term=max(self._run.term, highest))
         return CommitState(run, positions, self._malformed)
 
 
 class CommittedPositions:
-    """The newest committed positions of a running pipeline, for its lag; used by one thread.
+    """The newest committed positions of a running pipeline, for its lag; not thread-safe.
 
-    The driver hears of a position when a lap ends; until then only the commit topic has it.
+    The driver gets a position when a lap ends; until then only the commit topic has it.
 
     Args:
         target: the target cluster.
-        topic: the commit topic, and the pipeline.
+        topic: the commit topic and the pipeline.
     """
 
     def __init__(self, target: Cluster, topic: CommitTopic) -> None:
@@ -92,10 +95,9 @@ class CommittedPositions:
     def read(
         self, known: Mapping[SourcePartition, Position], timeout: float = 10.0
     ) -> dict[SourcePartition, Position]:
-        """Return the newest of the known positions and of those committed since the last call.
+        """Return the known positions, updated with those committed since the last call.
 
-        Of a topic that grows very fast only the end is read; the known positions stand for the
-        rest.
+        If the topic grows very fast, only its end is read; the known positions cover the rest.
 
         Raises:
             ConnectionFailed, TimedOut: the topic could not be read.
@@ -117,10 +119,10 @@ class CommittedPositions:
 
 
 class CommitTopicReader:
-    """Reads a pipeline's state again and again; used by one thread.
+    """Reads a pipeline's state repeatedly; not thread-safe.
 
-    A commit topic holds every position since its last compaction, so that reading it whole takes
-    long; here only the first reading does.
+    A commit topic holds every position since its last compaction, so reading it completely is
+    slow; only the first call does so.
     """
 
     def __init__(self, target: Cluster) -> None:
@@ -130,15 +132,15 @@ class CommitTopicReader:
         self._next: dict[int, int] = {}
 
     def read(self, topic: CommitTopic, about: TopicDescription, timeout: float) -> CommitState:
-        """Return what the topic says now.
+        """Return the pipeline's current state.
 
         Args:
-            topic: the commit topic, and the pipeline.
-            about: the topic as it was described just now; one that was created anew is read whole.
+            topic: the commit topic and the pipeline.
+            about: current description of the topic; a re-created topic is read completely.
             timeout: in seconds.
 
         Raises:
-            ConnectionFailed, TimedOut: it could not be read.
+            ConnectionFailed, TimedOut: the topic could not be read.
         """
         identity = (topic.name, about.topic_id, topic.partitions)
         ends = stable_ends(self._target, topic.name, topic.partitions)

@@ -1,4 +1,4 @@
-"""What both clusters look like now: which partitions to copy, where to, and from where on."""
+"""Topic discovery on both clusters: which partitions to copy, where to, and from which offset."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from k2ktui.replication.routing import routes_for
 from k2ktui.replication.slot_task import Fault, FaultKind, Route
 from k2ktui.replication.targets import TargetTopic, ensure_targets
 
-# Room for the batch header and each record's own overhead when a batch is built anew.
+# Room for the batch header and the per-record overhead when a batch is rebuilt.
 _BATCH_OVERHEAD_BYTES = 512
 _GONE_AFTER_S, _POLL_S = 3.0, 0.2
 
@@ -32,20 +32,21 @@ Described = Mapping[str, TopicDescription | KafkaError]
 
 @dataclass(frozen=True, slots=True)
 class TopicSnapshot:
-    """The result of one look at both clusters.
+    """The topics of both clusters at one moment.
 
     Attributes:
-        routes: where each partition that can be copied goes.
-        begin: positions of partitions that have none yet (the term is the driver's to set).
-        reborn: beginnings of partitions whose topic was created again on the source.
+        routes: the route of each partition that can be copied.
+        begin: start positions of partitions that have no position yet; the driver sets the term.
+        reborn: start positions of partitions whose topic was re-created on the source.
         ends: last stable offset of each source partition.
-        high: high watermark of each; behind the last stable offset are open transactions.
-        held_back: what those hold back.
+        high: high watermark of each source partition; open transactions lie between the last
+            stable offset and the high watermark.
+        held_back: what open transactions hold back, by source partition.
         faults: partitions that must not be copied, and why.
         limits: max.message.bytes of target topics.
-        notes: what an operator should know of how target topics were created.
-        lag_records: source offsets from the positions that were committed when the ends were read
-            to those ends; None if that is unknown.
+        notes: notes for the operator on how target topics were created.
+        lag_records: source offsets between the positions committed when ``ends`` were read and
+            ``ends``; None if unknown.
     """
 
     routes: Mapping[SourcePartition, Route] = field(default_factory=dict)
@@ -60,12 +61,13 @@ class TopicSnapshot:
     lag_records: int | None = None
 
     def every_end(self) -> dict[SourcePartition, int]:
-        """Return the end of every partition that can be copied: its high watermark.
+        """Return the high watermark of every partition that can be copied.
 
-        It is not the last stable offset, before which a transaction that never ends keeps the rest.
+        The last stable offset is not used: a hanging transaction keeps it from advancing.
 
         Raises:
-            TimedOut: nobody tells one of them; without it, it would be taken for caught up.
+            TimedOut: the end offset of a partition is unavailable; without it the partition would
+                count as caught up.
         """
         missing = sorted(self.routes.keys() - self.ends.keys())
         if missing:
@@ -77,25 +79,25 @@ class TopicSnapshot:
         return {source: max(end, self.high.get(source, end)) for source, end in self.ends.items()}
 
     def event(self, positions: Mapping[SourcePartition, Position]) -> TopicsDiscovered:
-        """Return what is reported of it; ``positions`` are those of the last laps' ends."""
+        """Return the event for this snapshot; ``positions`` are those of the last ended laps."""
         return TopicsDiscovered(
             self.routes.keys(), dict(positions), self.ends, self.held_back, self.lag_records
         )
 
     def batch_limit(self, source: SourcePartition) -> int:
-        """Largest batch, in bytes, that the partition's target topic takes."""
+        """Return the largest batch, in bytes, that the partition's target topic accepts."""
         limit = self.limits.get(self.routes[source].topic, 1 << 20)
         return max(1024, limit - _BATCH_OVERHEAD_BYTES)
 
 
 class TopicDiscovery:
-    """Looks at both clusters; creates and grows target topics where the pipeline may.
+    """Discovers topics on both clusters; creates and grows target topics where allowed.
 
     Args:
         config: the pipeline.
         source: the source cluster.
         target: the target cluster.
-        committed: reads the positions that the lag is counted from.
+        committed: reads the committed positions, from which lag is computed.
     """
 
     def __init__(
@@ -114,7 +116,10 @@ class TopicDiscovery:
         self._held_back = HeldBackReader(source)
 
     def survey(self, positions: Mapping[SourcePartition, Position]) -> TopicSnapshot:
-        """Look once. ``positions`` are the known ones: partitions that have one do not begin.
+        """Take one snapshot.
+
+        Args:
+            positions: known positions; partitions without one get a start position.
 
         Raises:
             ConnectionFailed, TimedOut: a cluster did not answer.
@@ -138,7 +143,7 @@ class TopicDiscovery:
                 routes[source], ids[source] = route, (topic.topic_id, found)
             if found.short is not None:
                 faults += [_refused(s, found.short) for s in _partitions(topic) if s not in routes]
-        # In this order, as whoever reads the lag from outside: ends are never older than positions.
+        # Read positions before ends, as external lag tools do: ends are never older than positions.
         committed = self._committed.read(positions)
         high, ends, held_back = self._ends(routes)
         new = [source for source in routes if source not in positions]
@@ -186,10 +191,10 @@ class TopicDiscovery:
         return topics, faults
 
     def _described(self, listed: set[str]) -> Described:
-        """Describe the chosen topics, one that was there at the last look again if it is not.
+        """Describe the selected topics; retry while one that existed last time is missing.
 
-        A broker of a ZooKeeper cluster that has just started knows no topic until its controller
-        has told it of them, and answers as if they had been deleted.
+        A broker of a ZooKeeper cluster that has just started knows no topics until its controller
+        sends it the metadata. Until then it answers as if they had been deleted.
         """
         until = monotonic() + _GONE_AFTER_S
         while True:
@@ -206,7 +211,7 @@ class TopicDiscovery:
     ) -> tuple[
         dict[SourcePartition, int], dict[SourcePartition, int], dict[SourcePartition, HeldBack]
     ]:
-        """Return high watermarks, last stable offsets, and what lies between them."""
+        """Return high watermarks, last stable offsets, and what is held back between the two."""
         where = [(s.topic, s.partition) for s in routes]
         high = self._source.offsets(where, OffsetSpec.latest())
         ends = self._source.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
@@ -230,7 +235,7 @@ class TopicDiscovery:
         for source in new:
             offset = offsets.get((source.topic, source.partition))
             if offset is None:
-                continue  # its leader is moving; the next survey will know
+                continue  # the leader is moving; the next snapshot will have the offset
             topic_id, target = ids[source]
             begin[source] = Position(
                 offset=offset,
@@ -249,11 +254,11 @@ class TopicDiscovery:
     def _start_offsets(
         self, new: list[SourcePartition], *, first_start: bool
     ) -> dict[Partition, int]:
-        """Return where new partitions begin.
+        """Return the start offsets of new partitions.
 
-        ``latest`` and a timestamp count for what exists when the pipeline first starts. What
-        appears later is copied from its beginning: else the records written between its creation
-        and its discovery would be skipped.
+        ``latest`` and a timestamp apply only to partitions that exist when the pipeline first
+        starts. Partitions that appear later are copied from the beginning; otherwise records
+        written between creation and discovery would be skipped.
         """
         where = [(source.topic, source.partition) for source in new]
         start = self._config.start
@@ -263,14 +268,14 @@ class TopicDiscovery:
         if start.kind == "latest":
             return latest
         stamped = self._source.offsets(where, OffsetSpec.for_timestamp(start.timestamp_ms or 0))
-        # Behind the last record there is none of that time yet: begin at the end.
+        # A negative offset: no record has this timestamp or a later one yet. Start at the end.
         return {at: latest[at] if o < 0 else o for at, o in stamped.items() if at in latest}
 
 
 def lag_of(
     positions: Mapping[SourcePartition, Position], ends: Mapping[SourcePartition, int]
 ) -> int | None:
-    """Return how many source offsets lie between positions and ends, None if none is known."""
+    """Return the number of source offsets between positions and ends; None if none is known."""
     behind = [max(0, end - positions[s].offset) for s, end in ends.items() if s in positions]
     return sum(behind) if behind else None
 

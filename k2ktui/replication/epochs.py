@@ -1,15 +1,15 @@
 """Producer epochs as fencing tokens: which driver owns a pipeline, which task of a slot may write.
 
-The rules, and why they are safe on every transaction version, are in docs/exactly-once.md. In
-short: the driver's transactional id never carries a transaction, so that its epoch changes only
-when a driver raises it, and a conditional raise (KIP-360) of it is a compare-and-set on every
-broker version. Any other id may lose its epoch without a rival: before transaction version 2 the
-coordinator that aborts an open transaction raises the epoch and forgets the last one
-(``TransactionMetadata.prepareFenceProducerEpoch``), and no version keeps it through a change of
-the coordinator (``TransactionLog.readTxnRecordValue``). A refusal there is a question to the
-driver's id, never a verdict.
+docs/exactly-once.md has the rules and why they are safe on every transaction version. In short:
+the driver's transactional id never has a transaction, so its epoch changes only when a driver
+bumps it, and a conditional bump (KIP-360) is a compare-and-set on every broker version. Any other
+id may lose its epoch without a competing driver: before transaction version 2, a coordinator that
+aborts an open transaction bumps the epoch and forgets the last one
+(``TransactionMetadata.prepareFenceProducerEpoch``), and no version keeps the last epoch through a
+change of coordinator (``TransactionLog.readTxnRecordValue``). If such an id is refused, the
+driver's id decides whether the pipeline is still owned.
 
-Everything here is a coroutine of plain requests, so that tests run it against a model of the
+All methods are coroutines of plain requests, so that tests can run them against a model of the
 coordinator.
 """
 
@@ -23,41 +23,42 @@ DRIVER = -1
 STATE = -2
 _NAMES = {DRIVER: "driver", STATE: "state"}
 
-# Short.MaxValue - 1 in TransactionMetadata.isEpochExhausted: the next raise gets a new producer id.
+# Short.MaxValue - 1 in TransactionMetadata.isEpochExhausted: the next bump gets a new producer id.
 LAST_EPOCH = 32766
-# A conditional raise of an epoch that is not the current one. The coordinator fails with
-# UNKNOWN_SERVER_ERROR where the current one is the last of its producer id: at 32766 with a
-# transaction open it aborts that with epoch 32767, and only an unconditional raise gets past it.
+# Errors of a conditional bump from an epoch that is not the current one. The coordinator fails
+# with UNKNOWN_SERVER_ERROR if the current epoch is the last of its producer id: at 32766 with an
+# open transaction, it aborts the transaction with epoch 32767, and only an unconditional bump
+# succeeds after that.
 _NOT_CURRENT = FENCED | {Code.UNKNOWN_SERVER_ERROR}
 
 
 class NotOwner(Exception):
-    """Another driver has raised the driver's id."""
+    """Another driver has bumped the epoch of the driver's id."""
 
 
 class OwnershipUnknown(Exception):
-    """The driver's id is not at our epoch, but that may be a raise of our own without response."""
+    """The driver's id has another epoch, possibly from an own bump whose response was lost."""
 
 
 class Contested(Exception):
-    """The epoch of a slot was raised by something else, but the driver still owns the pipeline."""
+    """Something else bumped the epoch of a slot, but the driver still owns the pipeline."""
 
 
 def transactional_id(group: str, slot: int) -> str:
-    """Return the transactional id of a slot, of the driver, or of the driver's own records."""
+    """Return the transactional id of a slot, of the driver (DRIVER) or of its records (STATE)."""
     return f"{group}.{_NAMES.get(slot, slot)}"
 
 
 class ProducerEpochs:
     """The producer ids and epochs that one driver holds.
 
-    ``seconds`` of every method bounds each of its requests; past it they raise CoordinatorError,
-    and doing the same again is safe.
+    The ``seconds`` argument of every method is the timeout of each of its requests. A request that
+    times out raises CoordinatorError; calling the method again is safe.
 
     Args:
-        wire: the target cluster.
+        wire: connection to the target cluster.
         group: the commit group, which owns the positions.
-        timeout_ms: transaction time-out of the slots.
+        timeout_ms: transaction timeout in milliseconds.
     """
 
     def __init__(self, wire: Wire, group: str, timeout_ms: int) -> None:
@@ -69,11 +70,11 @@ class ProducerEpochs:
 
     @property
     def numbers(self) -> list[int]:
-        """Slots (and STATE) that were fenced for this driver."""
+        """Numbers of the slots (and STATE) that this driver has fenced."""
         return [number for number in self._held if number != DRIVER]
 
     async def take_ownership(self, seconds: float) -> None:
-        """Raise the driver's id, whoever held it: from here on no other driver is the owner.
+        """Bump the driver's epoch unconditionally: previous owners lose the pipeline.
 
         Raises:
             CoordinatorError: the coordinator refused or did not answer.
@@ -82,11 +83,11 @@ class ProducerEpochs:
         await self._raise_twice(DRIVER, seconds)
 
     async def confirm_ownership(self, seconds: float) -> None:
-        """Raise the driver's id on the condition that no other driver did.
+        """Bump the driver's epoch on the condition that no other driver did.
 
         Raises:
             NotOwner: another driver did.
-            OwnershipUnknown: another driver did, or an earlier raise of our own went unanswered.
+            OwnershipUnknown: another driver did, or the response to an own bump was lost.
             CoordinatorError: the coordinator refused or did not answer.
         """
         held = self._held[DRIVER]
@@ -98,16 +99,16 @@ class ProducerEpochs:
             certain = error.code in FENCED and not self._unknown_raise
             raise (NotOwner if certain else OwnershipUnknown)() from error
         if raised.producer_id != held.producer_id and held.epoch < LAST_EPOCH:
-            # The id has expired: whoever asks first gets it, an owner of long ago too.
+            # The id expired, so the first requester gets it, even a former owner.
             raise OwnershipUnknown
         self._held[DRIVER] = raised
 
     async def fence(self, slot: int, seconds: float) -> None:
-        """Abort what a slot left open and fence its tasks, if the pipeline is still ours.
+        """Abort a slot's open transaction and fence its tasks, if this driver is the owner.
 
-        A driver that was suspended finds out here and leaves the slot alone. The token may only
-        be used after one more ``confirm_ownership``: a driver that takes over after that raises
-        the slot later, and so fences this token.
+        A driver that was suspended detects a new owner here and does not touch the slot. Use the
+        new epoch only after one more ``confirm_ownership``: a driver that takes over after that
+        bumps the slot's epoch later and so fences this one.
 
         Raises:
             NotOwner, OwnershipUnknown, CoordinatorError: as ``confirm_ownership``.
@@ -116,7 +117,7 @@ class ProducerEpochs:
         await self._raise_twice(slot, seconds)
 
     async def renew(self, slot: int, seconds: float) -> Producer:
-        """Raise a slot's epoch on the condition that nothing else did, and return the token.
+        """Bump a slot's epoch on the condition that nothing else did, and return the producer.
 
         Raises:
             Contested: something else did; ``reclaim`` the slot, then read its positions.
@@ -129,7 +130,7 @@ class ProducerEpochs:
             if error.code not in _NOT_CURRENT:
                 raise
         else:
-            # A new producer id: the epochs of the old one are used up, or the id has expired.
+            # A new producer id means that the old one's epochs are exhausted or it has expired.
             if raised.producer_id == held.producer_id:
                 self._held[slot] = raised
                 return raised
@@ -137,9 +138,9 @@ class ProducerEpochs:
         raise Contested
 
     async def reclaim(self, slot: int, seconds: float) -> Producer:
-        """Raise a slot's epoch whatever it is, and return the token if the pipeline is ours.
+        """Bump a slot's epoch unconditionally and return the producer, if this driver is the owner.
 
-        Positions of the slot that were known before must be read again.
+        The positions of the slot must be read again afterwards.
 
         Raises:
             NotOwner, OwnershipUnknown, CoordinatorError: as ``confirm_ownership``.
@@ -149,7 +150,7 @@ class ProducerEpochs:
         return self._held[slot]
 
     async def _raise_twice(self, slot: int, seconds: float) -> None:
-        """Twice: a coordinator takes a raise from the previous epoch for a repeat of the last."""
+        """Bump twice: a coordinator treats a bump from the previous epoch as a retry."""
         anyone = Producer(transactional_id(self._group, slot))
         await self._raise(anyone, seconds)
         self._held[slot] = await self._raise(anyone, seconds)
@@ -160,5 +161,5 @@ class ProducerEpochs:
         return await init_producer(self._wire, current, self._timeout_ms, seconds, unknown)
 
     def _remember_unknown(self) -> None:
-        # For good: such a request may still arrive, and look like a rival.
+        # Never reset: such a request may still arrive and look like a competing driver.
         self._unknown_raise = True

@@ -1,4 +1,4 @@
-"""Reports as lines for people, and as JSON objects for logs, from which they are read again."""
+"""Reports as text lines for operators, and as JSON objects for logs; the JSON can be parsed."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _KINDS: Mapping[str, type[Report]] = {
 
 
 def report_event(report: Report) -> dict[str, Any]:
-    """Return a report as the object of ``--log-format json``; ``at`` is epoch seconds."""
+    """Return a report as a ``--log-format json`` object; ``at`` is epoch seconds."""
     return {"event": type(report).__name__.lower(), "at": round(time(), 3), **asdict(report)}
 
 
 def read_report(event: Mapping[str, Any]) -> Report | None:
-    """Return the report that an object holds; None if it holds none, or a damaged one."""
+    """Return the report in a JSON object; None if it has none or a damaged one."""
     kind = _KINDS.get(str(event.get("event")))
     if kind is None:
         return None
@@ -54,7 +54,7 @@ def _fault(value: Mapping[str, Any]) -> Fault:
 
 
 def report_text(report: Report) -> str:
-    """Return a report as one line, or a few; names in it are safe to print."""
+    """Return a report as one or more lines; names in it are safe to print."""
     match report:
         case Started():
             return (

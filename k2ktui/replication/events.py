@@ -1,6 +1,7 @@
-"""What a running pipeline tells: one frozen value an event.
+"""Events of a running pipeline, one frozen class each.
 
-Reports are for people, the same for terminal and JSON; details are for metrics.
+Reports are for operators, with the same content on the terminal and in JSON; details are for
+metrics.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from k2ktui.replication.slot_task import Fault, LapOutcome, SlotResult, SlotStat
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The pipeline took over: positions are known, the first lap follows."""
+    """The pipeline has taken over: positions are known and the first lap follows."""
 
     pipeline: str
     term: int
@@ -26,10 +27,10 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One lap's worth of work over all slots.
+    """Work of all slots since the last progress report, about one lap each.
 
     ``lag_records`` is that of the last ``TopicsDiscovered``. ``pause_s`` is the longest time a slot
-    stood still between two laps, ``cpu_s`` the CPU time of the workers.
+    was idle between two laps, ``cpu_s`` the CPU time of the workers.
     """
 
     lap: int
@@ -48,7 +49,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class FirstRecord:
-    """The first transaction of this run is visible on the target."""
+    """The first transaction of this run is visible, ``seconds`` after the run was requested."""
 
     seconds: float
 
@@ -62,7 +63,7 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """A partition that had stopped goes on."""
+    """A stopped partition is copied again."""
 
     topic: str
     partition: int
@@ -70,14 +71,14 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something an operator may want to know; the pipeline goes on."""
+    """Information for the operator; the pipeline continues."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The run's end: whether every partition reached its end, and those that stopped."""
+    """The run has ended: whether every partition reached its end, and why others stopped."""
 
     caught_up: bool
     records: int
@@ -90,10 +91,14 @@ class SlotLap:
     """A slot ended a lap.
 
     Attributes:
-        seconds: its length, None if its worker told nothing.
-        pause_s: seconds since the slot's lap before ended, None for its first.
-        positions: those it confirmed; empty unless it is done.
-        seen: bounds of the source logs it fetched from, at its end.
+        slot: slot number.
+        outcome: how the lap ended.
+        seconds: duration of the lap, None if its worker reported nothing.
+        pause_s: seconds between the end of the slot's previous lap and the start of this one, None
+            for the first lap.
+        tally: work done in the lap.
+        positions: confirmed positions; empty unless the outcome is DONE.
+        seen: bounds of the fetched source logs at the end of the lap; empty unless DONE.
     """
 
     slot: int
@@ -106,12 +111,12 @@ class SlotLap:
 
     @classmethod
     def of(cls, slot: int, ended_before: float, result: SlotResult | None) -> SlotLap:
-        """Return what is told of a lap.
+        """Return the event for a lap.
 
         Args:
-            slot: its number.
-            ended_before: when the slot's lap before ended, epoch seconds; 0 for none.
-            result: None, or without times, if the worker did not get to work.
+            slot: slot number.
+            ended_before: end of the slot's previous lap, epoch seconds; 0 if there was none.
+            result: the worker's result; None or without times if the worker did not start.
         """
         if result is None or not result.began_at:
             return cls(slot, LapOutcome.FAILED)
@@ -129,12 +134,12 @@ class SlotLap:
 
 @dataclass(frozen=True, slots=True)
 class TopicsDiscovered:
-    """Both clusters were looked at: what can be copied, where it stands, where the logs end.
+    """Topic discovery has read both clusters: copyable partitions, positions and log ends.
 
     ``ends`` are last stable offsets; a partition without a leader has none. ``held_back`` is what
-    open transactions keep behind them, where they keep anything. ``positions`` are of the last
-    laps' ends; ``lag_records`` counts from those that were committed when the ends were read, None
-    if that is unknown.
+    open transactions hold back above them. ``positions`` are those of the last ended laps;
+    ``lag_records`` counts from the positions that were committed when the ends were read, None if
+    unknown.
     """
 
     partitions: Collection[SourcePartition]

@@ -1,6 +1,6 @@
-"""Executors on a Spark cluster: what they are given, and whether they can run our tasks.
+"""Executors of a Spark cluster: shipping code to them and checking that they can run tasks.
 
-Local masters need none of this: their tasks run beside the driver.
+Not needed for local masters, whose tasks run next to the driver.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from k2ktui.errors import K2kError
 from k2ktui.text import safe_text
 
 _FIRST_TASK_S = 60.0
-# Executors register one after the other; this long without a new one, and all are there.
+# Executors register one by one; after this long without a new one, all are assumed registered.
 _SETTLED_S = 1.5
 _SETTLING_S = 15.0
 _POLL_S = 0.1
@@ -36,7 +36,7 @@ def ship_code(context: Any, directory: Path) -> None:
 
     Args:
         context: the Spark context.
-        directory: for the archive, which executors fetch from the driver when they need it.
+        directory: where to write the archive; executors fetch it from the driver on demand.
     """
     root = Path(k2ktui.__file__).parent
     shipped = directory / "k2ktui.zip"
@@ -49,15 +49,15 @@ def ship_code(context: Any, directory: Path) -> None:
 def await_executors(
     context: Any, master: str, submit: Callable[[Callable[[], Any]], Future[Any]]
 ) -> None:
-    """Wait until executors are there, and see that they can run our tasks.
+    """Wait until executors have registered, and check that they can run k2ktui's tasks.
 
     Args:
         context: the Spark context.
-        master: for messages.
+        master: Spark master URL, for messages.
         submit: runs a call in another thread.
 
     Raises:
-        K2kError: no executor took a task in time, or it could not run it.
+        K2kError: no executor accepted a task in time, or the executor could not run it.
     """
     trial = submit(lambda: context.parallelize([0], 1).mapPartitions(_try_out).collect())
     try:
@@ -79,7 +79,7 @@ def await_executors(
 
 
 def _try_out(_: Iterator[int]) -> Iterator[str]:
-    """Run on an executor: return why our tasks cannot run there, "" if they can."""
+    """Runs on an executor: yield why tasks cannot run there, or "" if they can."""
     try:
         import k2ktui.kafka.security
         import k2ktui.replication.copying.slot
@@ -109,7 +109,7 @@ def _settle(context: Any) -> None:
 
 
 def runs_task(context: Any, group: str) -> bool:
-    """Whether Spark runs a task of a job group."""
+    """Return whether Spark is running a task of a job group."""
     tracker = context.statusTracker()
     jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
     stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
@@ -117,7 +117,7 @@ def runs_task(context: Any, group: str) -> bool:
 
 
 def spark_reason(error: BaseException) -> str:
-    """Return why a Spark job failed, in one line: what a task raised, or how it was lost."""
+    """Return why a Spark job failed, in one line: the task's exception or how it was lost."""
     inner = getattr(error, "java_exception", None)
     text = str(inner.getMessage() if inner is not None else error) or type(error).__name__
     lost = _LOST.search(text)

@@ -1,4 +1,4 @@
-"""Why each topic takes the path it takes, without changing anything."""
+"""Explains the copy path of each topic without changing anything."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from k2ktui.text import safe_text
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """How one source topic is copied; ``path`` None means not at all, ``reason`` says why."""
+    """How one source topic is copied and why; ``path`` is None if it is not copied."""
 
     topic: str
     target: str
@@ -30,10 +30,10 @@ class Explanation:
 
 
 def explain_pipeline(config: PipelineConfig) -> list[Explanation]:
-    """Look at both clusters and explain every selected topic, by name in order.
+    """Read both clusters and explain every selected topic, sorted by name.
 
     Raises:
-        ConfigError: the pipeline needs what this program does not do.
+        ConfigError: the pipeline enables an unsupported feature.
         ConnectionFailed, TimedOut: a cluster did not answer.
     """
     source, target = source_cluster(config), target_cluster(config)
@@ -68,13 +68,13 @@ def explain(
     refused: Mapping[str, K2kError],
     timestamp_types: Mapping[str, str],
 ) -> list[Explanation]:
-    """Explain each source topic, by name in order.
+    """Explain each source topic, sorted by name.
 
     Args:
         config: the pipeline.
-        topics: the source topics that are selected.
-        plans: what is to be done for their targets.
-        refused: source topics that are not copied.
+        topics: the selected source topics.
+        plans: the plans of their target topics.
+        refused: source topics that are not copied, and why.
         timestamp_types: message.timestamp.type of the target topics that exist.
     """
     by_source = {topic.name: plan for plan in plans for topic in plan.sources}

@@ -1,4 +1,4 @@
-"""What operators read when a pipeline is not ours any more, or its coordinator refuses."""
+"""Errors for operators: lost ownership of a pipeline and refusals by its coordinator."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from k2ktui.kafka.wire import CoordinatorError
 
 
 class Superseded(Refused):
-    """Another driver of the same pipeline has started; this one must end."""
+    """Another driver has taken over the pipeline; this one must end."""
 
 
 class OwnershipLost(TimedOut):
-    """Whether the pipeline is still ours is unknown: nothing is written until ``take_over``."""
+    """Ownership of the pipeline is unknown: nothing is written until ``take_over``."""
 
 
 def superseded(pipeline: str) -> Superseded:
-    """Return the error of a driver that was fenced by another one."""
+    """Return the error of a driver that another one has fenced."""
     return Superseded(
         f"another k2ktui has started pipeline {pipeline} and fenced this one",
         unchanged="This one stopped writing at once; the other goes on from its positions.",
@@ -25,7 +25,7 @@ def superseded(pipeline: str) -> Superseded:
 
 
 def ownership_lost() -> OwnershipLost:
-    """Return the error of a driver whose raise of its own epoch went unanswered."""
+    """Return the error of a driver that got no response to the bump of its own epoch."""
     return OwnershipLost(
         "the transaction coordinator's answer about the driver's epoch was lost",
         unchanged="Nothing is written until the pipeline is taken over again.",
@@ -37,7 +37,7 @@ def coordinator_refused(error: CoordinatorError, group: str) -> K2kError:
     """Return the error of a request that the transaction coordinator refused.
 
     Args:
-        error: its answer.
+        error: the coordinator's error.
         group: the commit group, the prefix of all transactional ids.
     """
     if error.code == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:

@@ -1,8 +1,8 @@
-"""A running pipeline says every few seconds that it lives, on the state topic of the target.
+"""Heartbeats of a running pipeline, written to the state topic on the target every few seconds.
 
-From a thread of its own, with connections of its own: whatever fails here is one note, and the run
-goes on. Who reads the heartbeats knows where a pipeline runs; what keeps two drivers apart is
-fencing, not this.
+A separate thread with its own connections writes them; a failure causes one note and does not
+affect the run. Heartbeats show where a pipeline runs; fencing, not heartbeats, keeps two drivers
+apart.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Heartbeat:
 
     Args:
         config: the pipeline.
-        began_at: epoch seconds at which the run was asked for.
+        began_at: epoch seconds at which the run was requested.
     """
 
     def __init__(self, config: PipelineConfig, began_at: float) -> None:
@@ -65,8 +65,8 @@ class Heartbeat:
         self._noted = False
         self._partitions = 0
         self._over = threading.Event()
-        # A plain flag, because signal handlers set it: an Event's lock may be held by who they
-        # interrupt.
+        # A plain flag, because signal handlers set it: the interrupted code may hold the lock of
+        # an Event.
         self._ending = False
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
@@ -76,11 +76,11 @@ class Heartbeat:
         return self._now.runner
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start the heartbeat thread and return at once."""
         self._thread.start()
 
     def observe(self, event: Event) -> None:
-        """Take in what the pipeline reports; called from one thread."""
+        """Update the heartbeat from an event of the pipeline; called from one thread."""
         if isinstance(event, Started):
             self._now = replace(
                 self._now, state=RunnerState.RUNNING, slots=event.slots, term=event.term
@@ -98,20 +98,20 @@ class Heartbeat:
             self.failed(event.fault.what)
 
     def failed(self, what: str) -> None:
-        """Tell an error with the next heartbeats."""
+        """Include an error in the following heartbeats."""
         self._now = replace(self._now, last_error=safe_text(what, _ERROR_CHARS))
 
     def notes(self) -> list[Note]:
-        """Return what an operator should know of the heartbeat itself, each note once."""
+        """Return new notes for the operator about the heartbeat itself, each once."""
         taken, self._notes = self._notes, []
         return [Note(text) for text in taken]
 
     def ending(self) -> None:
-        """The run was asked to stop; safe from a signal handler."""
+        """Report the run as stopping; safe in a signal handler."""
         self._ending = True
 
     def stop(self, timeout: float = _FAREWELL_S) -> None:
-        """Write ``stopped`` and end; waits no longer than ``timeout`` seconds for it."""
+        """Write ``stopped`` and end the thread; waits at most ``timeout`` seconds."""
         self._over.set()
         if self._thread.ident is not None:
             self._thread.join(timeout)
@@ -120,8 +120,8 @@ class Heartbeat:
         try:
             self._beat_until_over()
         except Refused as error:
-            self._note(error)  # waiting does not mend it
-        except Exception as error:  # a fault of ours is no reason to stop a replication
+            self._note(error)  # retrying does not help
+        except Exception as error:  # a defect here must not stop replication
             self._note(K2kError(f"a fault in k2ktui itself ({type(error).__name__})"))
 
     def _beat_until_over(self) -> None:
@@ -147,10 +147,10 @@ class Heartbeat:
         return RunnerState.STOPPING if self._ending else self._now.state
 
     def _beat(self, target: Cluster, writer: KeyedWriter, state: RunnerState) -> None:
-        """Write once, making the topic before the first time.
+        """Write one heartbeat; create the topic before the first.
 
         Raises:
-            Refused: the topic is missing, or may not be written to.
+            Refused: the topic is missing or may not be written to.
         """
         try:
             if not self._partitions:
@@ -163,10 +163,10 @@ class Heartbeat:
             self._note(error)
 
     def _forget_the_dead(self, target: Cluster, writer: KeyedWriter) -> None:
-        """Remove the last words of runs that ended long ago: every run has a key of its own."""
+        """Delete the last heartbeats of runs that ended long ago: each run has its own key."""
         topic = self._config.coordination.state.topic
         values: dict[bytes, bytes | None] = {}
-        with suppress(K2kError):  # the next run will
+        with suppress(K2kError):  # the next run tries again
             for record in read_committed(target, topic, self._partitions, _READ_S):
                 if record.key and _RUNNER in record.key:
                     values[record.key] = record.value
@@ -182,7 +182,7 @@ class Heartbeat:
             runner = read_state_value(key, value)
         except MalformedRecord:
             return False
-        # A clock alone does not tell that a run is over: it stopped, or this run has fenced it.
+        # Age alone does not prove that a run is over: it must have stopped or been fenced.
         if not isinstance(runner, Runner):
             return False
         fenced = 0 < runner.term < self._now.term

@@ -1,8 +1,8 @@
-"""Records behind the last stable offset: an open transaction on the source holds them back.
+"""Records above the last stable offset, held back by an open transaction on the source.
 
-A read_committed reader ends at the last stable offset, so a transaction that never ends looks like
-a partition without lag. How long the offset has not moved is observed by this process's own
-monotonic clock; the timestamps of records are the producers'.
+A read_committed reader stops at the last stable offset, so a hanging transaction looks like a
+partition without lag. How long the offset has not moved is measured with this process's monotonic
+clock, because producers set the timestamps of records.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from k2ktui.kafka.open_transactions import OpenTransaction, oldest_transactions
 from k2ktui.replication.events import Event, Note
 from k2ktui.replication.slot_task import Fault, FaultKind
 
-# Before that it is a transaction like any other.
+# A transaction that is open for less than this is normal.
 _WORTH_ASKING_S = 5.0
 _ASK_AGAIN_S = 60.0
 _ASK_AT_ONCE = 500
@@ -27,7 +27,7 @@ _ASK_S = 5.0
 
 @dataclass(slots=True)
 class _Standing:
-    """A last stable offset that has not moved since ``since``, monotonic seconds."""
+    """A last stable offset that has not moved since ``since`` (monotonic seconds)."""
 
     stable: int
     since: float
@@ -36,11 +36,12 @@ class _Standing:
 
 
 class HeldBackReader:
-    """Finds what open transactions hold back, reading after reading.
+    """Finds what open transactions hold back, over successive readings.
 
     Args:
-        cluster: the source.
-        ask: who holds back a last stable offset; given the cluster, the offsets and a time-out.
+        cluster: the source cluster.
+        ask: finds the oldest open transaction of each partition, given the cluster, the last
+            stable offsets and a timeout in seconds.
         clock: monotonic seconds.
     """
 
@@ -61,11 +62,11 @@ class HeldBackReader:
     def read(
         self, high: Mapping[Partition, int], stable: Mapping[Partition, int]
     ) -> dict[Partition, HeldBack]:
-        """Return what is held back on each partition where anything is.
+        """Return what is held back, for each partition with held-back records.
 
         Args:
-            high: high watermarks, read before ``stable``: otherwise records written in between
-                would count.
+            high: high watermarks, read before ``stable``; otherwise records written in between
+                would count as held back.
             stable: last stable offsets.
         """
         now = self._clock()
@@ -82,7 +83,7 @@ class HeldBackReader:
         return {at: _held_back(known, held[at], now) for at, known in self._standing.items()}
 
     def _ask_about(self, now: float) -> None:
-        """Ask who holds back what has stood for a while; at the first reading, for all."""
+        """Look up the transactions of offsets that have stalled; of all at the first reading."""
         wanted = {
             at: known
             for at, known in self._standing.items()
@@ -113,7 +114,7 @@ def _held_back(known: _Standing, high: int, now: float) -> HeldBack:
 
 
 class HeldBackWatch:
-    """Warns of transactions on the source that do not end, and stops a run that waits for one.
+    """Warns of hanging transactions on the source; stops partitions of a run that waits for one.
 
     Args:
         report: called with every note.
@@ -129,13 +130,12 @@ class HeldBackWatch:
         positions: Mapping[SourcePartition, Position],
         until: Mapping[SourcePartition, int],
     ) -> list[Fault]:
-        """Return the partitions to stop.
+        """Report hanging transactions and return the faults of the partitions to stop.
 
         Args:
             held_back: what is held back now.
             positions: replicated positions.
-            until: where each partition of a run that ends shall arrive, empty for one that does
-                not.
+            until: end offset of each partition in a run that ends when caught up; otherwise empty.
         """
         late = {source: held for source, held in held_back.items() if held.too_long}
         for source in self._told_until.keys() - late.keys():
@@ -145,7 +145,7 @@ class HeldBackWatch:
         for source, held in late.items():
             position = positions.get(source)
             waits = position is not None and held.stable <= position.offset < until.get(source, 0)
-            # Timestamps of records stop nothing: a producer may write old ones.
+            # Only the observed time stops a partition: a producer may write old timestamps.
             if waits and held.observed_s >= HELD_BACK_S:
                 stopped.append(_fault(source, held))
             elif held.age_s >= self._told_until.get(source, 0.0):

@@ -1,4 +1,4 @@
-"""Going on behind records that the source lost (``onSourceDataLoss: continue``)."""
+"""Continues after records that the source lost (``onSourceDataLoss: continue``)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _SUBJECT = "going on behind lost records"
 
 
 class LossRecorder:
-    """Moves positions behind a loss, or back to where the log was cut, and records the gap.
+    """Moves positions past a loss, or back to where the log was truncated, and records the gap.
 
-    Until that is written, the partition is not copied; the others are.
+    Until the new position is written, the partition is not copied; the others are.
 
     Args:
         warden: writes the positions.
-        report: called with a note for each partition that goes on.
-        troubles: reports what prevents it.
+        report: called with a note for each partition that continues.
+        troubles: reports failures to write.
     """
 
     def __init__(
@@ -47,18 +47,18 @@ class LossRecorder:
 
     @property
     def pending(self) -> bool:
-        """Whether a loss is not recorded yet."""
+        """Whether a loss is not yet recorded."""
         return bool(self._faults)
 
     def add(self, fault: Fault) -> None:
-        """Take in a loss; ``record`` writes it."""
+        """Add a loss, which ``record`` will write."""
         self._faults[fault.source] = fault
 
     def record(self, slots: int, positions: dict[SourcePartition, Position]) -> None:
-        """Write what is pending in a new term, and update ``positions``.
+        """Write pending losses in a new term and update ``positions``.
 
-        A failure is reported and tried again by a later call; repeating a write whose outcome is
-        unknown does no harm, since nothing is copied from these positions in between.
+        A failure is reported, and a later call retries. Repeating a write whose outcome is unknown
+        is safe, because nothing is copied from these positions in between.
 
         Raises:
             Superseded: another driver has taken over.

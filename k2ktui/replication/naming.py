@@ -1,4 +1,4 @@
-"""What a source topic is called on the target, and what is never copied."""
+"""Names of target topics, and the topics that are never copied."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from k2ktui.config.topics import KAFKA_INTERNAL_TOPICS
 from k2ktui.errors import ConfigError, K2kError, Refused
 from k2ktui.text import safe_text
 
-# As the broker checks it (Topic.java); such a name can reach us only through the configuration.
+# The broker's rule (Topic.java). An illegal name can come only from the configuration.
 _LEGAL = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 
 
 def check_supported(config: PipelineConfig) -> None:
-    """Refuse a pipeline that needs what this program does not do.
+    """Refuse a pipeline that enables an unsupported feature.
 
     Raises:
-        ConfigError: naming the switch, and what ignoring it would silently break.
+        ConfigError: a feature is not supported; the message names the switch and what would break
+            silently if it were ignored.
     """
     if config.features.schema_mapping:
         raise ConfigError(
@@ -38,11 +39,11 @@ def check_supported(config: PipelineConfig) -> None:
 
 
 def target_name(config: PipelineConfig, topic: str) -> str:
-    """Return the target topic of a source topic.
+    """Return the name of a source topic's target topic.
 
     Raises:
-        Refused: it must not be copied, no static mapping covers it, or its target must not be
-            written to.
+        Refused: the topic must not be copied, no static mapping covers it, or its target must not
+            be written to or has an illegal name.
     """
     forbidden = _forbidden(config, topic)
     if forbidden:

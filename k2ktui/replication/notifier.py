@@ -1,4 +1,4 @@
-"""Troubles that last: told when they begin, again after ever longer pauses, and when they end."""
+"""Throttled reports of ongoing problems: when one begins, at growing intervals, when it ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Told:
 
 
 class ThrottledNotifier:
-    """Tells what goes wrong without saying the same every few seconds.
+    """Reports ongoing problems without repeating the same text every few seconds.
 
     Args:
         report: called with every note.
@@ -36,10 +36,10 @@ class ThrottledNotifier:
         self._told: dict[str, dict[str, _Told]] = {}
 
     def tell(self, subject: str, text: str, *, news: bool = False) -> None:
-        """Tell what is wrong with a subject, unless it was told not long ago.
+        """Report a problem with a subject, unless the same text was reported recently.
 
-        Each text of a subject has pauses of its own: troubles that take turns are told once each.
-        ``news`` is told in any case.
+        Each text of a subject has its own interval, so alternating problems are throttled
+        separately. ``news`` reports regardless of the interval.
         """
         now = self._clock()
         self._began.setdefault(subject, now)
@@ -52,7 +52,7 @@ class ThrottledNotifier:
         self._report(Note(f"{subject}: {text}"))
 
     def over(self, subject: str) -> None:
-        """The subject is well; that is told too if it took long."""
+        """Mark the subject's problem as resolved; report how long it lasted unless it was short."""
         lasted = self._clock() - self._began.pop(subject, self._clock())
         if self._told.pop(subject, None) and lasted >= _WORTH_AN_END_S:
             self._report(Note(f"{subject}: goes on after {lasted:.0f} s"))

@@ -1,4 +1,4 @@
-"""Put a pipeline together and run it: control topics, Spark, tokens, laps."""
+"""Assembles and runs a pipeline: control topics, Spark, fencing, driver."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def commit_topic(config: PipelineConfig, partitions: int) -> CommitTopic:
 def make_warden(
     config: PipelineConfig, target: Cluster, options: Mapping[str, Any], partitions: int
 ) -> TransactionFencer:
-    """Return what issues this pipeline's fencing tokens; the caller closes it.
+    """Return this pipeline's transaction fencer; the caller closes it.
 
     Args:
         config: the pipeline.
         target: its target cluster.
-        options: wire options of the target's producer.
-        partitions: how many the commit topic has.
+        options: connection options of the target's producer.
+        partitions: number of partitions of the commit topic.
     """
     timeout = config.target.properties("producer").get("transaction.timeout.ms")
     return TransactionFencer(
@@ -59,13 +59,13 @@ def make_warden(
 
 
 class Pipeline:
-    """One pipeline, ready to run once.
+    """One pipeline that can run once.
 
     Args:
-        config: what to replicate.
-        report: called with every event, from the thread that runs.
-        until_caught_up: end when every partition has reached the end seen at the start.
-        preflight: called first, while Spark starts; what it raises ends the run.
+        config: the pipeline's configuration.
+        report: called with every event, from the thread that calls ``run``.
+        until_caught_up: end when every partition has reached the end it had at the start.
+        preflight: called first, while Spark starts; an exception ends the run.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Pipeline:
         """Run until stopped, or until caught up.
 
         Raises:
-            K2kError: it could not begin, or another driver took over.
+            K2kError: the pipeline could not start, or another driver took over.
         """
         source, target = source_cluster(self._config), target_cluster(self._config)
         with ThreadPoolExecutor(1) as pool:
@@ -117,14 +117,14 @@ class Pipeline:
                 self._spark.stop()
 
     def stop(self) -> None:
-        """End soon; safe from a signal handler."""
+        """Request a stop and return at once; safe in a signal handler."""
         self._heartbeat.ending()
         self._stop_early.set()
         if self._driver is not None:
             self._driver.stop()
 
     def abandon(self) -> None:
-        """Leave no file behind when there is no time to stop; the processes end by themselves."""
+        """Remove temporary files when there is no time to stop; the processes end on their own."""
         self._spark.forget_files()
 
     def _observed(self, event: Event) -> None:

@@ -1,4 +1,4 @@
-"""Adds up what slots did, and tells it a lap at a time."""
+"""Aggregates the slots' results and reports progress once per lap."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from k2ktui.replication.slot_task import SlotResult, SlotStats
 
 
 class ProgressReporter:
-    """What the driver has to tell of its slots' work.
+    """Reports the progress of all slots.
 
     Args:
         report: called with every event.
-        began_at: epoch seconds at which the run was asked for.
+        began_at: epoch seconds at which the run was requested.
     """
 
     def __init__(self, report: Callable[[Event], None], began_at: float) -> None:
@@ -30,11 +30,11 @@ class ProgressReporter:
         self.records = 0
 
     def begin(self) -> None:
-        """The first lap begins now."""
+        """Start the clock of the first lap."""
         self._lap_began = monotonic()
 
     def lap_ended(self, slot: int, result: SlotResult | None) -> None:
-        """Take in a slot's result; None if its task was lost."""
+        """Record and report a slot's result; None if its task was lost."""
         before = self._ended_at.get(slot, 0.0)
         self._report(SlotLap.of(slot, before, result))
         self._ended.add(slot)
@@ -50,16 +50,16 @@ class ProgressReporter:
             self._report(FirstRecord(result.first_commit_at - self._began_at))
 
     def all_ended(self, running: Collection[int]) -> bool:
-        """Whether every slot that runs has ended a lap since the last progress."""
+        """Return whether every running slot has ended a lap since the last progress report."""
         return bool(self._ended) and self._ended.issuperset(running)
 
     @property
     def untold(self) -> bool:
-        """Whether records were copied that no progress has told yet."""
+        """Whether records were copied since the last progress report."""
         return bool(self._tally.records)
 
     def progress(self, *, partitions: int, stopped: int, lag_records: int | None) -> None:
-        """Tell what was done since the last time."""
+        """Report what was copied since the last progress report."""
         now, tally = monotonic(), self._tally
         self._lap += 1
         self._report(

@@ -1,8 +1,8 @@
-"""When the record at an offset was written, without a consumer of a client library.
+"""Timestamps of records at given offsets, read without a client library's consumer.
 
-librdkafka's consumer asks for its group's coordinator even if it never joins the group, and a
-broker that is asked for the first time creates ``__consumer_offsets``. The source is only read, so
-its records are fetched over the wire, with Read on the topic as the only right.
+librdkafka's consumer looks up its group's coordinator even if it never joins the group, and the
+first such request makes a broker create ``__consumer_offsets``. The source must not be changed, so
+records are fetched with plain fetch requests, which need only Read on the topic.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _HOPELESS = frozenset({Code.TOPIC_AUTHORIZATION_FAILED, Code.OFFSET_OUT_OF_RANGE
 
 
 class RecordTimeReader:
-    """Connections to one cluster, opened at first use.
+    """Reads record timestamps from one cluster; connects at first use.
 
     Args:
-        cluster: whose consumer properties to connect with.
+        cluster: the cluster, connected to with its consumer properties.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -45,14 +45,14 @@ class RecordTimeReader:
         self._open: tuple[Loop, Wire] | None = None
 
     def times(self, where: Mapping[Partition, int], timeout: float) -> dict[Partition, float]:
-        """Return when the first committed record at or behind each offset was written.
+        """Return the timestamp of the first committed record at or after each offset.
 
         Args:
-            where: topic and partition to offset.
-            timeout: seconds; what is not known by then is left out.
+            where: offset by topic and partition.
+            timeout: in seconds; partitions not read by then are left out.
 
         Returns:
-            Seconds since 1970.
+            Timestamps in epoch seconds.
         """
         if not where:
             return {}
@@ -66,7 +66,7 @@ class RecordTimeReader:
         return search.found
 
     def close(self) -> None:
-        """Disconnect."""
+        """Close the connections."""
         if self._open is not None:
             loop, connection = self._open
             connection.close()
@@ -75,7 +75,7 @@ class RecordTimeReader:
 
     def _connected(self, timeout: float) -> tuple[Loop, Wire]:
         if self._open is None:
-            # The library tells of every attempt that fails; nobody reads that here.
+            # The library logs every failed attempt, which is only noise here.
             logging.getLogger("kafka").setLevel(logging.CRITICAL)
             loop = Loop()
             options = wire(self._cluster.config, "consumer")
@@ -97,7 +97,7 @@ class _Search:
                 for node, partitions in (await self._leaders(connection)).items():
                     await self._ask(connection, node, partitions)
             except (NotSent, OutcomeUnknown):
-                pass  # once more, as long as there is time
+                pass  # retry until the deadline
             if self._offsets:
                 await connection.loop.sleep(_PAUSE_S)
 
@@ -112,7 +112,7 @@ class _Search:
         return led
 
     async def _ask(self, connection: Wire, node: int, partitions: list[Partition]) -> None:
-        """Fetch until the broker tells nothing new: it serves the first partitions first."""
+        """Fetch until there is no progress: a broker serves the first partitions of a request."""
         while partitions and (left := self._until - monotonic()) > 0:
             response = await connection.send(self._request(partitions), node, left)
             before = {at: self._offsets[at] for at in partitions}

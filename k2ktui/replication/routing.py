@@ -1,18 +1,18 @@
-"""The route of every source partition, and why it is what it is.
+"""The route of every source partition, and the reason for it.
 
-Records travel as whole batches (verbatim) unless the records themselves or their partition change:
+Batches are copied whole (verbatim) unless the records or their partition must change:
 
 | setting | path |
 |---|---|
-| none of those below | verbatim |
-| ``replication.sink.partition: producer`` | record: the key decides the partition |
+| none of the settings below | verbatim |
+| ``replication.sink.partition: producer`` | record: the key determines the partition |
 | ``features.headerReplication: disabled`` | record: headers are dropped |
 | ``features.tracingHeaders`` | record: headers are added |
 | ``features.keepRecordCreationTimestamp: disabled`` | record: new timestamps; verbatim where the \
-target stamps LogAppendTime itself |
+target uses LogAppendTime |
 
-Several source topics on one target (static mapping) stay verbatim: Kafka keeps the order of each
-source partition in the target partition that they share.
+Several source topics with one target (static mapping) still use the verbatim path: Kafka keeps the
+order of each source partition within the shared target partition.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _COORDINATES = ("topic", "partition", "offset", "pipeline")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A path and its reason, in an operator's words."""
+    """A copy path and its reason, worded for operators."""
 
     path: CopyPath
     reason: str
@@ -40,8 +40,8 @@ class Choice:
 def routes_for(config: PipelineConfig, topic: TopicDescription, target: TargetTopic) -> list[Route]:
     """Return the route of each partition of a source topic, in order.
 
-    With ``partition: source`` the list ends where the target's partitions do: those behind have
-    no place, and ``target.short`` says why.
+    With ``partition: source`` the list is cut to the target's number of partitions; the remaining
+    source partitions cannot be copied, and ``target.short`` says why.
     """
     by_key = config.replication.sink.partition == "producer"
     choice = choose_path(config, target.timestamp_type)
@@ -61,7 +61,7 @@ def routes_for(config: PipelineConfig, topic: TopicDescription, target: TargetTo
 
 
 def header_rules(config: PipelineConfig) -> HeaderRules:
-    """Return what happens to record headers."""
+    """Return the rules for record headers: whether to drop them and which to add."""
     wanted, names = config.features.tracing_headers, config.tracing.headers
     return HeaderRules(
         drop=not config.features.header_replication,
@@ -77,7 +77,7 @@ def choose_path(
     Args:
         config: the pipeline.
         timestamp_type: the target topic's message.timestamp.type, empty if unknown.
-        others: further source topics with the same target; they change the reason only.
+        others: further source topics with the same target; they affect only the reason.
     """
     why = _record_reasons(config, timestamp_type)
     if why:

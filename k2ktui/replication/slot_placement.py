@@ -1,4 +1,4 @@
-"""Which slot a new source partition goes to."""
+"""Assignment of new source partitions to slots."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from k2ktui.replication.slot_task import CopyPath
 
-# A produce request holds one batch of each partition, and what it costs a broker and us is by the
-# request: see docs/decisions.md for what sharing a slot saves.
+# A produce request holds one batch of each partition, and its cost to the broker and the worker is
+# per request: docs/decisions.md has what sharing a slot saves.
 _TOGETHER = 4
 
 
@@ -15,10 +15,10 @@ def choose_slot(loads: Sequence[int], path: CopyPath, *, spread: bool) -> int:
     """Return the index of the slot for a partition.
 
     Args:
-        loads: how many partitions each slot has.
-        path: a partition that is copied verbatim joins others, up to four in a slot, before another
-            slot begins; records that are decoded need all cores.
-        spread: over all slots always, as somebody who sets their number expects.
+        loads: number of partitions of each slot.
+        path: partitions on the verbatim path fill a slot with up to four before the next slot is
+            used; the record path decodes records and needs all cores.
+        spread: always spread over all slots, as expected when their number is configured.
     """
     if path is CopyPath.VERBATIM and not spread:
         for index, load in enumerate(loads):

@@ -1,4 +1,4 @@
-"""What the driver hands to a slot for one lap, and what the slot hands back. All of it pickles."""
+"""The input and the result of one slot lap, exchanged with the driver. All classes pickle."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from k2ktui.kafka.transactions import Producer
 
 
 class CopyPath(StrEnum):
-    """How records travel: whole batches as bytes, or record by record."""
+    """How records are copied: whole batches as bytes, or record by record."""
 
     VERBATIM = "verbatim"
     RECORD = "record"
@@ -18,10 +18,10 @@ class CopyPath(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HeaderRules:
-    """What the record path does to headers; the defaults leave them alone.
+    """What the record path does to headers; the defaults leave them unchanged.
 
-    ``added`` names the headers that carry the source's coordinates, by what they hold:
-    ``partition``, ``offset``, ``topic`` or ``pipeline``.
+    ``drop`` removes the source's headers. ``added`` has a (coordinate, header name) pair per
+    tracing header; the coordinate is ``topic``, ``partition``, ``offset`` or ``pipeline``.
     """
 
     drop: bool = False
@@ -30,12 +30,15 @@ class HeaderRules:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where one source partition's records go and how.
+    """The target and the copy path of one source partition.
 
     Attributes:
+        path: how records are copied.
+        topic: target topic.
         partition: target partition, or None to choose by key as the Java producer does.
         partitions: number of partitions of the target topic.
-        batch_limit: rebuild batches larger than this many bytes; 0 leaves them whole.
+        batch_limit: batches larger than this many bytes are rebuilt; 0 means no limit.
+        headers: what the record path does to headers.
         now_timestamps: stamp records with the time of copying (keepRecordCreationTimestamp off).
     """
 
@@ -50,7 +53,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """One source partition to copy from its position; ``until`` ends it early at that offset."""
+    """One source partition to copy from its position, up to offset ``until`` if given."""
 
     source: SourcePartition
     position: Position
@@ -60,13 +63,13 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class CommitPolicy:
-    """When a slot commits and ends.
+    """When a slot commits and when its lap ends.
 
     Attributes:
         lap_s: seconds from the start of the lap to its last commit.
-        idle_commit_s: shortest time between commits while caught up.
-        batch_timeout_s: longest time a transaction stays open under load.
-        batch_size: most record batches in one transaction.
+        idle_commit_s: minimum seconds between commits while caught up.
+        batch_timeout_s: maximum seconds that a transaction stays open under load.
+        batch_size: maximum number of record batches in one transaction.
     """
 
     lap_s: float
@@ -77,7 +80,7 @@ class CommitPolicy:
 
 @dataclass(frozen=True, slots=True)
 class StateTopics:
-    """Where positions and mapping ranges are written; ``mapping_topic`` empty means no mapping."""
+    """Where positions and mapping ranges are written; empty ``mapping_topic`` disables mapping."""
 
     pipeline: str
     group: str
@@ -90,7 +93,7 @@ class StateTopics:
 
 @dataclass(frozen=True, slots=True)
 class SlotTask:
-    """A slot's leave to write for one lap: the fencing token and the work."""
+    """One lap's task: the producer id and epoch to write with, and the partitions to copy."""
 
     slot: int
     producer: Producer
@@ -119,7 +122,7 @@ class FaultKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A partition that stopped: what happened, in an operator's words, and what to do."""
+    """Why a partition stopped and how to fix it, worded for operators."""
 
     source: SourcePartition
     kind: FaultKind
@@ -138,7 +141,7 @@ class LapOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SlotStats:
-    """What a slot did in a lap. ``fetched_bytes`` and ``written_bytes`` are of record batches."""
+    """Work that a slot did in a lap; ``written_bytes`` counts record batches."""
 
     records: int = 0
     batches: int = 0
@@ -149,7 +152,7 @@ class SlotStats:
     cpu_s: float = 0.0
 
     def plus(self, other: SlotStats) -> SlotStats:
-        """Return the sum of two tallies."""
+        """Return the sum of both."""
         return SlotStats(
             self.records + other.records,
             self.batches + other.batches,
@@ -163,12 +166,12 @@ class SlotStats:
 
 @dataclass(frozen=True, slots=True)
 class SourceLogBounds:
-    """What a lap's last fetch told of a source log: its bounds, at no cost to anybody.
+    """Bounds of a source log from a lap's last fetch response, at no extra request.
 
     Attributes:
         start: log start offset, -1 if unknown.
         end: last stable offset.
-        next_ms: timestamp of the first record not copied yet, epoch milliseconds; -1 if there is
+        next_ms: timestamp of the first record not yet copied, epoch milliseconds; -1 if there is
             none or it was not fetched.
     """
 
@@ -179,11 +182,11 @@ class SourceLogBounds:
 
 @dataclass(frozen=True, slots=True)
 class SlotResult:
-    """What a slot reports at the end of a lap.
+    """A slot's report at the end of a lap.
 
-    ``positions`` are those it committed; on any outcome but DONE they are not to be trusted, the
-    target's are. Times are epoch seconds by the worker's clock; 0 where nothing was committed.
-    ``seen`` has the partitions that were fetched from.
+    ``positions`` are those that it committed; unless the outcome is DONE, ignore them and read the
+    target's. Times are epoch seconds by the worker's clock; ``first_commit_at`` is 0 if nothing was
+    committed. ``seen`` has the log bounds of the partitions that were fetched.
     """
 
     slot: int

@@ -1,4 +1,4 @@
-"""What the driver knows of one slot."""
+"""The driver's state of one slot."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 @dataclass(slots=True, eq=False)
 class SlotState:
-    """One slot.
+    """The driver's state of one slot.
 
     Attributes:
-        number: 0 and up.
-        sources: the partitions it copies.
-        running: its lap.
-        deadline: monotonic seconds; a lap that runs longer hangs.
-        failures: laps, or attempts to begin one, that failed in a row.
-        broken: it must be fenced, and its positions be read from the target.
-        not_before: monotonic seconds; nothing is tried earlier.
+        number: slot number, from 0.
+        sources: the partitions that the slot copies.
+        running: the future of the current lap, None between laps.
+        deadline: monotonic seconds; a lap that is still running then counts as hung.
+        failures: consecutive failures of laps or of attempts to start one.
+        broken: the slot must be fenced and its positions read from the target again.
+        not_before: monotonic seconds; end of the back-off after a failure.
     """
 
     number: int
@@ -36,10 +36,10 @@ class SlotState:
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """The slot's name in messages."""
         return f"slot {self.number}"
 
     def failed(self) -> None:
-        """Wait before the next attempt, longer after each failure in a row."""
+        """Count a failure and back off; the delay grows with each consecutive failure."""
         self.not_before = monotonic() + _BACKOFF_S[min(self.failures, len(_BACKOFF_S) - 1)]
         self.failures += 1

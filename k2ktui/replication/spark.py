@@ -1,7 +1,7 @@
-"""The Spark session that runs laps, and one job a lap.
+"""The Spark session that runs laps, one job per lap.
 
-A task is never retried by Spark and never speculated: a slot's token is good for one task only.
-Secrets travel inside the task's closure, which Spark keeps in memory; data given to
+Spark never retries or speculates a task: a slot's epoch is valid for one task attempt only.
+Secrets travel inside the task's closure, which Spark keeps in memory; data passed to
 ``parallelize`` would be written to a temporary file.
 """
 
@@ -43,7 +43,7 @@ _DIRECTORY = "k2ktui-lap-"
 _LOG = "spark.log"
 _WARM_S = 0.3
 _STARTS = 3
-# Py4J calls have no time-out of their own.
+# Time limit of Py4J calls, which have no timeout.
 _ANSWER_S = 10.0
 _LOG4J = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -56,25 +56,25 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
 
 
 class LapLost(Exception):
-    """Spark lost a task, with its executor or otherwise; the text says how."""
+    """Spark lost a task, for example with its executor; the text says how."""
 
 
 class SparkEnded(K2kError):
-    """Spark has ended and could not be started again: no lap can be run any more."""
+    """Spark has ended and could not be restarted: no further lap can run."""
 
 
 class SparkRuntime:
-    """A Spark session and the jobs on it.
+    """A Spark session and its jobs.
 
-    Where Spark has ended (its Java process was killed, a cluster dropped the application), the next
-    job starts it again. What an old session's tasks still do is nobody's concern here: the driver
-    has raised their epochs by then.
+    If Spark has ended (its Java process was killed, a cluster dropped the application), the next
+    job restarts it. Tasks of an old session that still run are harmless: by then the driver has
+    bumped their epochs.
 
     Args:
         settings: the pipeline's ``spark`` section.
         name: application name.
-        source: wire options of the source, for the tasks.
-        target: wire options of the target.
+        source: connection options of the source cluster, for the tasks.
+        target: connection options of the target cluster, for the tasks.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class SparkRuntime:
         """Start or join Spark.
 
         Raises:
-            K2kError: Spark did not start; the message has Spark's reason.
+            K2kError: Spark did not start; the message includes Spark's reason.
         """
         set_environment(self._settings, sys.executable, spark_java_home())
         sweep(_DIRECTORY)
@@ -114,15 +114,15 @@ class SparkRuntime:
             await_executors(self._context, self._settings.master, self._pool().submit)
 
     def _launch(self) -> None:
-        from pyspark import SparkContext  # slow to import; commands without jobs do without
+        from pyspark import SparkContext  # slow import; only commands with jobs need it
         from pyspark.java_gateway import launch_gateway
 
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
-        # py4j also writes to the root logger, which without a handler means to the terminal.
+        # py4j also logs to the root logger, which without a handler writes to the terminal.
         logging.getLogger().addHandler(logging.NullHandler())
         self._private = Scratch(_DIRECTORY)
-        # Settings may hold secrets, so they go by file and not by command line; and Java's own
-        # words go to a file, because a terminal is no place for them.
+        # Settings may hold secrets: pass them in a file, not on the command line. Java's output
+        # goes to a file to keep it off the terminal.
         settings = self._write_settings(self._private.path)
         os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {settings} {_SHELL}"
         with (self._private.path / _LOG).open("wb") as out:
@@ -130,7 +130,7 @@ class SparkRuntime:
                 None, {"stdout": out, "stderr": out, "start_new_session": True}
             )
         self._context = SparkContext(gateway=self._gateway)
-        # It would write a traceback to the terminal when Java is killed.
+        # The default handler writes a traceback to the terminal when Java is killed.
         self._context._accumulatorServer.handle_error = lambda *_: None  # noqa: SLF001
         settings.unlink()
 
@@ -149,7 +149,7 @@ class SparkRuntime:
             with contextlib.suppress(OSError):
                 text = (self._private.path / _LOG).read_text(errors="replace")
                 said = [line for line in text.splitlines() if line.strip()]
-        # Without a gateway only Java knows why.
+        # Without a gateway, only Java's log has the reason.
         words = said[-3:] if self._gateway is None and said else [spark_reason(error)]
         return K2kError(
             f"Spark did not start with master {self._settings.master}: "
@@ -159,12 +159,12 @@ class SparkRuntime:
         )
 
     def warm_up(self, tasks: int) -> Future[None]:
-        """Start the workers and their connections while the driver is still busy elsewhere."""
+        """Start the workers and their connections while the driver is still preparing."""
         source, target = self._options
 
         def task(_: Iterator[int]) -> Iterator[int]:
             open_connections(source, target)
-            time.sleep(_WARM_S)  # hold this worker, so that the next task gets another one
+            time.sleep(_WARM_S)  # occupy this worker, so that the next task gets another one
             yield 0
 
         def job() -> None:
@@ -175,14 +175,14 @@ class SparkRuntime:
 
     @property
     def parallelism(self) -> int:
-        """How many tasks run at once."""
+        """Number of tasks that run at once."""
         return int(self._context.defaultParallelism)
 
     def submit(self, tokens: Sequence[SlotTask]) -> Future[list[SlotResult]]:
-        """Run a job: a task a token.
+        """Run a job with one Spark task per slot task.
 
-        The future fails with LapLost if Spark lost a task or ended, with SparkEnded if it had ended
-        before and could not be started again.
+        The future fails with LapLost if Spark lost a task or ended, and with SparkEnded if Spark
+        had already ended and could not be restarted.
         """
         group = f"{_JOB_GROUP}-{next(self._numbers)}"
         lap = self._pool().submit(self._run, tuple(tokens), group)
@@ -191,25 +191,25 @@ class SparkRuntime:
         return lap
 
     def is_waiting(self, lap: Future[list[SlotResult]]) -> bool:
-        """Whether no task of a lap runs, because there is no free core for it yet."""
+        """Return whether a lap has no running task yet, because no core is free."""
         group = self._groups.get(lap)
         context = self._context
         if group is None or context is None:
-            return group is not None  # Spark is being started again
+            return group is not None  # Spark is restarting
         return self._ask(lambda: not runs_task(context, group), otherwise=False)
 
     def give_up(self, lap: Future[list[SlotResult]]) -> None:
-        """Cancel a lap's job, whose task may hang; its future is of no use any more.
+        """Cancel the job of a lap whose task may hang; the caller must discard its future.
 
-        Spark kills the Python worker of a canceled task after a while, even a suspended one. A
-        Java process that does not answer is killed; the next lap starts Spark again.
+        Spark eventually kills the Python worker of a canceled task, even a suspended one. A Java
+        process that does not answer is killed, and the next lap restarts Spark.
         """
         group, context = self._groups.get(lap), self._context
         if group is not None and context is not None:
             self._ask(lambda: context.cancelJobGroup(group), otherwise=None)
 
     def _ask(self, call: Callable[[], _T], *, otherwise: _T) -> _T:
-        """Call Java; where it does not answer, kill it and return ``otherwise``."""
+        """Call Java; return ``otherwise`` if that fails, and kill Java if it does not answer."""
         asked = self._pool().submit(call)
         try:
             return asked.result(_ANSWER_S)
@@ -218,7 +218,7 @@ class SparkRuntime:
             if gateway is not None:
                 with contextlib.suppress(OSError):
                     gateway.proc.kill()
-        except Exception:  # noqa: S110 - its Java has ended; the lap's future says so
+        except Exception:  # noqa: S110 - Java has ended; the lap's future reports it
             pass
         return otherwise
 
@@ -252,7 +252,7 @@ class SparkRuntime:
         return found
 
     def _living(self) -> Any:
-        """Return the session's context; where Spark has ended, that of a new session."""
+        """Return the session's context; if Spark has ended, start a new session first."""
         with self._changing:
             if self._over:
                 raise LapLost("the run is over")
@@ -261,7 +261,7 @@ class SparkRuntime:
             return self._context
 
     def _start_again(self) -> None:
-        """Start a new session; what ended the last one may end this one too, so more than once."""
+        """Start a new session; retry, as the cause of the last end may still persist."""
         for left in reversed(range(_STARTS)):
             self._discard()
             try:
@@ -272,16 +272,16 @@ class SparkRuntime:
                     raise _ended(error.what) from None
 
     def _gone(self, context: Any) -> str:
-        """Say that Spark has ended, "" if it has not."""
+        """Return a message if Spark has ended, "" if it has not."""
         try:
-            stopped = bool(context._jsc.sc().isStopped())  # noqa: SLF001 - Python's side cannot tell
-        except Exception:  # whatever it is, Java does not answer
+            stopped = bool(context._jsc.sc().isStopped())  # noqa: SLF001 - the Python side does not know
+        except Exception:  # any error means that Java does not answer
             stopped = True
         master = safe_text(self._settings.master)
         return f"Spark ({master}) has ended, and is started again" if stopped else ""
 
     def cancel(self) -> None:
-        """Stop the running laps' tasks; their futures fail."""
+        """Cancel the tasks of all running laps; their futures fail."""
         context = self._context
         if context is not None:
             self._ask(context.cancelAllJobs, otherwise=None)
@@ -295,11 +295,11 @@ class SparkRuntime:
             self._jobs.shutdown(wait=False, cancel_futures=True)
 
     def _discard(self) -> None:
-        """End the session, so that another can be started."""
+        """End the session so that another can start."""
         from pyspark import SparkContext
 
         if self._context is not None:
-            # Where Java is gone the first fails for want of it; the second ends what is Python's.
+            # If Java has ended, the first call fails; the second cleans up the Python side.
             for _ in range(2):
                 with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):
                     self._context.stop()
@@ -308,13 +308,13 @@ class SparkRuntime:
             with contextlib.suppress(Exception):
                 self._gateway.shutdown()
             with contextlib.suppress(OSError):
-                self._gateway.proc.stdin.close()  # which is how its Java learns of the end
+                self._gateway.proc.stdin.close()  # Java ends when its standard input closes
             self._gateway = None
-        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - or it were used again
+        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - prevents reuse
         self.forget_files()
 
     def forget_files(self) -> None:
-        """Remove what was written for Spark to read."""
+        """Remove the session's private directory."""
         private, self._private = self._private, None
         if private is not None:
             private.remove()

@@ -1,4 +1,4 @@
-"""What Spark is told at its start: what protects secrets, what the protocol needs, and defaults."""
+"""Spark's settings at start: protection of secrets, protocol requirements, and defaults."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 _STANDALONE = "spark://"
 _LOOPBACK = "127.0.0.1"
 
-# What the protocol stands on; a pipeline file may not change these.
+# The exactly-once protocol depends on these; a pipeline file may not change them.
 _FIXED = {
     "spark.task.maxFailures": "1",
     "spark.speculation": "false",
     "spark.stage.maxConsecutiveAttempts": "1",
-    # PySpark writes a larger task to a file, unencrypted and anew each lap; tasks hold secrets.
+    # PySpark writes larger tasks to an unencrypted file on every lap; tasks hold secrets.
     "spark.broadcast.UDFCompressionThreshold": "1g",
 }
-# Every user of this machine can connect to loopback, and Spark's ports give away the tasks, with
-# the Kafka passwords in them, to whoever asks. Spark makes the secret itself and keeps it in the
-# memory of its Java process (SecurityManager.initializeAuth). Nothing connects from outside, so
-# this costs no time.
+# Every user of this machine can connect to loopback, and without authentication Spark's ports
+# serve tasks, including their Kafka passwords, to any client. Spark generates the secret and keeps
+# it in the memory of its Java process (SecurityManager.initializeAuth). Nothing connects from
+# outside, so this costs no time.
 LOCAL_PROTECTION: Mapping[str, str] = {
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",
@@ -39,22 +39,23 @@ _DEFAULTS = {
     "spark.python.worker.reuse": "true",
     "spark.eventLog.enabled": "false",
     "spark.log.level": "ERROR",
-    # A pipeline runs for months: what Spark remembers of jobs must stay small.
+    # A pipeline runs for months: limit the job history that Spark keeps in memory.
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",
     "spark.ui.retainedTasks": "1000",
 }
-# Workers move megabytes: glibc would map and unmap each buffer, and the kernel clear its pages.
+# Workers use buffers of several MB: by default glibc maps and unmaps each, and the kernel zeroes
+# its pages.
 ALLOCATOR: Mapping[str, str] = {
     "MALLOC_MMAP_THRESHOLD_": str(256 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(512 << 20),
     "MALLOC_TOP_PAD_": str(16 << 20),
 }
-# A local driver only schedules: it should start quickly and stay small.
 _LOCAL_DEFAULTS = {
     "spark.driver.host": _LOOPBACK,
     "spark.driver.bindAddress": _LOOPBACK,
 }
+# A local driver only schedules: it should start quickly and stay small.
 _LOCAL_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _ENCRYPTED_NETWORK = (
@@ -65,7 +66,7 @@ _ENCRYPTED_NETWORK = (
 
 
 def local_cores(master: str) -> int | None:
-    """Return how many tasks a local master runs at once, None for a cluster's master."""
+    """Return how many tasks a local master runs at once; None for a cluster master."""
     found = _LOCAL.fullmatch(master.strip())
     if found is None:
         return None
@@ -76,7 +77,7 @@ def local_cores(master: str) -> int | None:
 
 
 def is_local(master: str) -> bool:
-    """Whether tasks run on this machine only, as children of the driver."""
+    """Return whether tasks run only on this machine, as children of the driver."""
     return local_cores(master) is not None
 
 
@@ -85,17 +86,17 @@ def set_environment(settings: SparkSettings, python: str, java_home: Path) -> No
 
     Args:
         settings: the pipeline's ``spark`` section.
-        python: the Python for tasks where neither the file nor the environment names one.
-        java_home: the Java that runs Spark.
+        python: the Python for tasks if neither the file nor the environment names one.
+        java_home: home directory of the Java that runs Spark.
     """
-    # PySpark reads the variable only; the property is for programs that spark-submit starts.
+    # PySpark reads only the variable; the property is for programs that spark-submit starts.
     chosen = settings.config.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
     os.environ["PYSPARK_PYTHON"] = chosen or python
     os.environ["JAVA_HOME"] = str(java_home)
     for name, value in ALLOCATOR.items():
         os.environ.setdefault(name, value)
     if is_local(settings.master):
-        # The web UI, where a file turns it on, listens on this address and on no property's.
+        # If the pipeline file enables the web UI, it binds to this address; no property sets it.
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
 
 
@@ -107,14 +108,14 @@ def spark_properties(
     Args:
         settings: the pipeline's ``spark`` section.
         name: application name.
-        directory: of this session, for its user alone.
-        logging_file: log4j's configuration.
+        directory: the session's private directory.
+        logging_file: log4j configuration file.
     """
     allocator = {f"spark.executorEnv.{name}": value for name, value in ALLOCATOR.items()}
     properties = {**_DEFAULTS, **allocator, **settings.config, **_FIXED}
     java = f"-Dlog4j2.configurationFile=file:{logging_file}"
     if is_local(settings.master):
-        # What a killed Java leaves behind goes with everything else of this session.
+        # Files that a killed Java process leaves behind are removed with the session's directory.
         scratch = {"spark.local.dir": str(directory)}
         properties = {**_LOCAL_DEFAULTS, **scratch, **properties, **LOCAL_PROTECTION}
         java = f"{java} {_LOCAL_JAVA}"
@@ -125,20 +126,20 @@ def spark_properties(
 
 
 def unauthenticated_reason(settings: SparkSettings) -> str:
-    """Return why others could read the tasks from Spark's ports; empty if they cannot."""
+    """Return why others could read tasks from Spark's ports; empty if they cannot."""
     if is_local(settings.master):
         return ""
     if not _on(settings, "spark.authenticate"):
         return "spark.authenticate is off: whoever reaches Spark's ports can read the tasks"
     keys = ("spark.authenticate.secret", "spark.authenticate.secret.file")
-    # YARN and Kubernetes hand out a secret of their own making.
+    # YARN and Kubernetes generate and distribute the secret themselves.
     if settings.master.startswith(_STANDALONE) and not any(settings.config.get(k) for k in keys):
         return "spark.authenticate is on, but spark.authenticate.secret is not set"
     return ""
 
 
 def unencrypted_properties(settings: SparkSettings) -> tuple[str, ...]:
-    """Return the properties that are off and would encrypt tasks on the network and on disks."""
+    """Return the disabled properties that would encrypt tasks on the network and on disk."""
     if is_local(settings.master):
         return ()
     network = any(_on(settings, key) for key in _ENCRYPTED_NETWORK)

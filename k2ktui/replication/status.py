@@ -1,6 +1,7 @@
 """The status of a pipeline, read from both clusters; needs no running job and changes nothing.
 
-Without the source it is what the target knows: positions and mappings, and how old they are.
+If the source is unreachable, the status has only the target's data: positions, mappings and their
+age.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ _AGE_S = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A pipeline at one moment; ``taken_at`` is epoch seconds.
+    """The status of a pipeline at one moment; ``taken_at`` is epoch seconds.
 
-    ``source_error`` is why nothing is known of the source; None if it answered.
+    ``source_error`` is why the source could not be read; None if it answered.
     """
 
     pipeline: str
@@ -73,7 +74,7 @@ class _Mapped:
 
 @dataclass(frozen=True, slots=True)
 class _SourceLogs:
-    """What the source says; nothing if it does not answer."""
+    """The source's topics and offsets; empty if it did not answer."""
 
     topics: Mapping[str, TopicDescription] = field(default_factory=dict)
     starts: Mapping[Partition, int] = field(default_factory=dict)
@@ -84,7 +85,7 @@ class _SourceLogs:
 
 
 class StatusReader:
-    """Takes snapshots; keeps what it has read of the mapping topic between them."""
+    """Takes status snapshots; reads the mapping topic incrementally between them."""
 
     def __init__(self, config: PipelineConfig) -> None:
         self._config = config
@@ -100,7 +101,7 @@ class StatusReader:
         Raises:
             ConnectionFailed, TimedOut: the target did not answer.
         """
-        # At once: a cluster that is down is known to be while the other one is being read.
+        # Read both clusters concurrently, so that an unreachable source costs no extra time.
         with ThreadPoolExecutor(1) as pool:
             names = pool.submit(self._source.topic_names)
             positions = self._positions()
@@ -120,7 +121,7 @@ class StatusReader:
         return Status(self._config.name, time.time(), tuple(found), error)
 
     def close(self) -> None:
-        """Disconnect."""
+        """Close the connections."""
         self._peek.close()
         self._mappings.close()
 
@@ -128,7 +129,7 @@ class StatusReader:
         name = self._config.coordination.commit.topic
         found = self._target.find(name)
         if found is None:
-            return {}  # it has not been started yet
+            return {}  # the pipeline was never started
         topic = commit_topic(self._config, found.partitions)
         return read_commit_state(self._target, topic, _READ_S).positions
 
@@ -195,7 +196,7 @@ class StatusReader:
 def _target(
     config: PipelineConfig, source: SourcePartition, position: Position | None
 ) -> tuple[str, int | None]:
-    """Return where a partition's records go, or would go; no name if it is refused."""
+    """Return a partition's actual or planned target; the name is empty if the topic is refused."""
     if position is not None:
         return position.target_topic, position.target_partition
     by_key = config.replication.sink.partition == "producer"
@@ -206,7 +207,7 @@ def _target(
 
 
 class _MappingCounter:
-    """Counts mapped records per source partition, reading only what is new each time."""
+    """Counts mapped records per source partition; each call reads only new mapping records."""
 
     def __init__(self, config: PipelineConfig, target: Cluster) -> None:
         self._enabled = config.features.offset_mapping
@@ -273,7 +274,7 @@ def _ages(
     starts: Mapping[Partition, int],
     ends: Mapping[Partition, int],
 ) -> dict[SourcePartition, float]:
-    """Return the age in seconds of the record at each position that has one behind it."""
+    """Return the age in seconds of the record at each position inside the source log."""
     where = {
         (s.topic, s.partition): p.offset
         for s, p in positions.items()

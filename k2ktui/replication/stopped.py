@@ -1,4 +1,4 @@
-"""Partitions that are not copied: why, and when they are tried again."""
+"""Stopped partitions: why each stopped and when it is retried."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ class StoppedPartitions:
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """Why they stopped."""
+        """The faults of all stopped partitions."""
         return tuple(fault for fault, _ in self._faults.values())
 
     def stop(self, fault: Fault) -> None:
-        """Stop a partition; reported unless it only was on trial, or stopped already."""
+        """Stop a partition; reported unless it had already stopped or was being retried."""
         if fault.source not in self._faults and fault.source not in self._on_trial:
             self._report(Stopped(fault))
         self._faults[fault.source] = (fault, monotonic() + _RETRY_S)
 
     def clear(self, source: SourcePartition) -> None:
-        """Forget the fault of a partition that begins again."""
+        """Forget the fault of a partition that starts again."""
         self._faults.pop(source, None)
 
     def retry(self, sources: Collection[SourcePartition]) -> None:
-        """Try partitions again whose fault somebody may have mended in the meantime."""
+        """Retry partitions whose fault may have been fixed, at most every 30 s."""
         now = monotonic()
         for source in sources:
             found = self._faults.get(source)
@@ -58,7 +58,7 @@ class StoppedPartitions:
                 self._on_trial.add(source)
 
     def copied(self, sources: Collection[SourcePartition]) -> None:
-        """Report those on trial that were copied without a fault."""
+        """Report retried partitions that were copied without a fault as resumed."""
         for source in self._on_trial.intersection(sources):
             self._report(Resumed(source.topic, source.partition))
         self._on_trial.difference_update(sources)

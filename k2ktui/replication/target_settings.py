@@ -1,20 +1,20 @@
-"""How a target topic is created: the source topic's settings, less what belongs to its brokers.
+"""Settings of a new target topic: those of the source topic, except broker-specific ones.
 
-Copied is what was set on the source topic itself, and overridden by ``topicCreation.replication``.
-Not copied, unless set there: what ``target.kafka.topicPropsExclusionList`` names, and
+Settings that were set on the source topic itself are copied; ``topicCreation.replication``
+overrides them. Not copied, unless set there: those in ``target.kafka.topicPropsExclusionList``, and
 
-- what MirrorMaker 2 leaves out by default: ``follower.`` and ``leader.replication.throttled.
-  replicas`` (broker ids), ``min.insync.replicas`` and ``unclean.leader.election.enable`` (how the
-  target's operators trade safety for availability, with another number of brokers),
+- what MirrorMaker 2 excludes by default: ``follower.`` and ``leader.replication.throttled.
+  replicas`` (broker ids), ``min.insync.replicas`` and ``unclean.leader.election.enable`` (a
+  trade-off between safety and availability for the target's operators and number of brokers),
   ``message.timestamp.type`` (LogAppendTime would replace the records' timestamps) and the limits
-  on timestamps (``message.timestamp.*.max.ms``: records that are old by now would be refused);
-- the format of old records and their conversion (``message.format.version``,
-  ``message.downconversion.enable``), which Kafka 4 does not know any more (KIP-724);
+  on timestamps (``message.timestamp.*.max.ms``: old records would be refused);
+- the old record format and its conversion (``message.format.version``,
+  ``message.downconversion.enable``), which Kafka 4 removed (KIP-724);
 - tiered storage (``remote.*``, ``local.retention.*``), which the target may not have;
-- settings that only one vendor's brokers know (``confluent.*``, ``redpanda.*``).
+- settings that only one vendor's brokers support (``confluent.*``, ``redpanda.*``).
 
-One setting is copied although the source has it from its brokers: a ``max.message.bytes`` above
-Kafka's own default, because records of that size could not be written otherwise.
+One setting is copied even if the source topic inherits it from its brokers: a
+``max.message.bytes`` above Kafka's default, because larger records could not be written otherwise.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def target_spec(
         config: the pipeline.
         name: the target topic.
         topics: its source topics.
-        settings: those of the source topics, by name; an error where they could not be read.
+        settings: settings of the source topics by name; an error if they could not be read.
         brokers: number of brokers of the target cluster.
     """
     wanted = config.topic_creation.replication.settings_for(name)
@@ -77,7 +77,7 @@ def target_spec(
 
 
 def planned_partitions(wanted: TopicSettings, topics: Iterable[TopicDescription]) -> int:
-    """Return how many partitions a new target gets: those configured, or its widest source's."""
+    """Return a new target's number of partitions: the configured one, or its sources' maximum."""
     return wanted.partitions or max(topic.partitions for topic in topics)
 
 

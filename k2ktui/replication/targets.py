@@ -1,10 +1,10 @@
-"""Target topics: planned for all source topics, then created and grown; never shrunk.
+"""Target topics: planned for all source topics, then created and grown, never shrunk.
 
-A topic that this pipeline does not replicate yet must fit before anything is written: with
-``partition: source`` a target with fewer partitions is refused. One that it replicates already is
-grown when the source grew (``features.autoCreateTopics``); where that is not possible only the
-partitions without a place stop. With ``partition: producer`` a target is never grown: that would
-send the keys written so far to other partitions.
+A topic that this pipeline does not yet replicate must fit before anything is written: with
+``partition: source``, a target with fewer partitions is refused. The target of an already
+replicated topic grows with its source (``features.autoCreateTopics``); if it cannot, only the
+partitions without a target partition stop. With ``partition: producer`` a target is never grown:
+that would move existing keys to other partitions.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ _MISSING_DELAY_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class TargetTopic:
-    """Where a source topic's records go.
+    """The target topic of a source topic.
 
     Attributes:
         name: topic on the target.
-        topic_id: hex text, empty if the broker has none.
-        partitions: how many it has now.
-        max_message_bytes: largest batch it takes; Kafka's default where it cannot be read.
-        timestamp_type: ``CreateTime`` or ``LogAppendTime``; empty where it cannot be read.
-        notes: what an operator should know of how it was created.
-        short: why it has fewer partitions than its source; those without a place stop.
+        topic_id: hex text, empty if the broker has no topic ids.
+        partitions: current number of partitions.
+        max_message_bytes: largest batch that it accepts; Kafka's default if it cannot be read.
+        timestamp_type: ``CreateTime`` or ``LogAppendTime``; empty if it cannot be read.
+        notes: notes for the operator on how the topic was created.
+        short: why it has fewer partitions than its source; the surplus source partitions stop.
     """
 
     name: str
@@ -70,16 +70,16 @@ class TargetTopic:
 
 @dataclass(frozen=True, slots=True)
 class TargetPlan:
-    """What is to be done for one target topic.
+    """The planned changes of one target topic.
 
     Attributes:
         name: the target topic.
-        sources: its source topics that are copied, by name in order.
-        found: the topic as it is, None if it is to be created.
-        create: how it is to be created, None if it exists.
-        grow_to: partitions it is to be grown to, 0 if it is wide enough.
-        short: source topics that are copied in part only, and why.
-        notes: what an operator should know.
+        sources: its source topics that are copied, sorted by name.
+        found: the existing topic, None if it is to be created.
+        create: the topic to create, None if it exists.
+        grow_to: number of partitions to grow it to, 0 if it has enough.
+        short: source topics that are copied only in part, and why.
+        notes: notes for the operator.
     """
 
     name: str
@@ -108,20 +108,20 @@ def ensure_targets(
     topics: Collection[TopicDescription],
     replicated: Collection[str],
 ) -> tuple[dict[str, TargetTopic], Refusals]:
-    """Create and grow target topics where the pipeline may, and describe them.
+    """Create and grow target topics where allowed, and describe them.
 
     Args:
         config: the pipeline.
-        source: its source; only read.
-        target: its target.
+        source: its source cluster, only read.
+        target: its target cluster.
         topics: the source topics to copy.
-        replicated: names of source topics that have a position in this pipeline already.
+        replicated: names of source topics that already have a position in this pipeline.
 
     Returns:
-        By source topic: its target, or why it is not copied.
+        The targets by source topic, and the refused source topics with the reason.
 
     Raises:
-        ConfigError: the pipeline needs what this program does not do; nothing was changed.
+        ConfigError: the pipeline enables an unsupported feature; nothing was changed.
         ConnectionFailed, TimedOut: a cluster did not answer.
     """
     plans, refused = plan_targets(config, source, target, topics, replicated)
@@ -149,7 +149,7 @@ def plan_targets(
     topics: Collection[TopicDescription],
     replicated: Collection[str],
 ) -> tuple[list[TargetPlan], Refusals]:
-    """Find out what :func:`ensure_targets` would do; nothing is changed. Same arguments."""
+    """Plan what :func:`ensure_targets` would do without changing anything; same arguments."""
     check_supported(config)
     named, refused = _by_target(config, topics)
     found = _described(target, named, replicated)
@@ -173,10 +173,10 @@ def plan_targets(
 def _described(
     target: Cluster, named: Mapping[str, list[TopicDescription]], replicated: Collection[str]
 ) -> Mapping[str, TopicDescription | KafkaError]:
-    """Describe target topics; one that was there once is looked for again if it is missing.
+    """Describe target topics; retry while one that existed before is missing.
 
-    A broker of a ZooKeeper cluster that has just started knows no topic until its controller has
-    told it of them.
+    A broker of a ZooKeeper cluster that has just started knows no topics until its controller
+    sends it the metadata.
     """
     once_there = {name for name, group in named.items() if {t.name for t in group} & {*replicated}}
     for _ in range(_MISSING_ATTEMPTS):
@@ -272,7 +272,7 @@ def _carry_out(target: Cluster, plans: Iterable[TargetPlan]) -> dict[str, K2kErr
 def _without_change(
     plan: TargetPlan, error: K2kError, replicated: Collection[str], refused: Refusals
 ) -> TargetPlan | None:
-    """Return what is left of a plan whose creation or growth failed; refuse the rest."""
+    """Return what can still be copied after creation or growth failed; refuse the rest."""
     has = plan.found.partitions if plan.found else 0
     short = {t.name: error for t in plan.sources if t.partitions > has and t.name in replicated}
     left = tuple(t for t in plan.sources if has and (t.partitions <= has or t.name in short))

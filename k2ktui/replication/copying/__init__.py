@@ -1,1 +1,1 @@
-"""The hot path, run inside Spark tasks: read batches, write them, say where they landed."""
+"""The hot path, run in Spark tasks: reads batches, writes them, records where they landed."""

@@ -1,4 +1,4 @@
-"""From a fetched batch to batches for the target: as it is, rebuilt, or record by record."""
+"""Turns fetched batches into target batches: unchanged, rebuilt, or record by record."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetParti
 from k2ktui.replication.copying.partition_reader import PartitionReader, now_ms
 from k2ktui.replication.slot_task import CopyPath, HeaderRules, Route
 
-# Batches smaller than this are worth merging when several wait: one goes per request and lane.
+# Merge waiting batches up to this size: a request carries one batch per target partition.
 SMALL_BATCH_BYTES = 16 << 10
 _MERGED_BYTES = 256 << 10
 _MERGE_FROM = 3
@@ -36,14 +36,14 @@ Routed = tuple[TargetPartition, OutgoingBatch]
 def route_next(
     feed: PartitionReader, pipeline: str
 ) -> Iterator[tuple[TargetPartition, OutgoingBatch, bool]]:
-    """Take the next batch of a feed (or several small ones) and say where its records go.
+    """Take a partition's next batch (or several small ones) and route its records.
 
     Yields:
-        Target partition, batch, and whether it had to be rebuilt. All of them belong to one
-        transaction.
+        Target partition, batch, and whether the batch was rebuilt. All of them must be written in
+        one transaction.
 
     Raises:
-        CorruptBatch: the first records cannot be decoded where that is needed; nothing was taken.
+        CorruptBatch: the first batch must be decoded but cannot be; nothing was taken.
     """
     rules = feed.assignment.route
     if rules.path is CopyPath.RECORD:
@@ -75,7 +75,7 @@ def _whole(feed: PartitionReader, rules: Route) -> Iterator[tuple[OutgoingBatch,
 
 
 def _mergeable(feed: PartitionReader) -> list[Decoded]:
-    """Decode the small batches that wait and are alike, as many as make a larger one."""
+    """Decode waiting small batches of the same kind, up to the size of a merged batch."""
     first = feed.ready[0]
     found: list[Decoded] = []
     size = 0
@@ -88,7 +88,7 @@ def _mergeable(feed: PartitionReader) -> list[Decoded]:
         try:
             found.append(decode_with_keys(batch))
         except CorruptBatch:
-            break  # it goes as it is, or its records are the next to be looked at
+            break  # it is copied unchanged, or its defect is reported when it is next
         size += max(len(batch.view), found[-1].size)
     return found
 
@@ -96,7 +96,7 @@ def _mergeable(feed: PartitionReader) -> list[Decoded]:
 def _by_record(
     feed: PartitionReader, rules: Route, pipeline: str
 ) -> Iterator[tuple[TargetPartition, OutgoingBatch, bool]]:
-    """Decode several batches at once: scattered over partitions, one alone makes small ones."""
+    """Decode several batches at once: one alone, spread over partitions, makes small batches."""
     codec = feed.ready[0].attributes & COMPRESSION_MASK if feed.ready[0].magic == 2 else 0
     taken: list[Records] = []
     chosen: list[I64] = []
@@ -131,8 +131,8 @@ def _outgoing(built: BuiltBatch, feed: PartitionReader) -> OutgoingBatch:
 def _partitions(decoded: Decoded, rules: Route, source: SourcePartition) -> I64:
     if rules.partition is not None:
         return np.full(len(decoded.records), rules.partition, dtype=np.int64)
-    # The Java producer spreads records without a key; keeping them by source partition instead
-    # preserves their order, which spreading would lose.
+    # The Java producer spreads records without a key, which would lose their order; a fixed
+    # target partition per source partition preserves it.
     keyless = source.partition % rules.partitions
     return partitions_for_keys(
         decoded.data, decoded.key_starts, decoded.key_lengths, rules.partitions, keyless

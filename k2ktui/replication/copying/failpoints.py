@@ -1,19 +1,19 @@
-"""Named steps at which the proofs kill or suspend the process, if a test asks for it.
+"""Failpoints: named steps at which fault tests kill or suspend the process.
 
 | step | process | when |
 |---|---|---|
-| ``fencing`` | driver | it is about to raise a slot of earlier drivers |
-| ``fenced`` | driver | every earlier driver is fenced, the new term is not written |
+| ``fencing`` | driver | about to bump the epoch of an earlier driver's slot |
+| ``fenced`` | driver | every earlier driver is fenced, the new term is not yet written |
 | ``begun`` | driver | the new term is written |
-| ``token`` | driver | a slot's epoch is raised, its lap is not submitted |
-| ``recovering`` | driver | a failed slot's epoch is raised, its positions are not read |
-| ``recorded`` | driver | a record of its own is acknowledged, not committed |
-| ``joined`` | worker | target partitions are in the transaction, nothing was sent to them |
-| ``sent`` | both | record batches are on their way |
+| ``token`` | driver | a slot's epoch is bumped, its lap is not yet submitted |
+| ``recovering`` | driver | a failed slot's epoch is bumped, its positions are not yet read |
+| ``recorded`` | driver | the driver's own records are acknowledged but not committed |
+| ``joined`` | worker | target partitions are in the transaction, nothing is sent to them yet |
+| ``sent`` | both | record batches are in flight |
 | ``before-state`` | worker | all record batches are acknowledged |
-| ``before-commit`` | worker | mapping and positions are acknowledged too |
+| ``before-commit`` | worker | mapping ranges and positions are acknowledged too |
 | ``after-commit`` | worker | the commit is acknowledged |
-| ``lap-over`` | worker | the driver has not been told yet |
+| ``lap-over`` | worker | the lap has ended, its result is not yet returned to the driver |
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-# Read once: a point is passed for every request.
+# Read only once, because every request passes a failpoint.
 _DIRECTORY = os.environ.get("K2KTUI_CRASH_DIR")
 
 
 def failpoint(step: str) -> None:
-    """Send this process a signal if a test asks for it at this step.
+    """Send this process a signal if a test requests it for this step.
 
-    It does if the directory ``K2KTUI_CRASH_DIR`` has a file of the step's name, which holds the
-    signal's number; the file goes, so that it befalls only one process.
+    A request is a file named after the step in the directory ``K2KTUI_CRASH_DIR``, containing the
+    signal's number. The file is deleted first, so that only one process is affected.
     """
     if not _DIRECTORY:
         return

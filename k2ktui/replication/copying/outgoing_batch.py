@@ -1,4 +1,4 @@
-"""A batch between its source partition's feed and the lane of its target partition."""
+"""A batch on its way from its PartitionReader to the queue of its target partition."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ TargetPartition = tuple[str, int]
 
 
 class BatchOwner(Protocol):
-    """Who handed a batch over, and is told where it landed."""
+    """The origin of a batch, which is notified where the batch landed."""
 
     source: SourcePartition
 
     def landed(self, outgoing: OutgoingBatch, target: TargetPartition, base: int) -> None:
-        """Take note that the batch's first record has the offset ``base``."""
+        """Record that the batch's first record has target offset ``base``."""
 
 
 @dataclass(slots=True, eq=False)
 class OutgoingBatch:
-    """One batch on its way to a lane.
+    """One batch for a target partition.
 
-    ``sources`` are the records' source offsets, None where they are consecutive from
-    ``first_source`` on; ``feed`` is None for state records.
+    ``sources`` are the records' source offsets, None if they are consecutive from
+    ``first_source``. ``feed`` is None for state records. ``sequence`` is -1 until the batch is
+    first sent, at ``first_sent`` (monotonic seconds).
     """
 
     data: memoryview

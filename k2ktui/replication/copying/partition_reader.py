@@ -1,4 +1,4 @@
-"""One source partition within a lap: what was fetched, what was handed on, what was committed."""
+"""State of one source partition within a lap: fetched, handed-on and committed offsets."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from k2ktui.replication.slot_task import Assignment, Fault, FaultKind
 
 @dataclass(frozen=True, slots=True)
 class FetchPosition:
-    """What a fetch request asks of a partition; a response counts only while it is what is asked.
+    """A partition's fetch request; its response is used only if the position is unchanged.
 
     Attributes:
         offset: next offset to fetch.
-        epoch: leader epoch of the last batch before it, -1 if the broker is not to compare.
-        jumps: how often the feed went on elsewhere: after going back, an offset is fetched twice.
+        epoch: leader epoch of the last batch before it, -1 if the broker must not compare epochs.
+        jumps: number of jumps so far; tells requests for one offset before and after going back
+            apart.
     """
 
     offset: int
@@ -36,10 +37,10 @@ class FetchPosition:
 
 
 class PartitionReader:
-    """State of one assignment.
+    """The state of one assignment.
 
-    Three offsets move through the source log: ``fetched`` (next to fetch), ``handed`` (everything
-    before it was given to the writer or needs no copying) and ``committed``.
+    Three offsets advance through the source log: ``fetched`` (next to fetch), ``handed``
+    (everything before it was handed to the writer or needs no copying) and ``committed``.
     """
 
     def __init__(self, assignment: Assignment) -> None:
@@ -58,19 +59,19 @@ class PartitionReader:
 
     @property
     def wanted(self) -> FetchPosition:
-        """What to fetch next."""
+        """The position of the next fetch."""
         epoch = self.leader_epoch if self.check_epoch else -1
         return FetchPosition(self.fetched, epoch, self._jumps)
 
     def awaits(self, asked: FetchPosition | None) -> bool:
-        """Whether the response to such a request is still of use."""
+        """Return whether the response to this request can still be used."""
         return asked is not None and (asked.offset, asked.jumps) == (self.fetched, self._jumps)
 
     def receive(self, records: bytes | memoryview, aborted: list[tuple[int, int]]) -> int:
-        """Take in the records of a fetch response.
+        """Queue the batches of a fetch response.
 
         Returns:
-            The number of bytes now waiting that were not before.
+            The number of bytes added to ``ready``.
         """
         filter_ = AbortedTransactions(aborted)
         before = self.ready_bytes
@@ -84,8 +85,8 @@ class PartitionReader:
     def _receive(self, batch: Batch, filter_: AbortedTransactions) -> None:
         after = batch.last_offset + 1
         if after <= self.fetched:
-            # The batch that holds the position's predecessor comes along when compaction has
-            # removed the rest of it; its markers still count for the filter.
+            # If compaction removed the rest of a batch, a fetch returns it although it ends before
+            # the position; its markers still count for the filter.
             filter_.drops(batch)
             return
         if not batch.crc_ok():
@@ -101,7 +102,7 @@ class PartitionReader:
             self.handed, self._handed_epoch = after, self.leader_epoch
 
     def corrupt(self, error: CorruptBatch, offset: int) -> None:
-        """Stop before a batch that cannot be read."""
+        """Stop the partition before a batch that cannot be read."""
         self.stop(
             FaultKind.CORRUPT,
             f"{self.source} on the source: {error}; nothing from offset {offset} on is copied",
@@ -111,19 +112,19 @@ class PartitionReader:
         )
 
     def take(self) -> Batch:
-        """Remove the next batch to copy; the caller hands all of it to the writer."""
+        """Remove and return the next batch; the caller must hand all of it to the writer."""
         batch = self.ready.popleft()
         self.ready_bytes -= len(batch.view)
         self.handed = batch.last_offset + 1
         if batch.leader_epoch >= 0:
             self._handed_epoch = batch.leader_epoch
         if not self.ready:
-            # What follows up to ``fetched`` are markers and aborted records: nothing to copy.
+            # The rest up to ``fetched`` is control batches and aborted records: nothing to copy.
             self.handed, self._handed_epoch = self.fetched, self.leader_epoch
         return batch
 
     def landed(self, outgoing: OutgoingBatch, target: TargetPartition, base: int) -> None:
-        """Note where the records of an acknowledged batch landed."""
+        """Record where the records of an acknowledged batch landed."""
         into = self._landed.setdefault(target, RangeBuilder())
         if outgoing.sources is None:
             into.add_range(outgoing.first_source, base, outgoing.count)
@@ -132,7 +133,7 @@ class PartitionReader:
 
     @property
     def next_timestamp(self) -> int:
-        """Epoch milliseconds of the first record not handed on; -1 if it was not fetched."""
+        """Timestamp (epoch ms) of the first record not handed on; -1 if it was not fetched."""
         if not self.ready:
             return -1
         batch = self.ready[0]
@@ -167,9 +168,9 @@ class PartitionReader:
         )
 
     def committed_position(self, term: int, slot: int) -> Position:
-        """Return what the commit topic holds: where nothing was committed, as the lap began.
+        """Return the position in the commit topic; if the lap committed nothing, the initial one.
 
-        Its term must be that of its record: the driver believes no older one after a failure.
+        Its term must be that of its record, because the driver rejects older ones after a failure.
         """
         before = self.assignment.position
         if self.committed == before.offset:
@@ -177,9 +178,9 @@ class PartitionReader:
         return replace(self.position(term, slot, 0), offset=self.committed)
 
     def mappings(self, pipeline: str, term: int) -> list[MappingRecord]:
-        """Return where records landed since the last commit, as mapping records.
+        """Return mapping records of where records landed since the last commit.
 
-        Offsets that hold nothing to copy get a record too: it tells that they were passed.
+        Offsets with nothing to copy also get a mapping record, which shows that they were passed.
         """
         route = self.assignment.route
         found = [
@@ -193,26 +194,27 @@ class PartitionReader:
         ]
 
     def mark_committed(self, offset: int) -> None:
-        """Forget what the last transaction covered; ``offset`` is the position that it wrote.
+        """Clear what the last transaction covered; ``offset`` is the position that it wrote.
 
-        Markers that arrived in the meantime may have moved ``handed`` on: they are for the next.
+        Markers that arrived meanwhile may have advanced ``handed`` beyond it; the next transaction
+        covers them.
         """
         self.committed = offset
         self._landed.clear()
 
     def stop(self, kind: FaultKind, what: str, mend: str, offset: int = -1) -> None:
-        """Stop the partition; what was handed on before still goes through."""
+        """Stop the partition; batches already handed on are still written and committed."""
         if self.fault is None:
             self.fault = Fault(self.source, kind, what, mend, offset)
 
     def jump(self, offset: int, reason: str) -> int:
-        """Go on at another offset (``onSourceDataLoss: continue``), not before ``handed``.
+        """Continue at another offset (``onSourceDataLoss: continue``), not before ``handed``.
 
-        Going forward leaves a gap. Going back drops what was fetched from there on; what the
-        source has there now is fetched and copied, so nothing is passed over.
+        Going forward leaves a gap. Going back drops what was fetched from there on and fetches the
+        source's current records instead, so nothing is skipped.
 
         Returns:
-            The number of bytes that were waiting and are dropped.
+            The number of waiting bytes that were dropped.
         """
         before = self.fetched
         dropped = self.drop_from(offset)
@@ -232,9 +234,9 @@ class PartitionReader:
         return self.ready[-1].leader_epoch if self.ready else self._handed_epoch
 
     def drop_from(self, offset: int) -> int:
-        """Drop what was fetched at this offset or behind it and not handed on.
+        """Drop what was fetched at or after this offset and not handed on.
 
-        A batch that reaches over the offset goes as a whole, and is to be fetched again.
+        A batch that contains the offset is dropped completely and fetched again.
 
         Returns:
             The number of bytes dropped.
@@ -249,16 +251,16 @@ class PartitionReader:
         return before - self.ready_bytes
 
     def agrees_until(self, epoch: int, end: int) -> int:
-        """Return the offset up to which what was fetched is in the broker's log.
+        """Return the offset up to which the fetched batches match the broker's log.
 
         Args:
-            epoch: highest leader epoch of that log that is not above ours.
-            end: where it ends there.
+            epoch: the broker's largest leader epoch that is not above the fetched one.
+            end: end offset of that epoch in the broker's log.
         """
         newer = (batch.base_offset for batch in self.ready if batch.leader_epoch > epoch)
         return min(end, self.fetched, next(newer, self.fetched))
 
 
 def now_ms() -> int:
-    """Wall clock in epoch milliseconds."""
+    """Return the wall-clock time in epoch milliseconds."""
     return int(time.time() * 1000)

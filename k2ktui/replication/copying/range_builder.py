@@ -1,4 +1,4 @@
-"""Where the records of one source partition landed on one target partition, in one transaction."""
+"""Mapping of one source partition's records to one target partition within one transaction."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from k2ktui.log.records import I64
 # A mapping record must stay well below max.message.bytes, which is 1 MiB by default.
 _RANGES_A_RECORD = 8_000
 _SCATTERED_A_RECORD = 60_000
-# More pieces than this share of the records, and single offsets are the shorter notation.
+# Above this share of breaks per record, listing single offsets is shorter than ranges.
 _SCATTERED_SHARE = 0.2
 
 
 class RangeBuilder:
-    """Ranges and scattered runs, merged as batches are acknowledged."""
+    """Collects mapping ranges and scattered runs as batches are acknowledged."""
 
     def __init__(self) -> None:
         self._ranges: list[list[int]] = []
         self._runs: list[tuple[int, I64]] = []
 
     def add_range(self, source: int, target: int, count: int) -> None:
-        """Add consecutive records that landed consecutively."""
+        """Add ``count`` records with consecutive source and target offsets."""
         if self._ranges:
             last = self._ranges[-1]
             if last[0] + last[2] == source and last[1] + last[2] == target:
@@ -35,7 +35,7 @@ class RangeBuilder:
         self._ranges.append([source, target, count])
 
     def add(self, sources: I64, target: int) -> None:
-        """Add records with these source offsets that landed from ``target`` on."""
+        """Add records with these source offsets and consecutive target offsets from ``target``."""
         breaks = np.nonzero(np.diff(sources) != 1)[0] + 1
         if len(breaks) > _SCATTERED_SHARE * len(sources):
             self._runs.append((target, sources))

@@ -1,4 +1,4 @@
-"""What can be wrong with a partition on the source, in words that an operator can act on."""
+"""Faults of partitions on the source, with messages and fixes for operators."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from k2ktui.replication.slot_task import Fault, FaultKind
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Records at the position are gone; ``go_on_at`` is where what is left begins."""
+    """Records at the position are gone; ``go_on_at`` is the offset to continue at."""
 
     kind: FaultKind
     what: str
@@ -20,16 +20,16 @@ class Loss:
 
 
 def describe_loss(feed: PartitionReader, start: int, end: int, diverged_at: int) -> Loss | None:
-    """Say what a log lost that now reaches from ``start`` to ``end``.
+    """Return what a log that now extends from ``start`` to ``end`` has lost.
 
     Args:
-        feed: the partition; its position is where the broker refused to read.
+        feed: the partition; the broker refused to read at its position.
         start: log start offset.
         end: last stable offset.
-        diverged_at: offset from which on the log was rewritten, -1 if it was not.
+        diverged_at: first offset of the rewritten part of the log, -1 if it was not rewritten.
 
     Returns:
-        None if nothing is lost after all.
+        The loss, None if nothing is lost.
     """
     source, at = feed.source, feed.fetched
     if diverged_at >= 0:
@@ -54,7 +54,7 @@ def describe_loss(feed: PartitionReader, start: int, end: int, diverged_at: int)
 
 
 def stop_for_loss(feed: PartitionReader, lost: Loss, at: int | None) -> None:
-    """Stop a partition that lost records; ``at`` is where the driver is to go on, if it may."""
+    """Stop a partition that lost records; the driver continues at ``at`` unless it is None."""
     feed.stop(
         lost.kind,
         lost.what,
@@ -65,7 +65,7 @@ def stop_for_loss(feed: PartitionReader, lost: Loss, at: int | None) -> None:
 
 
 def stop_unauthorized(feed: PartitionReader) -> None:
-    """Stop a partition that may not be read."""
+    """Stop a partition that the source principal may not read."""
     topic = feed.source.topic
     feed.stop(
         FaultKind.UNAUTHORIZED,
@@ -86,13 +86,13 @@ def stop_deleted(feed: PartitionReader) -> None:
 
 
 def stop_recreated(feed: PartitionReader) -> None:
-    """Stop a partition whose topic was deleted and created again."""
+    """Stop a partition whose topic was deleted and re-created."""
     fault = recreated_fault(feed.source, feed.fetched)
     feed.stop(fault.kind, fault.what, fault.mend, fault.offset)
 
 
 def recreated_fault(source: SourcePartition, position: int) -> Fault:
-    """Return the fault of a position that belongs to a topic which was created again."""
+    """Return the fault of a partition whose position belongs to a deleted, re-created topic."""
     return Fault(
         source,
         FaultKind.RECREATED,

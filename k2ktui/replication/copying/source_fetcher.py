@@ -1,7 +1,7 @@
-"""Fetch record batches from the source: one incremental fetch session a broker (KIP-227).
+"""Fetches record batches from the source, with one incremental fetch session per broker (KIP-227).
 
-Reads committed records only, by topic id where brokers know it (KIP-516), and asks the broker to
-compare leader epochs (KIP-320), so truncation, re-creation and unclean elections are seen here.
+Reads only committed records, by topic id if brokers support it (KIP-516), and asks brokers to
+compare leader epochs (KIP-320), which detects truncation, re-creation and unclean elections.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PARTITION_BYTES = 2 << 20
 _BUFFER_BYTES = 48 << 20
 _WAIT_MS = 250
 _BACKOFF_S = 0.1
-# A broker of a ZooKeeper cluster serves before its controller has told it which topics there are.
+# A broker of a ZooKeeper cluster answers requests before its controller has sent it the topics.
 _GONE_AFTER_S = 1.0
 _LONGEST_WAIT_S = 1.0
 _SMALL_BYTES = 64 << 10
@@ -41,7 +41,7 @@ _Key = tuple[str, int]
 
 @dataclass(slots=True, eq=False)
 class _Session:
-    """A fetch session with one broker: what the broker remembers of our last request."""
+    """A fetch session with one broker; ``known`` is the fetch state that the broker remembers."""
 
     node: int
     session_id: int = 0
@@ -56,13 +56,13 @@ class _Session:
 
 
 class SourceFetcher:
-    """Fetches for all feeds of one slot until ``close``.
+    """Fetches for all partitions of one slot until ``close``.
 
     Args:
-        wire: the source cluster.
+        wire: connection to the source cluster.
         feeds: the partitions of the slot.
-        signal: set whenever something was fetched.
-        continue_on_loss: pass over lost records (recording the gap) instead of stopping.
+        signal: set after every response or failure.
+        continue_on_loss: skip lost records and record the gap instead of stopping.
     """
 
     def __init__(
@@ -96,10 +96,10 @@ class SourceFetcher:
         self._bounds: dict[PartitionReader, tuple[int, int]] = {}
 
     def touched(self) -> set[PartitionReader]:
-        """Return the feeds that something arrived for since the last call.
+        """Return the partitions that received data since the last call.
 
         Raises:
-            Exception: what went wrong while taking in an answer.
+            Exception: processing a response failed.
         """
         if self._failure is not None:
             raise self._failure
@@ -107,21 +107,21 @@ class SourceFetcher:
         return touched
 
     def handed_on(self, size: int) -> None:
-        """Make room: so many fetched bytes were handed on."""
+        """Free ``size`` bytes of the fetch buffer, which were handed on or dropped."""
         self.buffered -= size
 
     def seen(self) -> dict[SourcePartition, SourceLogBounds]:
-        """Return what the last answers told of each source log."""
+        """Return the bounds of each source log from the last responses."""
         return {
             feed.source: SourceLogBounds(start, end, feed.next_timestamp)
             for feed, (start, end) in self._bounds.items()
         }
 
     def pump(self, until: float) -> float:
-        """Send the fetches that are due; their waits end by the monotonic time ``until``.
+        """Send the fetches that are due; brokers answer them before monotonic time ``until``.
 
         Returns:
-            Seconds until another fetch is due without an answer arriving first.
+            Seconds until another fetch is due if no response arrives before.
         """
         now = monotonic()
         if self._closed or now >= until:
@@ -149,7 +149,7 @@ class SourceFetcher:
         return feed.fault is None and feed.ready_bytes < _PARTITION_BYTES * 2
 
     def close(self) -> None:
-        """Fetch no more, and let the brokers forget the sessions."""
+        """Stop fetching and close the fetch sessions on the brokers."""
         self._closed = True
         for session in self._sessions.values():
             if session.session_id and not session.waiting:
@@ -225,7 +225,7 @@ class SourceFetcher:
             session.reset()
             session.not_before = monotonic() + _BACKOFF_S
             self._look_up_later()
-        except Exception as error:  # a fault of ours must end the lap, not stall it
+        except Exception as error:  # a defect here must end the lap, not stall it
             self._failure = error
         finally:
             session.waiting = False
@@ -251,13 +251,13 @@ class SourceFetcher:
         if not response.session_id:
             session.known.clear()
         if 0 < self.buffered - before < _SMALL_BYTES:
-            # A trickle: what arrives in the next moment goes with it in one request.
+            # Little data: delay the next fetch briefly, so that its response carries more.
             session.not_before = monotonic() + _TRICKLE_S
 
     def _partition(self, session: _Session, feed: PartitionReader, part: Any) -> None:
         code, key = part.error_code, (feed.source.topic, feed.source.partition)
         if not feed.awaits(session.known.get(key)):
-            return  # the feed went on elsewhere after this was asked
+            return  # the partition's fetch position has changed since this request
         if code == Code.NONE:
             if part.last_stable_offset >= 0:
                 self._bounds[feed] = (part.log_start_offset, part.last_stable_offset)
@@ -272,7 +272,7 @@ class SourceFetcher:
                 feed.check_epoch = feed.leader_epoch >= 0
         elif code == Code.OFFSET_OUT_OF_RANGE:
             if feed.check_epoch:
-                # The broker answers so too when retention removed the last epoch we saw.
+                # The broker also returns this if retention removed the last fetched leader epoch.
                 feed.check_epoch = False
             else:
                 self._measure(session, feed, -1)
@@ -289,7 +289,7 @@ class SourceFetcher:
             source_faults.stop_refused(feed, code)
 
     def _measure(self, session: _Session, feed: PartitionReader, diverged_at: int) -> None:
-        """Ask where the log begins and ends now, before deciding about lost records."""
+        """Request the current log bounds before deciding whether records are lost."""
         if feed not in self._measuring:
             self._measuring.add(feed)
             self._wire.loop.spawn(self._measure_log(session.node, feed, feed.wanted, diverged_at))
@@ -301,7 +301,7 @@ class SourceFetcher:
             start = await self._list_offset(node, feed, _EARLIEST)
             end = await self._list_offset(node, feed, _LATEST)
         except (NotSent, OutcomeUnknown):
-            return  # the next fetch finds the same and asks again
+            return  # the next fetch gets the same error and asks again
         finally:
             self._measuring.discard(feed)
             self._signal.set()
@@ -331,15 +331,15 @@ class SourceFetcher:
         return int(part.offset) if part.error_code == Code.NONE else -1
 
     def _lost(self, feed: PartitionReader, start: int, end: int, diverged_at: int) -> None:
-        """The records at the position are gone: stop, or go on after them if told so."""
+        """Handle lost records at the position: stop, or skip them if configured."""
         loss = source_faults.describe_loss(feed, start, end, diverged_at)
         if loss is None:
-            return  # it was out of range for a moment only, as while a leader moves
+            return  # out of range only temporarily, for example while the leader moves
         if self._continue and loss.go_on_at >= feed.handed:
             self.buffered -= feed.jump(loss.go_on_at, loss.kind.value)
             self._touched.add(feed)
             return
-        # Going back needs a new term, which only the driver can begin: it gets the place to go to.
+        # Going back needs a new term, which only the driver can begin: pass it the new offset.
         source_faults.stop_for_loss(feed, loss, at=loss.go_on_at if self._continue else None)
         self.buffered -= feed.drop_from(loss.go_on_at)
 

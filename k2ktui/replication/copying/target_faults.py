@@ -1,4 +1,4 @@
-"""What can be wrong with a partition on the target, in words that an operator can act on."""
+"""Faults of partitions on the target, with messages and fixes for operators."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from k2ktui.replication.slot_task import Fault, FaultKind
 def unavailable(
     source: SourcePartition, target: TargetPartition, reason: str, offset: int
 ) -> Fault:
-    """Return the fault of a partition whose target takes no writes, for now."""
+    """Return the fault of a partition whose target temporarily accepts no writes."""
     return Fault(
         source,
         FaultKind.UNAVAILABLE,
@@ -25,7 +25,7 @@ def unavailable(
 
 
 def gone(source: SourcePartition, target: TargetPartition, offset: int) -> Fault:
-    """Return the fault of a partition whose target does not exist."""
+    """Return the fault of a partition whose target partition does not exist."""
     return Fault(
         source,
         FaultKind.TARGET_GONE,
@@ -37,7 +37,7 @@ def gone(source: SourcePartition, target: TargetPartition, offset: int) -> Fault
 
 
 def refused(error: BatchRefused, source: SourcePartition, where: TargetPartition) -> Fault:
-    """Return the fault of a partition one of whose batches was refused."""
+    """Return the fault of a partition after the target refused one of its batches."""
     outgoing, code = error.outgoing, error.code
     topic, partition = where
     first = outgoing.first_source

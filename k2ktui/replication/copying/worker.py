@@ -1,4 +1,4 @@
-"""What a Spark task runs: one slot's lap, on connections that the worker process keeps."""
+"""Entry point of Spark tasks: runs one slot's lap on connections kept by the worker process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CONNECT_TIMEOUT_S = 15.0
 
 
 class _Connections:
-    """One loop with a wire to each cluster."""
+    """An event loop with a connection to each cluster."""
 
     def __init__(self, source: Mapping[str, Any], target: Mapping[str, Any]) -> None:
         self.loop = Loop()
@@ -35,20 +35,20 @@ class _Connections:
         self.loop.close()
 
 
-# A worker process runs one task at a time, so what a lap opened serves the next one.
+# A worker process runs one task at a time, so the next lap can reuse the connections.
 _kept: dict[str, _Connections] = {}
 
 
 def open_connections(source: Mapping[str, Any], target: Mapping[str, Any]) -> None:
-    """Connect ahead of the first lap; what fails here is reported by the lap."""
+    """Connect ahead of the first lap; failures are ignored, because the lap reports them."""
     with contextlib.suppress(Exception):
         _connections(source, target)
 
 
 def run_slot(token: SlotTask, source: Mapping[str, Any], target: Mapping[str, Any]) -> SlotResult:
-    """Run one lap of one slot; never raises, the result says how it ended.
+    """Run one lap of one slot; never raises, as the result has the outcome.
 
-    ``source`` and ``target`` are wire options of ``k2ktui.kafka.properties``.
+    ``source`` and ``target`` are connection options from ``k2ktui.kafka.properties.wire``.
     """
     try:
         connections = _connections(source, target)
@@ -57,12 +57,12 @@ def run_slot(token: SlotTask, source: Mapping[str, Any], target: Mapping[str, An
         )
     except (ConnectionFailed, NotSent, OutcomeUnknown) as error:
         result = SlotResult(token.slot, LapOutcome.FAILED, {}, error=str(error))
-    except Exception as error:  # the driver must learn of it; Spark would only print a traceback
+    except Exception as error:  # report it to the driver; Spark would only print a traceback
         result = SlotResult(
             token.slot, LapOutcome.FAILED, {}, error=f"{type(error).__name__}: {error}"
         )
     if result.outcome is not LapOutcome.DONE:
-        # After a failure nobody knows what is still on its way through these sockets.
+        # After a failure these sockets may still carry requests or responses in flight.
         kept = _kept.pop(_name(source, target), None)
         if kept is not None:
             kept.close()

@@ -1,1 +1,1 @@
-"""What is checked before a pipeline runs: each line pass, fail, warning or could-not-check."""
+"""Preflight checks of a pipeline: each is pass, fail, warning or could-not-check."""

@@ -1,4 +1,4 @@
-"""What a preflight check says, and the exit code of several."""
+"""Results of preflight checks and their exit code."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from enum import StrEnum
 from k2ktui.errors import ConnectionFailed, ExitCode, K2kError, TimedOut
 from k2ktui.text import safe_text
 
-# How many names a line holds at most.
+# Maximum number of names listed on one line.
 NAMED = 5
 
 
 class CheckOutcome(StrEnum):
-    """How a check came out. What cannot be checked is no failure, and never called a pass."""
+    """Outcome of a check; what cannot be checked is neither a failure nor a pass."""
 
     PASS = "pass"  # noqa: S105 - no password
     FAIL = "fail"
@@ -24,15 +24,15 @@ class CheckOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of the preflight.
+    """The result of one preflight check.
 
     Attributes:
         name: what was checked.
-        outcome: how it came out.
+        outcome: outcome of the check.
         detail: what was found, or why it could not be checked.
-        mend: what to do; empty for a pass.
+        mend: how to fix it; empty for a pass.
         unreachable: a cluster did not answer.
-        fatal: a start can copy nothing at all; other failures stop some topics only.
+        fatal: the pipeline could copy nothing at all; other failures affect only some topics.
     """
 
     name: str
@@ -54,17 +54,17 @@ def failed(name: str, detail: str, mend: str, *, fatal: bool = False) -> Check:
 
 
 def warned(name: str, detail: str, mend: str) -> Check:
-    """Return a line for what works, and is not as it should be."""
+    """Return a warning: it works but should be changed."""
     return Check(name, CheckOutcome.WARN, detail, mend)
 
 
 def unknown(name: str, detail: str, mend: str = "") -> Check:
-    """Return a line for what could not be checked."""
+    """Return a could-not-check result."""
     return Check(name, CheckOutcome.UNKNOWN, detail, mend)
 
 
 def failed_by(name: str, error: K2kError, *, fatal: bool = False) -> Check:
-    """Return a failure that an error explains; a cluster's silence is always fatal."""
+    """Return a failure explained by an error; an unreachable cluster is always fatal."""
     silent = isinstance(error, ConnectionFailed | TimedOut)
     return Check(name, CheckOutcome.FAIL, error.what, error.mend, silent, fatal or silent)
 
@@ -79,7 +79,7 @@ def exit_code(checks: Iterable[Check]) -> ExitCode:
 
 
 def first_names(names: Iterable[object]) -> str:
-    """Return the first few names, safe to print, and how many more there are."""
+    """Return the first few names, safe to print, and the number of further ones."""
     listed = sorted(str(name) for name in names)
     shown = ", ".join(safe_text(name) for name in listed[:NAMED])
     more = len(listed) - NAMED

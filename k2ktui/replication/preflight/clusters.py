@@ -1,4 +1,4 @@
-"""Preflight of each cluster by itself: whether it answers, its id, its version and its clock."""
+"""Preflight of the clusters: reachability, cluster id, version and clock."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _ROLES: Mapping[str, tuple[Role, ...]] = {
 
 @dataclass(slots=True)
 class CheckedCluster:
-    """One cluster as the preflight sees it.
+    """One cluster during the preflight.
 
     Attributes:
         label: ``source`` or ``target``.
         cluster: its admin client.
-        probes: a connection a client role.
-        checks: what was found so far.
-        answers: every role could connect.
-        cluster_id: as the cluster says.
+        probes: one connection per client role; roles with equal properties share one.
+        checks: results so far.
+        answers: whether every role could connect.
+        cluster_id: the cluster's id.
     """
 
     label: str
@@ -48,8 +48,8 @@ class CheckedCluster:
 
 
 def open_clusters(config: PipelineConfig, stack: ExitStack) -> dict[str, CheckedCluster]:
-    """Connect to both clusters in every role; connections end with ``stack``."""
-    # The library tells of every attempt that fails; what matters is in the checks.
+    """Connect to both clusters in every role; ``stack`` closes the connections."""
+    # The library logs every failed attempt; the checks report what matters.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     sides = {
         label: CheckedCluster(label, Cluster(getattr(config, label), label))
@@ -118,7 +118,7 @@ def _version(config: PipelineConfig, side: CheckedCluster) -> Check:
 
 
 def check_ids(source: CheckedCluster, target: CheckedCluster) -> Check:
-    """Check that the two are different clusters."""
+    """Check that source and target are different clusters."""
     name = "cluster identity"
     if source.cluster_id != target.cluster_id:
         return passed(name, "source and target are different clusters")
@@ -132,9 +132,9 @@ def check_ids(source: CheckedCluster, target: CheckedCluster) -> Check:
 
 
 def check_clocks(source: CheckedCluster, target: CheckedCluster) -> Iterator[Check]:
-    """Compare each cluster's clock with ours, as far as they tell.
+    """Compare each cluster's clock, if it can be read, with this machine's.
 
-    Ages and lag in seconds, and retention on the target, mix timestamps of both clusters.
+    Ages, lag in seconds and retention on the target combine timestamps of both clusters.
     """
     for side in (source, target):
         name = f"{side.label} clock"

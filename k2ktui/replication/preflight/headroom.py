@@ -1,4 +1,4 @@
-"""How long the source keeps the records that are not copied yet."""
+"""Retention headroom: how long the source keeps the records that are not yet copied."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAME = "retention headroom"
 _MEND = (
     "Start the pipeline now, raise retention.ms on the source, or set onSourceDataLoss: continue."
 )
-# Less than this, or than a tenth of the retention, is too little to rely on.
+# Headroom below the smaller of this and a tenth of the retention time is a failure.
 _SHORT_S = 3600.0
 _SHARE = 0.1
 _TIMESTAMPS_S = 5.0
@@ -36,7 +36,7 @@ _TIMESTAMPS_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A partition with records that are not copied: from ``offset``, ``count`` of them at most."""
+    """A partition with at most ``count`` records from ``offset`` on that are not yet copied."""
 
     source: SourcePartition
     offset: int
@@ -50,9 +50,9 @@ def check_headroom(
     *,
     continue_on_loss: bool = False,
 ) -> Check:
-    """Tell how long it takes until the source deletes the oldest record that is not copied.
+    """Check how soon the source deletes the oldest record that is not yet copied.
 
-    Records that are lost already are a failure, except with ``continue_on_loss``.
+    Records that are already lost are a failure, except with ``continue_on_loss``.
 
     Raises:
         ConnectionFailed, TimedOut: the source did not answer.
@@ -147,7 +147,7 @@ def _verdict(
 
 
 def _timestamps(source: Cluster, waiting: list[_Waiting]) -> dict[SourcePartition, float]:
-    """Return the timestamp, in seconds since 1970, of the first record that each waits for."""
+    """Return the timestamp, in epoch seconds, of each partition's first record to copy."""
     peek = RecordTimeReader(source)
     try:
         where = {(w.source.topic, w.source.partition): w.offset for w in waiting}
@@ -158,7 +158,7 @@ def _timestamps(source: Cluster, waiting: list[_Waiting]) -> dict[SourcePartitio
 
 
 def format_duration(seconds: float) -> str:
-    """Return a length of time in its two largest units, such as ``3 d 4 h``."""
+    """Return a duration in its two largest units, such as ``3 d 4 h``."""
     rest, parts = round(seconds), list[str]()
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
         if rest >= size or (unit == "s" and not parts):

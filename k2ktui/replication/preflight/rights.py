@@ -1,9 +1,9 @@
-"""Preflight of rights: what each client role may do, against what it needs.
+"""Preflight of rights: compares what each client role may do with what it needs.
 
-The source needs Read (which implies Describe) on the topics, nothing else. The target needs
-Write and Describe on its topics and on the transactional ids, Read and (to see that they are fit)
-DescribeConfigs on the control topics; whether topics may be created and grown is checked where
-that is planned. ``docs/security.md`` has the table, and a test holds it.
+The source needs only Read (which implies Describe) on the topics. The target needs Write and
+Describe on its topics and on the transactional ids, and Read and (to validate their settings)
+DescribeConfigs on the control topics. The rights to create and grow topics are checked with the
+plans of target topics. ``docs/security.md`` has the table, which a test enforces.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def check_rights(
 
 
 def selected_topics(config: PipelineConfig, source: Cluster) -> set[str]:
-    """Return the source topics that are selected: those that match, and all that are listed.
+    """Return the selected source topics: those that match, and all that are listed by name.
 
     Raises:
         ConnectionFailed, TimedOut: the source did not answer.
@@ -74,12 +74,12 @@ def _targets(config: PipelineConfig, topics: Collection[str]) -> set[str]:
         try:
             targets.add(target_name(config, topic))
         except K2kError:
-            continue  # told with the target topics
+            continue  # reported with the target topics
     return targets
 
 
 def _settings_readable(target: CheckedCluster, control: Collection[str]) -> Check:
-    """Check what a start with existing control topics needs, even if this one creates them."""
+    """Check the right that later starts need, even if this start creates the control topics."""
     found = _topics_allow(target, "admin", Operation.DESCRIBE_CONFIGS, control, control)
     mend = found.mend and (
         f"{found.mend} (or, if their cleanup.policy is known to be right, set "
@@ -95,7 +95,7 @@ def _topics_allow(
     topics: Collection[str],
     vital: Collection[str] = (),
 ) -> Check:
-    """Check a right on topics; without it on a ``vital`` one nothing can be copied."""
+    """Check a right on topics; lacking it on a ``vital`` topic is fatal."""
     right = "".join(word.capitalize() for word in wanted.name.split("_"))
     name = f"{side.label} {role} rights"
     if not topics:

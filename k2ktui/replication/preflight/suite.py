@@ -1,7 +1,7 @@
-"""The preflight: everything that can be known before a start, without changing anything.
+"""The preflight: checks everything that can be known before a start, without changing anything.
 
-Each check is pass, fail, warning or could-not-check, with the reason and the mend. A source
-principal with Describe and Read on topics passes; what would take more could not be checked.
+Each check is pass, fail, warning or could-not-check, with the reason and a fix. A source principal
+with Describe and Read on topics passes; checks that need more rights are could-not-check.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ _INSTALL = "Run: pip install 'pyspark>=4.1,<5'"
 
 
 def run_checks(config: PipelineConfig) -> list[Check]:
-    """Check a pipeline, both its clusters and this machine; nothing is changed anywhere.
+    """Check a pipeline, both its clusters and this machine without changing anything.
 
-    What fails, clusters that do not answer included, is in the list: nothing is raised for it.
+    Failures, including unreachable clusters, are in the list; none is raised.
     """
     return list(each_check(config))
 
 
 def each_check(config: PipelineConfig) -> Iterator[Check]:
-    """Yield the same checks one by one, as they come; connections end with the iterator."""
+    """Yield the same checks one by one as they finish; the iterator's end closes connections."""
     with ExitStack() as stack:
         yield _supported(config)
         yield _java()

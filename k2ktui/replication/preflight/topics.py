@@ -1,4 +1,4 @@
-"""Preflight of topics: control topics, target topics, and how long the source keeps its records."""
+"""Preflight of topics: control topics, source topics, target topics, and source retention."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def check_topics(
 
 
 def known_positions(config: PipelineConfig, target: Cluster) -> Mapping[SourcePartition, Position]:
-    """Return the pipeline's positions, none if it was never started.
+    """Return the pipeline's positions; empty if it was never started.
 
     Raises:
         K2kError: the commit topic could not be read.
@@ -152,7 +152,7 @@ def _target(
     present: Mapping[str, Settings | K2kError],
     theirs: Mapping[str, Settings | K2kError],
 ) -> Iterator[Check]:
-    """Yield what there is to say of one target topic; nothing when all is well."""
+    """Yield the problems of one target topic; nothing if there are none."""
     name = f"target topic {safe_text(plan.name)}"
     if error is not None:
         yield failed_by(name, error)
@@ -198,7 +198,7 @@ def _compared(
             f"Run: {alter}",
         )
     if _POLICY in config.topic_creation.replication.settings_for(plan.name).config:
-        return  # it differs because somebody wants it to
+        return  # configured on purpose
     here, there = (set(_value(s, _POLICY).split(",")) for s in (settings, theirs))
     loss = ""
     if "compact" in here and "compact" not in there:

@@ -1,1 +1,1 @@
-"""Metrics of a run, and where OpenTelemetry sends them."""
+"""Metrics of a run and their export with OpenTelemetry."""

@@ -1,7 +1,7 @@
-"""OpenTelemetry: instruments made of the catalogue, and the exporters that the user chose.
+"""OpenTelemetry instruments for the metric catalog, and the selected exporters.
 
-An exporter that fails is noted once, tried less and less often, and never disturbs the run. This
-module loads OpenTelemetry; import it only when metrics are on.
+An exporter's first failure is noted; failing exporters are retried with back-off and never affect
+the run. This module loads OpenTelemetry; import it only if metrics are enabled.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ _CLOSE_S = 3.0
 _EXPORT_S = 10.0
 _INTERVAL_MS = 60_000.0
 _BACKOFF_S = (5.0, 15.0, 60.0, 300.0)
-# The SDK folds what is beyond its limit into one point; a pipeline may have more partitions.
+# The SDK merges all points beyond its cardinality limit into one; a pipeline may have more
+# partitions than the default limit.
 _POINTS_A_METRIC = 1_000_000
 _LOGGER = logging.getLogger("opentelemetry")
 
@@ -61,9 +62,9 @@ def make_exporters(
 
     Args:
         config: the pipeline.
-        names: of ``telemetry.EXPORTERS``, without ``none``.
-        env: the standard variables. What the SDK reads by itself comes from the process.
-        note: told once when an exporter fails, from another thread.
+        names: names from ``session.EXPORTERS`` except ``none``.
+        env: the standard variables. The SDK reads further ones from the process's environment.
+        note: called once, from another thread, for each exporter that fails.
 
     Raises:
         ConfigError: a variable or a client property cannot be used.
@@ -86,11 +87,11 @@ def make_exporters(
 
 
 class ExporterGuard:
-    """Lets an exporter fail: says so once, and leaves it alone for a while after each failure.
+    """Isolates the run from an exporter's failures: notes the first, backs off after each.
 
     Args:
-        name: the exporter.
-        note: told of the first failure.
+        name: name of the exporter.
+        note: called for the first failure.
         clock: monotonic seconds.
     """
 
@@ -104,24 +105,24 @@ class ExporterGuard:
         self.closing = False
 
     def __call__(self, export: Callable[[], None]) -> None:
-        """Export, unless it failed a moment ago, or it fails and the end has come."""
+        """Export, unless the exporter is backing off, or is failing while the run closes."""
         if self._failures and (self.closing or self._clock() < self._not_before):
             return
         try:
             export()
-        except Exception as error:  # whatever an exporter does, the run goes on
+        except Exception as error:  # no failure of an exporter may stop the run
             self.failed(str(error) or type(error).__name__)
         else:
             self._failures = 0
 
     def failed(self, why: str) -> float:
-        """Count a failure, and tell of the first; return the seconds until the next attempt."""
+        """Count a failure and note the first; return the seconds until the next attempt."""
         pause = _BACKOFF_S[min(self._failures, len(_BACKOFF_S) - 1)]
         self._failures += 1
         self._not_before = self._clock() + pause
         if not self._told:
             self._told = True
-            with suppress(Exception):  # whoever listened may have gone
+            with suppress(Exception):  # the listener may be closed
                 self._note(
                     f"metrics: the {self._name} exporter failed: {safe_text(why, 300)}; "
                     "the run goes on, and the exporter is tried again without further notes"
@@ -130,7 +131,7 @@ class ExporterGuard:
 
 
 class Exporters:
-    """The exporters of one run: set up, started when there is something to tell, closed."""
+    """The exporters of one run: set up first, started once there are figures, closed at the end."""
 
     def __init__(self, prefixes: MetricPrefixes, resource: Resource, interval_ms: float) -> None:
         self._prefixes = prefixes
@@ -141,7 +142,7 @@ class Exporters:
         self.endpoint: PrometheusEndpoint | None = None
 
     def start(self, figures: MetricSource) -> None:
-        """Export these figures from now on; only the first call counts."""
+        """Start exporting these figures; later calls have no effect."""
         if self._readers:
             return
         limits: dict[type, int] = {
@@ -169,7 +170,7 @@ class Exporters:
             _instrument(meter, metric, self._prefixes, figures)
 
     def close(self) -> None:
-        """Export once more and end, within three seconds; what takes longer is left behind."""
+        """Export once more and close within three seconds; abandon exporters that take longer."""
         for pusher in self.pushers:
             pusher.guard.closing = True
         until = monotonic() + _CLOSE_S
@@ -201,7 +202,7 @@ def _instrument(
 
 
 class _Sink(MetricExporter):
-    """Hands every collection to a function of ours, which raises if it fails."""
+    """Passes every collection to a function, which raises if it fails."""
 
     def __init__(
         self,
@@ -229,7 +230,7 @@ class _Sink(MetricExporter):
 
 
 class _Otlp(OTLPMetricExporter):
-    """The SDK's exporter, its failures guarded; it reads its own variables."""
+    """The SDK's OTLP exporter with guarded failures; the SDK reads its variables."""
 
     def __init__(self, guard: ExporterGuard) -> None:
         super().__init__()
@@ -250,7 +251,7 @@ class _Otlp(OTLPMetricExporter):
 
 
 class PrometheusEndpoint:
-    """Serves ``/metrics``; while the port is taken it is tried again, less and less often."""
+    """Serves ``/metrics``; while the port is in use, binding is retried with back-off."""
 
     def __init__(self, host: str, port: int, guard: ExporterGuard) -> None:
         self._host = host
@@ -261,7 +262,7 @@ class PrometheusEndpoint:
         self.port: int | None = None
 
     def start(self, limits: Mapping[type, int]) -> MetricReader:
-        """Listen, in a thread of its own; return what collects at every scrape."""
+        """Start listening in a thread; return the reader that collects at every scrape."""
         options = _known(
             PrometheusMetricReader, scope_info_enabled=False, cardinality_limits=limits
         )
@@ -289,7 +290,7 @@ class PrometheusEndpoint:
 
 
 class _LastWords(logging.Handler):
-    """Keeps what the SDK logged last: it tells no other way why an export failed."""
+    """Keeps the SDK's last log line, its only report of why an export failed."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -297,7 +298,7 @@ class _LastWords(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage().splitlines() or [""]
-        # A query may hold a key.
+        # The query string of a URL may hold an API key.
         self.last = re.sub(r"\?\S+", "?…", text[0])
 
 
@@ -311,7 +312,7 @@ def _print(data: MetricsData, _: float) -> None:
 
 
 def _known(kind: type, **options: Any) -> dict[str, Any]:
-    """Return the options that the installed version knows; older ones have no such limits."""
+    """Return the options that the installed SDK accepts; older versions have no such limits."""
     return {k: v for k, v in options.items() if k in inspect.signature(kind).parameters}
 
 

@@ -1,7 +1,7 @@
-"""What a running pipeline measures: fed by the driver's events, read by any number of exporters.
+"""Metrics of a running pipeline: fed by the driver's events, read by any number of exporters.
 
-The catalogue and the figures know nothing of OpenTelemetry; ``exporters``
-makes instruments of them. docs/metrics.md explains every metric.
+The catalog and the figures do not depend on OpenTelemetry; ``exporters`` creates the instruments.
+docs/metrics.md explains every metric.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from k2ktui.replication.slot_task import FaultKind, LapOutcome, SlotStats, Sourc
 Labels = Mapping[str, str | int]
 Points = list[tuple[float, Labels]]
 
-# A lap's figures count as current this long after its end, beyond two laps.
+# A lap's figures count as current for two laps plus this long after its end.
 _GRACE_S = 10.0
 
 
 @dataclass(slots=True)
 class _Row:
-    """One source partition; times are epoch seconds, None is unknown."""
+    """Figures of one source partition; times are epoch seconds, None is unknown."""
 
     labels: Labels
     position: int | None = None
@@ -53,7 +53,7 @@ class _Row:
 
 @dataclass(slots=True)
 class _SlotFigures:
-    """One slot; the tally is the sum of all its laps."""
+    """Figures of one slot; ``tally`` is the sum of all its laps."""
 
     tally: SlotStats = field(default_factory=SlotStats)
     laps: Counter[LapOutcome] = field(default_factory=Counter)
@@ -62,7 +62,7 @@ class _SlotFigures:
 
 
 class MetricSource(Protocol):
-    """Figures together with the metrics that read them."""
+    """Figures and the metrics that read them."""
 
     @property
     def catalogue(self) -> tuple[Metric, ...]:
@@ -96,7 +96,7 @@ class PipelineMetrics:
         return CATALOGUE
 
     def feed(self, event: Event) -> None:
-        """Take in one event; those that carry no figures are passed over."""
+        """Update the figures from one event; events without figures are ignored."""
         with self._lock:
             match event:
                 case Started():
@@ -152,9 +152,9 @@ class PipelineMetrics:
             row.seen, row.at = lap.seen.get(source), now
 
     def rows(self, read: Callable[[_Row, float, bool], float | None]) -> Points:
-        """Return a point of every partition whose figure is known.
+        """Return one point per partition whose figure is known.
 
-        ``read`` gets the row, the time, and whether what the last lap saw is still current.
+        ``read`` gets the row, the time, and whether the figures of the last lap are still current.
         """
         with self._lock:
             now = self._clock()
@@ -167,19 +167,19 @@ class PipelineMetrics:
             return found
 
     def stopped_rows(self) -> Points:
-        """Return a 1 for every partition that is stopped, labelled with the kind of its fault."""
+        """Return a 1 for every stopped partition, labeled with the kind of its fault."""
         with self._lock:
             rows = [row for row in self._rows.values() if row.fault is not None]
             return [(1, {**row.labels, "kind": str(row.fault)}) for row in rows]
 
     def by_slot(self, read: Callable[[_SlotFigures], float | None]) -> Points:
-        """Return a point of every slot whose figure is known."""
+        """Return one point per slot whose figure is known."""
         with self._lock:
             known = [(read(slot), number) for number, slot in sorted(self._slots.items())]
         return [(v, self._labels | {"slot": number}) for v, number in known if v is not None]
 
     def laps(self) -> Points:
-        """Return the number of laps of every slot by the way they ended."""
+        """Return the number of laps of every slot by outcome."""
         with self._lock:
             return [
                 (slot.laps[outcome], self._labels | {"slot": number, "outcome": str(outcome)})
@@ -188,26 +188,26 @@ class PipelineMetrics:
             ]
 
     def faults(self) -> Points:
-        """Return how many times a partition stopped, by kind; 0 for those that never came up."""
+        """Return how often a partition stopped, by kind of fault, including zeros."""
         with self._lock:
             return [(self._faults[kind], self._labels | {"kind": str(kind)}) for kind in FaultKind]
 
     def stopped(self) -> Points:
-        """Return how many partitions are stopped now, by kind."""
+        """Return the number of partitions stopped now, by kind of fault."""
         with self._lock:
             now = Counter(row.fault for row in self._rows.values())
         return [(now[kind], self._labels | {"kind": str(kind)}) for kind in FaultKind]
 
     def partitions(self) -> Points:
-        """Return how many partitions can be copied."""
+        """Return the number of partitions that can be copied."""
         return self._one(self._partitions)
 
     def started(self, read: Callable[[Started], float]) -> Points:
-        """Return one figure of the start, nothing before it."""
+        """Return one figure of the start; nothing before it."""
         return self._one(None if self._started is None else read(self._started))
 
     def first_record(self) -> Points:
-        """Return the seconds until the first record was visible, nothing before that."""
+        """Return the seconds until the first record was visible; nothing before that."""
         return self._one(None if self._first is None else self._first.seconds)
 
     def _one(self, value: float | None) -> Points:
@@ -219,10 +219,11 @@ def _start(row: _Row, now: float, current: bool) -> float | None:
 
 
 def _end(row: _Row, now: float, current: bool) -> float | None:
-    """Return the end that fits the position.
+    """Return the end that matches the position.
 
-    The end that the slot saw when it ended its lap is of the same moment as the position: a later
-    one would count what was copied since as lag. A partition that stands still has no such end.
+    The end from the slot's last lap is of the same moment as the position; with a later end,
+    records copied since would count as lag. A stopped partition has no current lap: its end comes
+    from topic discovery.
     """
     if row.seen is not None and (current or row.surveyed_end is None):
         return row.seen.end
@@ -249,15 +250,15 @@ def _age(row: _Row, now: float, current: bool) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric of the catalogue.
+    """One metric of the catalog.
 
     Attributes:
-        prefix: field of ``MetricPrefixes`` whose text goes before the name.
-        name: what follows the prefix; no two are the same, so equal prefixes do no harm.
-        unit: a UCUM code, with what is counted in braces.
-        text: one line for exporters that carry descriptions.
-        read: its points now.
-        counter: it only grows while the process runs.
+        prefix: field of ``MetricPrefixes`` whose text precedes the name.
+        name: the name after the prefix; unique, so equal prefixes cannot collide.
+        unit: a UCUM code, with the counted things in braces.
+        text: one-line description for exporters that support it.
+        read: returns the current points.
+        counter: whether the value only grows while the process runs.
     """
 
     prefix: str
@@ -400,5 +401,5 @@ CATALOGUE: tuple[Metric, ...] = (
 
 
 def full_name(prefixes: MetricPrefixes, prefix: str, name: str) -> str:
-    """Return a metric's name: the prefix of the file and the catalogue's name, as they are."""
+    """Return a metric's full name: the configured prefix followed by the catalog name."""
     return f"{getattr(prefixes, prefix)}{name}"

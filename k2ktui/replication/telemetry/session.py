@@ -1,6 +1,6 @@
-"""Metrics of a run, if they are wanted: who exports them, and that they never disturb the run.
+"""Metrics of a run, if enabled: selects the exporters and isolates the run from their failures.
 
-OpenTelemetry is loaded only when an exporter is chosen.
+OpenTelemetry is loaded only if an exporter is selected.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 EXPORTERS = ("console", "kafka", "none", "otlp", "prometheus")
 _VARIABLE = "OTEL_METRICS_EXPORTER"
-# The rule of OpenTelemetry for names of instruments.
+# OpenTelemetry's syntax of instrument names.
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_./-]{0,254}")
 
 
 def read_exporter_names(env: Mapping[str, str], *, wanted: bool) -> tuple[str, ...]:
-    """Return the exporters that the standard variables choose; none when metrics are off.
+    """Return the exporters selected by the standard variables; none if metrics are off.
 
     Args:
-        env: the environment; ``OTEL_METRICS_EXPORTER`` alone turns metrics on.
-        wanted: ``--telemetry`` was given: then OpenTelemetry's default, ``otlp``, holds.
+        env: the environment; ``OTEL_METRICS_EXPORTER`` alone enables metrics.
+        wanted: ``--telemetry`` was given, so OpenTelemetry's default, ``otlp``, applies.
 
     Raises:
-        ConfigError: an exporter that does not exist, or ``none`` beside another.
+        ConfigError: an exporter does not exist, or ``none`` is combined with another.
     """
     if env.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return ()
@@ -67,14 +67,14 @@ def measure_run(
     wanted: bool = False,
     env: Mapping[str, str] = os.environ,
 ) -> Iterator[Callable[[Event], None]]:
-    """Measure a run: yield what the pipeline reports to.
+    """Measure a run: yield the function that the pipeline reports events to.
 
-    Reports go on to ``tell``, details do not; both feed the metrics. ``tell`` also gets a note,
-    from another thread, when an exporter fails for the first time. Leaving exports once more, and
-    takes three seconds at most.
+    Reports are passed on to ``tell``, details are not; both feed the metrics. ``tell`` also gets a
+    note, from another thread, when an exporter fails for the first time. Leaving the context
+    exports once more and takes at most three seconds.
 
     Raises:
-        ConfigError: the exporters cannot be set up as the environment says.
+        ConfigError: the exporters cannot be set up from the environment.
     """
     telemetry = open_telemetry(config, lambda text: tell(Note(text)), wanted=wanted, env=env)
 
@@ -98,10 +98,16 @@ def open_telemetry(
     wanted: bool,
     env: Mapping[str, str] = os.environ,
 ) -> Telemetry | None:
-    """Return the metrics of a run, or None when they are off; arguments as for ``observed``.
+    """Return the metrics of a run, or None if metrics are off.
+
+    Args:
+        config: the pipeline.
+        note: called once, from another thread, for each exporter that fails.
+        wanted: ``--telemetry`` was given.
+        env: the environment.
 
     Raises:
-        ConfigError: the exporters cannot be set up as the environment says.
+        ConfigError: the exporters cannot be set up from the environment.
     """
     names = read_exporter_names(env, wanted=wanted)
     if not names:
@@ -117,10 +123,11 @@ def exporters_for(
     env: Mapping[str, str],
     note: Callable[[str], None],
 ) -> Exporters:
-    """Set up exporters of these figures; none does anything before its ``start``.
+    """Set up exporters for these figures; none does anything before ``start``.
 
     Raises:
-        ConfigError: the exporters cannot be set up as the environment says, or a name is none.
+        ConfigError: the exporters cannot be set up from the environment, or a metric's name is not
+            valid.
     """
     _check_names(config.metrics.prefix, figures.catalogue)
     from k2ktui.replication.telemetry.exporters import make_exporters
@@ -129,7 +136,7 @@ def exporters_for(
 
 
 class Telemetry:
-    """The metrics of one run."""
+    """The metrics of one run and their exporters."""
 
     def __init__(
         self, figures: PipelineMetrics, exporters: Exporters, note: Callable[[str], None]
@@ -140,9 +147,9 @@ class Telemetry:
         self.exporters = exporters
 
     def feed(self, event: Event) -> None:
-        """Take in an event of the run; the first ``Started`` sets the exporters to work.
+        """Update the metrics from an event of the run; the first ``Started`` starts the exporters.
 
-        Not before: until then the metrics topic may be missing, and there is nothing to tell.
+        Earlier, the metrics topic may not exist and there is nothing to export.
         """
         if self._broken:
             return
@@ -150,12 +157,12 @@ class Telemetry:
             self._figures.feed(event)
             if isinstance(event, Started):
                 self.exporters.start(self._figures)
-        except Exception as error:  # a fault of ours, and no reason to stop replication
+        except Exception as error:  # a defect in the metrics must not stop replication
             self._broken = True
             self._note(f"metrics: no longer updated, {type(error).__name__}: {safe_text(error)}")
 
     def close(self) -> None:
-        """Export once more and end, within three seconds."""
+        """Export once more and close, within three seconds."""
         self.exporters.close()
 
 
