@@ -1,4 +1,4 @@
-"""What is checked before a job is started, one line after the other."""
+"""The checks before a job is started, reported one by one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def start_checks(config: PipelineConfig, *, restart: bool = False) -> Iterator[C
 
     Args:
         config: the pipeline.
-        restart: its job here is about to be stopped, so that is no obstacle.
+        restart: the job on this host is about to be stopped, so it does not fail the check.
     """
     reached = True
     for check in each_check(config):
@@ -42,7 +42,7 @@ def start_checks(config: PipelineConfig, *, restart: bool = False) -> Iterator[C
 
 
 def read_runners(config: PipelineConfig) -> tuple[Runner, ...]:
-    """Return the last heartbeat of each run on any host, the last started first.
+    """Return the last heartbeat of each run on any host, live runs first, then by term.
 
     Raises:
         Refused: the state topic may not be read.
@@ -56,12 +56,12 @@ def read_runners(config: PipelineConfig) -> tuple[Runner, ...]:
 
 
 def _has_ended(runner: Runner) -> bool:
-    """Whether it was a process of this host that does not exist any more."""
+    """Whether the runner is a process of this host that no longer exists."""
     return runner.host == socket.gethostname() and not psutil.pid_exists(runner.pid)
 
 
 def alive_elsewhere(found: Sequence[Runner], job: Job | None, now: float) -> list[Runner]:
-    """Return the runners that must be taken to be running and are not the job of this host."""
+    """Return the runners, except this host's job, that must be assumed to be running."""
     own = job.record.pid if job is not None else 0
     here = socket.gethostname()
     return [
@@ -74,7 +74,7 @@ def alive_elsewhere(found: Sequence[Runner], job: Job | None, now: float) -> lis
 
 
 def describe_runner(runner: Runner, now: float) -> str:
-    """Return where a runner runs, safe to print."""
+    """Return a description of a runner (host, user, pid, version, heartbeat age), safe to print."""
     age = max(0.0, now - runner.last_ms / 1000)
     return (
         f"on {safe_text(runner.host)} as {safe_text(runner.user)}, pid {runner.pid}, "

@@ -1,4 +1,4 @@
-"""Where a job is kept: a directory for the user alone, with its record, its lock and its log."""
+"""The private directory of a job, with its record, its lock and its log."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _TEXTS = ("start", "pipeline", "group", "cwd", "environment", "birth", "host", "
 
 
 class Phase(StrEnum):
-    """How far a job has come, as it wrote down itself."""
+    """The phase that a job last recorded."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -51,7 +51,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """What a job wrote down of itself; nothing in it is secret.
+    """The record that a job writes about itself; it contains no secrets.
 
     Attributes:
         start: unique id of this start.
@@ -59,15 +59,15 @@ class JobRecord:
         files: absolute paths of the pipeline's files.
         cwd: working directory.
         telemetry: whether metrics are exported.
-        environment, read_only: what the files said of writing.
+        environment, read_only: the values of these settings in the pipeline's files.
         pid, birth: its process.
-        host, user, version: where and as whom it runs, and of k2ktui.
+        host, user, version: where and as which user it runs, and the version of k2ktui.
         started_at: epoch seconds.
-        phase: how far it has come.
+        phase: the phase it has reached.
         term, slots: of its run, 0 until it has begun.
-        ended_at, code: when it ended, epoch seconds, and its exit code; None if it did not say.
-        error: why it ended, empty if it was asked to.
-        starts: how often it was started here.
+        ended_at, code: end in epoch seconds, and exit code; None if they were not recorded.
+        error: why it ended, empty after a requested stop.
+        starts: number of starts on this host.
     """
 
     start: str
@@ -94,31 +94,31 @@ class JobRecord:
 
     @property
     def identity(self) -> ProcessIdentity:
-        """Its process."""
+        """The identity of its process."""
         return ProcessIdentity(self.pid, self.birth)
 
 
 @dataclass(frozen=True, slots=True)
 class JobDirectory:
-    """The directory of one job."""
+    """The directory of one job and the files in it."""
 
     directory: Path
 
     @property
     def id(self) -> str:
-        """The job's id on this host."""
+        """The job's id, unique on this host."""
         return self.directory.name
 
     @property
     def log(self) -> Path:
-        """Its log, JSON lines; older ones have ``.1``, ``.2`` … behind the name."""
+        """The log (JSON lines); older logs have the suffix ``.1``, ``.2`` …."""
         return self.directory / LOG
 
     def make(self) -> None:
-        """Make the directory, for the user alone.
+        """Create the directory, private to the user.
 
         Raises:
-            Refused: it cannot be made or written to.
+            Refused: it cannot be created or written to.
         """
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -128,7 +128,7 @@ class JobDirectory:
             raise _unwritable(self.directory, error) from None
 
     def read(self) -> JobRecord | None:
-        """Return the record; None if there is none, or one that cannot be read."""
+        """Return the record; None if there is none or it cannot be read."""
         try:
             with (self.directory / _RECORD).open("rb") as file:
                 return _record(
@@ -138,7 +138,7 @@ class JobDirectory:
             return None
 
     def write(self, record: JobRecord) -> None:
-        """Keep a record.
+        """Write the record.
 
         Raises:
             Refused: it cannot be written.
@@ -152,7 +152,7 @@ class JobDirectory:
     def lock(self) -> int | None:
         """Return a descriptor that holds the lock until its last copy is closed.
 
-        None if somebody else holds it: the job runs, or is being started.
+        None if another process holds it: the job runs, or is being started.
         """
         handle = os.open(self.directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -171,15 +171,15 @@ class JobDirectory:
 
 
 def jobs_home() -> Path:
-    """Return where this host's jobs are; several hosts may share a user's home directory."""
+    """Return the directory of this host's jobs; hosts may share the user's home directory."""
     return state_dir("jobs", _slug(socket.gethostname()))
 
 
 def job_directory(config: PipelineConfig) -> JobDirectory:
-    """Return the place of a pipeline's job, whether there is one or not.
+    """Return the directory of a pipeline's job, whether or not it exists.
 
-    Its id depends on the commit group and the target, which are what two drivers would quarrel
-    about, and not on where its file lies.
+    Its id depends on the commit group and topic and the target, over which two drivers would
+    conflict, and not on the location of the pipeline's file.
     """
     coordination = config.coordination.commit
     servers = config.target.kafka.common.get("bootstrap.servers", "")
@@ -189,7 +189,7 @@ def job_directory(config: PipelineConfig) -> JobDirectory:
 
 
 def list_job_directories() -> Iterator[JobDirectory]:
-    """Yield the places of this host's jobs."""
+    """Yield the directories of this host's jobs."""
     with contextlib.suppress(OSError):
         for directory in sorted(jobs_home().iterdir()):
             if (directory / _RECORD).is_file():
@@ -197,7 +197,7 @@ def list_job_directories() -> Iterator[JobDirectory]:
 
 
 def _slug(name: str) -> str:
-    # Never only dots, which have a meaning as the name of a directory.
+    # Dots are replaced too: "." and ".." are special directory names.
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:_LONGEST_SLUG] or "_"
 
 

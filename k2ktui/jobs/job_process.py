@@ -1,4 +1,4 @@
-"""The job's own side: it leaves its parent, says who it is, and writes down how it ends."""
+"""The job's own side: it detaches from its parent, and records its identity and its end."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from k2ktui.jobs.process import this_process
 
 
 class JobProcess:
-    """The job that this process is.
+    """The job that runs in this process.
 
     Args:
-        directory: where it is kept; who starts it has put a record there.
+        directory: the job's directory; the starter has written a record there.
         lock: descriptor that holds the lock.
 
     Raises:
@@ -31,7 +31,7 @@ class JobProcess:
     def __init__(self, directory: Path, lock: int) -> None:
         self._place = JobDirectory(directory)
         self._lock = lock
-        # A signal may end the job while its main thread is writing.
+        # A signal handler may record the end while the main thread is writing.
         self._writing = threading.RLock()
         record = self._place.read()
         if record is None:
@@ -39,17 +39,18 @@ class JobProcess:
         self.record = record
 
     def detach(self) -> None:
-        """Go on in a process of its own; the one that called ends here.
+        """Fork: the job continues in the child, the calling process exits here.
 
-        That one ends when the record is written, so whoever waits for it finds the job.
+        The parent exits only after the child has written its record, so a starter that waits for
+        the parent finds the job.
         """
         told, tells = os.pipe()
         if os.fork():
             os.close(tells)
-            # Nothing is read where the job died before it could write.
+            # The pipe is empty if the child died before it could write.
             os._exit(0 if os.read(told, 1) else 1)
         os.close(told)
-        # What is started from here must not hold the lock.
+        # Child processes must not inherit the lock.
         os.set_inheritable(self._lock, False)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         joblog.BoundedLog(self._place).start()
@@ -63,12 +64,12 @@ class JobProcess:
         os.close(tells)
 
     def began(self, term: int, slots: int) -> None:
-        """Write down that copying has begun."""
-        with contextlib.suppress(Refused):  # a full disk must not end it
+        """Record that copying has begun."""
+        with contextlib.suppress(Refused):  # a full disk must not end replication
             self._change(phase=Phase.RUNNING, term=term, slots=slots)
 
     def ended(self, code: int, error: str = "") -> None:
-        """Write down how it ended; safe from a signal handler."""
+        """Record the end; safe to call from a signal handler."""
         now = time()
         with contextlib.suppress(Refused):
             self._change(phase=Phase.ENDED, ended_at=now, code=int(code), error=error)

@@ -1,4 +1,4 @@
-"""A job's log: kept within bounds by the job itself, read from its end by everybody else."""
+"""A job's log: the job itself bounds its size, other processes read it from the end."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ LIMIT_BYTES = 5 << 20
 KEPT = 3
 _CHECK_S = 1.0
 _LONGEST_LINE = 64 << 10
-# What is written is three levels deep; Python cannot write what is very deep as text.
+# Events are three levels deep; json.dumps fails on very deep values.
 _DEEPEST = 16
 _BLOCK = 64 << 10
 
 
 class BoundedLog:
-    """Keeps the log, to which standard output and error go, within ``limit * (kept + 1)`` bytes.
+    """Keeps the log of standard output and error within ``limit * (kept + 1)`` bytes.
 
-    Whatever writes there is bounded, libraries in C included: a full log is renamed, and both
-    descriptors are moved to a new one. Nothing is lost between the two.
+    The bound covers every writer, including C libraries: a full log is renamed, and both
+    descriptors are moved to a new file. Nothing is lost in between.
     """
 
     def __init__(self, place: JobDirectory, limit: int = LIMIT_BYTES, kept: int = KEPT) -> None:
         self._place, self._limit, self._kept = place, limit, kept
 
     def start(self) -> None:
-        """Move standard output and error to the log, and look after its size from now on."""
+        """Redirect standard output and error to the log, and start checking its size."""
         self._open()
         threading.Thread(target=self._run, name="job-log", daemon=True).start()
 
     def turn(self) -> bool:
-        """Begin a new log if this one is full; whether it was."""
+        """Begin a new log if this one is full; return whether it was."""
         if os.fstat(1).st_size < self._limit:
             return False
         log = self._place.log
@@ -72,7 +72,7 @@ class BoundedLog:
     def _run(self) -> None:
         wait = threading.Event()
         while not wait.wait(_CHECK_S):
-            # A full disk must not end the replication; the next look may succeed.
+            # A full disk must not end replication; a later check may succeed.
             with contextlib.suppress(OSError):
                 self.turn()
 
@@ -83,9 +83,9 @@ def write_event(kind: str, at: float, **values: object) -> None:
 
 
 def write_object(value: Mapping[str, Any]) -> None:
-    """Write a line of JSON to the log; from within the job only, from a signal handler too.
+    """Write a line of JSON to the log; only inside the job, safe in a signal handler.
 
-    What cannot be written is lost: a full disk must not end a replication.
+    A line that cannot be written is dropped: a full disk must not end replication.
     """
     with contextlib.suppress(OSError):
         os.write(1, json.dumps(value).encode() + b"\n")
@@ -96,8 +96,8 @@ class LogEntry:
     """One line of a log.
 
     Attributes:
-        raw: as it was written; never to be shown as it is.
-        event: what it holds, empty if it is no JSON object.
+        raw: the line as written; must be sanitized before display.
+        event: its content, empty if it is not a JSON object.
     """
 
     raw: str
@@ -105,27 +105,27 @@ class LogEntry:
 
     @property
     def kind(self) -> str:
-        """What it tells of, empty for what a library or Python itself wrote."""
+        """The kind of event, empty for output of a library or of Python itself."""
         return str(self.event.get("event", ""))
 
     @property
     def object(self) -> Mapping[str, Any]:
-        """The event; one of kind ``text`` for a line that is none."""
+        """The event; for a line that is not an event, one of kind ``text``."""
         return self.event or {"event": "text", "text": safe_text(self.raw)}
 
     @property
     def error(self) -> str:
-        """What went wrong according to it, safe to print; empty if nothing."""
+        """The error it reports, safe to print; empty if none."""
         if self.kind == "error":
             return safe_text(self.event.get("what", ""))
         return self.text.partition("\n")[0] if self.kind == "stopped" else ""
 
     @property
     def text(self) -> str:
-        """The line for people, without its time; safe to print."""
+        """The line in readable form, without its time; safe to print."""
         report = read_report(self.event)
         if report is not None:
-            # The types of its fields are whatever the file holds.
+            # The types of the fields are not validated.
             with contextlib.suppress(ValueError, TypeError, AttributeError, OverflowError):
                 return report_text(report)
         event = self.event
@@ -144,7 +144,7 @@ class LogEntry:
 
     @property
     def at(self) -> float | None:
-        """When it was written, epoch seconds, None if that is unknown."""
+        """When it was written, epoch seconds; None if unknown."""
         at = self.event.get("at")
         try:
             return None if at is None else strict_number(at, high=LARGEST_MS / 1000)
@@ -153,7 +153,7 @@ class LogEntry:
 
     @property
     def lines(self) -> list[str]:
-        """The line for people, with its time (UTC); several if it is long."""
+        """The readable line with its time (UTC); several lines if it is long."""
         first, *more = self.text.split("\n")
         return [f"{_clock(self.at)}  {first}", *(f"{'':8}  {line}" for line in more)]
 
@@ -174,7 +174,7 @@ def _clock(at: float | None) -> str:
 
 
 def parse_entry(raw: bytes) -> LogEntry:
-    """Read one line, whatever it holds."""
+    """Parse one line; accepts any content."""
     text = raw.decode(errors="replace").rstrip("\r\n")
     try:
         event = parse_object(text)
@@ -184,12 +184,12 @@ def parse_entry(raw: bytes) -> LogEntry:
 
 
 def read_tail(place: JobDirectory, count: int, end: int | None = None) -> list[LogEntry]:
-    """Return the last entries of a job's log, the oldest first; of older logs if need be.
+    """Return the last entries of a job's log, the oldest first; reads older logs if necessary.
 
     Args:
-        place: the job.
-        count: how many at most.
-        end: leave out what lies behind this byte of the present log.
+        place: the job's directory.
+        count: maximum number of entries.
+        end: ignore bytes from this offset of the current log on.
     """
     lines: list[bytes] = []
     for number in range(KEPT + 1):
@@ -217,7 +217,7 @@ def _last_lines(path: Path, count: int, end: int | None = None) -> list[bytes]:
 
 
 def entries_since_start(entries: Sequence[LogEntry], start: str) -> list[LogEntry]:
-    """Return the entries that belong to a start of a job; all, if its beginning is not there."""
+    """Return the entries since this start of a job; all, if its first entry is not among them."""
     for number in range(len(entries) - 1, -1, -1):
         if entries[number].kind == "job" and entries[number].event.get("start") == start:
             return list(entries[number:])
@@ -225,20 +225,20 @@ def entries_since_start(entries: Sequence[LogEntry], start: str) -> list[LogEntr
 
 
 def last_error(entries: Sequence[LogEntry]) -> str:
-    """Return the last that went wrong, safe to print; empty if nothing did.
+    """Return the last error, safe to print; empty if there was none.
 
-    What is no event counts at the end only: those are the last words of a process that broke down.
+    Lines that are not events count only at the end, as the last output of a crashed process.
     """
     broken = bool(entries) and not entries[-1].event
     return next((each.error or each.text for each in reversed(entries) if each.error or broken), "")
 
 
 class Follower:
-    """Reads what is appended to a log, across logs that are begun anew.
+    """Reads what is appended to a log, across rotations.
 
     Args:
-        place: the job.
-        count: how many entries before that are wanted.
+        place: the job's directory.
+        count: number of earlier entries to return.
 
     Attributes:
         before: those entries.
@@ -255,7 +255,7 @@ class Follower:
         self.before = read_tail(place, count, end) if count else []
 
     def read(self) -> list[LogEntry]:
-        """Return the whole lines that have come since the last call."""
+        """Return the complete lines added since the last call."""
         data = self._more()
         if self._is_over():
             data += self._more()  # what was written before the log was renamed

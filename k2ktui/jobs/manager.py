@@ -1,4 +1,4 @@
-"""Start, find, stop and start again the jobs of this host."""
+"""Start, find, stop and restart the jobs of this host."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Waiting = Callable[[], None]
 
 
 class JobState(StrEnum):
-    """How a job of this host stands."""
+    """State of a job of this host."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -54,7 +54,7 @@ class JobState(StrEnum):
 
 
 class StopMode(StrEnum):
-    """How a job is stopped: politely, without waiting for the lap, or by killing it."""
+    """How to stop a job: after the current lap, without waiting for it, or by SIGKILL."""
 
     GRACEFULLY = "gracefully"
     NOW = "now"
@@ -95,7 +95,7 @@ def list_jobs() -> list[Job]:
 
 
 def read_job(place: JobDirectory) -> Job | None:
-    """Return the job that is kept at a place, None if there is none."""
+    """Return the job in a directory, None if there is none."""
     record = place.read()
     if record is None:
         return None
@@ -104,7 +104,7 @@ def read_job(place: JobDirectory) -> Job | None:
         return Job(place, record, state, _last_error(place, record))
     young = time() - record.started_at < _FORK_S
     if record.ended_at is None and not record.birth and young:
-        return Job(place, record, JobState.STARTING)  # its process has not said yet who it is
+        return Job(place, record, JobState.STARTING)  # its process has not recorded its pid yet
     if record.ended_at is None:
         return Job(place, record, JobState.DIED, _death(place, record))
     state = JobState.FAILED if record.error or record.code else JobState.STOPPED
@@ -115,8 +115,8 @@ def find_job(files: Sequence[str], config: Callable[[], PipelineConfig]) -> Job 
     """Return the job of a pipeline, None if it was never started here.
 
     Args:
-        files: its files; a job that was started from them is found without reading them, so that
-            it can be stopped where they cannot be filled in.
+        files: its files; a job started from them is found without reading them, so that it can be
+            stopped where their placeholders cannot be filled in.
         config: reads them.
 
     Raises:
@@ -128,12 +128,12 @@ def find_job(files: Sequence[str], config: Callable[[], PipelineConfig]) -> Job 
 
 
 def this_host() -> str:
-    """Return the name by which heartbeats know this host."""
+    """Return the name of this host in heartbeats."""
     return socket.gethostname()
 
 
 def absolute_paths(files: Sequence[str]) -> tuple[str, ...]:
-    """Return the files as a job can find them from anywhere; one text may name several."""
+    """Return absolute paths of the files; one item may hold several, separated by commas."""
     names = [part.strip() for file in files for part in file.split(",")]
     return tuple(os.path.abspath(name) for name in names if name)
 
@@ -149,15 +149,15 @@ def start_job(
     """Start a pipeline's job; returns as soon as its process exists.
 
     Args:
-        config: the pipeline, which shows that its files are right and can be filled in here: the
-            job gets this process's environment.
+        config: the pipeline; having it proves that its files are valid and can be filled in here,
+            which holds for the job too because it inherits this process's environment.
         files: its files.
-        allowed: what the session may do.
+        allowed: the session's access rights.
         telemetry: export metrics.
         cwd: working directory; by default this process's.
 
     Raises:
-        Refused: it is not allowed, it runs here already, or it cannot be started.
+        Refused: not allowed, the job runs here already, or it cannot be started.
     """
     require(allowed, "starting a job")
     place = job_directory(config)
@@ -208,9 +208,9 @@ def _locked(place: JobDirectory) -> int:
 
 
 def _lock_soon(place: JobDirectory) -> int | None:
-    """Return the lock; None if the job runs, or if it is not to be had within a second.
+    """Return the lock; None if the job runs, or if the lock is not free within a second.
 
-    A process that has ended may hold it a moment longer, until the last of its threads is gone.
+    A process that has ended may hold it a moment longer, until its last thread is gone.
     """
     until = monotonic() + _LOCK_S
     while (lock := place.lock()) is None:
@@ -222,7 +222,7 @@ def _lock_soon(place: JobDirectory) -> int | None:
 
 
 def _spawn(place: JobDirectory, record: JobRecord, lock: int) -> Job:
-    # Without the working directory as a place of modules, which is anybody's.
+    # -P keeps the working directory, which others may write to, out of the module search path.
     command = [sys.executable, "-P", "-m", "k2ktui", "jobs", "run"]
     command += ["--place", str(place.directory), "--lock", str(lock)]
     log = place.open_log()
@@ -236,7 +236,7 @@ def _spawn(place: JobDirectory, record: JobRecord, lock: int) -> Job:
             start_new_session=True,
             cwd=record.cwd,
         )
-        # It forks at once, so that the job is nobody's child and leads no session.
+        # It forks at once, so that init adopts the job and the job leads no session.
         code = parent.wait(_FORK_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise _not_started(place, type(error).__name__) from None
@@ -260,12 +260,12 @@ def _not_started(place: JobDirectory, why: str) -> Refused:
 
 
 def await_running(job: Job, timeout: float = START_S, waiting: Waiting = lambda: None) -> Job:
-    """Wait until a job has begun to copy, has ended, or ``timeout`` seconds are over.
+    """Wait until a job has begun to copy or has ended, at most ``timeout`` seconds.
 
     Args:
-        job: one that was started.
+        job: a job that was started.
         timeout: seconds.
-        waiting: called between two looks; what it raises ends the waiting, not the job.
+        waiting: called between polls; an exception from it ends the wait, not the job.
     """
     return _await(job, lambda now: now.state is not JobState.STARTING, timeout, waiting)
 
@@ -277,18 +277,18 @@ def stop_job(
     timeout: float = STOP_S,
     waiting: Waiting = lambda: None,
 ) -> Job:
-    """Stop a job; returns it as it is when it has ended, or when the time is over.
+    """Stop a job; return it as soon as it has ended, or after the timeout.
 
     Args:
         job: the job; nothing is done if it does not run.
-        allowed: what the session may do.
-        how: ``NOW`` insists, so that it does not wait for its lap; ``KILL`` kills it. Neither loses
-            or doubles a record: what was not committed is aborted at the next start.
+        allowed: the session's access rights.
+        how: ``NOW`` repeats the signal, so that the job does not wait for its lap; ``KILL`` kills
+            it. Neither loses or duplicates a record: the next start aborts what was not committed.
         timeout: seconds to wait for its end.
-        waiting: called between two looks.
+        waiting: called between polls.
 
     Raises:
-        Refused: it is not allowed, or the job belongs to another user.
+        Refused: not allowed, or the job belongs to another user.
     """
     require(allowed, "stopping a job")
     number = signal.SIGKILL if how is StopMode.KILL else signal.SIGTERM
@@ -297,7 +297,7 @@ def stop_job(
 
     def waits() -> None:
         nonlocal insisted
-        # Signals of one kind that are not handled yet become one: insist until it is gone.
+        # Pending signals of one kind merge into one: repeat until the job is gone.
         if how is StopMode.NOW and monotonic() - insisted >= _AGAIN_S:
             insisted = monotonic()
             _send(job, number)
@@ -320,7 +320,7 @@ def _send(job: Job, number: signal.Signals) -> None:
 
 
 def _written_off(job: Job, how: StopMode) -> Job:
-    """Write the last words of a job that could not: it was killed, or had hardly begun."""
+    """Record the end of a job that could not do so: it was killed, or had only just begun."""
     error = "" if how is not StopMode.KILL else "it was killed by an operator"
     record = replace(job.record, phase=Phase.ENDED, ended_at=time(), error=error)
     job.place.write(record)
@@ -362,7 +362,7 @@ def restart_job(
 
 
 def forget_job(job: Job) -> None:
-    """Remove what is kept of a job that does not run."""
+    """Remove the directory of a job that does not run."""
     lock = _lock_soon(job.place)
     if lock is None:
         return
@@ -382,7 +382,7 @@ def _told(place: JobDirectory, record: JobRecord) -> list[joblog.LogEntry]:
 
 
 def _death(place: JobDirectory, record: JobRecord) -> str:
-    """Say what is known of a job that ended without a word."""
+    """Describe why a job ended without recording its end."""
     if not record.birth:
         why = "its process could not be started"
     elif not same_boot(record.birth):

@@ -1,4 +1,4 @@
-"""Which process is a job: its id together with its birth, because ids are used again."""
+"""Identify a job's process by its id and its birth, because process ids are reused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ProcessIdentity:
 
     Attributes:
         pid: its id.
-        birth: text that no other process with this id ever has: boot and start time.
+        birth: boot id and start time; no other process with this id has the same.
     """
 
     pid: int
@@ -32,17 +32,17 @@ class ProcessIdentity:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs; one that has ended and was not collected yet does not."""
+        """Whether it runs; a zombie does not count."""
         return bool(self.birth) and birth_of(self.pid) == self.birth
 
     def signal(self, number: signal.Signals) -> bool:
-        """Send it a signal; whether it was there to get it. Never hits another process.
+        """Send it a signal; return whether it existed. Never signals another process.
 
         Raises:
-            PermissionError: it belongs to somebody else.
+            PermissionError: it belongs to another user.
         """
         with _handle(self.pid) as handle, contextlib.suppress(ProcessLookupError):
-            # The handle was taken first: whatever has the id after this check, it is not hit.
+            # The handle predates this check: if the pid is reused later, the signal is not sent.
             if self.alive:
                 if handle is None:
                     os.kill(self.pid, number)
@@ -58,12 +58,12 @@ def this_process() -> ProcessIdentity:
 
 
 def same_boot(birth: str) -> bool:
-    """Whether a process of that birth was started since the host was."""
+    """Whether a process of that birth was started since the host last booted."""
     return birth.partition("/")[0] == _boot()
 
 
 def birth_of(pid: int) -> str:
-    """Return the birth of the process that has an id now; empty if none runs."""
+    """Return the birth of the process that has this id now; empty if none runs."""
     if _LINUX:
         return _birth_by_proc(pid)
     with contextlib.suppress(psutil.Error):
@@ -74,7 +74,7 @@ def birth_of(pid: int) -> str:
 
 
 def _birth_by_proc(pid: int) -> str:
-    # In ticks since the boot: unlike the time of day it does not move when the clock is set.
+    # Ticks since boot: unlike the time of day, they do not change when the clock is set.
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -91,7 +91,7 @@ def _boot() -> str:
 
 @contextlib.contextmanager
 def _handle(pid: int) -> Iterator[int | None]:
-    """Hold a process, where the system can: until the end the handle means no other one."""
+    """Hold a process handle (pidfd) where available: it never refers to a reused id."""
     if not hasattr(os, "pidfd_open"):
         yield None
         return

@@ -1,4 +1,4 @@
-"""Jobs of this host and heartbeats of all hosts, put together: a row a run."""
+"""Combine the jobs of this host with the heartbeats of all hosts: one row per run."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _CLOCK_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One run of a pipeline, as far as it is known; None and empty texts are unknown.
+    """One run of a pipeline; None and empty strings mean unknown.
 
     Attributes:
         pipeline: its name.
         here: whether it is a job of this host, which can be stopped and whose log can be read.
-        alive: whether it must be taken to be running.
+        alive: whether it must be assumed to be running.
         state: ``starting``, ``running``, ``stopping``, ``stopped``, ``failed``, ``died``, or
-            ``silent`` for one on another host that says nothing any more.
+            ``silent`` for a run on another host without recent heartbeats.
         started_at: epoch seconds.
-        heartbeat_at: when it was last heard to live, epoch seconds.
-        restarts: how often it was started here before.
-        lag_records: source offsets not copied yet; None for what does not run.
-        error: the last that went wrong.
-        job: the job, None for others' runs.
-        runner: unique id of the process, empty if there was no heartbeat of it.
+        heartbeat_at: last sign of life, epoch seconds.
+        restarts: number of earlier starts on this host.
+        lag_records: source offsets not copied yet; None if the run is not alive.
+        error: the last error.
+        job: the job; None for runs that are not jobs of this host.
+        runner: unique id of the process, empty if it sent no heartbeat.
     """
 
     pipeline: str
@@ -54,7 +54,7 @@ class RunRow:
 
     @property
     def key(self) -> str:
-        """What tells it from other rows: the runner's id, or that of the job."""
+        """Unique key of the row: the runner's id, or that of the job."""
         return self.runner or (self.job.place.id if self.job else "")
 
 
@@ -65,14 +65,14 @@ def make_run_rows(
     now: float,
     lag_records: int | None = None,
 ) -> list[RunRow]:
-    """Return a row a run: what runs first, then what was started last.
+    """Return one row per run: live runs first, then the most recently started.
 
     Args:
-        jobs: those of this host, of any pipeline.
+        jobs: jobs of this host, of any pipeline.
         runners: heartbeats of one pipeline.
-        pipeline: the name of that one.
+        pipeline: the name of that pipeline.
         now: epoch seconds.
-        lag_records: the pipeline's lag where it was read just now, in place of the heartbeats'.
+        lag_records: the pipeline's lag if it was just read; replaces the heartbeats' values.
     """
     left = {runner.runner: runner for runner in runners}
     found = []
@@ -92,7 +92,7 @@ def make_run_rows(
 
 def _is_of(job: Job, runner: Runner) -> bool:
     record = job.record
-    # A process id that is used again belongs to a run of another time; clocks may be set meanwhile.
+    # The start times must match, because process ids are reused; tolerate clock adjustments.
     return (runner.host, runner.pid) == (record.host, record.pid) and (
         runner.started_ms >= 1000 * (record.started_at - _CLOCK_S)
         and (record.ended_at is None or runner.started_ms <= 1000 * record.ended_at)
@@ -154,6 +154,6 @@ def _of_runner(runner: Runner, pipeline: str, now: float) -> RunRow:
 
 
 def recent_runs(found: Sequence[RunRow]) -> list[RunRow]:
-    """Return what runs, the jobs of this host, and the last few runs elsewhere."""
+    """Return live runs, the jobs of this host, and the last few runs elsewhere."""
     past = [row for row in found if not row.alive and not row.here][:SHOWN_PAST]
     return [row for row in found if row.alive or row.here or row in past]
