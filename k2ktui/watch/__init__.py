@@ -1,7 +1,7 @@
-"""A pipeline watched over time: views of it, what makes them, recordings. No screen is drawn here.
+"""A pipeline watched over time: views, their sources, recordings. Draws no screen.
 
-- ``model``: one frozen :class:`~k2ktui.watch.model.View`, and its JSON (``codec``).
-- ``reading``: what is read of each cluster; ``assemble`` makes a view of it, with ``history``.
-- ``severity``: what is a problem, and how bad.
-- ``feed``: what shows views asks for; ``poller`` is a live one, ``player`` replays a recording.
+- ``model``: one frozen :class:`~k2ktui.watch.model.View`; ``codec`` converts it to and from JSON.
+- ``readers``: read each cluster; ``assemble`` builds a view from the facts, with ``history``.
+- ``severity``: which findings are problems, and how severe they are.
+- ``feed``: the interface that supplies views; ``poller`` is live, ``player`` replays a recording.
 """

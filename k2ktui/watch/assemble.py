@@ -1,4 +1,4 @@
-"""Put a view together from the last facts of each part; pure."""
+"""Assemble a view from the latest facts of each part; pure."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ _EXACT = frozenset({Basis.EXACT, Basis.END})
 
 
 class Assembler:
-    """Makes views of one pipeline; keeps the history that trends need.
+    """Assembles views of one pipeline; keeps the history that trends need.
 
     Args:
-        pair: what the views are of.
+        pair: identity of the pipeline.
         path: name of the path that the pipeline's records take.
-        target_of: where a partition without a position would go: topic, and partition or None.
-        addresses: of source and target, shown until they are known to answer.
+        target_of: target topic per source topic, for partitions without a position.
+        addresses: of source and target, shown until the clusters answer.
     """
 
     def __init__(
@@ -71,18 +71,18 @@ class Assembler:
         self.history = History()
 
     def view(self, now: float, known: Known, parts: Mapping[PartName, Part]) -> View:
-        """Return the view of what is known now."""
+        """Return a view of the current facts."""
         source = _fact(known, PartName.SOURCE, SourceFacts)
         target = _fact(known, PartName.TARGET, TargetFacts)
         groups = _fact(known, PartName.GROUPS, GroupFacts)
         state = _fact(known, PartName.STATE, StateFacts)
         audit = _audit(known, groups)
         rows = self._rows(source, target, groups)
-        # Positions without the source's ends of the same moment would show as a lag that is not.
+        # Positions newer than the source's log ends would show a false lag.
         seen = source.taken_at if source else target.taken_at if target else None
         fresh = seen != self._seen
         if any(parts[each].stale for each in _SIDES if each in parts):
-            # How fast anything is copied now is unknown.
+            # The current copy rate is unknown.
             rows = self.history.unknown(rows)
             totals = sum_totals(rows, groups)
         elif fresh:
@@ -123,7 +123,7 @@ class Assembler:
         for at, kept in self._kept.items():
             own = (positions.get(at), mapped.get(at), groups is not None)
             facts = (*own, *_bounds(at, source), *_landing(target, own[0]))
-            # Of thousands of partitions most are as they were.
+            # Most of thousands of partitions are unchanged: reuse their rows.
             if kept is None or kept[0] != facts:
                 self._kept[at] = (facts, self._row(at, source, target, *own))
         return tuple(kept[1] for kept in self._kept.values() if kept)
@@ -173,7 +173,7 @@ class Assembler:
 
 
 def _bounds(at: SourcePartition, source: SourceFacts | None) -> tuple[object, ...]:
-    """Return what a row shows of the source."""
+    """Return the source facts that a row depends on."""
     if source is None:
         return (None,)
     ends = (source.starts.get(at), source.ends.get(at), at in source.cut)
@@ -182,7 +182,7 @@ def _bounds(at: SourcePartition, source: SourceFacts | None) -> tuple[object, ..
 
 
 def _landing(target: TargetFacts | None, position: Position | None) -> tuple[object, ...]:
-    """Return what a row shows of the target."""
+    """Return the target facts that a row depends on."""
     if target is None:
         return (None,)
     if position is None or position.target_partition is None:
@@ -201,7 +201,7 @@ def _audit(known: Known, groups: GroupFacts | None) -> Audit | None:
 
 
 def _end(at: SourcePartition, source: SourceFacts | None, position: Position | None) -> int | None:
-    """Return the last stable offset; a newer position proves that it has moved on since."""
+    """Return the last stable offset; a newer position proves that it has advanced since."""
     end = source.ends.get(at) if source else None
     if source is None or end is None or position is None or at in source.cut:
         return end
@@ -263,7 +263,7 @@ def _spans(position: Position | None, mapped: MappedSummary | None) -> tuple[Spa
 
 
 def sum_totals(rows: Sequence[PartitionRow], groups: GroupFacts | None) -> Totals:
-    """Sum up; what is unknown of every partition is None."""
+    """Sum up the rows; a value that is unknown for every partition is None."""
     lags = [row.status.lag_records for row in rows if row.status.lag_records is not None]
     ages = [
         row.status.lag_seconds
@@ -296,7 +296,7 @@ def sum_totals(rows: Sequence[PartitionRow], groups: GroupFacts | None) -> Total
 
 
 def _coverage(rows: Sequence[PartitionRow]) -> float | None:
-    """Return the share over all partitions, each weighted by the offsets it retains."""
+    """Return the coverage of all partitions, weighted by the offsets they retain."""
     known = [row.status for row in rows if row.status.coverage is not None]
     sizes = [(s.source_end or 0) - (s.source_start or 0) for s in known]
     if not known:

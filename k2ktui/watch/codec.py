@@ -1,6 +1,6 @@
-"""Views as JSON and back: what recordings hold and ``k2ktui watch --json`` prints.
+"""Convert views to and from JSON, for recordings and ``k2ktui watch --json``.
 
-Rows of many fields are tables (``columns`` once, then ``rows``), because there are thousands.
+Wide rows are stored as tables (``columns`` once, then ``rows``), because there are thousands.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Table = dict[str, Any]
 
 
 class MalformedView(ValueError):
-    """A text that is not a view, or of a version that this program does not read."""
+    """The text is not a view, or has a version that this program does not read."""
 
 
 def _names(kind: type) -> list[str]:
@@ -71,7 +71,7 @@ def loads(text: str | bytes) -> View:
     """Return the view in a text.
 
     Raises:
-        MalformedView: it is not one.
+        MalformedView: the text is not a view.
     """
     try:
         return from_object(parse_object(text, "the view", largest=LARGEST_VIEW))
@@ -84,7 +84,7 @@ def loads(text: str | bytes) -> View:
 
 
 def to_object(view: View) -> dict[str, Any]:
-    """Return a view as an object of JSON's types."""
+    """Return a view as an object of JSON types."""
     return {
         "v": VERSION,
         "pair": asdict(view.pair),
@@ -114,7 +114,7 @@ def from_object(value: Mapping[str, Any]) -> View:
     """Return the view of an object that ``to_object`` made.
 
     Raises:
-        MalformedView: it is of another version.
+        MalformedView: it has another version.
         MalformedRecord, ValueError, KeyError, TypeError, AttributeError: it is damaged.
     """
     if value["v"] != VERSION:
@@ -148,8 +148,8 @@ def _make(kind: type[T], values: Mapping[str, Any]) -> T:
     """Return an object whose fields have the types that its class declares.
 
     Raises:
-        MalformedRecord: a field has another.
-        TypeError: one is missing, or there is one too many.
+        MalformedRecord: a field has another type.
+        TypeError: a field is missing or unknown.
     """
     kinds = _kinds_of(kind)  # type: ignore[arg-type]
     checked = dict(values)
@@ -167,7 +167,7 @@ def _make(kind: type[T], values: Mapping[str, Any]) -> T:
 
 
 def _member(allowed: frozenset[type], value: object, name: str) -> StrEnum:
-    """Return the member of a field's enumeration that a text names."""
+    """Return the enumeration member that a text names."""
     for each in allowed:
         if issubclass(each, StrEnum) and isinstance(value, str):
             return each(value)
@@ -176,7 +176,7 @@ def _member(allowed: frozenset[type], value: object, name: str) -> StrEnum:
 
 @cache
 def _kinds_of(kind: type) -> dict[str, frozenset[type]]:
-    """Return the types that each field's value may have, where it is a single value."""
+    """Return the types that each field's value may have, for fields with a single value."""
     found = {}
     for name, hint in get_type_hints(kind).items():
         parts = get_args(hint) if isinstance(hint, UnionType) else (hint,)
@@ -233,7 +233,7 @@ def _tuples(value: object, width: int) -> tuple[tuple[int, ...], ...]:
 
 def _summary(value: dict[str, Any]) -> GroupSummary:
     sides = {side: _make(GroupSide, value[side]) for side in ("source", "target")}
-    # A recording of an earlier release has neither of them.
+    # A recording of an earlier release lacks both.
     again = {
         name: _make(RereadEstimate, value[name]) for name in ("ours", "theirs") if value.get(name)
     }

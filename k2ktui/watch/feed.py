@@ -1,4 +1,4 @@
-"""What a screen or a log gets its views from; a live poller and a replayed recording are alike."""
+"""The interface through which screens and logs receive views, live or from a recording."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Listener = Callable[[View], None]
 
 
 class Feed(Protocol):
-    """Makes views on a thread of its own and tells them to a listener.
+    """Makes views on its own thread and passes them to a listener.
 
     Attributes:
         replay: whether it is a recording.
@@ -28,33 +28,33 @@ class Feed(Protocol):
     interval: float
 
     def start(self, listener: Listener) -> None:
-        """Begin; the listener is called on the feed's thread and must not wait for anything."""
+        """Start; the listener is called on the feed's thread and must not block."""
         ...
 
     def refresh(self) -> None:
-        """Make a view now, paused or not; returns at once."""
+        """Request a view now, even while paused; returns immediately."""
         ...
 
     def pause(self, on: bool) -> None:
-        """Pause, or go on."""
+        """Pause or resume."""
         ...
 
     def set_interval(self, seconds: float) -> None:
-        """Change the interval, :data:`MIN_INTERVAL_S` at least."""
+        """Set the interval in seconds (minimum :data:`MIN_INTERVAL_S`)."""
         ...
 
     def now(self) -> float:
-        """Return the time that ages are counted to: the clock's, or the recording's."""
+        """Return the reference time for ages: the clock's, or the recording's."""
         ...
 
     def series(self, topic: str, partition: int) -> Sequence[Sample]:
-        """Return the last minutes of one partition, the oldest first."""
+        """Return the samples of one partition over the last minutes, the oldest first."""
         ...
 
     def ranges(self, topic: str, partition: int) -> Sequence[RangeRow]:
-        """Return the last mapping ranges of one partition that are at hand."""
+        """Return the last mapping ranges of one partition that are available."""
         ...
 
     def close(self) -> None:
-        """End, and disconnect; waits no longer than a few seconds."""
+        """Stop and disconnect; takes a few seconds at most."""
         ...

@@ -1,4 +1,4 @@
-"""The sums of a group over its partitions; pure."""
+"""Sums of a group over its partitions; pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from k2ktui.watch.readers import GroupFacts
 
 
 def counts(words: Sequence[str]) -> dict[str, int]:
-    """Return how often each word occurs, sorted."""
+    """Return the number of occurrences of each word, sorted by word."""
     found: dict[str, int] = {}
     for word in words:
         found[word] = found.get(word, 0) + 1
@@ -80,7 +80,7 @@ def _summary(
 
 
 def _unknown(row: GroupRow) -> bool:
-    """Whether it is unknown what lies between the commit on the target and the translation."""
+    """Whether the difference between the target's commit and the translation is unknown."""
     certain = row.basis is not Basis.UNMAPPED and row.basis is not Basis.BOUNDED
     return certain and row.target_offset is not None and row.divergence is None
 

@@ -1,4 +1,4 @@
-"""What views of the last minutes say together: rates, trends, series for plots."""
+"""Rates, trends and plot series, computed from the views of the last minutes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NONE: Trend = (None, Direction.UNKNOWN, None)
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One partition at one moment; ``rate`` is source offsets copied a second."""
+    """One partition at one moment; ``rate`` is source offsets copied per second."""
 
     at: float
     lag_records: int | None
@@ -41,7 +41,7 @@ class _Column:
 
 
 class History:
-    """Remembers the last :data:`KEPT` views; used by one thread, but for :meth:`series`."""
+    """Keeps the last :data:`KEPT` views; single-threaded, except for :meth:`series`."""
 
     def __init__(self) -> None:
         self._index: dict[Key, int] = {}
@@ -59,7 +59,7 @@ class History:
         return tuple(self._points)
 
     def add(self, at: float, rows: Sequence[PartitionRow]) -> tuple[PartitionRow, ...]:
-        """Take in rows of one moment, ``at`` increasing; return them with rates and trends."""
+        """Add rows of one moment, ``at`` increasing; return them with rates and trends."""
         self._arrange([row.key for row in rows])
         lag = _array([row.status.lag_records for row in rows])
         self._lag.add(at, lag)
@@ -70,14 +70,14 @@ class History:
         return self.again(rows)
 
     def again(self, rows: Sequence[PartitionRow]) -> tuple[PartitionRow, ...]:
-        """Return rows of a moment that was taken in already, with rates and trends."""
+        """Return rows of a moment that was already added, with rates and trends."""
         lag, position = self._lines
         slopes, left = _list(np.maximum(0.0, position.slope)), _list(lag.to_zero)
         trends = {key: (slopes[n], lag.directions[n], left[n]) for key, n in self._index.items()}
         return self._with(rows, trends)
 
     def unknown(self, rows: Sequence[PartitionRow]) -> tuple[PartitionRow, ...]:
-        """Return rows without rates and trends: what they rest on was not read now."""
+        """Return rows without rates and trends, because their inputs were not read this time."""
         return self._with(rows, {})
 
     def _with(
@@ -87,7 +87,7 @@ class History:
         for row in rows:
             trend = trends.get(row.key, _NONE)
             before = self._shown.get(row.key)
-            # A row that is as it was stays the same object: who draws it sees that at once.
+            # An unchanged row stays the same object, so a screen can skip it by identity.
             if before and before[0] is row and _trend(before[1]) == trend:
                 found[row.key] = before
             else:
@@ -97,19 +97,19 @@ class History:
         return tuple(row for _, row in found.values())
 
     def add_totals(self, at: float, totals: Totals) -> Totals:
-        """Take in totals, and return them with their trend."""
+        """Add totals, and return them with their trend."""
         self._total_lag.add(at, _array([totals.lag_records]))
         point = Point(at, totals.lag_records, totals.lag_seconds, totals.rate, totals.coverage)
         self._points.append(point)
         return self.totals_again(totals)
 
     def totals_again(self, totals: Totals) -> Totals:
-        """Return totals of a moment that was taken in already, with their trend."""
+        """Return totals of a moment that was already added, with their trend."""
         lines = self._total_lag.lines()
         return replace(totals, direction=lines.directions[0], eta_s=_list(lines.to_zero)[0])
 
     def series(self, topic: str, partition: int) -> list[Sample]:
-        """Return what is remembered of one partition, the oldest first; any thread may ask."""
+        """Return the samples kept of one partition, the oldest first; thread-safe."""
         found = []
         for column in tuple(self._columns):
             number = column.index.get((topic, partition))

@@ -1,4 +1,4 @@
-"""What is read where MirrorMaker 2 copies: positions, heartbeats, checkpoints, and its audit."""
+"""Readers for MirrorMaker 2 flows: positions, heartbeats, checkpoints and their audit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PATH = "mirrormaker2"
 
 
 class MirrorTargetReader:
-    """Reads what MirrorMaker 2 says of itself on the target (and its offset-syncs)."""
+    """Reads MirrorMaker 2's own topics on the target, and its offset-syncs."""
 
     def __init__(self, config: MirrorPipeline) -> None:
         self._config = config
@@ -43,7 +43,7 @@ class MirrorTargetReader:
         self._copies = MirrorMappings(config, source_cluster(config), self._cluster)
 
     def read(self, known: Known) -> TargetFacts:
-        """Read positions, the ends of what they lead to, heartbeats and checkpoints."""
+        """Read positions, the log ends of their target partitions, heartbeats and checkpoints."""
         about = self._about.view(self._cluster)
         try:
             positions = dict(self._copies.positions())
@@ -67,12 +67,12 @@ class MirrorTargetReader:
         return TargetFacts(now, about, positions, ends, notes=notes, heartbeat_at=beat)
 
     def close(self) -> None:
-        """Disconnect."""
+        """Disconnect from the clusters."""
         self._copies.close()
 
 
 class MirrorGroupReader(GroupReader):
-    """Reads groups and what MirrorMaker 2 would make of them; both rest on the same snapshot."""
+    """Reads groups and audits MirrorMaker 2's checkpoints, both on the same snapshot."""
 
     def __init__(self, config: MirrorPipeline) -> None:
         super().__init__(config)
@@ -82,7 +82,7 @@ class MirrorGroupReader(GroupReader):
 
     def read(self, known: Known) -> GroupFacts:
         """Read checkpoints, then take a snapshot."""
-        # In this order: what is written after the groups were read would look too far.
+        # In this order: a checkpoint written after the groups were read would be ahead of them.
         self._topics.read_checkpoints()
         found = super().read(known)
         rows = compare_checkpoints(found.rows, self._topics.checkpoints, found.taken_at)
@@ -90,7 +90,7 @@ class MirrorGroupReader(GroupReader):
         return replace(found, audit=Audit(self._name, found.taken_at, tuple(rows), notes))
 
     def close(self) -> None:
-        """Disconnect."""
+        """Disconnect from the clusters."""
         self._topics.close()
         super().close()
 
@@ -102,17 +102,17 @@ class ComparisonReader:
         self._auditor = Auditor(config)
 
     def read(self, known: Known) -> ComparisonFacts:
-        """Audit it now."""
+        """Audit the flow now."""
         found = self._auditor.audit()
         return ComparisonFacts(found.taken_at, found)
 
     def close(self) -> None:
-        """Disconnect."""
+        """Disconnect from the clusters."""
         self._auditor.close()
 
 
 def mirror_readers(config: MirrorPipeline) -> dict[PartName, Reader]:
-    """Return what reads the parts that are not as in a pipeline of ours."""
+    """Return the readers of the parts that differ from a k2ktui pipeline."""
     return {
         PartName.TARGET: MirrorTargetReader(config),
         PartName.GROUPS: MirrorGroupReader(config),

@@ -1,6 +1,6 @@
-"""One view of a pipeline at one moment: everything a screen or a log shows, and nothing secret.
+"""A view of a pipeline at one moment: everything that a screen or a log shows, without secrets.
 
-None is unknown, never zero. Times are epoch seconds.
+None means unknown, never zero. Times are epoch seconds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from k2ktui.engine.journal import JournalHeader, Runner
 from k2ktui.engine.status import PartitionStatus
 from k2ktui.engine.trend import Direction
 
-# A part that has been waiting for an answer for so long is told as old, whatever its last error.
+# A part whose read is pending for this many seconds is shown as stale, whatever its last error.
 LATE_S = 5.0
 
 Span = tuple[int, int]
@@ -23,7 +23,7 @@ RangeRow = tuple[int, int, int]
 
 
 class PartName(StrEnum):
-    """What is read by itself, and can fail by itself; ``comparison`` only where it is asked for."""
+    """A part that is read and can fail separately; ``comparison`` exists only on request."""
 
     SOURCE = "source"
     TARGET = "target"
@@ -34,12 +34,13 @@ class PartName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of a view.
+    """Read status of one part of a view.
 
     Attributes:
         taken_at: when its values were read; None if they never were.
-        error: why the last attempt failed, empty if it did not: the values are stale then.
-        pending_s: seconds that an attempt has been waiting for an answer, 0 if none is.
+        error: why the last attempt failed, empty if it succeeded; after an error the values are
+            stale.
+        pending_s: seconds since the start of an unanswered attempt, 0 if there is none.
     """
 
     taken_at: float | None = None
@@ -48,7 +49,7 @@ class Part:
 
     @property
     def stale(self) -> bool:
-        """Whether the values are of an earlier attempt: the last one failed, or does not end."""
+        """Whether the values are from an earlier attempt: the last one failed, or is overdue."""
         return bool(self.error) or self.pending_s >= LATE_S
 
 
@@ -56,7 +57,7 @@ class Part:
 class ClusterView:
     """A cluster: its id, the Kafka release whose protocol it speaks, and its address.
 
-    Empty texts are unknown.
+    Empty strings mean unknown.
     """
 
     cluster_id: str = ""
@@ -70,10 +71,10 @@ class PartitionRow:
 
     Attributes:
         status: offsets, lag and coverage.
-        why: what an operator should know of its state; empty if there is nothing to say.
-        rate: source offsets copied a second, None while unknown.
-        direction: where its lag is heading.
-        eta_s: seconds until it has caught up at this pace, None if it does not.
+        why: explanation of its state for the operator; may be empty.
+        rate: source offsets copied per second, None while unknown.
+        direction: trend of its lag.
+        eta_s: seconds until it has caught up at this rate, None if it never does.
         spans: source offsets ``[low, high)`` whose translation is exact.
         gaps: source offsets ``[first, end)`` that were lost before they could be copied.
         ranges: the last mapping ranges, ``(source, target, count)``.
@@ -96,7 +97,7 @@ class PartitionRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupSide:
-    """A group on one cluster: state as Kafka calls it, members (None unknown), and any error."""
+    """A group on one cluster: Kafka's state name, members (None: unknown), and any error."""
 
     state: str = ""
     members: int | None = None
@@ -108,24 +109,24 @@ class GroupSummary:
     """A consumer group with the sums of its rows; see :class:`~k2ktui.engine.groups.GroupRow`.
 
     Attributes:
-        bases: how many of its rows have which basis.
+        bases: number of rows per basis.
         missing: rows without a committed offset on the target.
-        skips: records it would never read if it went on at the target as it is committed now.
+        skips: records it would never read if it continued on the target as committed now.
         rereads: records it would read again there.
         lag: source records that it has not read yet, None if unknown for any partition.
-        ours: what it would read again on the target where the translation puts it.
-        theirs: the same where MirrorMaker 2's checkpoints put it; None if that is not compared.
-        unknown: rows with a commit on the target of which it is unknown what it would skip or
-            read again; they are in no sum.
+        ours: what it would read again on the target from the translated position.
+        theirs: the same from MirrorMaker 2's checkpoints; None if they are not compared.
+        unknown: rows with a commit on the target for which it is unknown what the group would
+            skip or read again; they are in no sum.
         ahead: rows whose commit on the target skips records that a move would not skip.
-        behind: rows whose commit on the target reads again what a move would not.
-        moved_skips, moved_rereads: what it would skip and read again after a move, as the plan
-            says; rows without a mapping are not moved.
-        unknown_now: rows of which it is not known what it would skip as it is committed now, or
-            that have no commit on the target.
+        behind: rows whose commit on the target reads records again that a move would not.
+        moved_skips, moved_rereads: what it would skip and read again after a move, as in the plan;
+            rows without a mapping are not moved.
+        unknown_now: rows without a commit on the target, or for which it is unknown what the group
+            would skip as committed now.
         unknown_moved: rows that cannot be moved.
-        checking: rows that were found bad once: in no sum, and bad when the next poll agrees.
-        checking_unmapped: those of them that seem to have no mapping.
+        checking: rows found bad once: in no sum, and bad only if the next poll agrees.
+        checking_unmapped: the ``checking`` rows that seem to have no mapping.
     """
 
     group: str
@@ -152,14 +153,14 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over a pipeline; what is not known of every partition is counted in ``unknown``.
+    """Sums over a pipeline; partitions of unknown lag are counted in ``unknown``.
 
     Attributes:
         lag_records: source offsets not copied yet.
         lag_seconds: age of the oldest record not copied yet.
-        rate: source offsets copied a second.
-        direction: where ``lag_records`` is heading.
-        eta_s: seconds until all has caught up at this pace.
+        rate: source offsets copied per second.
+        direction: trend of ``lag_records``.
+        eta_s: seconds until everything has caught up at this rate.
         coverage: share of retained source offsets whose translation is exact, 0 to 1.
         commit_coverage: share of group-partitions with an exact position on the target.
         states: partitions by state.
@@ -203,9 +204,9 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class PipelinePair:
-    """What a view is of: the pipeline, and what its file says of writing.
+    """Identity of a view's pipeline, with its environment and read-only settings.
 
-    ``mirror``: it is a flow of MirrorMaker 2, which copies by itself.
+    ``mirror``: it is a flow of MirrorMaker 2, which does the copying.
     """
 
     pipeline: str
@@ -219,15 +220,15 @@ class View:
     """A pipeline at one moment.
 
     Attributes:
-        taken_at: when it was put together; each part has its own time.
-        heartbeat_at: when a flow of MirrorMaker 2 was seen alive last; None if it never was.
-        commits_at: when the source's commits were read; older than the part when they are a copy
-            that was kept on the target.
+        taken_at: when the view was assembled; each part has its own time.
+        heartbeat_at: last heartbeat of a MirrorMaker 2 flow; None if there was none.
+        commits_at: when the source's commits were read; older than the part if they are the copy
+            kept on the target.
         source_down: why that copy is used, empty if it is not.
         points: totals of the last minutes, the oldest first.
-        audit: what a flow of MirrorMaker 2 would make of the groups; None if that is not compared,
+        audit: what a MirrorMaker 2 flow would make of the groups; None if that is not compared,
             or not known yet.
-        notes: what an operator should know of the whole.
+        notes: messages for the operator about the pipeline as a whole.
     """
 
     pair: PipelinePair
@@ -254,29 +255,29 @@ class View:
         return all(part.error or part.taken_at is not None for part in self.parts.values())
 
     def stale(self, *names: PartName) -> bool:
-        """Whether any of these parts is stale: what rests on it is shown as old."""
+        """Whether any of these parts is stale, so that values based on it are shown as old."""
         return any(self.part(name).stale for name in names)
 
     @property
     def copy_stale(self) -> bool:
-        """Whether lag, states and rates rest on an old reading of either cluster."""
+        """Whether lag, states and rates are based on an old reading of either cluster."""
         return self.stale(PartName.SOURCE, PartName.TARGET)
 
     @property
     def groups_stale(self) -> bool:
-        """Whether what is shown of groups is old, or the source's commits are a kept copy."""
+        """Whether group data is old, or the source's commits are a kept copy."""
         return self.stale(PartName.GROUPS) or bool(self.source_down)
 
     @property
     def is_current(self) -> bool:
-        """Whether everything was read, and no reading is old: only then nothing is a finding."""
+        """Whether everything was read recently; only then does the absence of problems count."""
         parts = [part for name, part in self.parts.items() if name is not PartName.COMPARISON]
         read = all(part.taken_at is not None and not part.stale for part in parts)
         return read and self.whole and not self.source_down
 
     @property
     def settled(self) -> bool:
-        """Whether no group waits for a second look at what seems bad."""
+        """Whether no group is waiting for a second poll to confirm a bad finding."""
         return not any(group.checking for group in self.summaries)
 
     @property
@@ -286,23 +287,23 @@ class View:
 
     @property
     def audit_stale(self) -> bool:
-        """Whether the last attempt to audit failed."""
-        # A flow of MirrorMaker 2 is audited with its groups.
+        """Whether the last attempt to audit failed or is overdue."""
+        # A MirrorMaker 2 flow is audited together with its groups.
         part = PartName.GROUPS if self.pair.mirror else PartName.COMPARISON
         return self.part(part).stale
 
     @property
     def again(self) -> tuple[RereadEstimate, RereadEstimate]:
-        """What all groups would read again on the target: by our translation, by checkpoints."""
+        """Re-reads of all groups on the target: by translation, and by MM2's checkpoints."""
         ours = sum((group.ours for group in self.summaries), NOTHING)
         theirs = sum((group.theirs for group in self.summaries if group.theirs), NOTHING)
         return ours, theirs
 
     def part(self, name: PartName) -> Part:
-        """Return a part; one that was never read if there is none."""
+        """Return a part; an unread one if the view does not have it."""
         return self.parts.get(name, Part())
 
     def age(self, name: PartName, now: float) -> float | None:
-        """Return how old a part's values are in seconds, None if there are none."""
+        """Return the age of a part's values in seconds, None if there are none."""
         taken = self.part(name).taken_at
         return None if taken is None else max(0.0, now - taken)

@@ -1,4 +1,4 @@
-"""A view as lines of text, for screen readers, logs and terminals that can do nothing else."""
+"""A view as lines of text, for screen readers, logs and simple terminals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SIDES = (PartName.SOURCE, PartName.TARGET)
 
 
 def view_lines(view: View, now: float) -> Iterator[str]:
-    """Yield the view as lines; ``now`` is what ages are counted to."""
+    """Yield the view as lines; ``now`` is the reference time for ages."""
     at = datetime.fromtimestamp(view.taken_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     yield f"{at} pipeline {safe_text(view.pair.pipeline)}"
     yield f"  lag {_lag(view)}{_old(view, now, *_SIDES)}"
@@ -56,7 +56,7 @@ def view_lines(view: View, now: float) -> Iterator[str]:
 
 
 def _old(view: View, now: float, *names: PartName) -> str:
-    """Say how old a figure is if it rests on a part that could not be read just now."""
+    """Return the age of a value as text if it depends on a stale part, else ""."""
     ages = [view.age(name, now) for name in names if view.part(name).stale]
     known = [age for age in ages if age is not None]
     return f" (old: read {max(known):,.0f} s ago)" if known else ""
@@ -94,7 +94,7 @@ def _groups(view: View) -> str:
 
 
 def _compared(view: View, now: float) -> Iterator[str]:
-    """Yield what each group would read again, by us and by MirrorMaker 2."""
+    """Yield each group's re-reads with k2ktui and with MirrorMaker 2."""
     if not view.compares:
         return
     if view.audit is None:
@@ -116,7 +116,7 @@ def _compared(view: View, now: float) -> Iterator[str]:
 
 
 def reread_text(count: RereadEstimate) -> str:
-    """Return what would be read again and skipped, and for how many partitions nobody knows."""
+    """Return the re-read and skipped records, and the number of undetermined partitions."""
     skipped = f", {count.skipped:,} skipped" if count.skipped else ""
     parts = [f"{count.without:,} not translated"] if count.without else []
     parts += [f"{count.unknown:,} unknown"] if count.unknown else []

@@ -1,4 +1,4 @@
-"""A recording as a feed: in its own time, with steps and jumps."""
+"""A recording as a feed: plays at its own speed, with steps and jumps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from k2ktui.watch.history import KEPT, History, Sample
 from k2ktui.watch.model import RangeRow, View
 from k2ktui.watch.recording import Recording
 
-# A pause of hours in a recording is not waited for.
+# Longer pauses in a recording are shortened to this.
 _LONGEST_S = 10.0
 _LOOK_BACK = 60
 _CLOSE_S = 3.0
@@ -26,13 +26,13 @@ class Player:
 
     Args:
         path: the recording.
-        at: epoch seconds to begin at; the beginning by default.
-        paused: whether to wait for steps.
+        at: where to begin, in epoch seconds; by default the beginning.
+        paused: whether to start paused.
 
     Attributes:
-        number: the view that is shown, from 0 on.
+        number: index of the current view, from 0.
         times: when each view was taken.
-        pair: the pipeline.
+        pair: identity of the pipeline.
 
     Raises:
         ConfigError: the file is not a recording.
@@ -58,31 +58,31 @@ class Player:
         self._thread = threading.Thread(target=self._run, name="watch-player", daemon=True)
 
     def start(self, listener: Listener) -> None:
-        """Show the first view and go on."""
+        """Show the first view and start playing."""
         self._listener = listener
         self._thread.start()
 
     def refresh(self) -> None:
-        """Show the present view again."""
+        """Show the current view again."""
         self.seek_number(self.number)
 
     def pause(self, on: bool) -> None:
-        """Pause, or go on."""
+        """Pause or resume."""
         with self._wake:
             self.paused = on
             self._shown_at = monotonic()
             self._wake.notify_all()
 
     def set_interval(self, seconds: float) -> None:
-        """A recording has its own intervals."""
+        """Do nothing: a recording has its own intervals."""
 
     def now(self) -> float:
-        """Return the recording's time."""
+        """Return the current time within the recording."""
         taken = self.times[self.number]
         return taken if self.paused else taken + min(monotonic() - self._shown_at, _LONGEST_S)
 
     def step(self, count: int) -> None:
-        """Show the view so many further on, or back; pauses."""
+        """Move by ``count`` views, forward or (negative) back; pauses."""
         self.paused = True
         self.seek_number(self.number + count)
 
@@ -91,22 +91,22 @@ class Player:
         self.seek_number(self._recording.number_at(at))
 
     def seek_number(self, number: int) -> None:
-        """Show a view by its number."""
+        """Show the view with this index."""
         with self._wake:
             self._goto = max(0, min(number, len(self.times) - 1))
             self._wake.notify_all()
 
     def series(self, topic: str, partition: int) -> Sequence[Sample]:
-        """Return the last minutes of one partition before the view that is shown."""
+        """Return the samples of one partition in the minutes before the current view."""
         return self._history.series(topic, partition)
 
     def ranges(self, topic: str, partition: int) -> Sequence[RangeRow]:
-        """Return the last ranges of one partition that were recorded."""
+        """Return the last recorded ranges of one partition."""
         rows = self._view.partitions if self._view else ()
         return next((row.ranges for row in rows if row.key == (topic, partition)), ())
 
     def close(self) -> None:
-        """End."""
+        """Stop playing and close the recording."""
         with self._wake:
             self._over = True
             self._wake.notify_all()
@@ -115,7 +115,7 @@ class Player:
         self._recording.close()
 
     def view(self) -> View:
-        """Return the view at the present place, without playing."""
+        """Return the current view, without playing."""
         return self._recording.view(self.number)
 
     def _run(self) -> None:
@@ -129,7 +129,7 @@ class Player:
                     self.paused = True
 
     def _next(self) -> int | None:
-        """Wait until it is time for another view, and return its number."""
+        """Wait until another view is due, and return its index; None if none is."""
         with self._wake:
             if self._goto is None:
                 self._wake.wait(self._gap() if not self.paused else 0.5)
@@ -161,14 +161,14 @@ class Player:
 
 
 def parse_time(text: str, times: Sequence[float]) -> float:
-    """Return the moment that an operator means, epoch seconds.
+    """Parse a point in time, returned as epoch seconds.
 
     Args:
         text: ``HH:MM[:SS]`` or ``YYYY-MM-DD HH:MM[:SS]`` in UTC, or ``+SECONDS`` from the start.
         times: of the recording.
 
     Raises:
-        ConfigError: it is none of these.
+        ConfigError: the text has none of these forms.
     """
     text = text.strip()
     try:

@@ -1,8 +1,8 @@
-"""A live feed: reads the parts of a pipeline every few seconds, each on a thread of its own.
+"""A live feed: reads the parts of a pipeline periodically, each on its own thread.
 
-A part whose cluster does not answer keeps its last values, with the reason; the others go on. A
-part is never asked twice at once: who is still waiting is left out of the next round. What costs
-much, the comparison, is read less often.
+A part whose cluster does not answer keeps its last values, with the error; the others continue. A
+part never has two reads in flight: a pending one is left out of the next round. The expensive
+comparison is read less often.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _GRACE_S = 1.5
 _APART_S = 0.5
 _CLOSE_S = 3.0
 _RANGES = 500
-# How often a part is read at most, in seconds, and which share of the time reading it may take.
+# Minimum seconds between reads of a part; a read may take at most the share _SHARE of the time.
 _PACE_S = {PartName.COMPARISON: 15.0}
 _SHARE = 0.2
 
 
 class _Worker:
-    """Reads one part whenever it is told to, on its own thread; owns the reader."""
+    """Reads one part on request, on its own thread; owns the reader."""
 
     def __init__(self, name: PartName, reader: Reader, done: Callable[[], None]) -> None:
         self.facts: Facts | None = None
@@ -54,25 +54,25 @@ class _Worker:
         self._thread.start()
 
     def ask(self, known: Mapping[PartName, Facts], *, urgent: bool = False) -> None:
-        """Read now, unless it is being read, or was a moment ago and is not ``urgent``."""
+        """Request a read, unless one is pending, or ended just now and this is not ``urgent``."""
         if self.asked_at is None and (urgent or monotonic() >= self._rests_until):
             self.asked_at = monotonic()
             self._known = known
             self._due.set()
 
     def end(self) -> None:
-        """Tell the thread to end; it disconnects."""
+        """Make the thread end and disconnect."""
         self._over = True
         self._due.set()
 
     def join(self, seconds: float) -> None:
-        """Wait for the thread's end."""
+        """Wait up to ``seconds`` for the thread to end."""
         if self._thread.ident is not None:
             self._thread.join(max(0.0, seconds))
 
     @property
     def part(self) -> Part:
-        """The part as it is now."""
+        """The current status of the part."""
         asked = self.asked_at
         pending = 0.0 if asked is None else monotonic() - asked
         taken = None if self.facts is None else self.facts.taken_at
@@ -100,16 +100,16 @@ class _Worker:
             self.error = ""
         except K2kError as error:
             self.error = safe_text(error.what, 500)
-        except Exception as error:  # a fault of ours must not blind the other parts
+        except Exception as error:  # an internal error must not hide the other parts
             self.error = f"a fault in k2ktui itself ({type(error).__name__})"
 
 
 class Poller:
-    """Makes views every few seconds; see :class:`~k2ktui.watch.feed.Feed`.
+    """Makes views periodically; see :class:`~k2ktui.watch.feed.Feed`.
 
     Args:
-        readers: what reads each part.
-        assembler: makes views of it.
+        readers: the reader of each part.
+        assembler: builds the views.
         interval: seconds between polls.
     """
 
@@ -133,34 +133,34 @@ class Poller:
         self._thread = threading.Thread(target=self._run, name="watch-poller", daemon=True)
 
     def start(self, listener: Listener) -> None:
-        """Begin to poll."""
+        """Start polling."""
         self._listener = listener
         for worker in self._workers.values():
             worker.start()
         self._thread.start()
 
     def refresh(self) -> None:
-        """Poll now."""
+        """Request a poll now."""
         with self._wake:
             self._asked = True
             self._wake.notify_all()
 
     def pause(self, on: bool) -> None:
-        """Pause, or go on with a poll at once."""
+        """Pause, or resume with an immediate poll."""
         self.paused = on
         if not on:
             self.refresh()
 
     def set_interval(self, seconds: float) -> None:
-        """Change the interval."""
+        """Set the interval in seconds."""
         self.interval = max(MIN_INTERVAL_S, seconds)
 
     def now(self) -> float:
-        """Return the clock's time."""
+        """Return the current epoch time in seconds."""
         return time.time()
 
     def series(self, topic: str, partition: int) -> Sequence[Sample]:
-        """Return the last minutes of one partition."""
+        """Return the samples of one partition over the last minutes."""
         return self._assembler.history.series(topic, partition)
 
     def ranges(self, topic: str, partition: int) -> Sequence[RangeRow]:
@@ -173,7 +173,7 @@ class Poller:
         return last_ranges(replica, _RANGES) if replica else ()
 
     def close(self) -> None:
-        """End; a thread that waits for a cluster is left behind, and ends with the process."""
+        """Stop; a thread that still waits for a cluster is abandoned and ends with the process."""
         with self._wake:
             self._over = True
             self._wake.notify_all()
@@ -186,7 +186,7 @@ class Poller:
             worker.join(until - monotonic())
 
     def view(self) -> View:
-        """Return the view of what is known now."""
+        """Return a view of the current facts."""
         parts = {name: worker.part for name, worker in self._workers.items()}
         return self._assembler.view(time.time(), self._known(), parts)
 
@@ -223,10 +223,10 @@ class Poller:
         source.ask(self._known())
 
     def _until_next(self, began: float) -> bool:
-        """Wait for the next round; tell what comes late in the meantime.
+        """Wait for the next round; emit views for late answers in the meantime.
 
         Returns:
-            Whether somebody has asked for it.
+            Whether the round was requested explicitly.
         """
         while not self._over:
             with self._wake:
@@ -239,7 +239,7 @@ class Poller:
                 lambda: self._asked or self._news,
             )
             if self._news and not self._over:
-                # Several late answers that come together are one view.
+                # Combine late answers that arrive together into one view.
                 self._await(monotonic() + _APART_S, lambda: not self._pending())
                 self._emit()
         return False
@@ -263,7 +263,7 @@ class Poller:
 
 
 def describe_pair(config: PipelineConfig) -> PipelinePair:
-    """Return what views of a pipeline are of."""
+    """Return the identity of a pipeline for its views."""
     from k2ktui.mm2.pipeline import MirrorPipeline
 
     mirror = isinstance(config, MirrorPipeline)
@@ -275,12 +275,12 @@ def open_poller(
     interval: float = DEFAULT_INTERVAL_S,
     compare: MirrorPipeline | None = None,
 ) -> Poller:
-    """Return a feed of a pipeline's clusters; nothing is connected until it starts.
+    """Return a feed of a pipeline's clusters; connects only when it starts.
 
     Args:
         config: the pipeline.
         interval: seconds between polls.
-        compare: a flow of MirrorMaker 2 beside it, whose checkpoints are compared.
+        compare: a MirrorMaker 2 flow beside it, whose checkpoints are compared.
     """
     from k2ktui.mm2.pipeline import MirrorPipeline
     from k2ktui.replication.routing import choose_path

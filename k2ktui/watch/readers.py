@@ -1,7 +1,7 @@
-"""What is read of a pipeline: four parts, each from what it needs and nothing else.
+"""Read a pipeline in four parts, each from only the cluster data that it needs.
 
-The log bounds of the source, the positions on the target, the groups (which falls back to what was
-kept of the source by itself), and the state topic. A cluster that is down leaves the others.
+The parts: the log bounds of the source, the positions on the target, the groups (which fall back
+to the kept commits of the source) and the state topic. If a cluster is down, the others are read.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ _RANGES_UP_TO = 500
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """The source: bounds of its logs, and when the record at each position was written.
+    """The source: bounds of its logs, and the age of the record at each position.
 
     ``cut`` are partitions whose log ends before a position that was known when the end was read.
-    ``ends`` are last stable offsets, ``high`` high watermarks, ``held_back`` what open transactions
-    keep between them.
+    ``ends`` are last stable offsets, ``high`` high watermarks, ``held_back`` the records between
+    them, behind open transactions. ``ages`` are seconds.
     """
 
     taken_at: float
@@ -74,9 +74,9 @@ class SourceFacts:
 
 @dataclass(frozen=True, slots=True)
 class TargetFacts:
-    """The target: positions, the last stable offsets of what they lead to, and notes.
+    """The target: positions, the last stable offsets of their target partitions, and notes.
 
-    ``heartbeat_at`` is when MirrorMaker 2, where it copies, was seen alive last.
+    ``heartbeat_at`` is the last heartbeat of MirrorMaker 2, if it does the copying.
     """
 
     taken_at: float
@@ -90,7 +90,7 @@ class TargetFacts:
 
 @dataclass(frozen=True, slots=True)
 class MappedSummary:
-    """What is mapped of one source partition; ``known_from`` is the lowest offset it decides.
+    """Mapping of one source partition; ``known_from`` is the lowest offset it decides.
 
     Where another program copies, ``exact`` is the number of offsets that translate exactly.
     """
@@ -104,9 +104,9 @@ class MappedSummary:
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """Groups on both sides, translated, and what the mapping says of each partition.
+    """Groups on both sides, translated, and the mapping summary of each partition.
 
-    ``audit`` is what MirrorMaker 2 would make of them, where it is what copies.
+    ``audit`` is what MirrorMaker 2 would make of them, if it does the copying.
     """
 
     taken_at: float
@@ -123,7 +123,7 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True)
 class StateFacts:
-    """Runners and journal."""
+    """Heartbeats of runners, and journal headers."""
 
     taken_at: float
     runners: tuple[Runner, ...] = ()
@@ -133,7 +133,7 @@ class StateFacts:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonFacts:
-    """What a flow of MirrorMaker 2 beside the pipeline would make of the groups."""
+    """What a MirrorMaker 2 flow beside the pipeline would make of the groups."""
 
     taken_at: float
     audit: Audit
@@ -150,17 +150,17 @@ class Reader(Protocol):
         """Read now; ``known`` holds the last values of all parts.
 
         Raises:
-            K2kError: it could not be read.
+            K2kError: the part could not be read.
         """
         ...
 
     def close(self) -> None:
-        """Disconnect."""
+        """Disconnect from the clusters."""
         ...
 
 
 class ClusterInfoReader:
-    """A cluster's id, version and address, asked until they are known."""
+    """A cluster's id, version and address, requested until they are known."""
 
     def __init__(self, config: PipelineConfig, side: str) -> None:
         self._config = config.source if side == "source" else config.target
@@ -169,13 +169,13 @@ class ClusterInfoReader:
         self._view = ClusterView("", "", address)
 
     def view(self, cluster: Cluster) -> ClusterView:
-        """Return what is known, after asking for what is not.
+        """Return the cluster's information, after requesting what is unknown.
 
         Raises:
             ConnectionFailed, TimedOut: the cluster does not answer.
         """
         known = self._view
-        # Always asked: it is the cheapest way to learn that the cluster is gone.
+        # Always requested: it is the cheapest way to notice that the cluster is down.
         cluster_id = cluster.cluster_id()
         version = known.version
         if not version or cluster_id != known.cluster_id:
@@ -190,7 +190,7 @@ class ClusterInfoReader:
 
 
 class SourceReader:
-    """Reads the source; no consumer, no group: nothing is created there."""
+    """Reads the source without a consumer group, so it creates nothing there."""
 
     def __init__(self, config: PipelineConfig) -> None:
         self._config = config
@@ -200,7 +200,7 @@ class SourceReader:
         self._held_back = HeldBackReader(self._cluster)
 
     def read(self, known: Known) -> SourceFacts:
-        """Read the bounds of every chosen or replicated partition, and the ages of what waits."""
+        """Read the bounds of every selected or replicated partition, and the ages of the lag."""
         about = self._about.view(self._cluster)
         target = known.get(PartName.TARGET)
         positions = target.positions if isinstance(target, TargetFacts) else {}
@@ -235,7 +235,7 @@ class SourceReader:
         starts: Mapping[Partition, int],
         ends: Mapping[Partition, int],
     ) -> dict[SourcePartition, float]:
-        """Return the age in seconds of the record at each position that has one behind it."""
+        """Return the age in seconds of the next record to copy, for partitions that have one."""
         waiting = {
             (s.topic, s.partition): p.offset
             for s, p in positions.items()
@@ -248,12 +248,12 @@ class SourceReader:
         return {SourcePartition(*at): max(0.0, now - written) for at, written in times.items()}
 
     def close(self) -> None:
-        """Disconnect."""
+        """Disconnect from the source."""
         self._peek.close()
 
 
 class TargetReader:
-    """Reads positions and target ends."""
+    """Reads positions and target log ends."""
 
     def __init__(self, config: PipelineConfig) -> None:
         self._config = config
@@ -262,7 +262,7 @@ class TargetReader:
         self._about = ClusterInfoReader(config, "target")
 
     def read(self, known: Known) -> TargetFacts:
-        """Read the commit topic, and the ends of the partitions it names."""
+        """Read the commit topic, and the ends of the target partitions it names."""
         about = self._about.view(self._cluster)
         name = self._config.coordination.commit.topic
         found = self._cluster.find(name)
@@ -281,7 +281,7 @@ class TargetReader:
         return TargetFacts(time.time(), about, books.positions, ends)
 
     def close(self) -> None:
-        """Disconnect."""
+        """Do nothing: no connection is kept."""
 
 
 class GroupReader:
@@ -293,15 +293,15 @@ class GroupReader:
         self._agreement = Agreement()
 
     def read(self, known: Known) -> GroupFacts:
-        """Take a snapshot and translate it; nothing if the pipeline was never started.
+        """Take a snapshot and translate it; empty if the pipeline was never started.
 
-        What is bad is settled when a later reading agrees.
+        A bad finding is settled only if a later reading agrees.
         """
         target = known.get(PartName.TARGET)
         if isinstance(target, TargetFacts) and not target.started:
             return GroupFacts(time.time(), commits_at=time.time())
         if self._snapshots is None:
-            # Deferred: the first screen does not wait for it.
+            # Imported late, so that the first screen does not wait for it.
             from k2ktui.sync.snapshot import SnapshotReader
 
             self._snapshots = SnapshotReader(self._config)
@@ -323,7 +323,7 @@ class GroupReader:
         )
 
     def close(self) -> None:
-        """Disconnect."""
+        """Disconnect from both clusters."""
         if self._snapshots is not None:
             self._snapshots.close()
 
@@ -357,26 +357,26 @@ class StateReader:
         self._settled = False
 
     def read(self, known: Known) -> StateFacts:
-        """Read runners and the journal's headers, the newest first."""
-        # One reading does not tell who is alive; later ones are compared with it.
+        """Read the runners, and the journal's headers with the newest first."""
+        # A single reading cannot show which runs are alive; later ones are compared with it.
         state = self._store.read() if self._settled else self._store.read_settled()
         self._settled = True
         journal = sorted(state.journal.values(), key=lambda entry: entry.order, reverse=True)
         return StateFacts(time.time(), state.runners, tuple(journal), state.malformed)
 
     def close(self) -> None:
-        """Disconnect."""
+        """Disconnect from the target."""
         self._store.close()
 
 
 def make_readers(
     config: PipelineConfig, compare: MirrorPipeline | None = None
 ) -> dict[PartName, Reader]:
-    """Return what reads each part of a pipeline; nothing is connected yet.
+    """Return the reader of each part of a pipeline; connects to nothing yet.
 
     Args:
         config: the pipeline.
-        compare: a flow of MirrorMaker 2 beside it, whose checkpoints are compared.
+        compare: a MirrorMaker 2 flow beside it, whose checkpoints are compared.
     """
     from k2ktui.mm2.pipeline import MirrorPipeline
 

@@ -1,4 +1,4 @@
-"""Why a partition is in the state that it is in, for an operator."""
+"""Explain a partition's state to an operator."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from k2ktui.engine.status import PartitionState, PartitionStatus
 
 
 def reason_for(status: PartitionStatus, position: Position | None) -> str:
-    """Say in an operator's words why a partition is in the state that it is in."""
+    """Return the reason for a partition's state; empty if the state needs none."""
     match status.state:
         case PartitionState.LOST:
             return _lost(status)

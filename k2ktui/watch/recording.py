@@ -1,8 +1,8 @@
-"""Recordings: the views of a session in one SQLite file, to be replayed and looked at later.
+"""Recordings: the views of a session in one SQLite file, for later replay.
 
 Tables, for other readers: ``meta(key, value)`` with ``schema`` (1) and ``pipeline``, and
 ``views(at REAL, body BLOB)``, epoch seconds and zlib-compressed JSON of :mod:`k2ktui.watch.codec`.
-A view holds names, offsets and error texts; no client property and no secret is in it.
+A view holds names, offsets and error texts, but no client properties and no secrets.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ create index views_at on views(at);
 
 
 class Recorder:
-    """Writes views to a new file; whatever fails ends the recording, never what is recorded.
+    """Writes views to a new file; a failed write ends the recording, not the watched session.
 
     Args:
         path: a file that does not exist yet.
 
     Attributes:
-        error: why the recording ended, empty while it goes on.
+        error: why the recording ended, empty while it continues.
 
     Raises:
-        ConfigError: the file exists, or cannot be made.
+        ConfigError: the file exists, or cannot be created.
     """
 
     def __init__(self, path: Path) -> None:
         self.path, self.error = path, ""
         self._lock = threading.Lock()
         try:
-            # Group names and offsets are nobody else's business.
+            # Group names and offsets are private to the user.
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
             self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
             self._db.execute("pragma journal_mode=wal")
@@ -64,7 +64,7 @@ class Recorder:
             ) from None
 
     def add(self, view: View) -> None:
-        """Record a view; any thread may."""
+        """Record a view; thread-safe."""
         body = zlib.compress(dumps(view).encode(), 6)
         with self._lock:
             if self.error:
@@ -78,7 +78,7 @@ class Recorder:
                 self.error = f"the recording ended: {_reason(error)}"
 
     def close(self) -> None:
-        """Fold the journal into the file, so that it can be read from a read-only place."""
+        """Merge the SQLite journal into the file, so that read-only media can hold it."""
         with self._lock, suppress(sqlite3.Error):
             self._db.execute("pragma journal_mode=delete")
             self._db.close()
@@ -126,10 +126,10 @@ class Recording:
         return len(self._rows)
 
     def view(self, number: int) -> View:
-        """Return a view by its number, from 0 on.
+        """Return a view by its index, from 0.
 
         Raises:
-            ConfigError: it is damaged.
+            ConfigError: the view is damaged.
         """
         try:
             query = "select body from views where rowid = ?"
@@ -145,7 +145,7 @@ class Recording:
             ) from None
 
     def number_at(self, at: float) -> int:
-        """Return the number of the last view at or before a time, the first if there is none."""
+        """Return the index of the last view at or before a time, 0 if there is none."""
         earlier = [number for number, taken in enumerate(self.times) if taken <= at]
         return earlier[-1] if earlier else 0
 

@@ -1,4 +1,4 @@
-"""What is a problem and how bad it is: one rule for screens, logs and exit codes."""
+"""Which findings are problems and how severe: one rule for screens, logs and exit codes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from k2ktui.watch.model import GroupSummary, PartitionRow, PartName, View
 
 
 class Severity(IntEnum):
-    """From harmless to bad; ``unknown`` is worse than a warning, because it hides what it is."""
+    """From harmless to bad; ``UNKNOWN`` ranks above ``WARN``, because it may hide anything."""
 
     OK = 0
     INFO = 1
@@ -33,14 +33,14 @@ class SeverityLabel:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something to look at.
+    """A finding that needs attention.
 
     Attributes:
-        kind: ``cluster``, ``partition``, ``group``, ``groups``, ``job`` or ``mirror``: where it is
-            looked at.
-        subject: of what: a side, ``topic-partition``, a group.
-        key: the same for a program: part name, ``(topic, partition)``, group.
-        what: what is wrong, with figures.
+        kind: ``cluster``, ``partition``, ``group``, ``groups``, ``job`` or ``mirror``: where to
+            look at it.
+        subject: what it concerns: a side, ``topic-partition``, a group.
+        key: the subject for programs: part name, ``(topic, partition)``, group.
+        what: what is wrong, with numbers.
     """
 
     severity: Severity
@@ -50,7 +50,7 @@ class Problem:
     what: str
 
 
-# What is added to a problem that rests on an old reading.
+# Suffix of a problem that is based on an old reading.
 OLD = " (by the last reading, which is old)"
 _PARTITION = {
     PartitionState.CAUGHT_UP: Severity.OK,
@@ -66,7 +66,7 @@ _PARTITION = {
 
 
 def judge_partition(row: PartitionRow) -> SeverityLabel:
-    """Judge a partition by its state, and by what an open transaction holds back."""
+    """Rate a partition by its state, and by records behind an open transaction."""
     verdict = SeverityLabel(_PARTITION[row.status.state], str(row.status.state))
     held = row.status.held
     if held is not None and held.too_long and verdict.severity < Severity.WARN:
@@ -75,7 +75,7 @@ def judge_partition(row: PartitionRow) -> SeverityLabel:
 
 
 def judge_group_row(row: GroupRow) -> SeverityLabel:
-    """Judge where a group stands on the target for one partition."""
+    """Rate a group's position on the target for one partition."""
     if row.finding is Finding.CHECKING:
         return _CHECKING
     if row.basis is Basis.UNMAPPED:
@@ -96,7 +96,7 @@ def judge_group_row(row: GroupRow) -> SeverityLabel:
 
 
 def judge_group(group: GroupSummary) -> SeverityLabel:
-    """Judge a group by the worst of its partitions, as ``judge_group_row`` does."""
+    """Rate a group by the worst of its partitions, as ``judge_group_row`` does."""
     if group.source.error or group.target.error:
         return SeverityLabel(Severity.UNKNOWN, "unread")
     if group.bases.get(Basis.UNMAPPED, 0) > group.checking_unmapped:
@@ -118,13 +118,13 @@ def judge_group(group: GroupSummary) -> SeverityLabel:
     return SeverityLabel(Severity.OK, "in step")
 
 
-# What is bad is said when the next poll agrees.
+# A bad finding is reported only when the next poll agrees.
 _CHECKING = SeverityLabel(Severity.INFO, "checking")
 _MOVING = SeverityLabel(Severity.OK, "moving")
 # A move does not bring back what the target's retention has deleted, or what was never copied.
 _DELETED = SeverityLabel(Severity.WARN, "deleted")
 
-# MirrorMaker 2 beats every second unless it is told otherwise.
+# By default, MirrorMaker 2 sends a heartbeat every second.
 _BEAT_S = 30.0
 _RUNNER = {
     RunnerState.RUNNING: Severity.OK,
@@ -136,19 +136,19 @@ _RUNNER = {
 
 
 def judge_runner(runner: Runner, now: float) -> SeverityLabel:
-    """Judge a runner by its last heartbeat; ``now`` is epoch seconds."""
+    """Rate a runner by its last heartbeat; ``now`` is epoch seconds."""
     standing = runner.standing(int(now * 1000))
     return SeverityLabel(_RUNNER[standing], str(standing))
 
 
 def state_time(view: View, now: float) -> float:
-    """Return the time at which heartbeats are judged: one that could not be read is not silence."""
+    """Return the reference time for heartbeats: an unread heartbeat does not count as silence."""
     state = view.part(PartName.STATE)
     return state.taken_at if state.stale and state.taken_at is not None else now
 
 
 def find_problems(view: View, now: float) -> list[Problem]:
-    """Return what is wrong, the worst first; at most one problem for each subject."""
+    """Return the problems, worst first; at most one per subject."""
     found = [
         *_of_parts(view),
         *_of_jobs(view, now),
@@ -178,7 +178,7 @@ def _subject(name: PartName) -> str:
 
 
 def judge_mirror_flow(view: View, now: float) -> SeverityLabel:
-    """Judge a flow of MirrorMaker 2 by its heartbeat; it can be told to send none."""
+    """Rate a MirrorMaker 2 flow by its heartbeat, which its configuration can disable."""
     if view.heartbeat_at is None:
         return SeverityLabel(Severity.UNKNOWN, "no heartbeat")
     alive = now - view.heartbeat_at <= _BEAT_S
