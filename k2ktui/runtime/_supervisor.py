@@ -1,8 +1,8 @@
-"""The small process between k2ktui and each child process: it makes sure the child ends.
+"""The supervisor process between k2ktui and each child process; it ensures that the child ends.
 
-Run as a script by ``runtime/child_process.py``, with the standard library only and in a session of
-its own. It ends the child, and everything that the child started, when k2ktui says so or is gone
-for whatever reason (its end of the control pipe closes, or its process id ends).
+``runtime/child_process.py`` runs it as a script in its own session, with only the standard library.
+It ends the child and all of its descendants when k2ktui requests it or has exited for any reason
+(k2ktui's end of the control pipe closes, or its process ends).
 
 Arguments: control fd, status fd, parent pid, grace seconds, then the command.
 """
@@ -30,7 +30,7 @@ _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def main(arguments: list[str]) -> int:
-    """Start the command, watch over it, and return its exit code (128 + n for signal n)."""
+    """Start and supervise the command; return its exit code (128 + n for signal n)."""
     control, status, parent = (int(text) for text in arguments[:3])
     grace = float(arguments[3])
     os.set_inheritable(control, False)
@@ -62,7 +62,7 @@ def _wake_on_signals() -> int:
 
 def _start(command: list[str]) -> int:
     supervisor = os.getpid()
-    child = os.fork()  # this process has one thread, so forking it by hand is sound
+    child = os.fork()  # safe: this process has a single thread
     if child:
         with contextlib.suppress(OSError):
             os.setpgid(child, child)
@@ -73,7 +73,7 @@ def _start(command: list[str]) -> int:
             signal.signal(number, signal.SIG_DFL)
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() == supervisor:
-            os.execvp(command[0], command)  # noqa: S606 - by design, see reaper
+            os.execvp(command[0], command)  # noqa: S606 - the caller's command, without a shell
     except OSError as error:
         os.write(2, f"{command[0]}: {error}\n".encode())
     os._exit(127)
@@ -105,14 +105,14 @@ def _watch(child: int, control: int, parent: int, wake: int, grace: float) -> in
 
 
 def _obey(control: int, child: int) -> bool:
-    """Carry out one order from k2ktui; False when its end of the pipe is closed."""
+    """Carry out one order from k2ktui; return False if k2ktui's end of the pipe is closed."""
     order = os.read(control, 1)
     _signal(child, _ORDERS.get(order, ()))
     return bool(order)
 
 
 def _parent_handle(parent: int) -> int | None:
-    # The pipe alone is not enough: a fork of k2ktui may hold its other end open.
+    # The pipe is not enough: a forked child of k2ktui may keep its write end open.
     if hasattr(os, "pidfd_open"):
         with contextlib.suppress(OSError):
             return os.pidfd_open(parent)
@@ -141,7 +141,7 @@ def _signal(child: int, numbers: tuple[int, ...]) -> None:
 
 
 def _exit_code(child: int) -> int | None:
-    """Collect every ended process; return the child's exit code once it is among them."""
+    """Reap all ended processes; return the child's exit code, or None while it runs."""
     found: int | None = None
     with contextlib.suppress(ChildProcessError):
         while True:
@@ -156,7 +156,7 @@ def _exit_code(child: int) -> int | None:
 
 def _kill_descendants(child: int) -> None:
     _signal(child, (signal.SIGKILL,))  # the rest of its process group
-    # As subreaper we inherit whatever the child left behind, in any process group.
+    # As a subreaper, this process adopts the child's orphans, whatever their process group.
     children = f"/proc/self/task/{os.getpid()}/children"
     while _LINUX:
         try:

@@ -1,8 +1,8 @@
 """Resolved Maven artifacts with their SHA-256, shipped with the package.
 
-A first start then downloads jars at once, in parallel, instead of reading some eighty project files
-one after the other, and runs exactly the files that were tested. After a change of version:
-``python -m k2ktui.runtime.artifact_lock``.
+With the lock, a first start downloads jars immediately and in parallel instead of reading about
+eighty POM files one by one, and runs exactly the files that were tested. After changing a version,
+run ``python -m k2ktui.runtime.artifact_lock``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FILE = Path(__file__).with_name("artifacts.lock.json")
 def read(coordinates: Sequence[str]) -> dict[str, str]:
     """Return ``group:artifact:version`` → SHA-256 of every jar that ``coordinates`` need.
 
-    Empty when this very list of coordinates is not locked.
+    Empty if exactly this list of coordinates is not locked.
     """
     locks: dict[str, dict[str, str]] = json.loads(_FILE.read_bytes()) if _FILE.exists() else {}
     return locks.get(" ".join(coordinates), {})
@@ -31,7 +31,7 @@ def key(jar: Path) -> str:
 
 
 def main() -> None:
-    """Resolve anew what the demo needs, and write the lock."""
+    """Resolve the demo's artifacts again and write the lock file."""
     from k2ktui.runtime import artifacts
 
     wanted = (artifacts.SERVER, artifacts.LOGGING)

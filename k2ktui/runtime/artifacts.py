@@ -1,9 +1,9 @@
-"""Fetch Apache Kafka's jars (Maven artifacts) into the user's cache, once.
+"""Download Apache Kafka's jars (Maven artifacts) into the user's cache.
 
-:func:`classpath` resolves coordinates with jgo, downloads what is missing, and remembers the answer
-in the cache, so that later starts only check that the files are still there. What the demo needs is
-already resolved in :mod:`k2ktui.runtime.artifact_lock`, with checksums. It is safe to call
-from several processes and threads at once: the first does the work, the others wait for it.
+:func:`classpath` resolves coordinates with jgo, downloads missing jars, and caches the result, so
+that later starts only check that the files exist. :mod:`k2ktui.runtime.artifact_lock` holds the
+resolved artifacts of the demo with checksums. Concurrent calls from several processes and threads
+are safe: the first one does the work, the others wait for it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SERVER = f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}"
 TOOLS = f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}"
 CONNECT_RUNTIME = f"org.apache.kafka:connect-runtime:{KAFKA_VERSION}"
 CONNECT_MIRROR = f"org.apache.kafka:connect-mirror:{KAFKA_VERSION}"
-# Writes to standard error, which the reaper sends to the process's log file.
+# Logs to standard error, which ``child_process`` redirects to the process's log file.
 LOGGING = "org.slf4j:slf4j-simple:1.7.36"
 
 _DOWNLOADS_AT_ONCE = 6
@@ -37,7 +37,7 @@ _TIMEOUT_SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class ProgressStep:
-    """Progress of a long piece of work: ``done`` of ``total`` (0 when not known) of ``text``."""
+    """Progress of a long operation: ``done`` of ``total`` (0 if unknown) steps of ``text``."""
 
     text: str
     done: int = 0
@@ -49,7 +49,7 @@ Progress = Callable[[ProgressStep], None]
 
 @dataclass(frozen=True, slots=True)
 class Classpath:
-    """Jars that together hold some coordinates and all that these need at run time."""
+    """The jars of Maven coordinates and of their runtime dependencies."""
 
     coordinates: tuple[str, ...]
     jars: tuple[Path, ...]
@@ -63,15 +63,15 @@ class Classpath:
 def classpath(
     *coordinates: str, progress: Progress | None = None, fresh: bool = False
 ) -> Classpath:
-    """Return the jars of ``coordinates`` (``group:artifact:version``), fetched when missing.
+    """Return the jars of ``coordinates`` (``group:artifact:version``), downloading missing ones.
 
     Args:
-        coordinates: what is wanted; dependencies are added. Order matters only to Java.
-        progress: called as things are looked up and downloaded.
-        fresh: forget what was resolved before.
+        coordinates: required artifacts, in class path order; dependencies are added.
+        progress: called during resolution and download.
+        fresh: ignore the cached resolution.
 
     Raises:
-        ConnectionFailed: a file cannot be fetched, or arrives damaged.
+        ConnectionFailed: a file cannot be downloaded, or its checksum differs.
     """
     cache = cache_dir("maven")
     memory = cache / "classpaths" / f"{_digest(coordinates)}.json"
@@ -81,7 +81,7 @@ def classpath(
     if known:
         return known
     with locked(cache / ".lock"):
-        known = _recall(memory, coordinates)  # another process may have done it meanwhile
+        known = _recall(memory, coordinates)  # another process may have finished meanwhile
         if known:
             return known
         jars = _fetch(coordinates, cache / "repository", progress or (lambda step: None))
@@ -100,13 +100,13 @@ def _recall(memory: Path, coordinates: tuple[str, ...]) -> Classpath | None:
         if tuple(noted["coordinates"]) != coordinates:
             return None
     except (OSError, ValueError, KeyError, TypeError):
-        return None  # missing or spoilt: fetch again
+        return None  # missing or damaged: resolve again
     spoilt = [jar for jar, size in files.items() if not _whole(jar, size)]
     return None if spoilt else Classpath(coordinates, tuple(files))
 
 
 def _whole(jar: Path, size: int) -> bool:
-    """Whether the file is there in full; a part of one is removed, so that it is fetched again."""
+    """Whether the file is complete; removes a partial file so that it is downloaded again."""
     try:
         if jar.stat().st_size == size:
             return True
@@ -125,7 +125,7 @@ def _remember(memory: Path, coordinates: tuple[str, ...], jars: tuple[Path, ...]
 
 
 def _fetch(coordinates: tuple[str, ...], repository: Path, progress: Progress) -> tuple[Path, ...]:
-    # Deferred: it loads an HTTP stack that a warm start does not need.
+    # Deferred import: a start with cached jars does not need this HTTP stack.
     import requests
 
     logging.getLogger("jgo").setLevel(logging.ERROR)
@@ -169,7 +169,7 @@ def _download_all(artifacts: list[Any], progress: Progress) -> tuple[Path, ...]:
             jars.append(jar)
             progress(ProgressStep("Downloading Apache Kafka", len(jars), total))
     finally:
-        pool.shutdown(cancel_futures=True)  # an interrupted start does not fetch the rest
+        pool.shutdown(cancel_futures=True)  # after an interrupt, skip the remaining downloads
     return tuple(jars)
 
 
@@ -177,7 +177,7 @@ def _resolver(locked_sums: Mapping[str, str]) -> Any:
     from jgo.maven import PythonResolver
 
     class Resolver(PythonResolver):  # type: ignore[misc]
-        """jgo writes in place and only warns of damage; here a file is whole or absent."""
+        """Writes files atomically and verifies them; jgo writes in place and only warns."""
 
         def download(self, artifact: Any) -> Path:
             sha256 = locked_sums.get(f"{artifact.groupId}:{artifact.artifactId}:{artifact.version}")
@@ -193,7 +193,11 @@ def _resolver(locked_sums: Mapping[str, str]) -> Any:
 
 
 def _download(url: str, target: Path, sha256: str | None) -> bool:
-    """Fetch ``url`` to ``target`` and verify it; False when there is no such file."""
+    """Download ``url`` to ``target`` and verify it; return False if it does not exist (404).
+
+    Raises:
+        RuntimeError: the checksum differs.
+    """
     from jgo.util import http
 
     response = http.get(url, timeout=_TIMEOUT_SECONDS)
@@ -211,7 +215,7 @@ def _intact(content: bytes, sha256: str) -> bool:
 
 
 def _agrees(url: str, content: bytes) -> bool:
-    """Compare with the checksum that the repository publishes beside the file, if any."""
+    """Whether the content matches the SHA-1 that the repository publishes, if any."""
     from jgo.util import http
 
     published = http.get(f"{url}.sha1", timeout=_TIMEOUT_SECONDS)

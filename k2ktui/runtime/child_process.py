@@ -1,8 +1,8 @@
 """Child processes that cannot outlive k2ktui.
 
 :func:`spawn` puts a small supervisor process between k2ktui and the command. The supervisor ends
-the command, with all that it started, when told to, and also when k2ktui exits, is interrupted,
-loses its terminal or is killed. On Linux the command is killed as well if its supervisor is.
+the command and all of its descendants on request, and when k2ktui exits, is interrupted, loses its
+terminal or is killed. On Linux the command is also killed if its supervisor is killed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _alive: weakref.WeakSet[ChildProcess] = weakref.WeakSet()
 
 
 class ChildProcess:
-    """A running command; made by :func:`spawn`.
+    """A running command, created by :func:`spawn`.
 
     Attributes:
         pid: process id of the command itself (also the id of its process group).
@@ -42,14 +42,14 @@ class ChildProcess:
         self.log_path = log_path
 
     def poll(self) -> int | None:
-        """Return the exit code (128 + n when signal n ended it), or None while it runs."""
+        """Return the exit code (128 + n if signal n ended it), or None while it runs."""
         return self._supervisor.poll()
 
     def wait(self, timeout: float) -> int:
-        """Wait for the end and return the exit code.
+        """Wait for the command to end and return its exit code.
 
         Raises:
-            TimedOut: it still runs after ``timeout`` seconds.
+            TimedOut: the command still runs after ``timeout`` seconds.
         """
         try:
             return self._supervisor.wait(timeout)
@@ -68,15 +68,15 @@ class ChildProcess:
         self._order(b"K")
 
     def suspend(self) -> None:
-        """Send SIGSTOP: it keeps its ports, memory and connections but does nothing."""
+        """Send SIGSTOP: the command stops running but keeps its ports, memory and connections."""
         self._order(b"S")
 
     def resume(self) -> None:
-        """Send SIGCONT."""
+        """Send SIGCONT to the command and its process group."""
         self._order(b"C")
 
     def stop(self, timeout: float) -> int:
-        """Terminate, then kill after ``timeout`` seconds; return the exit code."""
+        """Terminate the command, kill it after ``timeout`` seconds; return the exit code."""
         self.terminate()
         try:
             return self.wait(timeout)
@@ -85,7 +85,7 @@ class ChildProcess:
             return self.wait(10.0)
 
     def release(self) -> None:
-        """Let the supervisor end the command by its own rule, as if k2ktui were gone."""
+        """Close the control pipe: the supervisor ends the command as if k2ktui had exited."""
         with self._lock:
             if self._control is not None:
                 os.close(self._control)
@@ -108,11 +108,11 @@ def spawn(
     """Start ``command`` so that it ends when this process does.
 
     Args:
-        command: program and arguments; no shell is involved.
-        log_path: file to append its standard output and error to; directories are made.
-        grace: seconds between SIGTERM and SIGKILL when this process is gone; 0 kills at once.
-        env: its whole environment; None for a copy of ours.
-        cwd: its working directory; None for ours.
+        command: program and arguments, run without a shell.
+        log_path: file to append its standard output and error to; directories are created.
+        grace: seconds between SIGTERM and SIGKILL after this process exits; 0 kills immediately.
+        env: its complete environment; None inherits this process's environment.
+        cwd: its working directory; None inherits this process's directory.
 
     Raises:
         Refused: the supervisor did not start.
@@ -124,13 +124,13 @@ def spawn(
     try:
         with log_path.open("ab") as log:
             supervisor = subprocess.Popen(
-                # Isolated and without site packages: it starts in a few hundredths of a second.
+                # Isolated mode without site packages starts within a few hundredths of a second.
                 [sys.executable, "-I", "-S", str(_SUPERVISOR), *arguments, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 pass_fds=(control_read, status_write),
-                start_new_session=True,  # Ctrl-C and hang-up are ours to act on, in order
+                start_new_session=True,  # k2ktui handles Ctrl-C and SIGHUP and ends it in order
                 env=dict(env) if env is not None else None,
                 cwd=cwd,
             )
@@ -154,7 +154,7 @@ def spawn(
 
 @atexit.register
 def _end_all() -> None:
-    """At a normal exit, wait until the children are gone, so that none is seen afterwards."""
+    """At a normal exit, end all children and wait up to 15 seconds for them."""
     children = [child for child in _alive if child.poll() is None]
     for child in children:
         child.release()

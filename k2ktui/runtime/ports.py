@@ -1,4 +1,4 @@
-"""Loopback ports that stay ours from the moment they are chosen."""
+"""Loopback ports that stay reserved from the moment they are chosen."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ import socket
 import sys
 
 LOOPBACK = "127.0.0.1"
-# On Linux a bound socket that does not listen lets another socket with SO_REUSEADDR (as Java's)
-# bind the same port, while nobody is given the port by chance. Elsewhere it has to be let go.
+# On Linux, a bound socket that does not listen lets another socket with SO_REUSEADDR (such as
+# Java's) bind the same port, and the kernel does not assign the port to other programs. On other
+# systems the port must be released first.
 _CAN_HOLD_WHILE_USED = sys.platform == "linux"
 
 
 class HeldPort:
-    """A free loopback port, held until :meth:`close`, so that no other program is given it."""
+    """A free loopback port, reserved until :meth:`close`.
+
+    Args:
+        preferred: port to try first; 0 for any.
+    """
 
     def __init__(self, preferred: int = 0) -> None:
         self._socket: socket.socket | None = None
@@ -38,16 +43,16 @@ class HeldPort:
 
     @property
     def address(self) -> str:
-        """``host:port``."""
+        """The port's address as ``host:port``."""
         return f"{LOOPBACK}:{self.number}"
 
     def lend(self) -> None:
-        """Call right before the program that will listen starts."""
+        """Allow another program to bind the port; call it right before that program starts."""
         if not _CAN_HOLD_WHILE_USED:
             self.close()
 
     def close(self) -> None:
-        """Give the port back; harmless when repeated."""
+        """Release the port; idempotent."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

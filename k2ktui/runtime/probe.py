@@ -1,4 +1,4 @@
-"""Ask a broker over a plain socket whether it serves clients, without a Kafka client library."""
+"""Check over a plain socket whether a broker serves clients, without a Kafka client library."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _LONGEST_ANSWER = 1 << 20
 
 
 def is_serving(address: str, timeout: float = 2.0) -> bool:
-    """Return True when the broker at ``host:port`` answers a metadata request and names a broker.
+    """Whether the broker at ``host:port`` answers a metadata request with at least one broker.
 
-    A node that still starts either refuses the connection, or answers with no broker at all.
-    Works on PLAINTEXT listeners.
+    A node that is still starting refuses the connection or returns no brokers. Works on PLAINTEXT
+    listeners only.
     """
     host, port = address.rsplit(":", 1)
-    # Header (key, version, correlation id, no client id), then: no topic.
+    # Header (key, version, correlation id, null client id) and an empty topic array.
     request = struct.pack(">hhihi", _METADATA, _VERSION, _CORRELATION, -1, 0)
     try:
         with socket.create_connection((host, int(port)), timeout) as connection:

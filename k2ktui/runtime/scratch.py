@@ -1,9 +1,8 @@
-"""Temporary directories that are removed later if their process was killed.
+"""Temporary directories that a later process removes if their owner was killed.
 
-Each is locked by its process with flock. Every process that sees the directory sees the lock too,
-also one in another container that has the same file system mounted, where process ids mean nothing;
-the kernel releases it when the owner ends, however it ends. systemd-tmpfiles leaves locked
-directories alone as well, however old they are.
+The owner locks its directory with flock. The lock is also visible in other containers that mount
+the same file system, where process ids are meaningless, and the kernel releases it however the
+owner ends. systemd-tmpfiles also skips locked directories, regardless of their age.
 """
 
 from __future__ import annotations
@@ -19,32 +18,32 @@ _UNFINISHED = ".new-"
 
 
 class Scratch:
-    """A directory below the system's temporary directory, for this user alone (mode 0700).
+    """A private directory (mode 0700) in the system's temporary directory.
 
     Args:
-        prefix: what the names of all such directories begin with.
+        prefix: name prefix of all such directories, which ``sweep`` searches for.
 
     Attributes:
         path: the directory.
     """
 
     def __init__(self, prefix: str) -> None:
-        # It gets the name that a sweep looks for only when it is locked.
+        # Rename it to a name that sweep() matches only after it is locked.
         made = Path(tempfile.mkdtemp(prefix=f"{_UNFINISHED}{prefix}"))
         self._handle = _opened(made)
-        with contextlib.suppress(OSError):  # no locks on this file system: no sweep removes it
+        with contextlib.suppress(OSError):  # without flock support, sweep() cannot remove it
             fcntl.flock(self._handle, fcntl.LOCK_EX)
         self.path = made.with_name(made.name.removeprefix(_UNFINISHED))
         made.rename(self.path)
 
     def remove(self) -> None:
-        """Remove the directory and what is in it."""
+        """Remove the directory with its content and release the lock."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._handle)
 
 
 def sweep(prefix: str) -> None:
-    """Remove this user's directories of that prefix whose processes have ended."""
+    """Remove this user's directories with ``prefix`` whose owner processes have ended."""
     for path in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         with contextlib.suppress(OSError):
             handle = _opened(path)

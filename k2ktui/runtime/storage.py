@@ -1,8 +1,8 @@
 """Format the storage of a one-node cluster without starting Java each time.
 
-What `kafka-storage format` writes is a small properties file with two random ids and a bootstrap
-checkpoint that depends on the Kafka version alone. The checkpoint is made once with Kafka's own
-tool and kept in the cache; each node gets a copy and ids of its own.
+`kafka-storage format` writes a small properties file with two random ids, and a bootstrap
+checkpoint that depends only on the Kafka version. Kafka's own tool creates the checkpoint once for
+the cache; each node gets a copy and its own ids.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def new_id() -> str:
     """Return a random Kafka UUID: 16 bytes in URL-safe base64 without padding."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-        if not text.startswith("-"):  # Kafka avoids these too: command lines misread them
+        if not text.startswith("-"):  # like Kafka: command lines would parse it as an option
             return text
 
 
 def cluster_id(log_dir: Path) -> str | None:
-    """Return the cluster id that ``log_dir`` is formatted with, or None when it is not."""
+    """Return the cluster id of a formatted ``log_dir``, or None if it is not formatted."""
     try:
         lines = (log_dir / _META).read_text().splitlines()
     except FileNotFoundError:
@@ -42,10 +42,10 @@ def cluster_id(log_dir: Path) -> str | None:
 
 
 def format_storage(log_dir: Path, node_id: int, java: Java, jars: Classpath) -> str:
-    """Format ``log_dir`` unless it is formatted; return its cluster id.
+    """Format ``log_dir`` if it is not formatted yet; return its cluster id.
 
     Raises:
-        Refused: Kafka's storage tool failed (only when the cached checkpoint had to be made).
+        Refused: Kafka's storage tool failed (runs only if no checkpoint is cached).
     """
     known = cluster_id(log_dir)
     if known:
@@ -59,13 +59,13 @@ def format_storage(log_dir: Path, node_id: int, java: Java, jars: Classpath) -> 
         "node.id": str(node_id),
         "directory.id": new_id(),
     }
-    # Last, because its presence is what marks the directory as formatted.
+    # Written last, because this file marks the directory as formatted.
     write_atomically(log_dir / _META, properties_text(meta).encode())
     return cluster
 
 
 def properties_text(properties: dict[str, str]) -> str:
-    """Return ``properties`` as a Java properties file."""
+    """Return ``properties`` as the text of a Java properties file."""
     return "".join(f"{key}={_escape(value)}\n" for key, value in properties.items())
 
 
@@ -73,7 +73,7 @@ def _escape(value: str) -> str:
     text = value.replace("\\", "\\\\").replace("\n", "\\n")
     if text.startswith(" "):
         text = "\\" + text
-    # Java reads such files as Latin-1 with UTF-16 escapes.
+    # Java reads properties files as Latin-1 with UTF-16 escapes.
     return "".join(char if char.isascii() else _utf16(char) for char in text)
 
 
@@ -94,7 +94,7 @@ def _make_checkpoint(java: Java, jars: Classpath) -> bytes:
     with tempfile.TemporaryDirectory(prefix="k2ktui-format-") as directory:
         log_dir = Path(directory, "logs")
         config = Path(directory, "server.properties")
-        # The ports are only checked for their form; nothing listens while formatting.
+        # The ports are only parsed; formatting opens no listener.
         settings = {
             "process.roles": "broker,controller",
             "node.id": "1",
