@@ -1,1 +1,1 @@
-"""MirrorMaker 2 and Kafka Connect: read, corrected and taken over from."""
+"""MirrorMaker 2 and Kafka Connect: reading and correcting their state, and taking over."""

@@ -1,4 +1,4 @@
-"""What MirrorMaker 2 would make of every group now, beside what is right."""
+"""Compares MirrorMaker 2's offset translation of every group with the correct one."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from k2ktui.sync.snapshot import SnapshotReader
 
 
 class Auditor:
-    """Audits one flow again and again; what it has read once is followed from there.
+    """Audits one flow repeatedly; each audit reads only the records added since the last one.
 
     Args:
-        config: the flow.
+        config: the flow as a pipeline.
     """
 
     def __init__(self, config: MirrorPipeline) -> None:
@@ -27,17 +27,17 @@ class Auditor:
         self._snapshots = SnapshotReader(config)
 
     def close(self) -> None:
-        """Disconnect."""
+        """Close all connections."""
         self._snapshots.close()
         self._topics.close()
 
     def audit(self) -> Audit:
-        """Read both clusters now; nothing is changed.
+        """Read both clusters and compare; changes nothing.
 
         Raises:
-            K2kError: a cluster or a topic cannot be read, or nothing was copied yet.
+            K2kError: a cluster or a topic cannot be read, or nothing has been copied yet.
         """
-        # Checkpoints first: what is written after the groups were read would look too far.
+        # Checkpoints first: one written after the groups were read would appear too far ahead.
         self._topics.read_checkpoints()
         snapshot = self._snapshots.take()
         now = time.time()
@@ -48,7 +48,7 @@ class Auditor:
 
 
 def audit(config: MirrorPipeline) -> Audit:
-    """Audit a flow once; errors as for ``Auditor.audit``."""
+    """Audit a flow once; raises the same errors as ``Auditor.audit``."""
     auditor = Auditor(config)
     try:
         return auditor.audit()
@@ -61,7 +61,7 @@ def compare_checkpoints(
     checkpoints: Mapping[GroupPartition, WrittenCheckpoint],
     now: float,
 ) -> list[AuditRow]:
-    """Set the checkpoints beside the translated groups, ``now`` in epoch seconds; pure."""
+    """Compare checkpoints with translated groups; pure. ``now`` is in epoch seconds."""
     found = []
     for row in groups:
         if row.target_partition is None:
@@ -96,7 +96,7 @@ def compare_checkpoints(
 
 
 def _held(row: GroupRow, count: int | None) -> int | None:
-    """Return a count, 0 where a later reading of the source shows that the group only moves."""
+    """Return ``count``, or 0 if the divergence is 0: the group has only moved on meanwhile."""
     return 0 if count and row.divergence == 0 else count
 
 

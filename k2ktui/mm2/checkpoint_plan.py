@@ -1,7 +1,8 @@
-"""MirrorMaker 2's checkpoints as a plan of commits on the target, and what must hold for it.
+"""MirrorMaker 2's checkpoints as a plan of commits on the target, and its preconditions.
 
-A checkpoint says where a group would go on, translated when it was written. What is right now is
-told by comparing the next record on both clusters. Nothing here talks to Kafka.
+A checkpoint holds a group's offset on the target as translated when the checkpoint was written.
+Comparing the group's next record on both clusters shows whether it still applies. This module does
+not access Kafka.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ REPLICATED = "everything-replicated"
 OWN_TOPICS = "topics-of-their-own"
 RETAINED = "records-retained"
 RESET = "auto-offset-reset"
-# Those that nothing is applied without, unless they are accepted by name.
+# These checks must pass or be accepted by name before a plan is applied.
 REQUIRED = (PRODUCERS_STOPPED, REPLICATED, OWN_TOPICS)
 
 
 class NextRecordRelation(StrEnum):
-    """What the next records of a group on both clusters are to each other.
+    """Relation of a group's next record on the source to the checkpoint on the target.
 
-    ``later``: the group's next record is on the target behind the checkpoint, so that what lies
-    between is read again; ``earlier``: it is before it, and would be skipped.
+    ``later``: the record's copy is at a higher offset than the checkpoint, so the records between
+    are re-read; ``earlier``: it is at a lower offset and would be skipped.
     """
 
     SAME = "same"
@@ -47,7 +48,7 @@ class NextRecordRelation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ComparedRecords:
-    """The next records, compared; ``between`` counts records that are read again, if known."""
+    """Result of comparing the next records; ``between`` is the number of re-read records."""
 
     next: NextRecordRelation
     between: int | None = None
@@ -58,22 +59,22 @@ _NOT_COMPARED = ComparedRecords(NextRecordRelation.UNKNOWN)
 
 @dataclass(frozen=True, slots=True)
 class ClusterObservation:
-    """Both clusters at one moment; ``at`` is epoch seconds.
+    """Both clusters at one moment; ``at`` is in epoch seconds.
 
     Attributes:
         pipeline: name of the flow.
-        checkpoints: the newest of each chosen group-partition.
+        checkpoints: the newest checkpoint of each selected group-partition.
         sources: source topic of each target topic.
-        source, target: the groups, and on the target only what they have committed there.
+        source, target: the groups on each cluster.
         logs: bounds of target partitions.
-        own_topics: whether copies lie in topics that nobody else writes to, by the policy.
+        own_topics: whether the replication policy puts copies into separate topics.
         source_ends: end offsets of source partitions.
-        watched_s: how long these were watched.
-        growing: source partitions that grew meanwhile.
-        nexts: the next records at the group's position on the source and at the checkpoint's on
-            the target.
-        behind: source partitions with records that are not on the target, and how many at most.
-        unread: why something could not be read, by the check that needed it.
+        watched_s: how long these were watched, in seconds.
+        growing: source partitions that grew while they were watched.
+        nexts: comparison of the next record at the group's position on the source with the one at
+            the checkpoint's offset on the target.
+        behind: source partitions with records that are not on the target, and their maximum number.
+        unread: reason why data could not be read, by the check that needs it.
     """
 
     pipeline: str
@@ -94,11 +95,11 @@ class ClusterObservation:
     unread: Mapping[str, str] = field(default_factory=dict)
 
     def source_partition(self, at: GroupPartition) -> SourcePartition:
-        """Return what a checkpoint's partition was copied from."""
+        """Return the source partition of a checkpoint's target partition."""
         return SourcePartition(self.sources[at.topic], at.partition)
 
     def source_offset(self, checkpoint: Checkpoint) -> int:
-        """Return the group's committed offset on the source, the checkpoint's if it has none."""
+        """Return the group's committed offset on the source, or the checkpoint's if none."""
         source = self.source_partition(checkpoint.at)
         view = self.source.get(checkpoint.at.group, ABSENT)
         now = view.offsets.get((source.topic, source.partition))
@@ -108,7 +109,7 @@ class ClusterObservation:
 def make_plan(
     seen: ClusterObservation, *, rewind: Rewind, valid_s: float, made_by: str, files: Iterable[str]
 ) -> Plan:
-    """Return what the checkpoints would commit; nothing is changed by it."""
+    """Return the plan that commits the checkpoints; changes nothing."""
     return Plan(
         pipeline=seen.pipeline,
         source_cluster=seen.source_cluster,
@@ -162,7 +163,7 @@ def _state(view: GroupView) -> str:
 def _judged(
     checkpoint: Checkpoint, log: TargetLog | None, found: ComparedRecords
 ) -> tuple[Basis | None, int | None, int | None, str]:
-    """Return the basis, records re-read and skipped, and what to say; no basis: no offset."""
+    """Return basis, re-read and skipped records, and reason; the basis is None if unusable."""
     offset = checkpoint.downstream
     outside = ""
     if log is None:
@@ -206,7 +207,7 @@ def _judged(
 
 
 def checks(seen: ClusterObservation) -> list[Check]:
-    """Return every precondition by itself."""
+    """Return the results of all preconditions."""
     return [
         _groups_empty(seen),
         _checked(seen, PRODUCERS_STOPPED, _producers_stopped),
@@ -297,7 +298,7 @@ def _retained(seen: ClusterObservation) -> Check:
 
 
 def _reset(seen: ClusterObservation) -> Check:
-    """Look for what groups have committed on the source and no checkpoint translates."""
+    """Find offsets committed on the source that no checkpoint translates."""
     known = {(each.at.group, seen.source_partition(each.at)) for each in seen.checkpoints}
     topics = set(seen.sources.values())
     lacking = [

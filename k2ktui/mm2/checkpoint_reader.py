@@ -1,4 +1,4 @@
-"""Read what a rewrite of checkpoints rests on: checkpoints, groups, ends, and next records."""
+"""Reads the input of a checkpoint plan: checkpoints, groups, end offsets and next records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from k2ktui.text import safe_text
 
 _READ_S = 60.0
 _POLL_S = 0.25
-# Where next records differ, so far around the checkpoint is looked for the group's.
+# If the next records differ, search for the group's record this many offsets around the checkpoint.
 _WINDOW = 1000
 _SEARCHED = 200
 
@@ -40,10 +40,10 @@ def read_checkpoints(config: MirrorPipeline, target: Cluster) -> tuple[list[Chec
     """Read the whole checkpoints topic once.
 
     Returns:
-        The newest checkpoint of each group-partition, and how many records are not MirrorMaker 2's.
+        The newest checkpoint of each group-partition, and the number of foreign records.
 
     Raises:
-        Refused: it does not exist, or may not be read.
+        Refused: the topic does not exist, or reading it is not authorized.
         ConnectionFailed, TimedOut: the target did not answer.
     """
     topic = config.flow.checkpoints_topic
@@ -72,7 +72,7 @@ def read_checkpoints(config: MirrorPipeline, target: Cluster) -> tuple[list[Chec
 
 
 class CheckpointReader:
-    """Reads both clusters of a flow; ``close`` disconnects.
+    """Reads both clusters of a flow; ``close`` closes the connections.
 
     Args:
         config: the flow as a pipeline.
@@ -85,7 +85,7 @@ class CheckpointReader:
         self._source_groups = ConsumerGroupReader(config, "source")
 
     def close(self) -> None:
-        """Disconnect."""
+        """Close all connections."""
         self.target.close()
         self._source_groups.close()
 
@@ -96,15 +96,15 @@ class CheckpointReader:
         topic: Chosen,
         watch_s: float,
     ) -> ClusterObservation:
-        """Look at both clusters.
+        """Observe both clusters.
 
         Args:
             found: checkpoints.
-            group, topic: which groups, and which source topics.
-            watch_s: how long the ends of source partitions are watched, in seconds.
+            group, topic: filters for groups and source topics.
+            watch_s: how long to watch the end offsets of source partitions, in seconds.
 
         Raises:
-            ConnectionFailed, TimedOut, Refused: a cluster did not answer, or not to us.
+            ConnectionFailed, TimedOut, Refused: a cluster did not answer or denied access.
         """
         kept, sources = self._chosen(found, group, topic)
         began, ends = time.monotonic(), self._source_ends(set(sources.values()))
@@ -135,7 +135,7 @@ class CheckpointReader:
     def _chosen(
         self, found: Iterable[Checkpoint], group: Chosen, topic: Chosen
     ) -> tuple[list[Checkpoint], dict[str, str]]:
-        """Return the chosen checkpoints, and the source topic of each target topic."""
+        """Return the selected checkpoints, and the source topic of each target topic."""
         sources: dict[str, str] = {}
         kept = []
         for each in found:
@@ -146,7 +146,7 @@ class CheckpointReader:
         return kept, sources
 
     def grown(self, seen: ClusterObservation) -> frozenset[SourcePartition]:
-        """Return the source partitions whose ends are not where they were."""
+        """Return the source partitions whose end offsets have changed since ``seen``."""
         now, then = self._source_ends({s.topic for s in seen.source_ends}), seen.source_ends
         return frozenset(s for s in now.keys() | then.keys() if now.get(s) != then.get(s))
 
@@ -180,14 +180,14 @@ class CheckpointReader:
         found = {}
         for (topic, number, offset), answer in answers.items():
             source = left[topic, number, offset]
-            # Behind the last record there may be markers of transactions only.
+            # Without a next record, only transaction markers follow the position.
             if answer is not None:
                 first = answer.offset if isinstance(answer, KafkaRecord) else offset
                 found[source] = ends[source] - first
         return found
 
     def _nexts(self, seen: ClusterObservation) -> dict[GroupPartition, ComparedRecords]:
-        """Compare the next records of every group on both clusters."""
+        """Compare the next record of every group-partition on both clusters."""
         on_source = {}
         for each in seen.checkpoints:
             source = seen.source_partition(each.at)
@@ -227,7 +227,7 @@ def _searched(
     wanted: Mapping[GroupPartition, KafkaRecord],
     offsets: Mapping[GroupPartition, int],
 ) -> dict[GroupPartition, ComparedRecords]:
-    """Look for source records around the checkpoints' offsets on the target."""
+    """Search for source records around the checkpoints' offsets on the target."""
     spans = [
         ((at.topic, at.partition, max(0, offsets[at] - _WINDOW)), 2 * _WINDOW) for at in wanted
     ]
@@ -238,7 +238,7 @@ def _searched(
             offset for offset, each in stretch.records.items() if content_digest(each) == like
         ]
         if len(matches) != 1:
-            continue  # none, or records like it: it is not known which is the group's
+            continue  # no match, or several: the group's record is ambiguous
         between = sum(offsets[at] <= offset < matches[0] for offset in stretch.records)
         later = matches[0] >= offsets[at]
         found[at] = ComparedRecords(

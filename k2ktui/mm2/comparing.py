@@ -1,9 +1,9 @@
-"""Where positions lie on a copy, by comparing its records with the original's, one by one.
+"""Finds positions on a copy by comparing its records one by one with the original's.
 
-A copy holds the records of committed transactions only, or those of aborted ones as well: that is
-how the copier reads (``isolation.level``, by default both), and nothing on the target tells which.
-So the original is compared both ways, and a position is proven where both give the same answer, or
-where no record of an aborted transaction could be taken for another. Nothing here reads Kafka.
+A copy holds either committed records only or those of aborted transactions as well, depending on
+the copier's ``isolation.level`` (by default both); the target does not record which. So the
+original is compared both ways. A position is proven if both ways agree, or if no aborted record
+can be mistaken for a committed one. This module does not access Kafka.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from k2ktui.engine.offset_anchors import OffsetAnchor
 from k2ktui.log.content import KafkaRecord, RecordRange, compare_content, content_digest
 from k2ktui.mm2.neighbors import Neighbors
 
-# How many neighbours a pattern has on either side.
+# Number of neighboring records on each side of a pattern.
 NEIGHBOURS = 32
 
 UNSTABLE = "a transaction on the source is still open, so not all before it can be compared"
@@ -27,13 +27,13 @@ Way = Callable[[Sequence[KafkaRecord], Sequence[KafkaRecord]], Answers]
 
 
 def compare(offsets: Sequence[int], here: RecordRange, there: RecordRange, way: Way) -> Answers:
-    """Return the target offset of the cut at each source offset, or why it is not proven.
+    """Return the target offset of the anchor at each source offset, or why it is not proven.
 
     Args:
         offsets: committed offsets on the source.
         here: records of the source.
         there: records of the target.
-        way: compares two lists of records.
+        way: function that compares two lists of records.
     """
     for side, found in (("source", here), ("target", there)):
         if found.unread:
@@ -60,9 +60,9 @@ def compare(offsets: Sequence[int], here: RecordRange, there: RecordRange, way: 
 
 
 def _copied(here: RecordRange, copy: Sequence[KafkaRecord]) -> bool | None:
-    """Tell whether the copy has records of aborted transactions; None if that is unknown.
+    """Return whether the copy has records of aborted transactions; None if unknown.
 
-    Where none of them is the same as a committed one, a single one on the copy tells.
+    It is known only if no aborted record equals a committed one.
     """
     committed = {content_digest(record) for record in here.records.values()}
     aborted = {content_digest(record) for record in here.aborted.values()}
@@ -72,9 +72,9 @@ def _copied(here: RecordRange, copy: Sequence[KafkaRecord]) -> bool | None:
 
 
 def _agreed(without: Answers, with_aborted: Answers, copied: bool | None) -> Answers:
-    """Choose between two answers: for a copy without the records of aborted transactions, or with.
+    """Choose between the answers for a copy without and with records of aborted transactions.
 
-    Where it is not known which of them the copy is, only an answer that holds for both counts.
+    If ``copied`` is None, only an answer that both agree on is used.
     """
     if copied is not None:
         return with_aborted if copied else without
@@ -83,7 +83,7 @@ def _agreed(without: Answers, with_aborted: Answers, copied: bool | None) -> Ans
 
 
 def _same(pairs: Iterator[tuple[KafkaRecord, KafkaRecord]]) -> int:
-    """Return how many pairs are the same before the first one that is not."""
+    """Return the number of equal pairs before the first difference."""
     count = 0
     for one, other in pairs:
         if compare_content(one, other):
@@ -98,14 +98,14 @@ def walked(
     original: Sequence[KafkaRecord],
     copy: Sequence[KafkaRecord],
 ) -> Answers:
-    """Compare onwards from a known cut, with which both lists begin."""
+    """Compare forward from a known anchor, at which both lists begin."""
     same = _same(zip(original, copy, strict=False))
     most = min(len(original), len(copy))
     sources = [record.offset for record in original]
 
     def landed(offset: int) -> int | str:
         read = bisect_left(sources, offset)
-        # The next record must be the next one there as well, if it is there.
+        # The next record must match on both sides as well, if both have one.
         if same < min(read + 1, most):
             return _DIFFER
         if same < read:
@@ -123,17 +123,17 @@ def walked_back(
     original: Sequence[KafkaRecord],
     copy: Sequence[KafkaRecord],
 ) -> Answers:
-    """Compare back from a known cut, before which both lists end."""
+    """Compare backward from a known anchor, at which both lists end."""
     same = _same(zip(reversed(original), reversed(copy), strict=False))
     most = min(len(original), len(copy))
     sources = [record.offset for record in original]
 
     def landed(offset: int) -> int | str:
         unread = len(sources) - bisect_left(sources, offset)
-        # The record before must be the one before there as well, unless either is deleted.
+        # The previous record must match on both sides as well, if both have one.
         if same < min(unread + 1, most) or same < unread:
             return _DIFFER
-        # Copies from before all that the source still has may be of records that were not read.
+        # Copies older than all remaining source records may be of records that were not read.
         if unread == len(sources) < len(copy) and sources[:1] != [offset]:
             return _DIFFER
         return copy[-unread].offset if unread else anchor.target
@@ -147,7 +147,7 @@ def found_once(
     original: Sequence[KafkaRecord],
     copy: Sequence[KafkaRecord],
 ) -> Answers:
-    """Look for the neighbours of one offset, which must be there exactly once."""
+    """Search for the neighboring records of one offset; they must occur exactly once."""
     (offset,) = offsets
     read = sum(record.offset < offset for record in original)
     original = original[max(0, read - NEIGHBOURS) : read + NEIGHBOURS]

@@ -1,7 +1,7 @@
-"""Kafka Connect's REST interface, as far as connectors' states, settings and offsets need it.
+"""Client of Kafka Connect's REST API for states, settings and offsets of connectors.
 
-Paths and bodies are those of Kafka Connect's documentation (KIP-875 for offsets and ``stop``).
-Wrong answers become ``k2ktui.errors`` that say what was not changed.
+Paths and bodies follow Kafka Connect's documentation (KIP-875 for offsets and ``stop``). Errors
+are raised as ``k2ktui.errors`` that say what was not changed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SINCE = {"stop": (3, 5), "show": (3, 5), "alter": (3, 6)}
 
 @dataclass(frozen=True, slots=True)
 class SourceOffset:
-    """What a connector has stored of one source partition; ``offset`` None means nothing."""
+    """A connector's stored offset of one source partition; ``offset`` None means none."""
 
     partition: Mapping[str, Any]
     offset: Mapping[str, Any] | None
@@ -44,7 +44,10 @@ class SourceOffset:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorState:
-    """A connector's state and its tasks', as Connect calls them (``RUNNING``, ``FAILED``, …)."""
+    """States of a connector and its tasks in Connect's terms (``RUNNING``, ``FAILED``, …).
+
+    ``trace`` is the first line of the first stack trace, "" if there is none.
+    """
 
     state: str
     tasks: tuple[str, ...]
@@ -59,10 +62,10 @@ class _Answer:
 
 
 class Connect:
-    """One Connect cluster. For use by one thread at a time; it holds no connection open.
+    """Client of one Connect cluster. Not thread-safe; keeps no connection open.
 
     Args:
-        settings: where it is, and the login.
+        settings: URLs and credentials.
     """
 
     def __init__(self, settings: ConnectSettings) -> None:
@@ -73,11 +76,11 @@ class Connect:
 
     @property
     def address(self) -> str:
-        """The worker that answered last, for messages."""
+        """URL of the worker that answered last, for messages."""
         return safe_text(self._worker)
 
     def version(self) -> tuple[int, ...]:
-        """Return the workers' version of Apache Kafka, for example ``(4, 1, 0)``."""
+        """Return the workers' Apache Kafka version, for example ``(4, 1, 0)``."""
         found = self._ask("GET", "/", _object)
         digits = str(found.get("version", "")).split("-")[0].split(".")
         if not all(part.isdecimal() for part in digits):
@@ -85,10 +88,10 @@ class Connect:
         return tuple(int(part) for part in digits)
 
     def require(self, what: str) -> None:
-        """Refuse a Connect that cannot ``stop``, ``show`` or ``alter`` yet.
+        """Check that Connect supports the operation ``stop``, ``show`` or ``alter``.
 
         Raises:
-            Refused: it is too old.
+            Refused: the version is too old.
         """
         version, wanted = self.version(), _SINCE[what]
         if version < wanted:
@@ -108,16 +111,16 @@ class Connect:
         }
 
     def config(self, connector: str) -> dict[str, str]:
-        """Return a connector's settings; they may hold secrets.
+        """Return a connector's settings; they may contain secrets.
 
         Raises:
-            ConfigError: there is no such connector.
+            ConfigError: the connector does not exist.
         """
         found = self._of(connector, "GET", "/config", _object)
         return {str(name): str(value) for name, value in found.items()}
 
     def state(self, connector: str) -> ConnectorState:
-        """Return a connector's state and its tasks'."""
+        """Return the states of a connector and its tasks."""
         found = self._of(connector, "GET", "/status", _object)
         own = _inner(found, "connector")
         tasks = [each for each in found.get("tasks", []) if isinstance(each, dict)]
@@ -129,18 +132,18 @@ class Connect:
         )
 
     def offsets(self, connector: str) -> list[SourceOffset]:
-        """Return what a connector has stored of each source partition."""
+        """Return a connector's stored offset of each source partition."""
         return self._of(connector, "GET", "/offsets", _offsets)
 
     def alter_offsets(self, connector: str, offsets: Sequence[SourceOffset]) -> str:
-        """Replace what a stopped connector has stored of these partitions; others stay.
+        """Replace a stopped connector's offsets of these partitions; others are unchanged.
 
         Returns:
-            What Connect says to it.
+            The message in Connect's response.
 
         Raises:
-            Refused: the connector is not stopped, or does not take these offsets.
-            TimedOut: it is not known whether they were stored.
+            Refused: the connector is not stopped, or rejects these offsets.
+            TimedOut: it is unknown whether the offsets were stored.
         """
         body = {"offsets": [{"partition": o.partition, "offset": o.offset} for o in offsets]}
         unchanged = "No offset was changed."
@@ -152,18 +155,18 @@ class Connect:
         self._of(connector, "PUT", "/stop", _nothing, unchanged="It goes on as it was.")
 
     def resume(self, connector: str) -> None:
-        """Let a connector run."""
+        """Resume a connector."""
         self._of(connector, "PUT", "/resume", _nothing, unchanged="It stays as it was.")
 
     def pause(self, connector: str) -> None:
-        """Let a connector keep its tasks, and let them do nothing."""
+        """Pause a connector; its tasks stay assigned but idle."""
         self._of(connector, "PUT", "/pause", _nothing, unchanged="It stays as it was.")
 
     def await_stopped(self, connector: str) -> None:
         """Wait until a connector is stopped and has no tasks.
 
         Raises:
-            TimedOut: it is not within the settings' ``timeout``.
+            TimedOut: it did not stop within the configured ``timeout``.
         """
         self._await(
             connector,
@@ -173,10 +176,10 @@ class Connect:
         )
 
     def await_going_on(self, connector: str) -> None:
-        """Wait until a connector that was resumed or paused is not stopped any more.
+        """Wait until a resumed or paused connector is no longer stopped.
 
         Raises:
-            TimedOut: it is within the settings' ``timeout``.
+            TimedOut: it is still stopped after the configured ``timeout``.
         """
         self._await(connector, lambda found: found.state != STOPPED, "does not go on", "")
 
@@ -221,7 +224,7 @@ class Connect:
         connector: str = "",
         unchanged: str = NOTHING,
     ) -> T:
-        """Ask until the workers are not rebalancing, and read the answer."""
+        """Send a request, retry while the workers are rebalancing, and decode the response."""
         until = monotonic() + self._settings.timeout_s
         while True:
             answer = self._exchange(method, path, body, unchanged)
@@ -280,11 +283,11 @@ class Connect:
         )
 
     def _exchange(self, method: str, path: str, body: object, unchanged: str) -> _Answer:
-        """Ask the worker that answered last, then the others; only what was not sent is repeated.
+        """Try the worker that answered last, then the others; never resend a sent request.
 
         Raises:
-            ConnectionFailed: no worker can be reached.
-            TimedOut: the one that was asked did not answer.
+            ConnectionFailed: no worker can be reached, or the connection was lost.
+            TimedOut: the worker did not answer in time.
         """
         others = [url for url in self._settings.urls if url != self._worker]
         failures: list[str] = []
@@ -345,7 +348,7 @@ class Connect:
 
 
 def _message(answer: _Answer) -> str:
-    """Return what Connect says in an error, or the start of what somebody else says."""
+    """Return the message of Connect's error response, or the start of any other body."""
     try:
         said = text(field(parse_object(answer.body), "message"))
     except MalformedRecord:

@@ -1,6 +1,6 @@
-"""Where a Kafka Connect REST interface is and how to log in there: a small YAML file.
+"""Address and credentials of a Kafka Connect REST API, in a small YAML file.
 
-Secrets come from the environment or from files, by the same templates as in a pipeline file::
+Secrets come from the environment or from files, with the same templates as in a pipeline file::
 
     url: https://connect-1:8083, https://connect-2:8083
     user: admin
@@ -31,7 +31,7 @@ _TIMEOUT_S = 30.0
 
 
 class ConnectTls(Section):
-    """PEM files for https: whom to trust (the system's by default), and who we are."""
+    """PEM files for https: trusted CAs (the system's by default) and the client certificate."""
 
     ca: Name = ""
     certificate: Name = ""
@@ -40,13 +40,13 @@ class ConnectTls(Section):
 
 
 class ConnectSettings(Section):
-    """How to reach one Connect cluster.
+    """Connection settings of one Connect cluster.
 
     Attributes:
-        url: one or more of its workers, separated by commas; the first that answers is used.
-        user, password: for basic authentication; none without a user.
-        tls: for https.
-        timeout_s: how long one request may take, and how long a rebalance is waited for.
+        url: comma-separated URLs of one or more workers; the first that answers is used.
+        user, password: basic authentication; not used if ``user`` is empty.
+        tls: TLS settings for https.
+        timeout_s: limit for one request, a rebalance and a state change, in seconds.
     """
 
     url: Name
@@ -74,20 +74,20 @@ class ConnectSettings(Section):
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """The workers' addresses."""
+        """The workers' URLs."""
         return tuple(part.strip().rstrip("/") for part in self.url.split(","))
 
     def context(self) -> ssl.SSLContext:
-        """Return what https connections are made with.
+        """Return the TLS context for https connections.
 
         Raises:
-            ConfigError: a file cannot be used.
+            ConfigError: a TLS file cannot be used.
         """
         tls = self.tls
         try:
             context = ssl.create_default_context(cafile=tls.ca or None)
             if tls.certificate:
-                # Always a function, or OpenSSL asks for a pass phrase on the terminal.
+                # Without a password callback, OpenSSL prompts for one on the terminal.
                 context.load_cert_chain(tls.certificate, tls.key, lambda: tls.key_password)
         except (OSError, ValueError) as error:
             named = ", ".join(safe_text(f) for f in (tls.ca, tls.certificate, tls.key) if f)
@@ -105,12 +105,12 @@ def connect_settings(
     """Return the settings of a file, of a URL alone, or of a file with another URL.
 
     Args:
-        url: over that of the file; "" for none.
-        file: YAML file; files named in it count from where it is; "" for none.
-        env: what ``${env:…}`` sees; the process's environment by default.
+        url: overrides the file's URL; "" for none.
+        file: YAML file; paths in it are relative to its directory; "" for none.
+        env: variables for ``${env:…}``; defaults to the process environment.
 
     Raises:
-        ConfigError: with every error of the file.
+        ConfigError: reports every error of the file.
     """
     problems: list[Problem] = []
     tree = read_tree(file, problems) if file else None

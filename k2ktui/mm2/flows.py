@@ -1,4 +1,4 @@
-"""One direction that MirrorMaker 2 copies in: its settings, clients, and names of topics."""
+"""One replication flow of MirrorMaker 2: its settings, clients and topic names."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ _CLIENT_PREFIXES = ("security.", "ssl.", "sasl.")
 
 
 def is_client(key: str) -> bool:
-    """Tell whether a property says how to reach a cluster, for every client of it."""
+    """Return whether a property is a connection property that applies to every client."""
     return key in _CLIENT_NAMES or key.startswith(_CLIENT_PREFIXES)
 
 
 @dataclass(frozen=True)
 class Flow:
-    """One direction that MirrorMaker 2 copies in.
+    """One replication flow of MirrorMaker 2, from a source to a target cluster.
 
     Attributes:
-        source: alias of the cluster that is read.
-        target: alias of the cluster that is written.
-        settings: the properties that count for its connectors, among others.
+        source: alias of the source cluster.
+        target: alias of the target cluster.
+        settings: properties that include those of its connectors.
         worker: properties of the Connect worker that runs it.
-        clients: Java properties by side and role (``common`` for all); they hold secrets.
-        policy: names of its topics.
-        topics: source topics that it takes.
-        groups: consumer groups whose offsets it translates.
-        file: where it is configured.
+        clients: Java properties by side and role (``common`` for all); may contain secrets.
+        policy: replication policy, which determines topic names.
+        topics: filter for source topics.
+        groups: filter for consumer groups whose offsets are translated.
+        file: the file that configures it.
     """
 
     source: str
@@ -53,55 +53,55 @@ class Flow:
 
     @cached_property
     def enabled(self) -> bool:
-        """Whether it copies; one that does not may still emit heartbeats."""
+        """Whether the flow copies; a disabled flow may still emit heartbeats."""
         return self.switch("enabled", False)
 
     @cached_property
     def offset_syncs_side(self) -> Side:
-        """The cluster that the offset-syncs topic is on."""
+        """The side that holds the offset-syncs topic."""
         return (
             "target" if self.settings.get("offset-syncs.topic.location") == "target" else "source"
         )
 
     @cached_property
     def offset_syncs_topic(self) -> str:
-        """The topic that says where records landed."""
+        """The topic that maps offsets of source records to offsets of their copies."""
         other = self.target if self.offset_syncs_side == "source" else self.source
         return self.policy.offset_syncs_topic(other)
 
     @cached_property
     def checkpoints_topic(self) -> str:
-        """The topic on the target that holds translated offsets of groups."""
+        """The topic on the target with the translated offsets of groups."""
         return self.policy.checkpoints_topic(self.source)
 
     @cached_property
     def heartbeats_topic(self) -> str:
-        """The source's heartbeats topic as it is copied to the target."""
+        """The name of the copy of the source's heartbeats topic on the target."""
         return self.policy.remote_topic(self.source, HEARTBEATS)
 
     @cached_property
     def connect_offsets_topic(self) -> str:
-        """The topic on the target that holds the positions of connectors."""
+        """The topic on the target with the connectors' positions."""
         return self.worker.get("offset.storage.topic", f"mm2-offsets.{self.source}.internal")
 
     @cached_property
     def worker_group(self) -> str:
-        """The group of the Connect workers that run it, on the target."""
+        """The group id of the Connect workers that run the flow, on the target."""
         return self.worker.get("group.id", f"{self.source}-mm2")
 
     @cached_property
     def reads_committed(self) -> bool:
-        """Whether aborted records are left out."""
+        """Whether records of aborted transactions are not copied."""
         return self.clients["source"].get("consumer", {}).get("isolation.level") == "read_committed"
 
     @cached_property
     def exactly_once(self) -> bool:
-        """Whether it copies in transactions; then the target has markers between the records."""
+        """Whether it writes in transactions, which puts markers between records on the target."""
         return self.worker.get("exactly.once.source.support", "").lower() == "enabled"
 
     @cached_property
     def syncs_groups(self) -> bool:
-        """Whether it commits translated offsets on the target itself."""
+        """Whether it commits translated offsets on the target."""
         return self.switch("sync.group.offsets.enabled", False)
 
     def switch(self, key: str, default: bool) -> bool:
@@ -109,28 +109,28 @@ class Flow:
         return self.settings.get(key, str(default)).strip().lower() == "true"
 
     def seconds(self, key: str, default: int) -> int:
-        """Return a property that counts seconds."""
+        """Return a property in seconds, or ``default`` if it is not a whole number."""
         text = self.settings.get(key, "").strip()
         return int(text) if text.isascii() and text.isdecimal() else default
 
     def replicates(self, topic: str) -> bool:
-        """Tell whether it copies a topic of the source."""
+        """Return whether the flow copies a source topic."""
         wanted = self.topics.matches(topic) or (
             self.switch("heartbeats.replication.enabled", True) and self.policy.is_heartbeats(topic)
         )
         return wanted and not self.policy.is_internal(topic) and not self._returns(topic)
 
     def target_topic(self, topic: str) -> str:
-        """Return what a source topic is called on the target.
+        """Return the target name of a source topic.
 
-        A topic that was copied from the target once has its own name there.
+        A topic that was itself copied from the target maps back to its original name.
         """
         if self.policy.kind == "default" and self.policy.topic_source(topic) == self.target:
             return self.policy.original_topic(topic)
         return self.policy.remote_topic(self.source, topic)
 
     def cluster(self, side: Side) -> ClusterConfig:
-        """Return the clients of one side; what only tunes MirrorMaker 2's own is left out."""
+        """Return the connection properties of one side, without MirrorMaker 2's client tuning."""
         by_role = self.clients[side]
         kept = {
             role: {k: v for k, v in by_role.get(role, {}).items() if is_client(k)}
@@ -141,7 +141,7 @@ class Flow:
         return ClusterConfig(kafka=KafkaClients.model_validate(kept))
 
     def _returns(self, topic: str) -> bool:
-        """Whether a topic came from the target, on whatever way."""
+        """Return whether a topic came from the target, directly or through other clusters."""
         source = self.policy.topic_source(topic)
         if source is None or source == self.target:
             return source is not None

@@ -1,11 +1,11 @@
-"""The records of MirrorMaker 2 and of Kafka Connect's source offsets, byte for byte, both ways.
+"""Byte-exact encoding and decoding of MirrorMaker 2's records and Kafka Connect's source offsets.
 
-Offset-syncs, checkpoints and heartbeats are ``Struct``s of Kafka's protocol: a string is its length
-in two bytes and UTF-8, integers are big-endian. Only checkpoints and heartbeats have a version (0).
-All of them lie in partition 0 of their topic. Connect's offsets are JSON; the key's bytes decide
-what Connect finds again, so its order counts.
+Offset syncs, checkpoints and heartbeats are ``Struct``s of Kafka's protocol: a string is a two-byte
+length and UTF-8, integers are big-endian. Only checkpoints and heartbeats have a version (0). All
+are stored in partition 0 of their topic. Connect's offsets are JSON; Connect looks them up by the
+key's bytes, so the order of its fields matters.
 
-A tombstone reads as None in place of what it removes.
+A tombstone decodes to None as the value.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _LONGEST_STRING = 32767
 
 
 class ForeignRecord(ValueError):
-    """A record that is not MirrorMaker 2's, damaged, or of a version that is not known."""
+    """A record is not MirrorMaker 2's, is damaged, or has an unknown version."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetSync:
-    """One source record and where it landed; its topic has the source's name.
+    """Source and target offset of one copied record, as in MirrorMaker 2's ``OffsetSync``.
 
     Attributes:
         source: source topic and partition.
         upstream: source offset of the record.
-        downstream: its offset in the same partition of the target topic.
+        downstream: offset of its copy in the same partition of the target topic.
     """
 
     source: SourcePartition
@@ -53,7 +53,7 @@ class OffsetSync:
 
 @dataclass(frozen=True, slots=True, order=True)
 class GroupPartition:
-    """A consumer group and a partition of a topic, by its name on the target."""
+    """A consumer group and a target topic partition."""
 
     group: str
     topic: str
@@ -66,7 +66,7 @@ class Checkpoint:
 
     Attributes:
         at: the group and the target partition.
-        upstream: committed offset on the source, as it was then.
+        upstream: committed offset on the source when the checkpoint was written.
         downstream: the translated offset.
         metadata: the application's metadata of the commit.
     """
@@ -79,7 +79,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Says that the flow from ``source`` to ``target`` (aliases) was alive at ``at_ms``."""
+    """States that the flow between two aliases was alive at ``at_ms`` (epoch milliseconds)."""
 
     source: str
     target: str
@@ -88,7 +88,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True, order=True)
 class ConnectorPartition:
-    """What a MirrorSourceConnector keeps a position of; ``cluster`` is the source's alias."""
+    """Key of a MirrorSourceConnector's position; ``cluster`` is the source's alias."""
 
     connector: str
     cluster: str
@@ -96,7 +96,7 @@ class ConnectorPartition:
 
 
 class _Reader:
-    """Takes fields off a struct, in order."""
+    """Reads the fields of a struct in order."""
 
     def __init__(self, raw: bytes | None, what: str) -> None:
         if raw is None:
@@ -149,12 +149,12 @@ def _text(value: str) -> bytes:
 
 
 def offset_sync_key(source: SourcePartition) -> bytes:
-    """Key of an offset-sync."""
+    """Encode the key of an offset sync."""
     return _text(source.topic) + struct.pack(">i", source.partition)
 
 
 def offset_sync_value(sync: OffsetSync) -> bytes:
-    """Value of an offset-sync."""
+    """Encode the value of an offset sync."""
     return struct.pack(">qq", sync.upstream, sync.downstream)
 
 
@@ -164,7 +164,7 @@ def read_offset_sync(
     """Decode a record of the offset-syncs topic.
 
     Raises:
-        ForeignRecord: it is none.
+        ForeignRecord: it is not an offset sync.
     """
     head = _Reader(key, "the key")
     source = SourcePartition(head.text(), head.partition())
@@ -178,12 +178,12 @@ def read_offset_sync(
 
 
 def checkpoint_key(at: GroupPartition) -> bytes:
-    """Key of a checkpoint."""
+    """Encode the key of a checkpoint."""
     return _text(at.group) + _text(at.topic) + struct.pack(">i", at.partition)
 
 
 def checkpoint_value(checkpoint: Checkpoint) -> bytes:
-    """Value of a checkpoint."""
+    """Encode the value of a checkpoint."""
     offsets = struct.pack(">hqq", VERSION, checkpoint.upstream, checkpoint.downstream)
     return offsets + _text(checkpoint.metadata)
 
@@ -194,7 +194,7 @@ def read_checkpoint(
     """Decode a record of the checkpoints topic.
 
     Raises:
-        ForeignRecord: it is none, or of a version that is not known.
+        ForeignRecord: it is not a checkpoint, or its version is unknown.
     """
     head = _Reader(key, "the key")
     at = GroupPartition(head.text(), head.text(), head.partition())
@@ -209,22 +209,22 @@ def read_checkpoint(
 
 
 def heartbeat_key(heartbeat: Heartbeat) -> bytes:
-    """Key of a heartbeat."""
+    """Encode the key of a heartbeat."""
     return _text(heartbeat.source) + _text(heartbeat.target)
 
 
 def heartbeat_value(heartbeat: Heartbeat) -> bytes:
-    """Value of a heartbeat."""
+    """Encode the value of a heartbeat."""
     return struct.pack(">hq", VERSION, heartbeat.at_ms)
 
 
 def read_heartbeat(
     key: bytes | None, value: bytes | None
 ) -> tuple[tuple[str, str], Heartbeat | None]:
-    """Decode a record of a heartbeats topic; its key is the aliases of source and target.
+    """Decode a record of a heartbeats topic; its key holds the aliases of source and target.
 
     Raises:
-        ForeignRecord: it is none, or of a version that is not known.
+        ForeignRecord: it is not a heartbeat, or its version is unknown.
     """
     head = _Reader(key, "the key")
     source, target = head.text(), head.text()
@@ -241,7 +241,7 @@ def read_heartbeat(
 
 
 def connect_offset_key(at: ConnectorPartition) -> bytes:
-    """Key of a source connector's position, as Connect's JSON converter writes it."""
+    """Encode the key of a source connector's position as Connect's JSON converter does."""
     partition = {
         "cluster": at.cluster,
         "partition": at.source.partition,
@@ -251,7 +251,7 @@ def connect_offset_key(at: ConnectorPartition) -> bytes:
 
 
 def connect_offset_value(last: int) -> bytes:
-    """Value of a source connector's position: the offset of the last record that was copied."""
+    """Encode the value of a source connector's position: the offset of the last copied record."""
     return _json({"offset": last})
 
 
@@ -261,11 +261,11 @@ def read_connect_offset(
     """Decode a record of Connect's offset topic.
 
     Returns:
-        The partition and the offset of the last record that was copied, None if the position was
-        cleared; nothing for positions of other connectors, which share the topic.
+        The partition and the offset of the last copied record (None if the position was cleared);
+        None for positions of other connectors, which share the topic.
 
     Raises:
-        ForeignRecord: it is no position, or Connect would not find it by its key.
+        ForeignRecord: it is not a position, or Connect would not find it by its key.
     """
     at = _connector_partition(_parsed(key, "the key"))
     if at is None:
