@@ -1,8 +1,8 @@
-"""All offset-syncs of a flow, kept on the target: MirrorMaker 2's own topic is compacted.
+"""History of a flow's offset syncs on the target, because MirrorMaker 2's topic is compacted.
 
-With them are the positions that comparing records proved, which nobody can prove again when the
-source is gone. The topic is :data:`TOPIC`, deleted by retention; docs/record-formats.md has its
-records. It is written by ``k2ktui sync`` only; whoever translates reads it, if it is there.
+It also holds positions proven by comparing records, which cannot be proven again after the source
+is lost. The topic is :data:`TOPIC`, with cleanup policy ``delete``; docs/record-formats.md
+describes its records. Only ``k2ktui sync`` writes it; every translation reads it if it exists.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _RETENTION_MS = 7 * 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class ProvenPosition:
-    """A position that comparing records proved, and when, epoch milliseconds."""
+    """A position proven by comparing records, and the time in epoch milliseconds."""
 
     source: SourcePartition
     cut: OffsetAnchor
@@ -56,21 +56,21 @@ class SyncHistory:
     """The history of one flow.
 
     Args:
-        config: the flow.
-        target: where the topic is.
+        config: the flow as a pipeline.
+        target: the cluster that holds the topic.
     """
 
     def __init__(self, config: MirrorPipeline, target: Cluster) -> None:
         self._config, self._target = config, target
         self._tail = TopicTail(target, TOPIC)
         self._kept: list[Known] = []
-        # Whoever only reads never writes: the oldest go, and are in MirrorMaker 2's own topic yet.
+        # Bounded: a reader never writes, and dropped entries are still in MirrorMaker 2's topic.
         self._unwritten: deque[Known] = deque(maxlen=_UNWRITTEN)
         self._malformed = 0
         self._writer: KeyedWriter | None = None
 
     def merged(self, new: Sequence[TimedOffsetSync]) -> list[Known]:
-        """Return what was kept together with what the flow's own topic holds, in order of time.
+        """Return the history merged with ``new`` syncs of the flow's own topic, ordered by time.
 
         Raises:
             K2kError: the topic cannot be read.
@@ -82,18 +82,18 @@ class SyncHistory:
         return sorted([*self._kept, *added], key=lambda known: known.at_ms)
 
     def forget(self) -> None:
-        """Let go of what :meth:`merged` returned; it is not asked again."""
+        """Free the entries read by :meth:`merged`, which is not called again."""
         self._kept = []
 
     def add(self, new: Iterable[Known]) -> None:
-        """Take in what came since; :meth:`write` writes it."""
+        """Add new entries; :meth:`write` writes them."""
         self._unwritten += new
 
     def write(self) -> None:
-        """Write what is new, creating the topic if it is missing.
+        """Write the new entries; create the topic if it is missing.
 
         Raises:
-            K2kError: not everything was acknowledged; what was not is written the next time.
+            K2kError: not all records were acknowledged; all entries are written again next time.
         """
         if not self._unwritten:
             return
@@ -105,13 +105,13 @@ class SyncHistory:
         self._unwritten.clear()
 
     def notes(self) -> list[str]:
-        """Say what could not be read."""
+        """Return a note on unreadable records, if any."""
         if not self._malformed:
             return []
         return [f"{self._malformed} records of {TOPIC} are damaged and were left out"]
 
     def close(self) -> None:
-        """Disconnect."""
+        """Close all connections."""
         self._tail.close()
         if self._writer is not None:
             self._writer.close()
@@ -152,10 +152,10 @@ class SyncHistory:
 
 
 def read_history(key: bytes | None, value: bytes | None, flow: str) -> list[Known]:
-    """Decode a record of the history; nothing if it is of another flow.
+    """Decode a record of the history; returns an empty list for records of other flows.
 
     Raises:
-        MalformedRecord: it is damaged, or of another version.
+        MalformedRecord: the record is damaged or has another version.
     """
     head = parse_object(key, "the key")
     if text(field(head, "flow")) != flow:

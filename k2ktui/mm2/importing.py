@@ -1,4 +1,4 @@
-"""A flow of MirrorMaker 2 as a pipeline file of ours, and what of it has no counterpart."""
+"""Converts a flow of MirrorMaker 2 to a pipeline file; lists settings without a counterpart."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from k2ktui.mm2.flows import ROLES, Flow, Side, is_client
 from k2ktui.mm2.policy import NameFilter
 from k2ktui.text import safe_text
 
-# What a value becomes: side, role, key, text. None leaves the property out.
+# Converts a value, given side, role, key and text. None omits the property.
 Value = Callable[[Side, str, str, str], str | None]
 
 _VARIABLE = re.compile(r"\$\{([^}:]*):(?:([^}:]*):)?([^}]*)\}")
 _RESET = "auto.offset.reset"
 
-# Settings by the start of their names: "" is carried over, else why there is no counterpart.
+# Settings by prefix of their names: "" if carried over, else why there is no counterpart.
 _CARRIED = ""
 _COUNTERPARTS: tuple[tuple[str, str], ...] = (
     ("enabled", _CARRIED),
@@ -65,19 +65,19 @@ _COUNTERPARTS: tuple[tuple[str, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A pipeline file; ``notes`` say what has no counterpart, and what is to be done by hand."""
+    """A pipeline file; ``notes`` list settings without a counterpart and manual steps."""
 
     text: str
     notes: tuple[str, ...]
 
 
 def pipeline_document(flow: Flow, name: str, value: Value) -> dict[str, Any]:
-    """Return a flow as the values of a pipeline.
+    """Return a flow as the content of a pipeline file.
 
     Args:
         flow: a flow of MirrorMaker 2.
-        name: what the pipeline shall be called.
-        value: what becomes of each client property.
+        name: name of the pipeline.
+        value: converts each client property.
     """
     target = _clients(flow, "target", value)
     excluded = _excluded_settings(flow)
@@ -107,16 +107,16 @@ def pipeline_document(flow: Flow, name: str, value: Value) -> dict[str, Any]:
 
 
 def import_flow(flow: Flow) -> Imported:
-    """Turn a flow, read without filling its variables, into a pipeline file.
+    """Convert a flow, read without filling its variables, to a pipeline file.
 
-    Secrets are not written: they become variables of the environment, which the notes name.
+    Secrets are not written: they are replaced by environment variables, which the notes name.
     """
     notes: list[str] = []
     name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{flow.source}-to-{flow.target}")
     tree = pipeline_document(
         flow, name, lambda *property_: _value_for_file(*property_, notes=notes)
     )
-    # The file writes this section as a list.
+    # In the file this section is a list.
     tree["replication"] = [{key: each} for key, each in tree["replication"].items()]
     notes += _without_counterpart(flow)
     text = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=100)
@@ -125,7 +125,7 @@ def import_flow(flow: Flow) -> Imported:
 
 
 def topic_pattern(flow: Flow) -> str:
-    """Return one expression for the source topics that a flow copies, but for heartbeats."""
+    """Return one expression for the source topics that a flow copies, except heartbeats."""
     policy = flow.policy
     dot = re.escape(policy.internal_separator)
     never = [
@@ -136,7 +136,7 @@ def topic_pattern(flow: Flow) -> str:
         rf".*{dot}checkpoints{dot}internal",
     ]
     if policy.kind == "default":
-        # What came from the target, on whatever way, would go round in circles.
+        # Topics that came from the target, even indirectly, would be replicated in a cycle.
         dot = re.escape(policy.separator)
         never.append(rf"(.*{dot})?{re.escape(flow.target)}{dot}.+")
     return _both(flow.topics.include, never)
@@ -171,7 +171,7 @@ def _clients(flow: Flow, side: Side, value: Value) -> dict[str, Any]:
 
 
 def _excluded_settings(flow: Flow) -> list[str]:
-    """Return topic settings that are not to be copied: those that are named, not described."""
+    """Return the excluded topic settings that are plain names, not regular expressions."""
     names = NameFilter(tuple(_listed(flow.settings.get("config.properties.exclude", ""))))
     return [name for name in names.includes if re.fullmatch(r"[a-z.]+", name)]
 
@@ -211,7 +211,7 @@ def _without_counterpart(flow: Flow) -> list[str]:
 
 
 def _tuning(flow: Flow) -> list[str]:
-    """Say which properties of clients are left out."""
+    """Return a note for every client property that is not carried over."""
     notes = []
     sides: Mapping[Side, str] = {"source": flow.source, "target": flow.target}
     for side, alias in sides.items():

@@ -1,4 +1,4 @@
-"""Java properties files, as ``java.util.Properties`` reads them, with the line of each key."""
+"""Parser of Java properties files (``java.util.Properties``) that keeps each key's line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from k2ktui.config.problems import FilePosition
 
-# Key, then a separator: "=", ":" or blanks; a backslash makes the next character an ordinary one.
+# A key and its separator: "=", ":" or whitespace; a backslash escapes the next character.
 _KEY = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.|$)", re.DOTALL)
 _NAMED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -16,7 +16,7 @@ _NAMED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """A value, and where its key stands; no repr shows the value, which may be a secret."""
+    """A value and the position of its key; the repr omits the value, which may be a secret."""
 
     value: str
     mark: FilePosition
@@ -26,11 +26,11 @@ class Property:
 
 
 def parse(raw: bytes, file: str) -> dict[str, Property]:
-    """Read a properties file; of a key that is there twice the last value counts.
+    """Parse a properties file; the last value of a repeated key wins.
 
     Args:
-        raw: its bytes; they are ISO 8859-1 by definition.
-        file: its name, for the places of keys.
+        raw: the file's bytes; the encoding is ISO 8859-1 by definition.
+        file: the file's name, for positions.
     """
     found = {}
     for number, line in _logical_lines(raw.decode("latin-1")):
@@ -41,7 +41,7 @@ def parse(raw: bytes, file: str) -> dict[str, Property]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield lines that are not blank or comments, continued ones joined, with their number."""
+    """Yield lines with their numbers, joined at continuations, without blanks and comments."""
     lines = enumerate(re.split(r"\r\n|\r|\n", text), 1)
     for number, line in lines:
         line = line.lstrip(" \t\f")

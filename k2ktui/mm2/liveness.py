@@ -1,8 +1,8 @@
-"""Whether a dedicated MirrorMaker 2 still runs, told by what it leaves on its target cluster.
+"""Detects whether a dedicated MirrorMaker 2 still runs, from its traces on the target cluster.
 
-There is no interface to ask it: while it runs its workers are members of their group, it writes
-heartbeats, and it stores positions. A process that hangs or was killed keeps its membership until
-the session time-out, so nothing is taken for stopped too early.
+A dedicated MirrorMaker 2 has no API. While it runs, its workers are members of their group, it
+writes heartbeats, and it stores positions. A process that hangs or was killed remains a group
+member until the session timeout, so it is not considered stopped too early.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _POLL_S = 0.25
 
 
 def find_signs_of_life(flow: Flow, target: Cluster) -> list[str]:
-    """Return what shows that a flow's MirrorMaker 2 runs, in words; nothing if it is stopped.
+    """Return messages that show that a flow's MirrorMaker 2 runs; empty if it is stopped.
 
     Watches for three of its heartbeat intervals, at least three seconds.
 
@@ -55,10 +55,10 @@ def find_signs_of_life(flow: Flow, target: Cluster) -> list[str]:
 
 
 def require_stopped(flow: Flow, target: Cluster, unchanged: str) -> None:
-    """Refuse while MirrorMaker 2 runs.
+    """Check that MirrorMaker 2 is stopped.
 
     Raises:
-        Refused: it does; the message says what shows it and what to stop.
+        Refused: it runs; the message lists the evidence and what to stop.
         ConnectionFailed, TimedOut: the target did not answer.
     """
     signs = find_signs_of_life(flow, target)
@@ -73,7 +73,7 @@ def require_stopped(flow: Flow, target: Cluster, unchanged: str) -> None:
 
 
 def _group(flow: Flow) -> list[str]:
-    """Look for members of its workers' group."""
+    """Check the group of its workers for members."""
     name = flow.worker_group
     with ConsumerGroupClient(wire(flow.cluster("target"), "admin"), "target") as groups:
         groups.open(_OPEN_S)
@@ -98,7 +98,7 @@ def _ends(flow: Flow, target: Cluster) -> dict[Partition, int]:
 
 
 def _written_since(flow: Flow, target: Cluster, before: Mapping[Partition, int]) -> list[str]:
-    """Look for heartbeats and positions of this flow that were written meanwhile."""
+    """Check for heartbeats and positions of this flow written since ``before``."""
     grown = {
         at: end - before[at] for at, end in _ends(flow, target).items() if end > before.get(at, end)
     }

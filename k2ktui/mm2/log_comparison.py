@@ -1,11 +1,11 @@
-"""Exact positions by comparing records around an estimate on both clusters.
+"""Proves exact positions by comparing records around an estimate on both clusters.
 
-MirrorMaker 2 tells of few records where they landed. From the nearest of them both logs are walked
-record by record through the committed offsets: key, value, headers and timestamp must be the same
-for each, and then the positions are proven. One walk serves all groups of a partition. Where a
-position is too far from the last one, a pattern of neighbours is looked for around the estimate; it
-proves the position if it is there exactly once. Where records were deleted on either side, as by
-compaction, the neighbours that are left prove it if nothing lies between their copies.
+MirrorMaker 2 records the target offsets of few records only. From the nearest of these anchors,
+both logs are compared record by record up to the committed offsets; the positions are proven if
+key, value, headers and timestamp of every record match. One walk serves all groups of a partition.
+If a position is too far from the previous one, a pattern of neighboring records is searched around
+the estimate; it proves the position if it occurs exactly once. If records were deleted on either
+side, for example by compaction, the remaining neighbors prove it if their copies are adjacent.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from k2ktui.mm2.comparing import (
     walked_back,
 )
 
-# How far a walk may go from one committed offset to the next, in source offsets.
+# Maximum step of a walk from one committed offset to the next, in source offsets.
 _WALK = 5000
-# How far from the estimate a pattern may be.
+# Maximum distance of a pattern from the estimate, in offsets.
 _AROUND = 1000
-# What is read at once, in offsets.
+# Maximum size of one read, in offsets.
 _PORTION = 50_000
 
 Span = tuple[Where, int]
@@ -43,10 +43,10 @@ Borders = tuple[OffsetAnchor | None, OffsetAnchor | None]
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """Committed offsets of one partition that are compared in one go, and what to read for it.
+    """Committed offsets of one partition that are compared together, and the ranges to read.
 
-    ``forward`` None stands for a pattern, True and False for a walk from the anchor through the
-    offsets, onwards or back.
+    ``forward`` is None for a pattern; True or False for a walk from the anchor through the offsets,
+    forward or backward.
     """
 
     at: SourcePartition
@@ -59,7 +59,7 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class _Tried:
-    """What could not be proven: between which cuts, how much was copied then, and why."""
+    """A failed attempt: the surrounding anchors, how far copying had reached, and the reason."""
 
     borders: Borders
     reached: int
@@ -67,7 +67,7 @@ class _Tried:
 
 
 class PositionProver:
-    """Proves cuts; remembers what could not be proven, and does not try it again.
+    """Proves anchors; does not retry a failed attempt until its conditions change.
 
     Args:
         source: the source cluster; it is only read.
@@ -86,24 +86,24 @@ class PositionProver:
         wanted: Mapping[SourcePartition, Collection[int]],
         timeout: float,
     ) -> list[tuple[SourcePartition, OffsetAnchor]]:
-        """Add a cut at every wanted offset where that is possible, and return those.
+        """Add an anchor at every wanted offset where possible, and return the added ones.
 
         Args:
-            cuts: what is known; it is added to.
-            positions: where each source partition is copied to.
+            cuts: known anchors; proven ones are added.
+            positions: position and target of each source partition.
             wanted: committed offsets.
-            timeout: seconds; what is not compared by then is tried the next time.
+            timeout: seconds; offsets not compared by then are tried on the next call.
         """
         until = monotonic() + timeout
         self._trouble = ""
-        # Of offsets that nobody is at any more nothing needs to be remembered.
+        # Forget attempts for offsets that are no longer committed.
         self._tried = {
             (at, offset): tried
             for (at, offset), tried in self._tried.items()
             if offset in wanted.get(at, ())
         }
         proven: list[tuple[SourcePartition, OffsetAnchor]] = []
-        # What a round proves is where the next one goes on.
+        # Each round continues from the anchors that the previous one proved.
         while jobs := self._round(cuts, positions, wanted):
             for portion in _portions(jobs):
                 left = until - monotonic()
@@ -118,7 +118,7 @@ class PositionProver:
         return proven
 
     def notes(self) -> list[str]:
-        """Say what could not be proven, and why."""
+        """Return how many positions could not be proven, and why."""
         whys = Counter(tried.why for tried in self._tried.values())
         notes = [f"{count} positions stay bounds: {why}" for why, count in whys.items()]
         if self._trouble:
@@ -126,7 +126,7 @@ class PositionProver:
         return notes
 
     def close(self) -> None:
-        """Disconnect."""
+        """Close all connections."""
         self._source.close()
         self._target.close()
 
@@ -148,14 +148,14 @@ class PositionProver:
     def _open(
         self, at: SourcePartition, offsets: Sequence[int], known: OffsetAnchors, position: Position
     ) -> Iterator[tuple[int, Borders]]:
-        """Yield the offsets that are neither proven nor tried, and the cuts around each."""
+        """Yield the offsets that are neither proven nor tried, with the anchors around each."""
         for offset in offsets:
             low, high = known.before(offset), known.behind(offset)
             if (low is None and high is None) or (low is not None and low.source == offset):
                 self._tried.pop((at, offset), None)
                 continue
             tried = self._tried.get((at, offset))
-            # What is not copied yet may be the next time; a gap behind the last record is copied.
+            # Retry once copying has advanced; progress beyond the offset changes nothing.
             reached = min(offset, position.offset)
             if tried is None or (tried.borders, tried.reached) != ((low, high), reached):
                 yield offset, (low, high)
@@ -170,7 +170,7 @@ class PositionProver:
         until = monotonic() + timeout
         there = self._target.stretches([job.there for job in jobs], timeout)
         left = max(0.0, until - monotonic())
-        # Unless it is told otherwise, MirrorMaker 2 copies what aborted transactions left as well.
+        # By default MirrorMaker 2 also copies records of aborted transactions.
         here = self._source.stretches([job.here for job in jobs], left, with_aborted=True)
         proven = []
         for job, original, copy in zip(jobs, here, there, strict=True):
@@ -184,7 +184,7 @@ class PositionProver:
                     failed[offset] = "what was found contradicts the offset-syncs"
             for offset, why in failed.items():
                 if why == UNSTABLE:
-                    continue  # known as soon as the transaction has ended
+                    continue  # can be proven once the transaction has ended
                 borders = known.before(offset), known.behind(offset)
                 reached = min(offset, positions[job.at].offset)
                 self._tried[job.at, offset] = _Tried(borders, reached, why)
@@ -194,7 +194,7 @@ class PositionProver:
 def _jobs(
     at: SourcePartition, offsets: Sequence[int], borders: Borders, position: Position
 ) -> Iterator[_Job]:
-    """Yield what to compare for offsets, in order, that lie between the same two cuts."""
+    """Yield the comparisons for sorted offsets that lie between the same two anchors."""
     low, high = borders
     middle = len(offsets)
     if low is None:
@@ -206,7 +206,7 @@ def _jobs(
         if anchor is None or not some:
             continue
         chain = _chain(some, anchor.source)
-        # What is farther away than one portion goes on from there in the next round.
+        # Offsets farther than one portion continue from there in the next round.
         walked = [offset for offset in chain if abs(offset - anchor.source) <= _PORTION]
         if walked:
             yield _walk(at, walked, anchor, borders, position, forward=forward)
@@ -215,7 +215,7 @@ def _jobs(
 
 
 def _chain(offsets: Sequence[int], start: int) -> list[int]:
-    """Return the first offsets that are reached from a start in steps that a walk may take."""
+    """Return the leading offsets reachable from ``start`` in steps of at most ``_WALK``."""
     chain: list[int] = []
     for offset in offsets:
         if abs(offset - start) > _WALK:
@@ -237,10 +237,10 @@ def _walk(
     topic, partition = position.target_topic, at.partition
     far = abs(offsets[-1] - anchor.source)
     low, high = borders
-    # With transactions there may be a marker behind every record.
+    # With transactions, a marker may follow every record.
     room = 2 * far + 2 * NEIGHBOURS
     if low and high:
-        # What aborted transactions left takes room as well, and here it is known how much.
+        # Aborted records take up offsets too; between two anchors their number is bounded.
         between = high.target - low.target + NEIGHBOURS
         room = between if between <= _WALK else min(room, between)
     if forward:
@@ -256,7 +256,7 @@ def _walk(
 
 def _pattern(at: SourcePartition, offset: int, borders: Borders, position: Position) -> _Job:
     cuts = [cut for cut in borders if cut]
-    # Markers and records of aborted transactions may lie between the neighbours.
+    # Markers and aborted records may lie between the neighbors.
     first = max(0, offset - 4 * NEIGHBOURS)
     guesses = _guesses(offset, *borders)
     begin = max(0, min(guesses) - _AROUND)
@@ -267,10 +267,10 @@ def _pattern(at: SourcePartition, offset: int, borders: Borders, position: Posit
 
 
 def _guesses(offset: int, low: OffsetAnchor | None, high: OffsetAnchor | None) -> list[int]:
-    """Return where a position may be, as far as one guess of it is good enough."""
+    """Return the estimated target offsets of a source offset."""
     guesses = [cut.target + offset - cut.source for cut in (low, high) if cut]
     if low and high and max(guesses) - min(guesses) > _WALK - 2 * _AROUND:
-        # Markers on the source: the more of them, the closer the copies are to each other.
+        # The source has offsets without a copy (markers), so interpolate between the anchors.
         part = (offset - low.source) / (high.source - low.source)
         middle = low.target + round(part * (high.target - low.target))
         return [middle - _WALK // 2 + _AROUND, middle + _WALK // 2 - _AROUND]
@@ -292,7 +292,7 @@ def _portions(jobs: Sequence[_Job]) -> Iterator[list[_Job]]:
 
 
 def _landed(job: _Job, here: RecordRange, there: RecordRange) -> list[int | str]:
-    """Return the target offset of the cut at each of the job's offsets, or why it is not proven."""
+    """Return the anchor's target offset for each of the job's offsets, or why it is not proven."""
     how = {True: walked, False: walked_back, None: found_once}[job.forward]
     return compare(
         job.offsets, here, there, lambda one, other: how(job.offsets, job.anchor, one, other)

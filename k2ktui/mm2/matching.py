@@ -1,8 +1,8 @@
-"""Which source record each record of a copy is: found by comparing contents in order.
+"""Matches the records of a copy to source records by comparing contents in order.
 
-For copies that were made without a record of where each record landed. A copy holds the source's
-records in order; some may be missing (compacted, filtered, lost), records of others may lie
-between them, and a copier that crashed may have copied a stretch twice. Nothing here reads Kafka.
+Used for copies without recorded offset mappings. A copy holds the source's records in order; some
+may be missing (compacted, filtered, lost), records of other producers may lie between them, and a
+copier that crashed may have copied a range twice. This module does not access Kafka.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Print = tuple[int, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """What was found.
+    """Result of a match.
 
     Attributes:
-        pairs: source and target offset of records, both strictly increasing, so that every record
-            from a pair's source offset on has a copy from its target offset on.
-        copied: source offsets that are on the copy.
-        twice: how many records of the copy are there again behind it.
-        strange: target offsets of records that are not known on the source.
+        pairs: source and target offsets of records, both strictly increasing. Every copied record
+            at or after a pair's source offset has a copy at or after its target offset.
+        copied: source offsets of records that are on the copy.
+        twice: number of copied records that occur again later on the copy.
+        strange: target offsets of records without a source record.
     """
 
     pairs: tuple[tuple[int, int], ...]
@@ -34,7 +34,7 @@ class Matched:
 
     @property
     def ranges(self) -> tuple[MappingRange, ...]:
-        """The pairs, as ranges of a mapping."""
+        """The pairs as mapping ranges."""
         found: list[MappingRange] = []
         for source, target in self.pairs:
             last = found[-1] if found else None
@@ -48,13 +48,13 @@ class Matched:
 def match(source: Sequence[Print], copy: Sequence[Print], known: Mapping[int, int]) -> Matched:
     """Find the source record of each record of a copy.
 
-    A record that follows a matched one and equals the source's next is that one. Elsewhere only a
-    record that is there once on the source tells where the copy is; ``known`` helps where none is.
+    A record after a matched one is matched if it equals the source's next record. Otherwise a
+    record is matched through ``known``, or if its content is unique on the source.
 
     Args:
-        source: offset and digest of each record, in order.
-        copy: the same of the copy.
-        known: source offset of some target offsets; what contradicts the digests is not used.
+        source: offset and digest of each source record, in order.
+        copy: offset and digest of each record of the copy, in order.
+        known: source offsets of some target offsets; ignored where the digests differ.
     """
     places = _Places(source)
     rows: list[int | None] = []
@@ -83,7 +83,7 @@ def match(source: Sequence[Print], copy: Sequence[Print], known: Mapping[int, in
 
 
 class _Places:
-    """Where contents are on the source."""
+    """Index of the source records by offset and digest."""
 
     def __init__(self, source: Sequence[Print]) -> None:
         self._source = source
@@ -93,22 +93,22 @@ class _Places:
             self._singles[digest] = None if digest in self._singles else row
 
     def at(self, row: int | None, digest: bytes) -> int | None:
-        """Return the row if that content is there."""
+        """Return ``row`` if its record has that content."""
         if row is None or not 0 <= row < len(self._source):
             return None
         return row if self._source[row][1] == digest else None
 
     def of_offset(self, offset: int | None, digest: bytes) -> int | None:
-        """Return the row of an offset if that content is there."""
+        """Return the row of a source offset if its record has that content."""
         return None if offset is None else self.at(self._rows.get(offset), digest)
 
     def single(self, digest: bytes) -> int | None:
-        """Return the row of a content that is there once."""
+        """Return the row of a content that is unique on the source."""
         return self._singles.get(digest)
 
 
 def _fill_backwards(rows: list[int | None], copy: Sequence[Print], places: _Places) -> None:
-    """Match records before a matched one: those that equal others are told by what follows."""
+    """Match records with ambiguous content through the matched record that follows them."""
     for i in range(len(rows) - 2, -1, -1):
         after = rows[i + 1]
         if rows[i] is None and after is not None:
@@ -116,12 +116,12 @@ def _fill_backwards(rows: list[int | None], copy: Sequence[Print], places: _Plac
 
 
 def safe_pairs(found: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Keep what increases on both sides, and leads nobody past a record that he has not read.
+    """Keep the pairs that increase on both sides and never skip an unread record.
 
-    Of a record that was copied twice the last copy counts. Where a later record's last copy lies
-    before it, only that one is kept: who goes on there meets both.
+    The last copy of a record counts. A pair is dropped if a later record's last copy lies before
+    it; a consumer that resumes at the later record's copy reads both.
     """
-    last = dict(found)  # a later copy replaces an earlier one
+    last = dict(found)  # later copies replace earlier ones
     kept: list[tuple[int, int]] = []
     for source in sorted(last, reverse=True):
         if not kept or last[source] < kept[-1][1]:

@@ -1,8 +1,9 @@
-"""What MirrorMaker 2 recorded of its copies, in place of a mapping of ours.
+"""Mapping source of a MirrorMaker 2 flow, based on its offset syncs.
 
-Its offset-syncs say of some records where they landed. Its own topic is compacted; ``k2ktui sync``
-keeps all of them on the target (:mod:`k2ktui.mm2.history`). Between two of them a translation is a
-bound; comparing records on both clusters makes it exact (:mod:`k2ktui.mm2.log_comparison`).
+Offset syncs give the target offsets of some records. MirrorMaker 2's topic is compacted;
+``k2ktui sync`` keeps all of them on the target (:mod:`k2ktui.mm2.history`). Between two of them a
+translation is a bound; comparing records on both clusters makes it exact
+(:mod:`k2ktui.mm2.log_comparison`).
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from k2ktui.sync.mapping_store import MappingReport
 from k2ktui.text import safe_text
 
 _SLOT = -1
-# A source that does not answer costs every reader its time-out.
+# Back-off in seconds after the source did not answer, since every attempt costs a timeout.
 _DOWN_S = 30.0
 
 
 class MirrorMappings:
-    """What one flow of MirrorMaker 2 recorded; see ``sync/mapping_source.py``."""
+    """The ``MappingSource`` of one MirrorMaker 2 flow; see ``sync/mapping_source.py``."""
 
     def __init__(self, config: MirrorPipeline, source: Cluster, target: Cluster) -> None:
         self._flow, self._topics, self._source = config.flow, config.topics, source
@@ -44,13 +45,13 @@ class MirrorMappings:
         self._down, self._again_at = "", 0.0
 
     def positions(self) -> Mapping[SourcePartition, Position]:
-        """Read positions and what is new of the offset-syncs."""
+        """Read positions and new offset syncs; the arguments and errors are the protocol's."""
         self.topics.read_positions()
         self._take(self._new_syncs())
         ends = {at: last + 1 for at, last in self.topics.positions.items()}
         for at, upstream in self._newest.items():
             ends[at] = max(ends.get(at, 0), upstream + 1)
-        # Heartbeats are copied as well, and are nobody's data.
+        # Heartbeats are copied as well but are not application data.
         chosen = {at: end for at, end in ends.items() if self._topics.matches(at.topic)}
         if not chosen:
             raise self._nothing()
@@ -63,7 +64,7 @@ class MirrorMappings:
         commits: Commits,
         landed: Mapping[TargetPartition, int],
     ) -> MappingReport:
-        """Compare records where that makes the translation of a committed offset exact."""
+        """Compare records to make translations of committed offsets exact."""
         wanted = {at: offsets for at, offsets in commits.items() if at in positions}
         if not self._down:
             proven = self._prover.prove(self._cuts, positions, wanted, timeout)
@@ -72,51 +73,51 @@ class MirrorMappings:
         return MappingReport()
 
     def lanes(self, source: SourcePartition) -> Mapping[TargetPartition, MappingRanges]:
-        """Return nothing: there are no whole ranges."""
+        """Return an empty dict: MirrorMaker 2 records no complete ranges."""
         return {}
 
     def doubts(self, source: SourcePartition) -> MappingGaps:
-        """Return nothing, as :meth:`lanes`."""
+        """Return no gaps, since there are no ranges."""
         return MappingGaps()
 
     def mapped(self, source: SourcePartition) -> int:
-        """Return nothing, as :meth:`lanes`."""
+        """Return 0, since there are no ranges."""
         return 0
 
     def held_from(self, source: SourcePartition) -> int:
-        """Return 0: nothing is left out."""
+        """Return 0: all that is known is in memory."""
         return 0
 
     def cuts(self, source: SourcePartition) -> OffsetAnchors:
-        """Return what is known of a source partition."""
+        """Return the known offset anchors of a source partition."""
         return self._cuts.setdefault(source, OffsetAnchors())
 
     def notes(self) -> Sequence[str]:
-        """Return which records were left out, and how exactness was won."""
+        """Return notes on an unreachable source, ignored records and unproven positions."""
         down = [f"{self._down}: what was kept of its offset-syncs is used"] if self._down else []
         unseen = [] if self._down else self.topics.unseen_syncs()
         notes = (unseen, self.topics.foreign(), self._history.notes(), self._prover.notes())
         return [*down, *(note for some in notes for note in some)]
 
     def keep(self) -> None:
-        """Write the offset-syncs that are new to the history on the target."""
+        """Write new offset syncs and proven positions to the history on the target."""
         self._history.write()
 
     def close(self) -> None:
-        """Disconnect."""
+        """Close all connections."""
         self.topics.close()
         self._history.close()
         self._prover.close()
 
     def _new_syncs(self) -> list[TimedOffsetSync]:
-        """Read the flow's own topic; on a source that is gone there is nothing new."""
+        """Return new syncs of the flow's own topic; empty if the source is unreachable."""
         if self._flow.offset_syncs_side == "target":
             return self.topics.new_syncs()
         if self._down and monotonic() < self._again_at:
             return []
         self._down = ""
         try:
-            # The quickest way to learn that nobody is there.
+            # The fastest way to detect that the source is unreachable.
             self._source.cluster_id()
             return self.topics.new_syncs()
         except (ConnectionFailed, TimedOut) as error:
@@ -127,7 +128,7 @@ class MirrorMappings:
         known: Sequence[Known] = new
         if not self._loaded:
             known = self._history.merged(new)
-            # What the source's topic holds comes in order of time with what was kept.
+            # Until the source's topic has been read, merge again, to apply all syncs in time order.
             self._loaded = not self._down
             self._cuts, self._newest = {}, {}
             if self._loaded:

@@ -1,7 +1,7 @@
-"""Where a position lies on a copy from which, or from whose original, records were deleted.
+"""Finds positions on a copy when records were deleted on either cluster.
 
-Compaction deletes on either cluster when it likes, so neighbours of a position on the source need
-not be neighbours on the target. Nothing here reads Kafka.
+Compaction runs independently on each cluster, so records that are adjacent on the source need not
+be adjacent on the target. This module does not access Kafka.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from k2ktui.log.content import KafkaRecord, content_digest
 
 
 class Neighbors:
-    """Records of a stretch of the source and a stretch of its copy, matched by their contents.
+    """Records of a source range and of a range of its copy, matched by content.
 
-    Only records that are there exactly once on either side are matched, and only if all of them
-    are in the same order on both.
+    Only records that occur exactly once on each side are matched, and only if all matches are in
+    the same order on both.
 
     Args:
         original: records of the source, in order.
-        copy: those of the target.
+        copy: records of the target, in order.
     """
 
     def __init__(self, original: Sequence[KafkaRecord], copy: Sequence[KafkaRecord]) -> None:
         here, there = _singles(original), _singles(copy)
         pairs = [(here[one], there[one]) for one in here if one in there]
         if any(b <= a for (_, a), (_, b) in pairwise(pairs)):
-            pairs = []  # something is not what it looks like: nothing is proven
+            pairs = []  # at least one match is wrong, so none is trusted
         self._sources = [source for source, _ in pairs]
         self._targets = [target for _, target in pairs]
         self._copy = [record.offset for record in copy]
 
     def landed(self, offset: int) -> int | None:
-        """Return the target offset of the first record at or behind a source offset, if proven.
+        """Return the target offset of the first record at or after a source offset, if proven.
 
-        It is if the last matched record before the offset and the first one behind it are next to
-        each other on the target: whatever of the source lies between them has no copy there.
+        It is proven if the last matched record before the offset and the first one at or after it
+        are adjacent on the target: no source record between them has a copy.
         """
         behind = bisect_left(self._sources, offset)
         if not 0 < behind < len(self._sources):
@@ -50,7 +50,7 @@ class Neighbors:
 
 
 def _singles(records: Sequence[KafkaRecord]) -> dict[str, int]:
-    """Return the offset of each content that is there exactly once, in order."""
+    """Return the offset of each record whose content occurs exactly once, in order."""
     digests = [(content_digest(record), record.offset) for record in records]
     counts = Counter(each for each, _ in digests)
     return {each: offset for each, offset in digests if counts[each] == 1}

@@ -1,4 +1,4 @@
-"""A flow of MirrorMaker 2 in place of a pipeline: read, translated and corrected, never started."""
+"""A flow of MirrorMaker 2 as a pipeline that can be read and corrected but never started."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ SUFFIX = ".properties"
 
 
 class MirrorPipeline(PipelineConfig):
-    """What a flow would be as a pipeline of ours, with the flow itself."""
+    """The configuration of a k2ktui pipeline equivalent to a flow, and the flow itself."""
 
     flow: Flow = Field(exclude=True, repr=False)
 
     @classmethod
     def of(cls, flow: Flow) -> Self:
-        """Make one of a flow; its secrets are in it, as in every pipeline that was loaded."""
+        """Build the pipeline of a flow; it contains secrets, like every loaded pipeline."""
         tree = pipeline_document(flow, str(flow), lambda side, role, key, text: text)
         return cls.model_validate({**tree, "flow": flow})
 
 
 def is_mirror_file(file: str) -> bool:
-    """Tell whether a file given with ``-f`` is MirrorMaker 2's: ``FILE.properties[#A->B]``."""
+    """Return whether a ``-f`` argument names MirrorMaker 2's file: ``FILE.properties[#A->B]``."""
     return file.partition("#")[0].endswith(SUFFIX)
 
 
 def load_mirror(file: str) -> tuple[MirrorPipeline, tuple[str, ...]]:
-    """Load the flow that ``FILE.properties[#A->B]`` names, and notes on the file.
+    """Load the flow named by ``FILE.properties[#A->B]``, and notes on the file.
 
     Raises:
-        ConfigError: with every error of the file.
+        ConfigError: reports every error of the file.
     """
-    # What it registers makes such a pipeline readable; it imports this module.
+    # Registers the mapping source of this type; imported here to avoid an import cycle.
     import k2ktui.mm2.mirror_mappings  # noqa: F401
 
     path, _, name = file.partition("#")

@@ -1,4 +1,4 @@
-"""How MirrorMaker 2 names topics, and which it takes: replication policies and name filters.
+"""MirrorMaker 2's replication policies (topic names) and its topic and group filters.
 
 The rules are those of Kafka 4's ``DefaultReplicationPolicy``, ``IdentityReplicationPolicy``,
 ``DefaultTopicFilter`` and ``DefaultGroupFilter``.
@@ -20,29 +20,29 @@ GROUPS_EXCLUDE_DEFAULT = "console-consumer-.*, connect-.*, __.*"
 
 @dataclass(frozen=True)
 class NameFilter:
-    """Names that one of ``includes`` matches and none of ``excludes``; each a regular expression
-    for the whole name."""
+    """Accepts names that match one of ``includes`` and none of ``excludes``; each is a regular
+    expression for the full name."""
 
     includes: tuple[str, ...]
     excludes: tuple[str, ...] = ()
 
     @cached_property
     def include(self) -> str:
-        """The includes as one expression, as MirrorMaker 2 joins them."""
+        """The includes as one expression, joined as in MirrorMaker 2."""
         return "|".join(self.includes)
 
     @cached_property
     def exclude(self) -> str:
-        """The excludes as one expression; empty if there are none."""
+        """The excludes as one expression; "" if there are none."""
         return "|".join(self.excludes)
 
     def check(self) -> None:
-        """Compile both; ValueError says what is wrong with them."""
+        """Compile both expressions; ValueError if one is invalid."""
         compile_pattern(self.include)
         compile_pattern(self.exclude)
 
     def matches(self, name: str) -> bool:
-        """Tell whether ``name`` is taken."""
+        """Return whether the filter accepts ``name``."""
         if not self.includes or not compile_pattern(self.include).fullmatch(name):
             return False
         return not self.excludes or not compile_pattern(self.exclude).fullmatch(name)
@@ -53,10 +53,10 @@ class ReplicationPolicy:
     """Names of replicated and internal topics.
 
     Attributes:
-        kind: ``default`` puts the source's alias before the name, ``identity`` keeps the name.
-        separator: between alias and name.
-        internal_separator: the same in names of internal topics.
-        own_alias: the source's alias, which is all that ``identity`` knows of a topic's origin.
+        kind: ``default`` prefixes the name with the source's alias, ``identity`` keeps the name.
+        separator: separator between alias and name.
+        internal_separator: separator in names of internal topics.
+        own_alias: the source's alias; ``identity`` reports it as the origin of every topic.
     """
 
     kind: Literal["default", "identity"] = "default"
@@ -65,35 +65,35 @@ class ReplicationPolicy:
     own_alias: str = ""
 
     def remote_topic(self, alias: str, topic: str) -> str:
-        """Return what ``topic`` of the cluster ``alias`` is called where it is copied to."""
+        """Return the name of the copy of ``topic`` from the cluster ``alias``."""
         if self._keeps(topic):
             return topic
         return f"{alias}{self.separator}{topic}"
 
     def topic_source(self, topic: str) -> str | None:
-        """Return the alias of the cluster that a topic was copied from, None if it was not."""
+        """Return the alias of the cluster that a topic was copied from, or None if not copied."""
         if self._keeps(topic):
             return self.own_alias
         parts = topic.split(self.separator)
-        # Java's split drops empty parts at the end.
+        # Java's String.split drops trailing empty parts.
         while parts and not parts[-1]:
             parts.pop()
         return parts[0] if len(parts) > 1 else None
 
     def upstream_topic(self, topic: str) -> str | None:
-        """Return a copied topic's name on the cluster it came from, None if it was not copied."""
+        """Return a copied topic's name on the cluster it came from, or None if not copied."""
         if self._keeps(topic):
             return topic
         source = self.topic_source(topic)
         return None if source is None else topic[len(source) + len(self.separator) :]
 
     def original_topic(self, topic: str) -> str:
-        """Return the name before any copying, over several clusters."""
+        """Return a topic's original name, before copies over any number of clusters."""
         upstream = self.upstream_topic(topic)
         return topic if upstream in (None, topic) else self.original_topic(str(upstream))
 
     def offset_syncs_topic(self, other_alias: str) -> str:
-        """Return the offset-syncs topic; its name has the alias of the cluster it is not on."""
+        """Return the offset-syncs topic; its name contains the alias of the other cluster."""
         return f"mm2-offset-syncs{self.internal_separator}{other_alias}{self._internal}"
 
     def checkpoints_topic(self, source_alias: str) -> str:
@@ -101,12 +101,12 @@ class ReplicationPolicy:
         return f"{source_alias}{self._checkpoints}"
 
     def is_internal(self, topic: str) -> bool:
-        """Tell whether a topic is never copied, whatever the filter says."""
+        """Return whether a topic is never copied, regardless of the filter."""
         own = topic.startswith("mm2") and topic.endswith(self._internal)
         return own or topic.endswith(self._checkpoints) or topic.startswith(("__", "."))
 
     def is_heartbeats(self, topic: str) -> bool:
-        """Tell whether a topic is a heartbeats topic, of this or of another cluster."""
+        """Return whether a topic is a heartbeats topic of this or another cluster."""
         return self.original_topic(topic) == HEARTBEATS
 
     def _keeps(self, topic: str) -> bool:

@@ -1,8 +1,8 @@
-"""Positions of MirrorMaker 2's MirrorSourceConnector: what is stored, and moves of it, planned.
+"""Stored positions of MirrorMaker 2's MirrorSourceConnector, and planned moves of them.
 
 Connect stores ``{"cluster", "partition", "topic"} -> {"offset"}`` per source partition, where the
-offset is that of the *last* record copied (MirrorSourceTask). A *position* here is the next one
-to copy, as everywhere in this program: one more. Nothing here talks to anybody.
+offset is that of the *last* record copied (MirrorSourceTask). A *position* here, as everywhere in
+k2ktui, is the next offset to copy: one more. This module performs no I/O.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from k2ktui.mm2.connect import NOTHING, SourceOffset
 from k2ktui.text import safe_text
 
 SOURCE_CONNECTOR = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
-# Their offsets are always 0 and are never read (MirrorCheckpointTask, MirrorHeartbeatTask).
+# These connectors store offset 0 and never read it (MirrorCheckpointTask, MirrorHeartbeatTask).
 _WITHOUT_POSITIONS = ("MirrorCheckpointConnector", "MirrorHeartbeatConnector")
 _RESET = "auto.offset.reset"
 _LARGEST_OFFSET = (1 << 63) - 2
 
 
 class StoredMoveEffect(StrEnum):
-    """What a move of a position means."""
+    """Effect of moving a position."""
 
     KEEP = "keep"
     FORWARD = "forward"
@@ -46,14 +46,14 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """A MirrorSourceConnector as it is.
+    """Current state of a MirrorSourceConnector.
 
     Attributes:
-        name: its name, or that of the flow in a dedicated MirrorMaker 2.
+        name: the connector's name, or the flow's in a dedicated MirrorMaker 2.
         cluster: alias of the source cluster.
-        state: its state, as Connect calls it.
+        state: state in Connect's terms.
         reset: where partitions without a position begin, see :func:`reset_of`.
-        positions: next offset to copy of each partition that has one.
+        positions: next offset to copy of each partition that has a position.
     """
 
     name: str
@@ -65,9 +65,9 @@ class Connector:
 
 @dataclass(frozen=True, slots=True)
 class StoredMove:
-    """One position: what it is, and what it is to be; None for none stored.
+    """One position before and after the move; None if no position is stored.
 
-    ``bounds`` are None where the source cluster was not asked.
+    ``bounds`` is None if the source cluster was not queried.
     """
 
     source: SourcePartition
@@ -77,7 +77,7 @@ class StoredMove:
 
     @property
     def effect(self) -> StoredMoveEffect:
-        """What it means for the copying."""
+        """Effect of the move on copying."""
         if self.before == self.after:
             return StoredMoveEffect.KEEP
         if self.after is None:
@@ -88,14 +88,14 @@ class StoredMove:
 
     @property
     def again(self) -> int:
-        """Offsets whose records are copied a second time, at most."""
+        """Maximum number of records that are copied a second time, in offsets."""
         if self.effect is not StoredMoveEffect.BACK or self.before is None or self.after is None:
             return 0
         return self.before - self.after
 
     @property
     def left_out(self) -> int:
-        """Offsets whose records are never copied, at most."""
+        """Maximum number of records that are never copied, in offsets."""
         if self.effect is not StoredMoveEffect.FORWARD or self.before is None or self.after is None:
             return 0
         return self.after - self.before
@@ -106,10 +106,10 @@ class StoredChange:
     """Moves of one connector's positions.
 
     Attributes:
-        connector: its name.
+        connector: the connector's name.
         cluster: alias of the source cluster, as stored.
-        moves: by source partition.
-        notes: what to know of it.
+        moves: one move per source partition.
+        notes: remarks for the operator.
     """
 
     connector: str
@@ -119,25 +119,25 @@ class StoredChange:
 
     @property
     def changes(self) -> tuple[StoredMove, ...]:
-        """The moves that write something."""
+        """The moves that change a stored position."""
         return tuple(move for move in self.moves if move.effect is not StoredMoveEffect.KEEP)
 
     def offsets(self) -> list[SourceOffset]:
-        """Return what Connect is to store for the moves that write something."""
+        """Return the offsets that Connect must store for these changes."""
         return [connect_offset(self.cluster, move.source, move.after) for move in self.changes]
 
 
 def connect_offset(cluster: str, source: SourcePartition, position: int | None) -> SourceOffset:
-    """Return a position as Connect stores it; the order of the keys is part of the record's key."""
+    """Return a position as Connect stores it; the order of the fields is part of the key."""
     place = {"cluster": cluster, "partition": source.partition, "topic": source.topic}
     return SourceOffset(place, None if position is None else {"offset": position - 1})
 
 
 def read_positions(offsets: Iterable[SourceOffset]) -> dict[tuple[str, SourcePartition], int]:
-    """Return positions by the source's alias and partition.
+    """Return positions by source alias and partition.
 
     Raises:
-        K2kError: these are no offsets of a MirrorSourceConnector.
+        K2kError: an offset is not of a MirrorSourceConnector.
     """
     found = {}
     for each in offsets:
@@ -170,7 +170,7 @@ def source_alias(config: Mapping[str, str], connector: str) -> str:
     """Return the alias of the source cluster in a connector's settings.
 
     Raises:
-        Refused: it is no MirrorSourceConnector.
+        Refused: the connector is not a MirrorSourceConnector.
     """
     kind = config.get("connector.class", "")
     short = kind.rpartition(".")[2]
@@ -190,7 +190,7 @@ def source_alias(config: Mapping[str, str], connector: str) -> str:
 
 
 def reset_of(config: Mapping[str, str]) -> str:
-    """Return where new partitions begin by a connector's settings (MirrorConnectorConfig)."""
+    """Return the connector's ``auto.offset.reset`` for new partitions (MirrorConnectorConfig)."""
     for prefix in ("source.consumer.", "consumer."):
         if prefix + _RESET in config:
             return config[prefix + _RESET].strip().lower()
@@ -198,7 +198,7 @@ def reset_of(config: Mapping[str, str]) -> str:
 
 
 def reset_in_words(reset: str) -> str:
-    """Say what the settings mean for partitions without a stored position."""
+    """Describe the effect of ``reset`` on partitions without a stored position."""
     if reset == "latest":
         return (
             f"new partitions begin at their end (source.consumer.{_RESET}=latest): records "
@@ -218,15 +218,15 @@ def plan(
     wanted: Mapping[SourcePartition, int | None],
     bounds: Mapping[SourcePartition, Bounds] | None,
 ) -> StoredChange:
-    """Plan exact positions, and None where nothing is to be stored, so that they begin anew.
+    """Plan moves to exact positions; None clears a position, so that the partition starts over.
 
     Args:
-        connector: as it is now.
-        wanted: positions that are to be.
-        bounds: of the logs on the source; None if it cannot be asked.
+        connector: the connector's current state.
+        wanted: the new positions.
+        bounds: bounds of the source logs; None if the source cannot be queried.
 
     Raises:
-        Refused: positions that MirrorMaker 2 would not read from, all of them at once.
+        Refused: MirrorMaker 2 would not read from some positions; lists all of them.
     """
     wrong: list[str] = []
     moves, notes = [], []
@@ -237,7 +237,7 @@ def plan(
             wrong.append(f"{safe_text(source)} at {position}: {why}")
         if position == 0:
             notes.append(f"{safe_text(source)}: storing no position is how to begin at 0")
-        # Connect refuses an offset of -1 (MirrorUtils.validateSourceOffset).
+        # Position 0 would be offset -1, which Connect rejects (MirrorUtils.validateSourceOffset).
         moves.append(StoredMove(source, connector.positions.get(source), position or None, log))
     if wrong:
         raise Refused(
@@ -253,7 +253,7 @@ def plan(
 
 
 def _objection(position: int | None, log: Bounds | None, reset: str, *, asked: bool) -> str:
-    """Return why a position cannot be read from: the consumer would jump by its reset rule."""
+    """Return why a position is unusable: the consumer would apply its reset policy instead."""
     if position is None:
         return ""
     if position > _LARGEST_OFFSET:
@@ -272,13 +272,13 @@ def _objection(position: int | None, log: Bounds | None, reset: str, *, asked: b
 
 
 def refuse_overtaken(change: StoredChange, now: Mapping[SourcePartition, int]) -> None:
-    """Refuse moves that mean something else by now, since copying went on while they waited.
+    """Check that no move has changed its effect because copying continued after planning.
 
-    A move back stays one, however far copying has come; a move forward that was overtaken would
-    copy records twice.
+    A move back remains a move back; a move forward that copying has overtaken would copy records
+    twice.
 
     Raises:
-        Refused: there are some.
+        Refused: the effect of at least one move has changed.
     """
     lines = ""
     for move in change.changes:
@@ -295,17 +295,20 @@ def refuse_overtaken(change: StoredChange, now: Mapping[SourcePartition, int]) -
 
 
 def offsets_body(offsets: Iterable[SourceOffset]) -> str:
-    """Return the body of Connect's ``PATCH …/offsets``, readable."""
+    """Return the body of Connect's ``PATCH …/offsets`` as indented JSON."""
     return json.dumps(
         {"offsets": [{"partition": o.partition, "offset": o.offset} for o in offsets]}, indent=2
     )
 
 
 def parse_offsets_body(text: str) -> dict[tuple[str, SourcePartition], int | None]:
-    """Read such a body: positions by alias and partition, None where nothing is to be stored.
+    """Parse the body of Connect's ``PATCH …/offsets`` for a MirrorSourceConnector.
+
+    Returns:
+        Positions by source alias and partition; None clears a position.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: the text is not such a body.
     """
     try:
         listed = parse_object(text)["offsets"]

@@ -1,4 +1,4 @@
-"""What a change of positions leaves behind: a file with what was stored before."""
+"""Backup file and journal entry of a change of positions."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ WHAT = "mm2 offsets"
 
 @dataclass(frozen=True, slots=True)
 class AppliedChange:
-    """A change that was made.
+    """Result of an applied change.
 
     Attributes:
-        before: file with what was stored before, as Connect takes it.
+        before: file with the previous offsets in Connect's request format.
         state: the connector's state afterwards.
-        trace: why it or a task has failed, "" if none has.
+        trace: why the connector or a task has failed, "" if none has.
     """
 
     before: Path
@@ -37,10 +37,10 @@ class AppliedChange:
 
 
 def write_backup(connector: str, text: str) -> Path:
-    """Write what was stored before to a file of the user's, and return its name.
+    """Write the previous offsets to a file in the user's state directory and return its path.
 
     Raises:
-        Refused: it cannot be written, so nothing must be changed.
+        Refused: the file cannot be written, so nothing may be changed.
     """
     now = int(time.time() * 1000)
     try:
@@ -55,7 +55,7 @@ def write_backup(connector: str, text: str) -> Path:
 
 
 def write_journal(config: PipelineConfig, change: StoredChange) -> str:
-    """Put a change on the journal of its flow, on the target; return why that failed, or ""."""
+    """Write a change to its flow's journal on the target; return why that failed, or ""."""
     at = int(time.time() * 1000)
     entry = new_id(at, secrets.token_hex(4))
     rows = tuple(
@@ -75,7 +75,7 @@ def write_journal(config: PipelineConfig, change: StoredChange) -> str:
 
 
 def not_put_back(why: BaseException, error: K2kError, kept: Path) -> PartlyApplied:
-    """Return the error for a change that failed (``why``) and could not be undone (``error``)."""
+    """Return the error for a failed change (``why``) that could not be undone (``error``)."""
     reason = why.what if isinstance(why, K2kError) else "it was interrupted"
     return PartlyApplied(
         f"{reason}; and it could not be put back: {error.what}",

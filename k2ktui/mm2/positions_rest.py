@@ -1,6 +1,6 @@
-"""Move a connector's positions through Connect: stop, wait, patch, read back, let it run again.
+"""Moves a connector's positions through Connect: stop, wait, patch, read back, resume.
 
-What was stored before is kept in a file before anything is written, and put back if a step fails.
+The previous offsets are saved to a file before anything is written, and restored if a step fails.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from k2ktui.text import safe_text
 
 
 class RestPositions:
-    """Positions of one connector, through Connect's REST interface.
+    """Positions of one connector, through Connect's REST API.
 
     Args:
-        connect: where it runs.
-        name: the connector's; "" for the only MirrorSourceConnector there is.
+        connect: the Connect cluster that runs it.
+        name: the connector's name; "" for the only MirrorSourceConnector.
 
     Raises:
-        ConfigError: there are none or several.
-        ConnectionFailed, TimedOut, K2kError: as Connect answers.
+        ConfigError: ``name`` is empty and there is no connector or more than one.
+        ConnectionFailed, TimedOut, K2kError: the request to Connect failed.
     """
 
     def __init__(self, connect: Connect, name: str = "") -> None:
@@ -48,11 +48,11 @@ class RestPositions:
         self._name = name or _only_connector(connect)
 
     def read(self) -> Connector:
-        """Read the connector.
+        """Read the connector's state and positions.
 
         Raises:
-            Refused: it is no MirrorSourceConnector, or Connect is too old to tell.
-            ConfigError, ConnectionFailed, TimedOut, K2kError: as Connect answers.
+            Refused: it is not a MirrorSourceConnector, or Connect is too old to show offsets.
+            ConfigError, ConnectionFailed, TimedOut, K2kError: a request to Connect failed.
         """
         self._connect.require("show")
         config = self._connect.config(self._name)
@@ -63,18 +63,18 @@ class RestPositions:
 
     @cached_property
     def flow(self) -> Flow:
-        """What it copies, as far as its settings tell; Connect does not tell its offsets topic."""
+        """The connector's flow, without the offsets topic, which Connect's API does not show."""
         return connector_flow(self._connect.config(self._name), "")
 
     def positions(self) -> dict[SourcePartition, int]:
-        """Return the next offset to copy of each partition that has a position; as :meth:`read`."""
+        """Return the next offset to copy per partition; raises the same errors as :meth:`read`."""
         return dict(self.read().positions)
 
     def require_stopped(self, unchanged: str) -> None:
-        """Refuse while the connector may copy.
+        """Check that the connector is stopped.
 
         Raises:
-            Refused: it is not stopped.
+            Refused: it is not stopped or still has tasks.
         """
         found = self._connect.state(self._name)
         if found.state != STOPPED or found.tasks:
@@ -86,15 +86,15 @@ class RestPositions:
             )
 
     def bounds(self, sources: Collection[SourcePartition]) -> dict[SourcePartition, Bounds]:
-        """Return the bounds of the logs that it copies from.
+        """Return the bounds of the connector's source partitions.
 
         Raises:
-            K2kError: its source cannot be asked from here.
+            K2kError: the source cluster cannot be queried.
         """
         return read_bounds(connector_source(self._connect.config(self._name)), sources)
 
     def apply(self, change: StoredChange, told: Callable[[str], None]) -> AppliedChange:
-        """Make a change that was confirmed; see :func:`apply`."""
+        """Apply a confirmed change; see :func:`apply`."""
         return apply(self._connect, change, told)
 
 
@@ -119,18 +119,18 @@ def _positions(connect: Connect, name: str, cluster: str) -> dict[SourcePartitio
 def apply(
     connect: Connect, change: StoredChange, told: Callable[[str], None] = lambda _: None
 ) -> AppliedChange:
-    """Make a change that was confirmed.
+    """Apply a confirmed change.
 
     Args:
-        connect: where the connector runs.
-        change: of its positions.
-        told: is told each step, in words.
+        connect: the Connect cluster that runs the connector.
+        change: the change of its positions.
+        told: called with a message for each step.
 
     Raises:
-        Refused: a position has moved so far that the change means something else, or Connect
-            does not take it; all is as it was.
-        PartlyApplied: a step failed, and what it had changed could not be put back.
-        K2kError: a step failed; all is as it was.
+        Refused: the effect of the change is different by now, or Connect rejects it; nothing was
+            changed.
+        PartlyApplied: a step failed and could not be undone.
+        K2kError: a step failed; the previous state was restored.
     """
     connect.require("alter")
     name = change.connector
@@ -161,7 +161,7 @@ def apply(
 
 
 def _resumption(connect: Connect, name: str, was: str) -> Callable[[], None]:
-    """Return how a connector gets back into the state that it was in."""
+    """Return a function that puts a connector back into the state ``was``."""
 
     def resumed() -> None:
         if was == STOPPED:
@@ -188,7 +188,7 @@ def _back(back_to_work: Callable[[], None], why: BaseException) -> None:
 
 
 def _replaced(connect: Connect, change: StoredChange, told: Callable[[str], None]) -> Path:
-    """Store the new offsets of a stopped connector; return the file with the old ones."""
+    """Store the new offsets of a stopped connector; return the backup file."""
     name = change.connector
     now = _positions(connect, name, change.cluster)
     refuse_overtaken(change, now)
@@ -225,7 +225,7 @@ def _put_back(
     kept: Path,
     why: BaseException,
 ) -> None:
-    """Store again what was there; nothing is written where nothing has changed."""
+    """Restore the previous offsets of the partitions that have changed."""
     name = change.connector
     try:
         there = _positions(connect, name, change.cluster)

@@ -1,8 +1,8 @@
 """Positions of a dedicated MirrorMaker 2, written to its offsets topic while it is stopped.
 
-It has no REST interface. What it reads at its next start is the newest record of each key in the
-topic, so the records written here have its keys byte for byte (``mm2/formats.py``), in the
-partition that its producer would choose.
+A dedicated MirrorMaker 2 has no REST API. At startup it reads the newest record of each key in the
+topic, so the records written here have byte-identical keys (``mm2/formats.py``), in the partition
+that its producer would choose.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class TopicPositions:
     """Positions of one flow of a dedicated MirrorMaker 2.
 
     Args:
-        flow: from its ``mm2.properties``.
+        flow: the flow, from its ``mm2.properties``.
 
     Attributes:
-        flow: the same.
+        flow: the flow.
     """
 
     def __init__(self, flow: Flow) -> None:
@@ -58,10 +58,10 @@ class TopicPositions:
         self._target = Cluster(flow.cluster("target"), "target")
 
     def read(self) -> Connector:
-        """Read the positions, and whether it runs.
+        """Read the positions, and whether MirrorMaker 2 runs.
 
         Raises:
-            Refused: the topic does not exist or may not be read.
+            Refused: the topic does not exist, or reading it is not authorized.
             ConnectionFailed, TimedOut: the target did not answer.
         """
         flow = self._flow
@@ -71,22 +71,22 @@ class TopicPositions:
         return Connector(str(flow), flow.source, state, reset, self.positions())
 
     def bounds(self, sources: Collection[SourcePartition]) -> dict[SourcePartition, Bounds]:
-        """Return the bounds of the logs that it copies from.
+        """Return the bounds of the flow's source partitions.
 
         Raises:
-            K2kError: its source cannot be asked from here.
+            K2kError: the source cluster cannot be queried.
         """
         return read_bounds(self._flow.cluster("source"), sources)
 
     def require_stopped(self, unchanged: str) -> None:
-        """Refuse while it runs; see :func:`k2ktui.mm2.liveness.require_stopped`."""
+        """Check that it is stopped; see :func:`k2ktui.mm2.liveness.require_stopped`."""
         require_stopped(self._flow, self._target, unchanged)
 
     def positions(self) -> dict[SourcePartition, int]:
         """Return the next offset to copy of each partition that has a position.
 
         Raises:
-            Refused: the topic does not exist or may not be read.
+            Refused: the topic does not exist, or reading it is not authorized.
             ConnectionFailed, TimedOut: the target did not answer.
         """
         topic = self._flow.connect_offsets_topic
@@ -118,12 +118,12 @@ class TopicPositions:
         return at.connector == SOURCE_CONNECTOR and at.cluster == self._flow.source
 
     def apply(self, change: StoredChange, told: Callable[[str], None]) -> AppliedChange:
-        """Make a change that was confirmed, while MirrorMaker 2 is stopped.
+        """Apply a confirmed change while MirrorMaker 2 is stopped.
 
         Raises:
-            Refused: it runs, or a position has moved so far that the change means something else.
-            PartlyApplied: a step failed, and what it had changed could not be put back.
-            K2kError: a step failed; all is as it was.
+            Refused: it runs, or the effect of the change is different by now.
+            PartlyApplied: a step failed and could not be undone.
+            K2kError: a step failed; the previous offsets were restored.
         """
         told("making sure that it is stopped")
         self.require_stopped(_UNCHANGED)
@@ -137,7 +137,7 @@ class TopicPositions:
             self._write(writer, {m.source: m.after for m in change.changes})
         except BaseException as error:
             if isinstance(error, Refused) and self.positions() == now:
-                raise  # nothing was written, so nothing is put back
+                raise  # nothing was written, so there is nothing to restore
             before = {m.source: now.get(m.source) for m in change.changes}
             self._put_back(writer, before, kept, error)
             raise

@@ -1,4 +1,4 @@
-"""``${provider:path:key}`` in a MirrorMaker 2 file, for the providers that come with Kafka."""
+"""Fills ``${provider:path:key}`` in MirrorMaker 2 files, for Kafka's own config providers."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ Look = Callable[[str, str], str]
 
 
 class _Unfilled(Exception):
-    """A variable without a value; the text says why, without any value."""
+    """A variable cannot be filled; the message gives the reason without any value."""
 
 
 def fill_variables(
     properties: Mapping[str, Property], env: Mapping[str, str], problems: list[Problem]
 ) -> dict[str, Property]:
-    """Replace ``${…}`` of the providers that the file names; others stay as they are, as in Java.
+    """Replace ``${…}`` of the providers that the file names; others are kept, as in Java.
 
     Args:
-        properties: what the file holds.
-        env: what the provider of environment variables sees.
-        problems: takes what could not be filled.
+        properties: the file's properties.
+        env: environment variables for ``EnvVarConfigProvider``.
+        problems: receives an entry for every error.
     """
     providers = _providers(properties, env, problems)
     filled = {}
