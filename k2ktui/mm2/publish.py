@@ -1,8 +1,8 @@
-"""Our pipeline as MirrorMaker 2's tools expect to find one: checkpoints, heartbeats, offset-syncs.
+"""Publishes a k2ktui pipeline in MirrorMaker 2's format: checkpoints, heartbeats, offset syncs.
 
-All of it is written to the target, in partition 0 of compacted topics with MirrorMaker 2's names,
-so that ``RemoteClusterUtils.translateOffsets`` and monitoring work. The source is only read, so the
-offset-syncs lie where ``offset-syncs.topic.location=target`` puts them.
+All records are written to the target, to partition 0 of compacted topics with MirrorMaker 2's
+names, so that ``RemoteClusterUtils.translateOffsets`` and monitoring work. The source is only read,
+so offset syncs go to the same topic as with ``offset-syncs.topic.location=target``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _COMPACTED = {"cleanup.policy": "compact"}
 
 @dataclass(frozen=True, slots=True)
 class MirrorNames:
-    """What the pipeline is called in MirrorMaker 2's words: aliases, and its topics."""
+    """The pipeline's cluster aliases and topic names in MirrorMaker 2's terms."""
 
     source: str
     target: str
@@ -64,18 +64,18 @@ class MirrorNames:
 
     @property
     def copied_heartbeats(self) -> str:
-        """The source's heartbeats, as they would be copied."""
+        """The name of the copy of the source's heartbeats topic."""
         return self._policy.remote_topic(self.source, HEARTBEATS)
 
     @property
     def all(self) -> tuple[str, ...]:
-        """Every topic that is written."""
+        """All topics that are written."""
         return self.checkpoints, self.offset_syncs, HEARTBEATS, self.copied_heartbeats
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What one turn wrote; ``left_out`` are group-partitions without a position that holds."""
+    """Number of records of one turn; ``left_out`` counts group-partitions without a safe offset."""
 
     checkpoints: int
     offset_syncs: int
@@ -83,16 +83,16 @@ class Published:
 
 
 class Publisher:
-    """Writes what has changed, turn after turn.
+    """Writes the changes since the previous turn.
 
     Args:
-        config: a pipeline of ours.
-        names: its aliases.
-        even_so: write although a MirrorMaker 2 seems to have these topics.
+        config: a k2ktui pipeline.
+        names: its aliases and topic names.
+        even_so: write even if MirrorMaker 2 seems to own these topics.
 
     Raises:
-        ConfigError: it is a flow of MirrorMaker 2, which publishes itself, or an alias is missing.
-        Refused: MirrorMaker 2 has these topics, or they cannot be created.
+        ConfigError: ``config`` is a MirrorMaker 2 flow, or an alias is missing.
+        Refused: MirrorMaker 2 owns these topics, or they cannot be created.
         ConnectionFailed, TimedOut: the target does not answer.
     """
 
@@ -120,10 +120,10 @@ class Publisher:
         self._syncs: dict[SourcePartition, OffsetSync] = {}
 
     def turn(self) -> Published:
-        """Take a snapshot and write what is new of it, and heartbeats.
+        """Take a snapshot and write new checkpoints and offset syncs, and heartbeats.
 
         Raises:
-            K2kError: something could not be read or written.
+            K2kError: a read or write failed.
         """
         snapshot = self._snapshots.take()
         checkpoints, left_out = checkpoints_of(snapshot)
@@ -147,7 +147,7 @@ class Publisher:
         return Published(len(fresh), len(moved), left_out)
 
     def close(self) -> None:
-        """Disconnect."""
+        """Close all connections."""
         self._snapshots.close()
         for writer in self._writers.values():
             writer.close()
@@ -157,11 +157,11 @@ class Publisher:
 
 
 class PublisherThread(BackgroundRunner):
-    """Publishes beside a running pipeline, as its ``mm2`` section says, and once more at its end.
+    """Publishes while a pipeline runs, as configured in its ``mm2`` section, and once at its end.
 
     Args:
         config: the pipeline.
-        note: told once when it fails, and once when it works again.
+        note: called once when publishing fails, and once when it works again.
     """
 
     BACK = "MirrorMaker 2's checkpoints and heartbeats are written again"
@@ -172,16 +172,16 @@ class PublisherThread(BackgroundRunner):
         self._publisher: Publisher | None = None
 
     def turn(self) -> None:
-        """Write what is new; errors as for ``Publisher``."""
+        """Write the changes; raises the same errors as ``Publisher``."""
         self._publisher = self._publisher or self._made()
         self._publisher.turn()
 
     def failure(self, why: str) -> str:
-        """Return what is told when nothing can be written."""
+        """Return the message for a failure to publish."""
         return f"checkpoints and heartbeats are not written in MirrorMaker 2's format: {why}"
 
     def close(self) -> None:
-        """Disconnect."""
+        """Close all connections."""
         if self._publisher is not None:
             self._publisher.close()
 
@@ -192,7 +192,7 @@ class PublisherThread(BackgroundRunner):
 
 
 def checkpoints_of(snapshot: Snapshot) -> tuple[dict[GroupPartition, Checkpoint], int]:
-    """Return the checkpoints of all groups, and how many have no position that holds; pure."""
+    """Return the checkpoints of all groups, and how many rows have no safe offset; pure."""
     found, left_out = {}, 0
     for group in translate_groups(snapshot):
         for row in group.translations:
@@ -207,7 +207,7 @@ def checkpoints_of(snapshot: Snapshot) -> tuple[dict[GroupPartition, Checkpoint]
 
 
 def syncs_of(replicas: Mapping[SourcePartition, Replica]) -> dict[SourcePartition, OffsetSync]:
-    """Return the last record of each source partition and where it landed, same partitions only."""
+    """Return the last copied record of each source partition as a sync; same partition only."""
     found = {}
     for at, replica in replicas.items():
         for (_, partition), lane in replica.lanes.items():

@@ -1,8 +1,7 @@
-"""``mm2.properties``, the file of a dedicated MirrorMaker 2, as flows from cluster to cluster.
+"""Reads the flows from ``mm2.properties``, the configuration of a dedicated MirrorMaker 2.
 
-What counts for a flow is found as MirrorMaker 2 finds it (``MirrorMakerConfig``): the value for
-``A->B.`` before that for all; of client properties ``A->B.source.cluster.`` before ``A.`` before
-that for all.
+The precedence is that of ``MirrorMakerConfig``: ``A->B.`` overrides the global value; for client
+properties, ``A->B.source.cluster.`` overrides ``A.``, which overrides the global value.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _POLICIES: Mapping[str, Literal["default", "identity"]] = {
 
 @dataclass(frozen=True)
 class MirrorSettings:
-    """All of a file: the aliases, the flows that copy or only emit heartbeats, and notes."""
+    """Content of a file: aliases, flows that copy or only emit heartbeats, and notes."""
 
     file: str
     clusters: tuple[str, ...]
@@ -44,10 +43,10 @@ class MirrorSettings:
     notes: tuple[str, ...]
 
     def flow(self, name: str = "") -> Flow:
-        """Return the flow ``A->B``, or the only one that copies.
+        """Return the flow ``A->B``, or the only enabled one if ``name`` is empty.
 
         Raises:
-            ConfigError: there is none like it, or several.
+            ConfigError: there is no such flow, or more than one.
         """
         enabled = [flow for flow in self.flows if flow.enabled]
         found = [flow for flow in self.flows if str(flow) == name] if name else enabled
@@ -74,11 +73,11 @@ def load_settings(
 
     Args:
         path: the file.
-        env: what the provider of environment variables sees; the process's by default.
-        filled: fill ``${…}`` of config providers; otherwise such text stays as it is.
+        env: variables for ``EnvVarConfigProvider``; defaults to the process environment.
+        filled: fill ``${…}`` of config providers; otherwise keep them verbatim.
 
     Raises:
-        ConfigError: with every error, each with its file and line.
+        ConfigError: reports every error, each with its file and line.
     """
     try:
         raw = Path(path).read_bytes()
@@ -90,7 +89,7 @@ def load_settings(
 
 
 def parse_settings(raw: bytes, file: str, env: Mapping[str, str] | None) -> MirrorSettings:
-    """Read the bytes of ``mm2.properties``; as :func:`load_settings`, None fills nothing."""
+    """Parse ``mm2.properties``, see :func:`load_settings`; ``env`` None fills no variables."""
     problems: list[Problem] = []
     properties: Mapping[str, Property] = parse(raw, file)
     if env is not None:
@@ -105,11 +104,11 @@ def connector_flow(config: Mapping[str, str], offsets_topic: str) -> Flow:
     """Return the flow of a MirrorMaker 2 connector that runs on a Connect cluster.
 
     Args:
-        config: the connector's configuration, as Connect's REST interface shows it.
+        config: the connector's configuration, as returned by Connect's REST API.
         offsets_topic: ``offset.storage.topic`` of the Connect workers.
 
     Raises:
-        ConfigError: something is missing or cannot be used.
+        ConfigError: a setting is missing or invalid.
     """
     name = config.get("name", "connector")
     source = config.get("source.cluster.alias", "source")
@@ -130,7 +129,7 @@ def connector_flow(config: Mapping[str, str], offsets_topic: str) -> Flow:
 
 @dataclass(frozen=True)
 class _Reading:
-    """One file's properties on their way to flows."""
+    """Converts one file's properties to flows."""
 
     file: str
     properties: Mapping[str, Property]
@@ -195,7 +194,7 @@ class _Reading:
         found = {"common": common | {k: v for k, v in cluster.items() if is_client(k)}}
         for role in ROLES:
             found[role] = _stripped(cluster, f"{role}.")
-        # The properties of one flow win over those of a cluster.
+        # A flow's properties override its cluster's.
         found["common"] |= {
             k: v for k, v in _stripped(own, f"{side}.cluster.").items() if is_client(k)
         }
@@ -248,7 +247,7 @@ class _Reading:
         return found.mark if found else FilePosition(self.file, 1)
 
     def _strangers(self, aliases: tuple[str, ...]) -> list[str]:
-        """Say which flows name clusters that the file does not list."""
+        """Return notes on flows between clusters that the file does not list."""
         strangers = {}
         for key, found in self.properties.items():
             source, arrow, rest = key.partition("->")

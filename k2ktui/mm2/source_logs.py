@@ -1,4 +1,4 @@
-"""Bounds of source partitions, for positions that must lie within them; the source is only read."""
+"""Reads the bounds of source partitions, to check positions against; the source is only read."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _PREFIX = "source.cluster."
 
 
 def connector_source(config: Mapping[str, str]) -> ClusterConfig:
-    """Return the source cluster that a MirrorSourceConnector's settings name.
+    """Return the source cluster configured in a MirrorSourceConnector's settings.
 
     Raises:
-        Refused: they leave something to a configuration provider of the workers.
+        Refused: settings are missing, or need a config provider of the workers.
     """
     clients = {k.removeprefix(_PREFIX): v for k, v in config.items() if k.startswith(_PREFIX)}
     clients.pop("alias", None)
@@ -31,10 +31,10 @@ def connector_source(config: Mapping[str, str]) -> ClusterConfig:
 def read_bounds(
     config: ClusterConfig, sources: Collection[SourcePartition]
 ) -> dict[SourcePartition, Bounds]:
-    """Return the log start offset and high watermark of partitions; those that are not there lack.
+    """Return the log start offset and high watermark of the partitions that exist.
 
     Raises:
-        ConnectionFailed, TimedOut, Refused, ConfigError: the source cannot be asked.
+        ConnectionFailed, TimedOut, Refused, ConfigError: the source cannot be queried.
     """
     cluster = Cluster(config, "source")
     topics = cluster.describe(sorted({source.topic for source in sources}))

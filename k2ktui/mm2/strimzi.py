@@ -1,7 +1,7 @@
-"""What to apply where Strimzi runs MirrorMaker 2: its operator changes offsets, nobody else.
+"""Manifest for changing offsets where Strimzi runs MirrorMaker 2; its operator applies it.
 
-Field names, the annotations and the name of the ConfigMap's entry are those of Strimzi's
-documentation, "Managing connector offsets" (Strimzi 0.44 and later).
+Field names, annotations and the name of the ConfigMap's entry follow Strimzi's documentation,
+"Managing connector offsets" (Strimzi 0.44 and later).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from k2ktui.text import safe_text
 MIRROR_MAKER, CONNECTOR = "kafkamirrormaker2", "kafkaconnector"
 _KINDS = {MIRROR_MAKER: "KafkaMirrorMaker2", CONNECTOR: "KafkaConnector"}
 _CONNECTOR_NAME = re.compile(r"[\w.-]+->[\w.-]+")
-# RFC 1123 subdomain: the name of a Kubernetes resource.
+# Name of a Kubernetes resource (RFC 1123 subdomain).
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,200}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
 class StrimziResource:
-    """The Strimzi resource that a connector is part of.
+    """The Strimzi resource that defines a connector.
 
     ``kind`` is :data:`MIRROR_MAKER` or :data:`CONNECTOR`.
     """
@@ -38,10 +38,10 @@ class StrimziResource:
 
 
 def parse_resource(text: str, namespace: str = "") -> StrimziResource:
-    """Read ``kafkamirrormaker2/NAME`` or ``kafkaconnector/NAME``.
+    """Parse ``kafkamirrormaker2/NAME`` or ``kafkaconnector/NAME``.
 
     Raises:
-        ConfigError: it is neither.
+        ConfigError: the text or the namespace is invalid.
     """
     kind, _, name = text.partition("/")
     usable = _NAME.fullmatch(name) and (not namespace or _NAME.fullmatch(namespace))
@@ -55,12 +55,12 @@ def parse_resource(text: str, namespace: str = "") -> StrimziResource:
 
 
 def unreachable_connector(connector: str) -> Connector:
-    """Return a connector that Strimzi runs and that cannot be asked from here.
+    """Return a connector that Strimzi runs and whose REST API is not reachable.
 
-    Its name tells the alias of its source: ``A->B.MirrorSourceConnector``.
+    The source's alias is taken from its name: ``A->B.MirrorSourceConnector``.
 
     Raises:
-        ConfigError: it does not.
+        ConfigError: the name has another form.
     """
     source, arrow, rest = connector.partition("->")
     if not (source and arrow and rest.endswith(".MirrorSourceConnector")):
@@ -73,12 +73,12 @@ def unreachable_connector(connector: str) -> Connector:
 
 
 def manifest(where: StrimziResource, change: StoredChange) -> str:
-    """Return the ConfigMap with the offsets as YAML, and every step around it as comments.
+    """Return the ConfigMap with the offsets as YAML, with the required steps as comments.
 
-    All positions of the change are in it: those that need no change do no harm.
+    It contains all positions of the change; writing unchanged ones is harmless.
 
     Raises:
-        ConfigError: the connector's name is none that Strimzi gives.
+        ConfigError: the connector's name does not follow Strimzi's naming.
     """
     if where.kind == MIRROR_MAKER and not _CONNECTOR_NAME.fullmatch(change.connector):
         raise ConfigError(
@@ -142,7 +142,7 @@ def _annotate(where: StrimziResource, change: StoredChange) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as blocks."""
+    """Writes multi-line strings as literal blocks."""
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:

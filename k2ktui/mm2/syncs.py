@@ -1,4 +1,4 @@
-"""MirrorMaker 2's offset-syncs, all that the topic still has."""
+"""Reads all offset syncs that MirrorMaker 2's topic still holds."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Syncs = Mapping[SourcePartition, tuple[tuple[int, int], ...]]
 
 
 def read_syncs(flow: Flow, source: Cluster, target: Cluster) -> Syncs:
-    """Return source and target offsets of records that MirrorMaker 2 told of, by partition.
+    """Return source and target offsets of the records in the offset syncs, by partition.
 
-    Both increase strictly. Without an offset-syncs topic there are none.
+    Both increase strictly. The result is empty if the offset-syncs topic does not exist.
 
     Raises:
         ConnectionFailed, TimedOut, K2kError: the topic cannot be read.
@@ -33,10 +33,10 @@ def read_syncs(flow: Flow, source: Cluster, target: Cluster) -> Syncs:
 
 
 def _take(known: dict[int, int], sync: OffsetSync) -> None:
-    """Take in a sync, in the order of the topic.
+    """Add a sync; syncs must be added in the order of the topic.
 
-    One that goes back on the source is of a copy that began again there; one that goes back on the
-    target is of a topic that was created anew.
+    A lower source offset means that copying restarted there; a lower target offset means that the
+    target topic was recreated.
     """
     if known and sync.downstream < max(known.values()):
         known.clear()

@@ -1,8 +1,8 @@
-"""Taking over from MirrorMaker 2: where it has come to, proven by what is on the target.
+"""Plans a takeover from MirrorMaker 2, with positions proven by the records on the target.
 
-MirrorMaker 2 stores its positions now and then, so after its end more may be on the target than it
-has stored. Where it has come to is told by the records: the last ones on the target are looked for
-on the source. The same comparison rebuilds the mapping of the span that it covers.
+MirrorMaker 2 stores its positions periodically, so after it stops the target may hold more records
+than the stored positions cover. The actual position is found by searching the source for the last
+records on the target. The same comparison rebuilds the mapping of the span that it covers.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ from k2ktui.text import safe_text
 
 _CHUNK = 5_000
 _READ_S = 60.0
-# Offsets past the stored position that are looked at, at least.
+# Minimum number of source offsets to read beyond the stored position.
 _PAST = 20_000
 _STAMPED_BY = "message.timestamp.type"
 
 
 @dataclass(frozen=True, slots=True)
 class TakeoverRow:
-    """One source partition, as our pipeline will go on with it.
+    """State from which the k2ktui pipeline continues one source partition.
 
     Attributes:
-        source: the partition.
-        target: where its records are.
-        ids: ids of the source topic and of the target topic.
-        end: end of the target partition, which must not move any more.
+        source: the source partition.
+        target: the target partition.
+        ids: topic ids of the source and target topics.
+        end: last stable offset of the target partition, which must not change before the write.
         stored: MirrorMaker 2's position, None if it stored none.
         position: next source offset to copy.
-        start: source offset from which on the rebuilt mapping is whole.
+        start: source offset from which the rebuilt mapping is complete.
         ranges: the rebuilt mapping.
-        told: records before ``start`` that MirrorMaker 2 told of.
-        missing: source records of the span that are not on the target.
-        twice: records of the span that are on the target more than once.
-        strange: records of the span on the target that are not on the source.
-        doubt: why the position is not proven; empty if it is.
+        told: records before ``start`` that are known from offset syncs.
+        missing: number of source records of the span that are not on the target.
+        twice: number of records of the span that are repeated on the target.
+        strange: number of target records of the span that are not on the source.
+        doubt: why the position is not proven; "" if it is.
     """
 
     source: SourcePartition
@@ -70,18 +70,18 @@ class TakeoverRow:
 
     @property
     def past(self) -> int:
-        """Source offsets that are on the target and that MirrorMaker 2 had not stored yet."""
+        """Number of source offsets copied beyond MirrorMaker 2's stored position."""
         return max(0, self.position - self.stored) if self.stored is not None else 0
 
     @property
     def mapped(self) -> int:
-        """Records whose place is known exactly."""
+        """Number of records with a known target offset."""
         return sum(each.count for each in self.ranges)
 
 
 @dataclass(frozen=True, slots=True)
 class TakeoverPlan:
-    """What a take-over will write; ``notes`` are for the operator."""
+    """Positions and mappings that a takeover writes; ``notes`` are for the operator."""
 
     pipeline: str
     flow: str
@@ -95,26 +95,26 @@ class TakeoverPlan:
 
 
 class MirrorMakerSource(Protocol):
-    """What a take-over asks of the MirrorMaker 2 that it takes over from."""
+    """Interface to the MirrorMaker 2 that is taken over from."""
 
     @property
     def flow(self) -> Flow:
-        """What it copies."""
+        """The replication flow that it runs."""
 
     def positions(self) -> dict[SourcePartition, int]:
-        """Return the next offset to copy of each partition that it stored one for."""
+        """Return the next offset to copy of each partition with a stored position."""
 
     def require_stopped(self, unchanged: str) -> None:
-        """Raise Refused while it runs; the error says so too."""
+        """Raise Refused while it runs; ``unchanged`` becomes part of the error."""
 
 
 class TakeoverPlanner:
-    """Plans the take-over from a MirrorMaker 2 by a pipeline of ours; changes nothing.
+    """Plans the takeover from MirrorMaker 2 by a k2ktui pipeline; changes nothing.
 
     Args:
-        config: our pipeline.
-        mirror: the MirrorMaker 2.
-        span: offsets of each target partition, from its end back, whose mapping is rebuilt.
+        config: the k2ktui pipeline.
+        mirror: the MirrorMaker 2 to take over from.
+        span: number of offsets, back from each target partition's end, whose mapping is rebuilt.
     """
 
     def __init__(self, config: PipelineConfig, mirror: MirrorMakerSource, span: int) -> None:
@@ -123,10 +123,10 @@ class TakeoverPlanner:
         self._source, self._target = source_cluster(config), target_cluster(config)
 
     def plan(self) -> TakeoverPlan:
-        """Look at both clusters.
+        """Compare both clusters and return the plan.
 
         Raises:
-            Refused: MirrorMaker 2 runs, or the pipeline would copy to other places than it did.
+            Refused: MirrorMaker 2 runs, or the pipeline would copy to other topics or partitions.
             ConnectionFailed, TimedOut: a cluster did not answer.
         """
         self._mirror.require_stopped(NOTHING)
@@ -146,7 +146,7 @@ class TakeoverPlanner:
         for name, copy in sorted(names.items()):
             ours, theirs = sources[name], targets[copy]
             if not isinstance(ours, TopicDescription) or not isinstance(theirs, TopicDescription):
-                continue  # nothing was copied: the pipeline begins with it as with any other
+                continue  # nothing was copied: the pipeline starts it like any new topic
             for number in range(min(ours.partitions, theirs.partitions)):
                 at = SourcePartition(name, number)
                 blank = TakeoverRow(
@@ -157,7 +157,7 @@ class TakeoverPlanner:
         return TakeoverPlan(self._config.name, str(self._flow), tuple(rows), tuple(notes))
 
     def _topics(self) -> tuple[dict[str, str], list[str]]:
-        """Return the target topic of each source topic that both copy, and what is left out."""
+        """Return the target topic of each source topic that both copy, and notes on the others."""
         names, left, wrong = {}, [], []
         for name in sorted(self._source.topic_names()):
             if not self._flow.replicates(name) or self._flow.policy.is_heartbeats(name):
@@ -207,11 +207,11 @@ class TakeoverPlanner:
         return rows
 
     def _stamped_there(self, topics: Collection[str]) -> set[str]:
-        """Return the target topics whose broker replaces timestamps: these tell nothing."""
+        """Return the target topics with LogAppendTime, whose timestamps cannot be compared."""
         try:
             found = self._target.topic_configs(sorted(topics))
         except Refused:
-            return set()  # without DescribeConfigs: times that differ are told as other records
+            return set()  # without DescribeConfigs, replaced timestamps count as differences
         return {
             name
             for name, settings in found.items()
@@ -220,7 +220,7 @@ class TakeoverPlanner:
 
 
 def _undecided(row: TakeoverRow) -> TakeoverRow:
-    """Say that a transaction of a copier may still be committed: its records would come twice."""
+    """Add a doubt: an open transaction may still commit, and its records would be copied twice."""
     doubt = (
         f"a transaction is open on the target from offset {row.end} on, and what it holds may "
         "still appear; that of a MirrorMaker 2 which was killed ends by itself after its "
@@ -248,7 +248,7 @@ class _Reader:
     ignored: frozenset[RecordPart]
 
     def taken(self, span: int) -> TakeoverRow | None:
-        """Return how to go on; None where nothing was copied, so that the pipeline begins."""
+        """Return the row to continue from; None if nothing was copied yet."""
         stored, copy = self.row.stored, self.copy
         row = replace(self.row, end=copy.end)
         begin = max(copy.start, copy.end - span)
@@ -279,7 +279,11 @@ class _Reader:
         )
 
     def _matched(self, prints: list[Print], begin: int) -> tuple[Matched, list[Print], int]:
-        """Match, reading the source as far as the copy may reach; return also what was read."""
+        """Match records, reading the source as far as the copy may reach.
+
+        Returns:
+            The match, the source records that were read, and the offset up to which.
+        """
         at = (self.row.source.topic, self.row.source.partition)
         before = [source for source, target in self.known if target <= begin]
         guess = (self.row.stored or self.log.start) - 2 * len(prints) - _CHUNK
@@ -322,7 +326,7 @@ def _prints(
     end: int,
     ignored: frozenset[RecordPart],
 ) -> list[Print]:
-    """Return offset and digest of every committed record of a stretch."""
+    """Return offset and digest of every committed record of an offset range."""
     found: list[Print] = []
     for begin in range(first, end, _CHUNK):
         (read,) = contents.stretches([((*at, begin), min(_CHUNK, end - begin))], _READ_S)
@@ -340,10 +344,10 @@ def _prints(
 
 
 def refuse_changed_target(plan: TakeoverPlan, ends: Mapping[TargetPartition, int]) -> None:
-    """Refuse if somebody has written to the target since the plan was made.
+    """Check that the target has not changed since the plan was made.
 
     Raises:
-        Refused: naming the first such partition.
+        Refused: a target partition's end has changed; names the first one.
     """
     for row in plan.rows:
         if ends.get(row.target) != row.end:

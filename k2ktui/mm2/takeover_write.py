@@ -1,7 +1,7 @@
-"""Write what a take-over was planned to: mappings first, then positions, in a term of their own.
+"""Writes a planned takeover: mappings first, then positions, in a new term.
 
-The order matters: positions without their mapping would claim what nobody can look up, mappings
-without positions are of a term that never counts.
+The order matters: positions without their mapping would claim coverage that does not exist, while
+mappings without positions belong to a term that is never used.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ WHAT = "mm2 takeover"
 
 @dataclass(frozen=True, slots=True)
 class TakenOver:
-    """What was written: the term of it, its journal entry ("" if none), and notes."""
+    """Result of a takeover: its term, journal entry id ("" if none), and notes."""
 
     term: int
     entry: str
@@ -58,10 +58,10 @@ class TakenOver:
 
 
 def require_new(config: PipelineConfig, target: Cluster) -> None:
-    """Refuse a pipeline that runs, or that has copied already.
+    """Check that the pipeline is not running and has never copied.
 
     Raises:
-        Refused: it does, or has.
+        Refused: it is running or has positions.
         ConnectionFailed, TimedOut: the target did not answer.
     """
     refuse_running(config.name, StateStore(config, target).read_settled().alive(now_ms()), now_ms())
@@ -88,14 +88,14 @@ def take_over(
     """Write positions and mappings exactly as planned.
 
     Args:
-        config: our pipeline.
-        mirror: the MirrorMaker 2.
-        plan: what was shown and confirmed.
-        may: what who asks may do.
+        config: the k2ktui pipeline.
+        mirror: the MirrorMaker 2 to take over from.
+        plan: the confirmed plan.
+        may: the caller's permissions.
 
     Raises:
-        Refused: not allowed, somebody runs, or something has moved since.
-        PartlyApplied: what was read back is not what was written.
+        Refused: not permitted, the pipeline or MirrorMaker 2 runs, or the target has changed.
+        PartlyApplied: the positions read back differ from those written.
         ConnectionFailed, TimedOut: the target did not answer.
     """
     require(may, "taking over")
@@ -156,7 +156,7 @@ def _write_mappings(
 
 
 def _entries(group: str, row: TakeoverRow, term: int) -> Iterator[Entry]:
-    """Yield the mapping records of a partition: single records first, then the whole span."""
+    """Yield the mapping records of a partition: single records first, then the span's ranges."""
     for told in row.told:
         yield _entry(group, row, term, (told,), Covers(told.source, told.source + 1))
     if row.start == row.position:
@@ -190,7 +190,7 @@ def _write_positions(warden: TransactionFencer, positions: dict[SourcePartition,
 def _journal(
     config: PipelineConfig, target: Cluster, positions: dict[SourcePartition, Position]
 ) -> tuple[str, str]:
-    """Put it on the journal; return the entry's id, or why that failed."""
+    """Write the journal entry; return its id, or "" and why writing failed."""
     at = now_ms()
     entry = new_id(at, secrets.token_hex(4))
     rows = tuple(

@@ -1,4 +1,4 @@
-"""Follow a topic of MirrorMaker 2 on either cluster, over the wire: the source is only read."""
+"""Follows a topic of MirrorMaker 2 on either cluster with fetch requests only."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _READ_S = 20.0
 
 
 class TopicTail:
-    """What was appended to a topic since it was read last.
+    """Reads the records appended to a topic since the last read.
 
     Args:
-        cluster: where it is.
-        topic: its name.
+        cluster: the cluster that holds the topic.
+        topic: the topic's name.
         first_only: read partition 0 only, as MirrorMaker 2 does with its own topics.
-        back: begin at most so many offsets before the end; None reads all.
+        back: maximum number of offsets before the end to begin at; None reads everything.
 
     Attributes:
-        exists: whether the topic was there when it was read last.
+        exists: whether the topic existed at the last read.
     """
 
     def __init__(
@@ -39,13 +39,13 @@ class TopicTail:
         self.exists = False
 
     def close(self) -> None:
-        """Disconnect."""
+        """Close all connections."""
         self._fetcher.close()
 
     def read(self, timeout: float = _READ_S) -> list[KafkaRecord]:
-        """Return the committed records that are new, each partition's in order.
+        """Return the new committed records, in order within each partition.
 
-        A topic that was created anew is read from its beginning.
+        A recreated topic is read from its beginning.
 
         Raises:
             K2kError: it could not be read to its end within ``timeout`` seconds.
@@ -77,7 +77,7 @@ class TopicTail:
 
 @dataclass(slots=True)
 class _New:
-    """What is new in one partition."""
+    """Fetcher callback that collects the new records of one partition."""
 
     next: int
     back: int | None = None
@@ -94,7 +94,7 @@ class _New:
         self._over = self.next >= stable
 
     def aborted(self, batch: Batch) -> None:
-        """What an aborted transaction left is nobody's data."""
+        """Ignore records of aborted transactions."""
 
     def data(self, batch: Batch) -> None:
         made, kind = decode_records(batch, self.next), timestamp_type(batch)

@@ -1,4 +1,4 @@
-"""What MirrorMaker 2 keeps of one flow, read from its topics and followed."""
+"""Reads and follows the topics in which MirrorMaker 2 keeps the state of one flow."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from k2ktui.text import safe_text
 
 T = TypeVar("T")
 
-# Heartbeats of several flows come every second, and only the last one is wanted.
+# Only the last heartbeat is needed; several flows write one per second each, so read this many.
 _BEATS = 1000
 
 
 @dataclass(slots=True)
 class UnreadableRecords:
-    """Records of a topic that are not MirrorMaker 2's, or damaged."""
+    """Count and example of a topic's records that are foreign or damaged."""
 
     topic: str
     count: int = 0
@@ -46,7 +46,7 @@ class UnreadableRecords:
 
 
 class _Topic:
-    """One topic with what could not be read of it."""
+    """One topic and its unreadable records."""
 
     def __init__(
         self, cluster: Cluster, topic: str, *, first_only: bool = True, back: int | None = None
@@ -55,7 +55,7 @@ class _Topic:
         self.foreign = UnreadableRecords(topic)
 
     def unseen(self) -> list[str]:
-        """Say that the topic was looked for and not seen."""
+        """Return a note if the topic was not found at the last read."""
         if self.tail.exists:
             return []
         name = safe_text(self.tail.topic)
@@ -74,7 +74,7 @@ class _Topic:
 
 @dataclass(frozen=True, slots=True)
 class TimedOffsetSync:
-    """An offset-sync and when its record was written, epoch milliseconds."""
+    """An offset sync and its record's timestamp in epoch milliseconds."""
 
     sync: OffsetSync
     at_ms: int
@@ -82,7 +82,7 @@ class TimedOffsetSync:
 
 @dataclass(frozen=True, slots=True)
 class WrittenCheckpoint:
-    """A checkpoint and when its record was written, epoch milliseconds."""
+    """A checkpoint and its record's timestamp in epoch milliseconds."""
 
     checkpoint: Checkpoint
     at_ms: int
@@ -90,11 +90,11 @@ class WrittenCheckpoint:
 
 @dataclass(slots=True)
 class HeartbeatTimes:
-    """When the flow was seen alive last, epoch milliseconds; None if never.
+    """Timestamps of the flow's last heartbeats in epoch milliseconds; None if there is none.
 
     Attributes:
-        copied: written on the source and copied by the flow, as its monitoring looks at it.
-        emitted: written on the target by the flow itself.
+        copied: last heartbeat written on the source and copied by the flow.
+        emitted: last heartbeat written on the target by the flow itself.
     """
 
     copied: int | None = None
@@ -107,17 +107,17 @@ class HeartbeatTimes:
 
 
 class MirrorTopics:
-    """The topics of one flow; each part is read when it is asked for.
+    """The topics of one flow; each is read on demand.
 
     Args:
-        flow: whose.
+        flow: the flow.
         source: the source cluster.
         target: the target cluster.
 
     Attributes:
         positions: offset of the last record copied, per source partition.
-        checkpoints: the newest one of each group and target partition.
-        beats: heartbeats.
+        checkpoints: the newest checkpoint of each group and target partition.
+        beats: times of the last heartbeats.
     """
 
     def __init__(self, flow: Flow, source: Cluster, target: Cluster) -> None:
@@ -133,32 +133,32 @@ class MirrorTopics:
         self.beats = HeartbeatTimes()
 
     def close(self) -> None:
-        """Disconnect."""
+        """Close all connections."""
         for topic in self._all():
             topic.tail.close()
 
     def foreign(self) -> list[str]:
-        """Say which records were left out so far."""
+        """Return notes on the records ignored so far."""
         return [str(topic.foreign) for topic in self._all() if topic.foreign.count]
 
     def unseen_syncs(self) -> list[str]:
-        """Say that the offset-syncs topic was not seen when it was read."""
+        """Return a note if the offset-syncs topic was not found."""
         return self._syncs.unseen()
 
     def unseen_checkpoints(self) -> list[str]:
-        """Say that the checkpoints topic was not seen when it was read."""
+        """Return a note if the checkpoints topic was not found."""
         return self._checkpoints.unseen()
 
     def missing(self) -> list[str]:
-        """Return the topics without which nothing is known of the flow, of those looked for."""
+        """Return which of the offset-syncs and offsets topics were not found when read."""
         both = (self._syncs, self._positions)
         return [topic.tail.topic for topic in both if not topic.tail.exists]
 
     def new_syncs(self) -> list[TimedOffsetSync]:
-        """Return the offset-syncs that are new since the last call, in the order of the topic.
+        """Return the offset syncs added since the last call, in the order of the topic.
 
         Raises:
-            K2kError: the topic cannot be read; so all of the following.
+            K2kError: the topic cannot be read. The other read methods raise it as well.
         """
         return [
             TimedOffsetSync(sync, record.timestamp_ms)
@@ -167,7 +167,7 @@ class MirrorTopics:
         ]
 
     def read_positions(self) -> None:
-        """Bring ``positions`` up to date."""
+        """Update ``positions``."""
         for _, found in self._positions.new(read_connect_offset):
             if found is None or found[0].cluster != self._flow.source:
                 continue
@@ -178,7 +178,7 @@ class MirrorTopics:
                 self.positions[at.source] = last
 
     def read_checkpoints(self) -> None:
-        """Bring ``checkpoints`` up to date."""
+        """Update ``checkpoints``."""
         for record, (at, checkpoint) in self._checkpoints.new(read_checkpoint):
             if checkpoint is None:
                 self.checkpoints.pop(at, None)
@@ -186,7 +186,7 @@ class MirrorTopics:
                 self.checkpoints[at] = WrittenCheckpoint(checkpoint, record.timestamp_ms)
 
     def read_beats(self) -> None:
-        """Bring ``beats`` up to date."""
+        """Update ``beats``."""
         flow = self._flow
         for record, _ in self._copied.new(read_heartbeat):
             self.beats.copied = record.timestamp_ms
