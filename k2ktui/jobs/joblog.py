@@ -258,7 +258,7 @@ class Follower:
         """Return the complete lines added since the last call."""
         data = self._more()
         if self._is_over():
-            data += self._more()  # what was written before the log was renamed
+            data += self._more()  # written before the log was renamed
             self.close()
             with contextlib.suppress(OSError):
                 self._file = self._path.open("rb")

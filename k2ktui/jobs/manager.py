@@ -66,10 +66,10 @@ class Job:
     """A job of this host.
 
     Attributes:
-        place: where it is kept.
-        record: what it wrote down.
-        state: how it stands now.
-        why: what made it end, or what went wrong last; safe to print, empty for nothing.
+        place: its directory.
+        record: the record it wrote.
+        state: its current state.
+        why: why it ended, or its last error; safe to print, may be empty.
     """
 
     place: JobDirectory
@@ -79,17 +79,17 @@ class Job:
 
     @property
     def alive(self) -> bool:
-        """Whether its process runs."""
+        """Whether its process is running."""
         return self.state in (JobState.STARTING, JobState.RUNNING)
 
     @property
     def code(self) -> int | None:
-        """The exit code of one that has ended, None if it did not say."""
+        """The exit code after the end, None if it was not recorded."""
         return self.record.code
 
 
 def list_jobs() -> list[Job]:
-    """Return the jobs of this host and user, the last started first; no cluster is asked."""
+    """Return this host's jobs of the user, the last started first; contacts no cluster."""
     found = [job for place in list_job_directories() if (job := read_job(place)) is not None]
     return sorted(found, key=lambda job: -job.record.started_at)
 

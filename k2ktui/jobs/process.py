@@ -42,7 +42,7 @@ class ProcessIdentity:
             PermissionError: it belongs to another user.
         """
         with _handle(self.pid) as handle, contextlib.suppress(ProcessLookupError):
-            # The handle predates this check: if the pid is reused later, the signal is not sent.
+            # The handle predates this check: it cannot signal a process that reuses the id later.
             if self.alive:
                 if handle is None:
                     os.kill(self.pid, number)

@@ -96,8 +96,7 @@ class CommitSnapshotWriter:
 def _expired(view: SourceView) -> dict[Partition, CommittedOffset]:
     """Log start offsets of partitions where a committed offset is below the log start.
 
-    Without the source there is no other proof that the group missed no unread record before the
-    copy began.
+    Without the source, nothing else proves that no unread record precedes the start of the copy.
     """
     return {
         where: CommittedOffset(start)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from k2ktui.engine.journal import BEAT_MS, SILENT_AFTER_MS, Runner, RunnerState
 
-# Two heartbeats, plus time for writing and reading: a run without a change for so long is silent.
+# Two heartbeats, plus time for writing and reading: a run unchanged for that long is silent.
 SETTLE_S = 2 * BEAT_MS / 1000 + 1.0
 _FRESH_MS = SILENT_AFTER_MS
 

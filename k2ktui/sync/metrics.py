@@ -44,7 +44,7 @@ class SyncMetrics:
             return [] if self._turn is None else [(read(self._turn), self._labels)]
 
     def total(self, read: Callable[[SyncMetrics], int]) -> Points:
-        """Return a sum over all polls."""
+        """Return one data point of a total over all polls."""
         with self._lock:
             return [(read(self), self._labels)]
 

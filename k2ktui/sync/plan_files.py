@@ -1,4 +1,4 @@
-"""Keep plans that were made without an output file on this machine, in the ``plan -o`` format.
+"""Keep plans made without an output file in a local directory, in the ``plan -o`` format.
 
 They hold names and offsets, no secrets.
 """

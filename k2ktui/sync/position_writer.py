@@ -39,12 +39,12 @@ Written = Mapping[SourcePartition, Position | None]
 
 @dataclass(frozen=True, slots=True)
 class PositionWriteResult:
-    """What was applied.
+    """The result of applying a position plan.
 
     Attributes:
-        term: of the positions that were written; 0 if there was nothing to write.
-        entry: id of its journal entry, "" if none could be kept.
-        notes: what the operator should know.
+        term: term of the written positions; 0 if there was nothing to write.
+        entry: id of the journal entry, "" if none could be written.
+        notes: messages for the operator.
     """
 
     term: int = 0
@@ -84,7 +84,7 @@ class PositionWriter:
         notes = self.refuse_running()
         journal_note = self._prepare_journal()
         topic = self._positions.commit_topic()
-        assert topic is not None  # there was a plan
+        assert topic is not None  # planning required it
         warden = make_warden(
             self._config,
             self._positions.target,

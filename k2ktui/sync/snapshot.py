@@ -5,7 +5,7 @@ The order of the reads matters:
 - Positions before mappings, so that a mapping below a position that is not visible yet is noticed.
 - A group's commits before both, so that the copy is never older than what the group had read.
 - A group's commits again after its commits on the target: for a group that moves on both clusters,
-  only what holds against both readings counts as a difference.
+  a difference counts only if it holds against both readings.
 - The ends of the target's logs before positions, so that records copied meanwhile are beyond them.
 """
 

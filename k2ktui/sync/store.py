@@ -45,7 +45,7 @@ class PipelineState:
     """The current content of the state topic.
 
     Attributes:
-        runners: newest heartbeat of each process: live ones first, then by term.
+        runners: newest heartbeat of each process, live ones first, then by term.
         commits: newest snapshot of each consumer group of the source.
         journal: entries by id, the oldest first; :meth:`entry` reads their changes.
         malformed: number of records that could not be read.

@@ -190,7 +190,7 @@ class ClusterInfoReader:
 
 
 class SourceReader:
-    """Reads the source without a consumer group, so it creates nothing there."""
+    """Reads the source without consumers or groups, so that it creates nothing there."""
 
     def __init__(self, config: PipelineConfig) -> None:
         self._config = config
