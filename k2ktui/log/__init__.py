@@ -1,1 +1,1 @@
-"""Partition logs as bytes: batches, records, rebuilding, fetching and comparing; no Spark."""
+"""Partition logs at byte level: decode, rebuild, fetch and compare batches; no Spark."""

@@ -1,7 +1,7 @@
-"""Kafka v2 record batches as bytes: read the header, decide, and stamp a new producer on it.
+"""Kafka v2 record batches as bytes: read the header, find defects, and stamp a new producer.
 
-Layout and rules: KIP-98 and ``DefaultRecordBatch.java``. Nothing here decodes a record; batches
-that cannot go as they are go through ``k2ktui.log.rebuild``.
+Layout and rules: KIP-98 and ``DefaultRecordBatch.java``. This module does not decode records;
+batches that cannot be copied verbatim are rebuilt by ``k2ktui.log.rebuild``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PREFIX = struct.Struct(">qi")
 PREFIX_BYTES = _PREFIX.size
 _LEGACY_CRC_AT = 12
 _MAGIC_AT = 16
-# A magic 0 message without key and value: CRC, magic, attributes and two lengths.
+# Minimum: a magic 0 message without key and value (CRC, magic, attributes and two lengths).
 _LEAST_LENGTH = 14
 _CRC_AT = 17
 _ATTRIBUTES_AT = 21
@@ -42,7 +42,7 @@ class CorruptBatch(ValueError):
 
 
 class Defect(StrEnum):
-    """Why a batch cannot be produced as it is."""
+    """Why a batch cannot be produced verbatim."""
 
     HOLE = "compaction removed records inside the batch"
     APPEND_TIME = "the source topic stamps append time"
@@ -52,7 +52,7 @@ class Defect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch as fetched; ``view`` is writable and holds exactly its bytes."""
+    """A fetched batch; ``view`` is writable and holds exactly its bytes."""
 
     view: memoryview
     base_offset: int
@@ -67,16 +67,16 @@ class Batch:
 
     @property
     def is_control(self) -> bool:
-        """Whether it holds a transaction marker instead of records."""
+        """Whether it is a control batch (a transaction marker)."""
         return bool(self.attributes & CONTROL)
 
     @property
     def is_transactional(self) -> bool:
-        """Whether its producer wrote it in a transaction."""
+        """Whether it is part of a transaction."""
         return bool(self.attributes & TRANSACTIONAL)
 
     def crc_ok(self) -> bool:
-        """Whether its checksum is right: CRC-32C, or CRC-32 for magic 0 and 1."""
+        """Whether its checksum is correct: CRC-32C, or CRC-32 for magic 0 and 1."""
         if self.magic < 2:
             (expected,) = struct.unpack_from(">I", self.view, _LEGACY_CRC_AT)
             return bool(zlib.crc32(self.view[_MAGIC_AT:]) == expected)
@@ -85,12 +85,12 @@ class Batch:
 
 
 def split_batches(records: bytes | bytearray | memoryview) -> Iterator[Batch]:
-    """Yield the whole batches of a fetch response; a truncated last one is left out.
+    """Yield the complete batches of a fetch response; a truncated last one is left out.
 
-    Batches are stamped in place: bytes that cannot be written are copied once.
+    Batches are stamped in place, so read-only input is copied once.
 
     Raises:
-        CorruptBatch: what follows the batches yielded so far is none.
+        CorruptBatch: the bytes after the batches yielded so far are not a batch.
     """
     view = memoryview(records)
     if view.readonly:
@@ -125,7 +125,7 @@ def _batch(view: memoryview, base: int) -> Batch:
 
 
 def find_defect(batch: Batch, position: int) -> Defect | None:
-    """Return why a data batch must be rebuilt to be copied from ``position`` on, or None."""
+    """Return why copying a data batch from ``position`` on requires a rebuild, or None."""
     if batch.magic < 2:
         return Defect.LEGACY
     if batch.last_offset - batch.base_offset + 1 != batch.count:
@@ -140,7 +140,7 @@ def find_defect(batch: Batch, position: int) -> Defect | None:
 def stamp_producer(
     view: memoryview, producer_id: int, epoch: int, sequence: int, *, transactional: bool
 ) -> None:
-    """Rewrite a batch in place to be appended by this producer, and renew its CRC-32C.
+    """Rewrite a batch in place for this producer, and recompute its CRC-32C.
 
     Compression and records stay. The delete horizon flag of a compacted source (KIP-534) is
     cleared; record timestamps are deltas to the base timestamp with or without it.
@@ -162,10 +162,10 @@ def next_sequence(sequence: int, count: int) -> int:
 
 
 class AbortedTransactions:
-    """Which batches of one fetch response belong to aborted transactions.
+    """Filters the batches of aborted transactions from one fetch response.
 
-    Follows the Java consumer: the broker lists the aborted transactions that overlap the response,
-    each by producer id and first offset; an abort marker ends the producer's current one.
+    Works like the Java consumer: the broker lists the aborted transactions that overlap the
+    response by producer id and first offset; an abort marker ends the producer's current one.
     """
 
     def __init__(self, aborted: list[tuple[int, int]]) -> None:
@@ -174,7 +174,7 @@ class AbortedTransactions:
         self._open: set[int] = set()
 
     def drops(self, batch: Batch) -> bool:
-        """Whether to leave this batch out; call it for every batch, in order."""
+        """Whether to drop this batch; call it for every batch, in order."""
         if batch.magic < 2:
             return False
         while self._pending and self._pending[-1][1] <= batch.last_offset:

@@ -1,7 +1,7 @@
-"""Single records and stretches of a partition, as a ``read_committed`` reader sees them.
+"""Read single records and ranges of a partition, as a ``read_committed`` consumer sees them.
 
-What a proof compares: the next record at a committed offset, and every record of a mapping range,
-on either cluster. Nothing is committed, no group is joined, no topic is made.
+Verification uses it on either cluster to compare the next record at a committed offset and every
+record of a mapping range. It commits nothing, joins no group and creates no topic.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class UnreadableReason:
 
 
 class AbsenceReason(StrEnum):
-    """Why a stretch has no record at an offset."""
+    """Why a range has no record at an offset."""
 
     DELETED = "it is below the log start offset"
     NONE = "there is no committed record"
@@ -78,14 +78,14 @@ class LogBounds:
 
 @dataclass(frozen=True, slots=True)
 class RecordRange:
-    """What a partition holds at offsets ``first … first+count-1``.
+    """The records of a partition at offsets ``first … first+count-1``.
 
     Attributes:
-        records: by offset.
-        aborted: records of aborted transactions by offset, where they were asked for.
-        bounds: bounds of the log as it was read.
-        unread_from: offset from which on nothing was read although there may be records.
-        unread: why; empty if all was read.
+        records: committed records by offset.
+        aborted: records of aborted transactions by offset, if requested.
+        bounds: bounds of the log at the time of reading.
+        unread_from: offset from which nothing was read although there may be records.
+        unread: why; empty if everything was read.
     """
 
     first: int
@@ -97,7 +97,7 @@ class RecordRange:
     aborted: Mapping[int, KafkaRecord] = field(default_factory=dict)
 
     def absence(self, offset: int) -> AbsenceReason:
-        """Return why there is no record at an offset of the stretch."""
+        """Return why there is no record at an offset of the range."""
         bounds = self.bounds
         if bounds.start < 0 or (self.unread and offset >= self.unread_from):
             return AbsenceReason.UNREAD
@@ -109,13 +109,13 @@ class RecordRange:
 
 
 class ContentReader:
-    """Reads one cluster; leave the block, or ``close``, to disconnect.
+    """Reads records of one cluster; a context manager that disconnects at the end.
 
     Args:
-        cluster: whose consumer properties to connect with.
+        cluster: the cluster, with its consumer properties.
 
     Attributes:
-        bounds: bounds of each log as it was last read.
+        bounds: bounds of each log at its last reading.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -138,7 +138,7 @@ class ContentReader:
         self._fetcher.close()
 
     def next_records(self, where: Collection[Where], timeout: float) -> dict[Where, Answer]:
-        """Return the first committed record at or behind each offset; see :func:`next_records`."""
+        """Return the first committed record at or after each offset; see :func:`next_records`."""
         found: dict[Where, Answer] = {at: UnreadableReason("no offset") for at in where}
         offsets: dict[Partition, set[int]] = defaultdict(set)
         for topic, number, offset in where:
@@ -156,12 +156,12 @@ class ContentReader:
         *,
         with_aborted: bool = False,
     ) -> list[RecordRange]:
-        """Read whole ranges, each given as its first offset and its count, in their order.
+        """Read ranges of offsets and return them in the given order.
 
         Args:
-            where: topic, partition and first offset, and how many offsets.
-            timeout: seconds; what was not read by then says so.
-            with_aborted: read what aborted transactions left as well, apart from the rest.
+            where: ``((topic, partition, first offset), number of offsets)`` of each range.
+            timeout: seconds; a range not read by then has ``unread`` set.
+            with_aborted: also read the records of aborted transactions, kept separately.
 
         Raises:
             ConnectionFailed, ConfigError: as for :func:`next_records`.
@@ -176,21 +176,22 @@ class ContentReader:
 
 
 def next_records(cluster: Cluster, where: Collection[Where], timeout: float) -> dict[Where, Answer]:
-    """Return the first committed record at or behind each position.
+    """Return the first committed record at or after each position.
 
     Args:
-        cluster: where to read.
-        where: topic, partition and offset. Thousands are fine, but all records found are held.
-        timeout: seconds; what is not known by then is Unreadable.
+        cluster: the cluster to read.
+        where: topic, partition and offset. Thousands are fine; all records found stay in memory.
+        timeout: seconds; a position not read by then is an ``UnreadableReason``.
 
     Returns:
-        For each position its record, None if there is none up to the last stable offset, or
-        Unreadable: the offset is below the log start offset or above the high watermark, the topic
-        or partition does not exist or may not be read, a batch is corrupt, or time was over.
+        For each position its record, None if there is none up to the last stable offset, or an
+        ``UnreadableReason``: the offset is below the log start offset or above the high watermark,
+        the topic or partition does not exist or may not be read, a batch is corrupt, or the
+        timeout expired.
 
     Raises:
-        ConnectionFailed: nobody answered, or the cluster does not let us in.
-        ConfigError: its client properties cannot be used.
+        ConnectionFailed: no broker responded, or authentication failed.
+        ConfigError: the client properties are not usable.
     """
     with ContentReader(cluster) as contents:
         return contents.next_records(where, timeout)
@@ -199,7 +200,7 @@ def next_records(cluster: Cluster, where: Collection[Where], timeout: float) -> 
 def read_range(
     cluster: Cluster, topic: str, partition: int, first: int, count: int, timeout: float = 30.0
 ) -> RecordRange:
-    """Return what a partition holds at ``count`` offsets from ``first`` on.
+    """Return the records of a partition at ``count`` offsets from ``first`` on.
 
     Raises:
         ConnectionFailed, ConfigError: as for :func:`next_records`.
@@ -209,9 +210,9 @@ def read_range(
 
 
 class _Next:
-    """The next record at several offsets of one partition, in one pass through it.
+    """The next record at several offsets of one partition, in one pass.
 
-    Offsets that lie near each other are answered by one fetch, even by one batch.
+    One fetch, or even one batch, serves nearby offsets.
     """
 
     def __init__(self, at: Partition, offsets: Iterable[int], found: dict[Where, Answer]) -> None:
@@ -248,7 +249,7 @@ class _Next:
             self._answer(self._todo.popleft(), made[row])
 
     def aborted(self, batch: Batch) -> None:
-        """What an aborted transaction left is no next record."""
+        """Ignore it: a record of an aborted transaction is never the next record."""
 
     def passed(self, offset: int) -> None:
         self._seen = max(self._seen, offset)
@@ -269,7 +270,7 @@ class _Next:
 
 @dataclass(slots=True)
 class _Span:
-    """One range while it is read."""
+    """One range while it is being read."""
 
     first: int
     count: int
@@ -296,7 +297,7 @@ class _Span:
 
 
 class _Spans:
-    """The ranges of one partition, in one pass through it; they may overlap."""
+    """The ranges of one partition, read in one pass; they may overlap."""
 
     def __init__(self, spans: Iterable[_Span], with_aborted: bool) -> None:
         self._todo = sorted(spans, key=lambda span: span.first)
@@ -322,11 +323,11 @@ class _Spans:
                 span.aborted |= found
 
     def _of(self, batch: Batch) -> Iterator[tuple[_Span, dict[int, KafkaRecord]]]:
-        """Yield what a batch holds of each range."""
+        """Yield each range with the records that a batch contributes to it."""
         wanted = [span for span in self._todo if span.first <= batch.last_offset]
         if not wanted:
             return
-        # A batch may begin before what is left of the log.
+        # A batch may begin before the log start offset.
         found = decode_records(batch, max(wanted[0].first, self._seen))
         kind = timestamp_type(batch)
         offsets = found.offsets

@@ -1,6 +1,6 @@
-"""Decompress the records of a batch, to a bound: a few kilobytes can hold gigabytes of zeros.
+"""Decompress the records of a batch up to a limit: a few kilobytes can hold gigabytes of zeros.
 
-Only batches that must be rebuilt are decompressed, see ``copying/batch_routing.py``.
+Batches on the verbatim path are not decompressed.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _LZ4_MAGIC_BYTES, _LZ4_CONTENT_SIZE_FLAG = 4, 0x08
 
 
 def limit_of(size: int) -> int:
-    """Return the most bytes that ``size`` compressed bytes may become.
+    """Return the maximum decompressed size of ``size`` compressed bytes.
 
-    32 times their size, and 64 MiB at least. The size of a batch is bounded by
-    ``max.message.bytes`` of its topic, and this with it.
+    It is 32 times their size, at least 64 MiB. The topic's ``max.message.bytes`` bounds the size of
+    a batch, and so this limit.
     """
     return max(_LEAST_BYTES, _RATIO * size)
 
 
 def decompress(codec: int, data: bytes) -> bytes:
-    """Return the bytes that ``data`` holds; ``codec`` is the number in a batch's attributes.
+    """Return ``data`` decompressed; ``codec`` is the number in a batch's attributes.
 
     Raises:
-        CorruptBatch: it is damaged, of an unknown codec, or too large.
+        CorruptBatch: the data is damaged or too large, or the codec is unknown.
     """
     if codec not in _CODECS:
         raise CorruptBatch(f"unknown compression codec {codec}")
@@ -58,9 +58,9 @@ def decompress(codec: int, data: bytes) -> bytes:
 
 
 def with_lz4_checksum(data: bytes) -> bytes:
-    """Return an LZ4 frame of a v0 message with the header checksum that the format asks for.
+    """Return an LZ4 frame of a v0 message with a standard header checksum.
 
-    Kafka 0.8 and 0.9 computed it over the magic bytes too (KIP-57).
+    Kafka 0.8 and 0.9 also included the magic bytes in the checksum (KIP-57).
 
     Raises:
         CorruptBatch: there is no frame header.

@@ -1,8 +1,8 @@
-"""Fetch what is wanted of many partitions of one cluster, committed records only, over the wire.
+"""Fetch batches from many partitions of one cluster over the wire protocol.
 
-Not by librdkafka's consumer: it asks for its group's coordinator even if it never joins, and a
-broker that is asked for the first time creates ``__consumer_offsets``. The source is only read. And
-a fetch answers with what a proof needs anyway: log start offset, high watermark, last stable
+librdkafka's consumer is not used: it looks up its group's coordinator even if it never joins, and
+the first lookup makes a broker create ``__consumer_offsets``, but the source must only be read. A
+fetch response also carries what verification needs: log start offset, high watermark, last stable
 offset, and the error of each partition.
 """
 
@@ -31,49 +31,49 @@ _READ_COMMITTED, _READ_UNCOMMITTED = 1, 0
 _NO_SESSION = -1
 _EARLIEST, _LATEST = -2, -1
 _PAUSE_S = 0.05
-# One broker that hangs must not use up the time of the others.
+# A broker that hangs must not use up the time of the others.
 _REQUEST_S = 10.0
 _UNAUTHORIZED = "the principal may not read it"
 
 
 class PartitionRequest(Protocol):
-    """What is wanted of one partition, and what is still missing of it."""
+    """The data requested from one partition, and how far it has been read."""
 
     def at(self) -> int | None:
-        """Return the offset to fetch from, None when nothing is wanted any more."""
+        """Return the offset to fetch from, None when the request is complete."""
 
     def bounds(self, start: int, stable: int, high: int) -> None:
-        """Learn log start offset, last stable offset and high watermark; all before the data."""
+        """Set log start offset, last stable offset and high watermark; called before ``data``."""
 
     def data(self, batch: Batch) -> None:
-        """Take a committed batch; they come in order, each once.
+        """Add a committed batch; called in order, once per batch.
 
         Raises:
             CorruptBatch: its bytes do not follow the format.
         """
 
     def aborted(self, batch: Batch) -> None:
-        """Take a batch of an aborted transaction; in order with the committed ones.
+        """Add a batch of an aborted transaction; called in order with the committed ones.
 
         Raises:
             CorruptBatch: its bytes do not follow the format.
         """
 
     def passed(self, offset: int) -> None:
-        """Learn that every committed record below an offset was given."""
+        """Called when every committed record below an offset has been delivered."""
 
     def ended(self) -> None:
-        """Learn that there is no further record up to the last stable offset."""
+        """Called when there are no further records up to the last stable offset."""
 
     def refuse(self, reason: str) -> None:
-        """Learn that the rest cannot be read."""
+        """Called when the rest cannot be read."""
 
 
 class Fetcher:
-    """Connections to one cluster, opened at first use; use it in one thread only.
+    """Connections to one cluster, opened at first use; not thread-safe.
 
     Args:
-        cluster: whose consumer properties to connect with.
+        cluster: the cluster, with its consumer properties.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -86,16 +86,16 @@ class Fetcher:
         timeout: float,
         partition_bytes: int = NEAR_BYTES,
     ) -> None:
-        """Serve every want, or refuse it when ``timeout`` seconds have passed.
+        """Serve every request, or refuse it when the timeout expires.
 
         Args:
-            wants: by topic and partition.
+            wants: requests by topic and partition.
             timeout: seconds.
-            partition_bytes: how much to ask for of each partition at once.
+            partition_bytes: maximum bytes per partition and fetch.
 
         Raises:
-            ConnectionFailed: nobody answered, or the cluster does not let us in.
-            ConfigError: its client properties cannot be used.
+            ConnectionFailed: no broker responded, or authentication failed.
+            ConfigError: the client properties are not usable.
         """
         reading = _Reading(wants, timeout, partition_bytes)
         if wants:
@@ -112,7 +112,7 @@ class Fetcher:
 
     def _connected(self, timeout: float) -> tuple[Loop, Wire]:
         if self._open is None:
-            # The library tells of every attempt that fails; errors of ours say it once.
+            # The library logs every failed attempt; k2ktui's errors report it once.
             logging.getLogger("kafka").setLevel(logging.CRITICAL)
             options = wire(self._cluster.config, "consumer")
             loop = Loop()
@@ -127,7 +127,7 @@ class Fetcher:
 
 
 class _Reading:
-    """One run: rounds of one request a leader, until nothing is left or time is over."""
+    """One run: rounds of one request per leader, until all is served or the timeout expires."""
 
     def __init__(
         self, wants: Mapping[Partition, PartitionRequest], timeout: float, partition_bytes: int
@@ -174,7 +174,7 @@ class _Reading:
         return led
 
     def _leader(self, at: Partition, info: TopicInfo | None) -> int:
-        """Return the broker that leads a partition; -1 if nobody does, or it is refused."""
+        """Return the leader of a partition; -1 if there is none, or the partition is refused."""
         code = info.error if info else Code.UNKNOWN_TOPIC_OR_PARTITION
         if code == Code.TOPIC_AUTHORIZATION_FAILED:
             self._refuse(at, _UNAUTHORIZED)
@@ -191,7 +191,7 @@ class _Reading:
         return -1
 
     async def _rounds(self, connection: Wire, led: dict[int, list[Partition]]) -> None:
-        """Ask all leaders at once, again and again, as long as that brings something."""
+        """Fetch from all leaders in parallel, repeatedly, while that makes progress."""
         while led and self._seconds() > 0:
             posted = []
             for node, partitions in led.items():
@@ -215,12 +215,12 @@ class _Reading:
         return -1 if offset is None else offset
 
     def _order(self, partitions: list[Partition], moved: set[Partition]) -> list[Partition]:
-        """Those that got nothing go first: only the first is sure to get a whole batch."""
+        """Put partitions without progress first: only the first is sure to get a whole batch."""
         left = [at for at in partitions if at in self._left and at not in self._trouble]
         return sorted(left, key=lambda at: at in moved)
 
     def _received(self, response: Any, asked: dict[Partition, int]) -> set[Partition]:
-        """Hand on an answer; return the partitions that it brought further."""
+        """Deliver a response; return the partitions that made progress."""
         moved = set()
         first = next(iter(asked))
         for topic in response.responses:
@@ -262,13 +262,13 @@ class _Reading:
         return at not in self._left or seen > offset
 
     def _batches(self, at: Partition, offset: int, part: Any) -> int:
-        """Hand on the batches of an answer; return the offset after the last one."""
+        """Deliver the batches of a response; return the offset after the last one."""
         aborted = [(a.producer_id, a.first_offset) for a in part.aborted_transactions or ()]
         filter_, want, seen = AbortedTransactions(aborted), self._left[at], offset
         try:
             for batch in split_batches(part.records or b""):
                 dropped = filter_.drops(batch)
-                # A batch before the offset comes along where compaction removed what was behind it.
+                # After compaction a response may begin with a batch that ends before the offset.
                 if batch.last_offset < offset:
                     continue
                 if not batch.is_control and batch.count and want.at() is not None:
@@ -309,10 +309,10 @@ class _Reading:
         )
 
     async def _measure(self, connection: Wire, node: int) -> set[Partition]:
-        """Learn the bounds of logs that do not hold the offset they were asked for.
+        """Query the bounds of logs for which the fetch offset was out of range.
 
         Returns:
-            The partitions that this brought further.
+            The partitions that made progress.
         """
         asked, self._out_of_range = sorted(self._out_of_range), set()
         if not asked:
@@ -333,7 +333,7 @@ class _Reading:
         want, before = self._left[at], self._next(at)
         want.bounds(start, stable, high)
         if self._next(at) == before:
-            return False  # out of range for a moment only, as while a leader moves
+            return False  # only briefly out of range, as during a leader change
         del self._trouble[at]
         if want.at() is None:
             del self._left[at]

@@ -1,8 +1,8 @@
-"""Messages of magic 0 and 1, as topics from before Kafka 0.11 hold them.
+"""Messages of magic 0 and 1, as in topics written before Kafka 0.11.
 
-A compressed message (the wrapper) has a set of plain ones as its value and the offset of the last.
-Magic 0 keeps absolute offsets inside, magic 1 relative ones (KIP-31). Layout: ``LegacyRecord.java``
-and ``AbstractLegacyRecordBatch.java`` of Apache Kafka.
+A compressed message (the wrapper) has a set of plain messages as its value and the offset of the
+last one. Inner offsets are absolute in magic 0 and relative in magic 1 (KIP-31). Layout: Apache
+Kafka's ``LegacyRecord.java`` and ``AbstractLegacyRecordBatch.java``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from k2ktui.log.decompress import decompress, with_lz4_checksum
 
 _LZ4 = 3
 _SIZED = struct.Struct(">qi")
-# CRC-32 of what follows it, magic, attributes
+# CRC-32 of the bytes after it, magic, attributes
 _HEAD = struct.Struct(">IBB")
 _TIME = struct.Struct(">q")
 _LENGTH = struct.Struct(">i")
@@ -39,7 +39,7 @@ class _Entry:
 
 
 def messages(data: bytes) -> list[Message]:
-    """Return the records of one message with its offset and size in front, compressed or not.
+    """Return the records of one message, compressed or not, preceded by its offset and size.
 
     Raises:
         CorruptBatch: a checksum is wrong, or the bytes do not follow the format.

@@ -19,7 +19,7 @@ _ENCODERS: dict[int, Callable[[bytes], bytes]] = {
     3: lz4_encode,
     4: zstd_encode,
 }
-# What a record costs beside its tail, at most: length, attributes, timestamp and offset deltas.
+# Maximum bytes of a record besides its tail: length, attributes, timestamp and offset deltas.
 _RECORD_BYTES = 21
 _LENGTH_BYTES, _TIME_BYTES, _OFFSET_BYTES = 5, 10, 5
 
@@ -28,7 +28,7 @@ U8 = NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class BuiltBatch:
-    """A batch ready to be stamped; ``sources`` are the source offsets of its records."""
+    """A batch ready for stamping; ``sources`` are the source offsets of its records."""
 
     data: bytearray
     count: int
@@ -38,8 +38,8 @@ class BuiltBatch:
 def build_batches(found: Records, codec: int, limit: int) -> Iterator[BuiltBatch]:
     """Encode records into batches of at most ``limit`` bytes before compression.
 
-    A single record larger than the limit gets a batch of its own. The result is neither
-    transactional nor stamped: ``k2ktui.log.batch.stamp_producer`` does that.
+    A single record larger than the limit gets its own batch. The batches carry no producer and no
+    transactional flag: ``k2ktui.log.batch.stamp_producer`` sets both.
     """
     if not len(found):
         return
@@ -84,8 +84,8 @@ def _encode(found: Records, sizes: I64, rows: slice, codec: int) -> BuiltBatch:
 def _heads(time_deltas: I64, sizes: I64) -> list[bytes]:
     """Return the bytes before each record's tail: length, attributes, both deltas.
 
-    Each field is a group of columns of one matrix, as wide as it may get; the bytes that a record
-    really uses are picked row by row.
+    Each field is a group of columns of one matrix, at its maximum width; the bytes that a record
+    actually uses are selected row by row.
     """
     count = len(sizes)
     times, time_used = _varints(time_deltas, _TIME_BYTES)
@@ -101,7 +101,7 @@ def _heads(time_deltas: I64, sizes: I64) -> list[bytes]:
 
 
 def _varints(values: I64, width: int) -> tuple[U8, NDArray[np.bool_]]:
-    """Encode each value as a zig-zag varint: a matrix of bytes, and which of them are used."""
+    """Encode each value as a zigzag varint: a matrix of bytes, and a mask of those in use."""
     zigzag = ((values << 1) ^ (values >> 63)).astype(np.uint64)
     shifted = zigzag[:, None] >> (np.arange(width, dtype=np.uint64) * np.uint64(7))
     used = shifted > 0

@@ -1,4 +1,4 @@
-"""One record as a consumer sees it: decoded, compared with its copy, hashed."""
+"""One record as a consumer sees it: decode it, compare it with its copy, hash it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NUMBER = struct.Struct(">q")
 
 
 class TimestampType(StrEnum):
-    """Who stamped a record: its producer, the broker as it appended it, or nobody (magic 0)."""
+    """Who set a record's timestamp: its producer, the broker on append, or none (magic 0)."""
 
     CREATE = "create"
     APPEND = "append"
@@ -27,14 +27,14 @@ class TimestampType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KafkaRecord:
-    """A record; None is null, told apart from empty.
+    """A record; None is null, as opposed to empty.
 
     Attributes:
-        offset: its own offset, which may be higher than the one that was asked for.
-        headers: in order, with duplicates; bytes that are not UTF-8 are kept in the names
+        offset: its own offset, which may be higher than the requested one.
+        headers: in order, with duplicates; names keep bytes that are not UTF-8
             (``surrogateescape``).
         timestamp_ms: epoch milliseconds, -1 if it has none.
-        timestamp_type: what ``timestamp_ms`` is.
+        timestamp_type: who set ``timestamp_ms``.
     """
 
     offset: int
@@ -55,10 +55,10 @@ class RecordPart(StrEnum):
 
 
 def compare_content(source: KafkaRecord, target: KafkaRecord, ignore: Collection[str] = ()) -> str:
-    """Say what differs between a source record and its copy.
+    """Describe the difference between a source record and its copy.
 
-    A record that the source stamped as it appended it shows that time as its create time on the
-    target (docs/exactly-once.md), so times are compared whatever their types.
+    A source record's append time becomes the create time of its copy (docs/exactly-once.md), so
+    timestamps are compared regardless of their types.
 
     Args:
         source: the record on the source.
@@ -66,7 +66,7 @@ def compare_content(source: KafkaRecord, target: KafkaRecord, ignore: Collection
         ignore: parts (:class:`RecordPart`) that the pipeline changes on purpose.
 
     Returns:
-        Empty if nothing does, otherwise such as ``value differs`` or ``header 2 differs``; headers
+        Empty if they are equal, otherwise e.g. ``value differs`` or ``header 2 differs``; headers
         are counted from 1.
     """
     if RecordPart.KEY not in ignore and source.key != target.key:
@@ -90,10 +90,10 @@ def _headers_differ(source: tuple[Header, ...], target: tuple[Header, ...]) -> s
 def content_digest(record: KafkaRecord, ignore: Collection[str] = ()) -> str:
     """Return the SHA-256 of a record's content as hex text.
 
-    Equal for two records exactly if :func:`compare_content` finds none. Hashed are, in this
-    order, key, value, the number of headers, each header's name and value, and the timestamp:
-    numbers as 8 bytes, big-endian; bytes behind their length, -1 for null. A part that is ignored
-    is left out.
+    Two digests are equal exactly if :func:`compare_content` finds no difference. The hash covers,
+    in this order, key, value, the number of headers, each header's name and value, and the
+    timestamp: numbers as 8 bytes, big-endian; bytes preceded by their length, -1 for null. Ignored
+    parts are left out.
     """
     hashed = hashlib.sha256()
     if RecordPart.KEY not in ignore:
@@ -114,7 +114,7 @@ def _framed(data: bytes | None) -> bytes:
 
 
 def timestamp_type(batch: Batch) -> TimestampType:
-    """Return who stamped the records of a batch."""
+    """Return who set the timestamps of a batch's records."""
     if batch.magic == 0:
         return TimestampType.NONE
     legacy = batch.magic == 1

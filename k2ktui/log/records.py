@@ -1,8 +1,8 @@
-"""The records of a batch as columns, without touching what is inside them.
+"""The records of a batch as columns, without decoding their contents.
 
 A record is its offset, its timestamp and its *tail*: the encoded key, value and headers, copied as
-bytes. So headers with duplicate keys, null values or keys that are not UTF-8 survive. Columns,
-because a loop that decodes record by record in Python is several times slower.
+bytes, which preserves headers with duplicate keys, null values or keys that are not UTF-8. Decoding
+by columns is several times faster than a Python loop over the records.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class Records:
         return len(self.tails)
 
     def take(self, rows: I64) -> Records:
-        """Return the records at these rows, in their order."""
+        """Return the records at these row indexes, in that order."""
         tails = self.tails
         return Records(self.offsets[rows], self.timestamps[rows], [tails[i] for i in rows.tolist()])
 
 
 def concatenate(parts: Sequence[Records]) -> Records:
-    """Return the records of several batches as one."""
+    """Concatenate the records of several batches."""
     if len(parts) == 1:
         return parts[0]
     return Records(
@@ -59,7 +59,12 @@ def concatenate(parts: Sequence[Records]) -> Records:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Decode a zig-zag varint at ``at``; return the value and the offset after it."""
+    """Decode a zigzag varint at index ``at``; return the value and the index after it.
+
+    Raises:
+        IndexError: it extends beyond the end of ``data``.
+        CorruptBatch: it has more than 10 bytes.
+    """
     value = shift = 0
     while True:
         byte = data[at]
@@ -73,7 +78,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def encode_varint(value: int) -> bytes:
-    """Encode a signed integer as a zig-zag varint."""
+    """Encode a signed integer as a zigzag varint."""
     value = (value << 1) ^ (value >> 63)
     out = bytearray()
     while value >= 0x80:
@@ -84,11 +89,11 @@ def encode_varint(value: int) -> bytes:
 
 
 def read_varints(data: U8, at: I64) -> tuple[I64, I64]:
-    """Decode the zig-zag varint at each position; return values and the positions after them.
+    """Decode the zigzag varint at each index; return the values and the indexes after them.
 
     Raises:
-        IndexError: one runs over the end of ``data``.
-        CorruptBatch: one has more than 10 bytes.
+        IndexError: a varint extends beyond the end of ``data``.
+        CorruptBatch: a varint has more than 10 bytes.
     """
     value = np.zeros(len(at), dtype=np.uint64)
     at = at.copy()
@@ -117,9 +122,9 @@ def decompress_payload(batch: Batch) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A batch's records, and where their keys lie in ``data`` (length -1: no key).
+    """A batch's records, and the positions of their keys in ``data`` (length -1: no key).
 
-    ``size`` is in bytes, decompressed.
+    ``size`` is the decompressed size in bytes.
     """
 
     records: Records
@@ -141,7 +146,7 @@ def decode_records(batch: Batch, position: int = 0) -> Records:
 
 
 def decode_with_keys(batch: Batch, position: int = 0) -> Decoded:
-    """Decode a data batch, keeping where the keys are; otherwise as :func:`records`."""
+    """Decode a data batch, with its key positions; otherwise like :func:`decode_records`."""
     try:
         return _legacy(batch, position) if batch.magic < 2 else _columns(batch, position)
     except CorruptBatch as error:
@@ -177,7 +182,7 @@ def _check_deltas(deltas: I64, last: int) -> None:
 
 
 def _bounds(body: bytes, batch: Batch) -> tuple[list[int], list[int]]:
-    """Return where each record begins (behind its length) and ends."""
+    """Return the index at which each record begins (after its length) and ends."""
     starts, ends, at, size = [], [], 0, len(body)
     for _ in range(batch.count):
         byte = body[at]
