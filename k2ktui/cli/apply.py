@@ -1,4 +1,4 @@
-"""``k2ktui apply``: commit what a plan says, exactly, or nothing of it."""
+"""``k2ktui apply``: commit the offsets of a plan, exactly as shown."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from k2ktui.text import counted, safe_text
 @unlock_option
 @json_option
 def command(plan_file: str, files: tuple[str, ...], yes: bool, unlock: bool, as_json: bool) -> int:
-    """Apply; partly applied has its own exit code."""
+    """Apply a plan; a partial result has its own exit code."""
     from k2ktui.sync.operations import apply_plan
 
     plan = read_plan(Path(plan_file), time.time())
@@ -51,12 +51,12 @@ def read_plan(path: Path, now: float) -> Plan:
     """Read a plan file.
 
     Args:
-        path: the file.
-        now: epoch seconds; 0 takes one that has expired.
+        path: the plan file.
+        now: current time in epoch seconds; 0 accepts an expired plan.
 
     Raises:
-        ConfigError: it cannot be read.
-        Refused: it is not usable.
+        ConfigError: the file cannot be read.
+        Refused: the plan is not usable.
     """
     try:
         return load_plan(path.read_text(), now)

@@ -1,4 +1,4 @@
-"""``k2ktui check``: everything that can be known before a start, changing nothing."""
+"""``k2ktui check``: all checks that are possible before a start, without changing anything."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MARKS = {
 @file_option
 @json_option
 def command(files: tuple[str, ...], as_json: bool) -> int:
-    """Check, print, and return 0, 5 if anything failed, or 3 if a cluster did not answer."""
+    """Run the checks, print them, and return the exit code of :func:`exit_code`."""
     config = load_pipeline(files)
     checks = run_checks(config)
     code = exit_code(checks)
@@ -47,7 +47,7 @@ def command(files: tuple[str, ...], as_json: bool) -> int:
 
 
 def check_text(check: Check) -> str:
-    """Return a check as lines for a terminal: mark, name, detail, and the mend below."""
+    """Return a check as lines for a terminal: mark, name, detail, and the fix below."""
     mark, colour = _MARKS[check.outcome]
     lines = [f"{click.style(mark, fg=colour)}  {check.name}: {_printable(check.detail)}"]
     lines += [f"      {line}" for line in _printable(check.mend).splitlines()]

@@ -22,7 +22,10 @@ def command() -> None:
 @file_option
 @json_option
 def validate(files: tuple[str, ...], as_json: bool) -> int:
-    """Report every error of the files, with its place; exit code 2 if there is one."""
+    """Report all errors in pipeline files with their locations.
+
+    The exit code is 2 if there are any.
+    """
     try:
         loaded = _checked(files)
     except ConfigError as error:
@@ -45,7 +48,10 @@ def validate(files: tuple[str, ...], as_json: bool) -> int:
 @json_option
 @click.option("--sources", is_flag=True, help="Beside each key, the file and line that set it.")
 def show(files: tuple[str, ...], as_json: bool, sources: bool) -> int:
-    """Print the effective configuration with defaults; secrets are redacted."""
+    """Print the effective configuration, with secrets redacted.
+
+    Defaults are included.
+    """
     loaded = load(files, need_replication=False)
     if as_json:
         click.echo(to_json(loaded, with_sources=sources))
@@ -57,13 +63,13 @@ def show(files: tuple[str, ...], as_json: bool, sources: bool) -> int:
 
 @command.command()
 def schema() -> int:
-    """Print the JSON schema of a pipeline file, for editors."""
+    """Print the JSON schema of pipeline files for editors."""
     click.echo(json.dumps(json_schema(), indent=2))
     return ExitCode.OK
 
 
 def _checked(files: tuple[str, ...]) -> Loaded:
-    # Only this verb's own work needs the client libraries.
+    # Only validate needs the client libraries.
     from k2ktui.kafka.properties import load_checked
 
     return load_checked(files, need_replication=False)

@@ -1,4 +1,4 @@
-"""Ask before anything is changed: the pipeline's name is typed; Enter alone changes nothing."""
+"""Confirmation before a change: the operator types the pipeline's name; Enter alone refuses."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from k2ktui.text import safe_text
 
 
 def confirm(pipeline: str, what: str, *, yes: bool) -> None:
-    """Return if the operator agrees.
+    """Require the operator's confirmation.
 
     Args:
         pipeline: the name to type.
-        what: what will happen, to end the sentence "Type … to".
-        yes: ``--yes`` was given.
+        what: the action, as the end of the sentence "Type … to".
+        yes: whether ``--yes`` was given, which skips the prompt.
 
     Raises:
-        Refused: another text was typed, or nobody can be asked.
+        Refused: the operator typed another text, or standard input is not a terminal.
     """
     if yes:
         return

@@ -1,4 +1,4 @@
-"""``k2ktui -f FILE``: open the console; what the command line does when no verb is named."""
+"""``k2ktui -f FILE``: open the console; the default when no command is given."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ OPTIONS: tuple[click.Option, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class ConsoleArguments:
-    """What was given before, or in place of, a verb; fields are named as the options."""
+    """Options given without a command; fields are named after the options."""
 
     files: tuple[str, ...] = ()
     compare: str | None = None
@@ -61,10 +61,10 @@ class ConsoleArguments:
 
 
 def run(given: ConsoleArguments) -> int:
-    """Open the console until the operator leaves it; return the exit code.
+    """Run the console until the operator quits; return the exit code.
 
     Raises:
-        ConfigError: there is no terminal, or a file cannot be used.
+        ConfigError: there is no terminal, or a file or an option is not usable.
     """
     if bool(given.files) == bool(given.replay):
         raise ConfigError("give a pipeline with -f, or a recording with --replay, one of them")
@@ -76,7 +76,7 @@ def run(given: ConsoleArguments) -> int:
 
     terminal.check()
     session = _session(replace(given, theme=terminal.prepare(given.theme)))
-    # Textual is loaded here, and for no other command.
+    # Deferred: no other command needs Textual.
     from k2ktui.console.app import open_console
 
     open_console(session)

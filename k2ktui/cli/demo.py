@@ -38,7 +38,7 @@ def command(
     rate: float,
     with_mirrormaker: bool,
 ) -> int:
-    """Run it, come back to it or end it, and return the exit code."""
+    """Start, resume or stop the demo, and return the exit code."""
     if stop:
         return end()
     options = DemoOptions(

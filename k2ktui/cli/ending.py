@@ -1,4 +1,4 @@
-"""The signals that end a command which would otherwise run on."""
+"""The signals that end a long-running command."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import signal
 
 
 def ending_signals() -> tuple[signal.Signals, ...]:
-    """Return SIGTERM, SIGINT and SIGHUP; not SIGHUP where it is ignored already.
+    """Return SIGTERM, SIGINT and SIGHUP, but not SIGHUP if it is already ignored.
 
-    ``nohup`` starts a command with SIGHUP ignored. A handler would undo that, and the closed
-    terminal would end what was to outlive it.
+    ``nohup`` starts a command with SIGHUP ignored; a handler would undo that, and closing the
+    terminal would end the command.
     """
     ending = (signal.SIGTERM, signal.SIGINT)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:

@@ -1,4 +1,4 @@
-"""``k2ktui explain``: each topic with its target, its path, and why."""
+"""``k2ktui explain``: each topic with its target, its path, and the reason."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from k2ktui.text import safe_text
 @file_option
 @json_option
 def command(files: tuple[str, ...], as_json: bool) -> None:
-    """Look at both clusters and print; nothing is changed."""
+    """Read both clusters and print; nothing is changed."""
     config = load_pipeline(files)
     rows = explain_pipeline(config)
     if as_json:

@@ -1,4 +1,4 @@
-"""``k2ktui groups``: consumer groups on both clusters, and where each belongs on the target."""
+"""``k2ktui groups``: consumer groups on both clusters, with their translated offsets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def command(files: tuple[str, ...], as_json: bool) -> None:
 
 
 def summary(found: list[GroupRow]) -> str:
-    """Return what going on at the target does, as groups are committed now and after a move."""
+    """Return the effect of resuming on the target, as committed now and after a move."""
     sums = outcome(found)
     unknown = f"; unknown for {sums.unknown:,}" if sums.unknown else ""
     now = f"{counted(sums.skips, 'record')} skipped, {sums.rereads:,} re-read{unknown}"

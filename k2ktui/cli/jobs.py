@@ -1,4 +1,4 @@
-"""``k2ktui jobs``: pipelines that run detached on this host, and what is known of other hosts."""
+"""``k2ktui jobs``: pipelines that run detached on this host, and their runs on other hosts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _timeout = click.option(
 @click.group(invoke_without_command=True, help="Start, find, stop and follow detached pipelines.")
 @click.pass_context
 def command(ctx: click.Context) -> int:
-    """List this host's jobs where no other verb is given."""
+    """List this host's jobs if no subcommand is given."""
     return int(ctx.invoke(listed)) if ctx.invoked_subcommand is None else ExitCode.OK
 
 
@@ -56,7 +56,7 @@ def command(ctx: click.Context) -> int:
 @click.option("-f", "--file", "files", multiple=True, metavar="FILE", help="Pipeline file.")
 @json_option
 def listed(files: tuple[str, ...] = (), as_json: bool = False) -> int:
-    """Print them; without -f no cluster is asked."""
+    """Print the jobs; without -f no cluster is contacted."""
     found, name = manager.list_jobs(), ""
     heartbeats: tuple[Runner, ...] = ()
     if files:
@@ -90,10 +90,10 @@ def started(
     telemetry: bool,
     as_json: bool,
 ) -> int:
-    """Start it; the exit code is the job's own if it ends while it is waited for."""
+    """Start the job; return its exit code if it ends during the wait."""
     config = load_pipeline(files)
     allowed = access_to(config, unlock=unlock)
-    require(allowed, "starting a job")  # before checks that take their time
+    require(allowed, "starting a job")  # before the slow checks
     checks = _checked(config, force=force, take_over=take_over)
     job = manager.start_job(config, files, allowed, telemetry=telemetry)
     return _told_begin(job, wait, checks, as_json)
@@ -109,7 +109,7 @@ def started(
 def stopped(
     files: tuple[str, ...], timeout: float, now: bool, kill: bool, unlock: bool, as_json: bool
 ) -> int:
-    """Stop it; 4 if it has not ended in time."""
+    """Stop the job; the exit code is 4 if it has not ended in time."""
     job = _job(files)
     how = StopMode.KILL if kill else StopMode.NOW if now else StopMode.GRACEFULLY
     ended = manager.stop_job(job, _access_of(job, unlock), how, timeout)
@@ -140,7 +140,7 @@ def restarted(
     wait: float,
     as_json: bool,
 ) -> int:
-    """Restart it; nothing is stopped where it could not be started."""
+    """Restart the job; it is not stopped if the checks fail."""
     config = load_pipeline(files)
     job = manager.find_job(files, lambda: config)
     if job is None:
@@ -158,7 +158,7 @@ def restarted(
 @click.option("-F", "--follow", is_flag=True, help="Go on until interrupted.")
 @json_option
 def logged(files: tuple[str, ...], lines: int, follow: bool, as_json: bool) -> int:
-    """Print its last lines; with --json as they were written."""
+    """Print the last lines of the log; with --json as stored."""
     follower = joblog.Follower(_job(files).place, lines)
     entries = follower.before
     while True:
@@ -176,12 +176,12 @@ def logged(files: tuple[str, ...], lines: int, follow: bool, as_json: bool) -> i
 @click.option("--place", required=True)
 @click.option("--lock", required=True, type=int)
 def run(place: str, lock: int) -> int:
-    """Be a job; for k2ktui itself."""
+    """Run a job (internal)."""
     from k2ktui.jobs.job_process import JobProcess
 
     job = JobProcess(Path(place), lock)
     job.detach()
-    # Deferred, so that who starts a job does not wait for it.
+    # Imported after detaching, so that the starting command does not wait for it.
     from k2ktui.cli.jobs_run import run_job
 
     return run_job(job)
@@ -190,10 +190,10 @@ def run(place: str, lock: int) -> int:
 def _checked(
     config: PipelineConfig, *, force: bool, take_over: bool, restart: bool = False
 ) -> list[Check]:
-    """Check, telling each line as it comes.
+    """Run the checks and print each one as it completes.
 
     Raises:
-        Refused: a check failed that no option passes over.
+        Refused: a check failed that no given option overrides.
     """
     checks = []
     for check in start_checks(config, restart=restart):

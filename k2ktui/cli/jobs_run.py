@@ -1,4 +1,4 @@
-"""What a job runs: the pipeline, with everything that it says in its log."""
+"""The body of a job: run the pipeline and write its events to the job log."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _run(job: JobProcess) -> int:
         tell,
         say=_say,
         telemetry=job.record.telemetry,
-        # A hang-up is none of a job's business.
+        # A detached job ignores SIGHUP.
         ending=(signal.SIGTERM, signal.SIGINT),
         last_words=job.ended,
     )

@@ -13,7 +13,7 @@ from k2ktui.text import safe_text
 
 
 def job_text(job: Job) -> str:
-    """Return how a job stands, as a few lines."""
+    """Return the state of a job as a few lines of text."""
     record = job.record
     first = f"{safe_text(record.pipeline)}: {job.state}"
     if job.alive:
@@ -25,7 +25,7 @@ def job_text(job: Job) -> str:
 
 
 def job_object(job: Job) -> dict[str, Any]:
-    """Return what ``--json`` prints of a job."""
+    """Return a job as ``--json`` prints it."""
     return {
         **asdict(job.record),
         "id": job.place.id,
@@ -36,12 +36,12 @@ def job_object(job: Job) -> dict[str, Any]:
 
 
 def check_object(check: Check) -> dict[str, Any]:
-    """Return what ``--json`` prints of a check."""
+    """Return a check as ``--json`` prints it."""
     return asdict(check)
 
 
 def row_object(row: RunRow, now: float) -> dict[str, Any]:
-    """Return what ``--json`` prints of a run; the age of its heartbeat is in seconds."""
+    """Return a run as ``--json`` prints it; the heartbeat age is in seconds."""
     value = {name: getattr(row, name) for name in RunRow.__dataclass_fields__ if name != "job"}
     value["heartbeat_age_s"] = None if row.heartbeat_at is None else now - row.heartbeat_at
     value["job"] = job_object(row.job) if row.job else None
@@ -49,7 +49,7 @@ def row_object(row: RunRow, now: float) -> dict[str, Any]:
 
 
 def columns(now: float) -> tuple[Column[RunRow], ...]:
-    """Return the columns of the table of runs at a time."""
+    """Return the columns of the run table; ``now`` is epoch seconds."""
     return (
         Column("pipeline", lambda row: safe_text(row.pipeline), left=True),
         Column("state", lambda row: row.state, left=True),

@@ -1,4 +1,4 @@
-"""``k2ktui journal``: who changed what, when, from where, with before and after."""
+"""``k2ktui journal``: who changed what and when, with the values before and after."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups of commands that load a command's module only when it is called."""
+"""Command groups that import a command's module only when it is called."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import click
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are modules of this package, each with a ``command``.
+    """A group whose commands are modules of this package with a ``command`` attribute.
 
     Args:
-        verbs: the commands, with a line of help each.
-        prefix: what a command's module is called before the command's own name.
+        verbs: command names with one line of help each.
+        prefix: prefix of the module names.
     """
 
     def __init__(self, *args: Any, verbs: Mapping[str, str], prefix: str = "", **kw: Any) -> None:

@@ -1,4 +1,4 @@
-"""The command line: one module a verb, loaded when it is called, and one way to fail.
+"""The command line: one lazily imported module per command, and one error handler.
 
 Data goes to stdout, notes and errors to stderr; exit codes are in ``k2ktui.errors``.
 """
@@ -55,9 +55,9 @@ _TYPED = click.core.ParameterSource.COMMANDLINE
 @click.version_option(__version__, prog_name="k2ktui")
 @click.pass_context
 def cli(context: click.Context, /, **given: Any) -> int | None:
-    """Replicate one Kafka cluster to another, exactly once, and watch it.
+    """Replicate a Kafka cluster exactly once, and monitor it.
 
-    With -f FILE and no command, the console opens.
+    Without a command, -f FILE opens the console.
     """
     typed = [name for name in given if context.get_parameter_source(name) is _TYPED]
     if context.invoked_subcommand is None:
@@ -65,7 +65,7 @@ def cli(context: click.Context, /, **given: Any) -> int | None:
             return console.run(console.ConsoleArguments(**given))
         click.echo(context.get_help())
     elif typed:
-        # Options before a verb would be taken for the verb's own, and then have no effect.
+        # Options before a command look like the command's own, but would have no effect.
         name = context.invoked_subcommand
         raise click.UsageError(f"options of {name} are given after it: k2ktui {name} -f FILE")
     return None
@@ -73,7 +73,7 @@ def cli(context: click.Context, /, **given: Any) -> int | None:
 
 def main() -> NoReturn:
     """Run the command line and exit."""
-    # Whatever is written, here or by Spark and Kafka, is nobody else's on a shared host.
+    # On a shared host, files written here, by Spark or by Kafka must be private.
     os.umask(os.umask(_PRIVATE) | _PRIVATE)
     try:
         code = cli(standalone_mode=False)
@@ -86,7 +86,7 @@ def main() -> NoReturn:
         click.echo(_told(error), err=True)
         _leave(error.exit_code)
     except BrokenPipeError:
-        # Whoever read our output has gone; Python would complain once more while exiting.
+        # The reader of stdout is gone; without this, Python would report it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _leave(ExitCode.OK)
     except Exception as error:
@@ -102,5 +102,5 @@ def _leave(code: int) -> NoReturn:
 def _told(error: K2kError) -> str:
     parts = [f"k2ktui: {error.what}"]
     parts += [f"  {text}" for text in (error.unchanged, error.mend) if text]
-    # Whoever raised it made its names safe to print; this is for those who forgot.
+    # Names should already be safe to print; this is a second line of defense.
     return "\n".join(safe_text(line) for part in parts for line in part.splitlines())

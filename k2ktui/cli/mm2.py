@@ -1,4 +1,4 @@
-"""``k2ktui mm2``: what MirrorMaker 2 needs; a module a subcommand, loaded when it is called."""
+"""``k2ktui mm2``: commands for MirrorMaker 2, each in a lazily imported module."""
 
 from __future__ import annotations
 

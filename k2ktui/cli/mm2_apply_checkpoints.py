@@ -1,4 +1,4 @@
-"""``k2ktui mm2 apply-checkpoints``: commit what MirrorMaker 2's checkpoints say, once, checked."""
+"""``k2ktui mm2 apply-checkpoints``: check MirrorMaker 2's checkpoints and commit them once."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ def command(
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Commit on the target what MirrorMaker 2's checkpoints say, for groups that move there now.
+    """Commit MirrorMaker 2's checkpoints for groups moving now.
 
-    Reads the checkpoints topic once, checks what must hold, shows a plan, asks, commits, and reads
-    back. k2ktui undo takes it back.
+    Reads the checkpoints topic once, checks the preconditions, shows a plan, asks for confirmation,
+    commits the offsets on the target and reads them back. k2ktui undo reverts it.
     """
     from k2ktui.mm2.checkpoint_reader import CheckpointReader, read_checkpoints
     from k2ktui.mm2.pipeline import load_mirror
@@ -126,7 +126,7 @@ def _applied(
     config: PipelineConfig,
     accepted: Iterable[str],
 ) -> Applied:
-    """Apply, if the source still stands still."""
+    """Apply the plan, if the source has not grown since it was observed."""
     from k2ktui.mm2.checkpoint_plan import PRODUCERS_STOPPED
     from k2ktui.sync.operations import apply_plan
 

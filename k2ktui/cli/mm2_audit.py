@@ -1,4 +1,4 @@
-"""``k2ktui mm2 audit``: what MirrorMaker 2 would make of every group now, beside what is right."""
+"""``k2ktui mm2 audit``: MirrorMaker 2's offsets of every group compared with the exact ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from k2ktui.text import safe_text
 @file_option
 @json_option
 def command(files: tuple[str, ...], as_json: bool) -> int:
-    """Read both clusters once and print; findings when a group would not go on where it was."""
+    """Read both clusters once and print; findings if a group would not resume where it was."""
     config = load_pipeline(files, mirror=True)
     if not isinstance(config, MirrorPipeline):
         raise ConfigError(

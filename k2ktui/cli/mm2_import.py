@@ -1,4 +1,4 @@
-"""``k2ktui mm2 import``: ``mm2.properties`` as a pipeline file of ours."""
+"""``k2ktui mm2 import``: convert ``mm2.properties`` to a pipeline file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from k2ktui.text import safe_text
 @click.option("-o", "--output", metavar="FILE", help="Write there instead of stdout.")
 @click.option("--json", "as_json", is_flag=True, help="Print the file and the notes as JSON.")
 def command(file: str, output: str | None, as_json: bool) -> None:
-    """Read the file, print or write the pipeline, tell the notes on stderr."""
+    """Read the file, print or write the pipeline, and print notes to stderr."""
     path, _, flow = file.partition("#")
     settings = load_settings(path, filled=False)
     found = import_flow(settings.flow(flow))

@@ -1,4 +1,4 @@
-"""``k2ktui mm2 offsets show|set|clear``: positions of MirrorMaker 2's MirrorSourceConnector."""
+"""``k2ktui mm2 offsets show|set|clear``: the source positions of a MirrorSourceConnector."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Wanted = Mapping[SourcePartition, int | None]
 
 @click.group(name="offsets")
 def command() -> None:
-    """Show, set and clear the positions that MirrorMaker 2 copies from."""
+    """Show, set and clear MirrorMaker 2's source positions."""
 
 
 def _where(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -66,7 +66,7 @@ def _change_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @command.command()
 @_where
 def show(as_json: bool, **where: str) -> None:
-    """Show each partition's position beside its log's bounds."""
+    """Show each partition's position and log bounds."""
     positions = positions_of(**where)
     connector = positions.read()
     logs = _bounds(positions, connector.positions) or {}
@@ -92,8 +92,8 @@ def show(as_json: bool, **where: str) -> None:
 def set_(payload: str | None, positions: tuple[str, ...], **options: Any) -> int:
     """Set positions; OFFSET is the next offset to copy.
 
-    A connector is stopped, changed, read back and let go on. A dedicated MirrorMaker 2 must have
-    been stopped; that is proven first.
+    A connector is stopped, changed, read back and resumed. A dedicated MirrorMaker 2 must be
+    stopped beforehand; this is verified first.
     """
     if bool(positions) == (payload is not None):
         raise ConfigError("give either positions or --from, one of them", unchanged=_UNCHANGED)
@@ -108,7 +108,7 @@ def set_(payload: str | None, positions: tuple[str, ...], **options: Any) -> int
 @click.option("--topic", metavar="REGEX", help="All partitions of source topics that match.")
 @click.argument("partitions", nargs=-1, metavar="[TOPIC:PARTITION]...")
 def clear(topic: str | None, partitions: tuple[str, ...], **options: Any) -> int:
-    """Remove positions, so that partitions begin as new ones."""
+    """Remove positions; the partitions then start as new ones."""
     if bool(partitions) == (topic is not None):
         raise ConfigError("give either partitions or --topic, one of them", unchanged=_UNCHANGED)
     named = dict.fromkeys(_parsed(f"{each}:0" for each in partitions))
@@ -131,7 +131,7 @@ def _run(
     as_json: bool,
     **where: str,
 ) -> int:
-    """Plan, show, ask, apply."""
+    """Plan the change, show it, ask for confirmation and apply it."""
     if strimzi:
         click.echo(_for_strimzi(wanted, strimzi, namespace, **where), nl=False)
         return ExitCode.OK
@@ -155,7 +155,7 @@ def _run(
 
 
 def _journal(mirror: str, change: StoredChange) -> None:
-    """Keep a dedicated one's change with its flow's others: k2ktui journal -f mm2.properties."""
+    """Write a dedicated MirrorMaker 2's change to its journal (k2ktui journal -f FILE)."""
     from k2ktui.mm2.pipeline import load_mirror
     from k2ktui.mm2.positions_backup import write_journal
 
@@ -167,7 +167,7 @@ def _journal(mirror: str, change: StoredChange) -> None:
 def _for_strimzi(
     wanted: Callable[[Connector], Wanted], strimzi: str, namespace: str, **where: str
 ) -> str:
-    """Return what is to be applied; what the connector does now is asked if that is possible."""
+    """Return the manifest to apply; the connector's state is read if it is reachable."""
     from k2ktui.mm2.strimzi import manifest, parse_resource, unreachable_connector
 
     place = parse_resource(strimzi, namespace)
@@ -205,7 +205,7 @@ def _told(change: StoredChange, done: AppliedChange, *, as_json: bool) -> int:
 def _bounds(
     positions: Positions, sources: Collection[SourcePartition]
 ) -> dict[SourcePartition, Bounds] | None:
-    """Return the bounds of the source's logs, None if it cannot be asked from here."""
+    """Return the bounds of the source's logs, None if the source is not reachable from here."""
     try:
         return positions.bounds(sources)
     except K2kError as error:
@@ -247,7 +247,7 @@ def _show(connector: Connector, change: StoredChange) -> None:
 
 
 def _row_object(move: StoredMove) -> dict[str, Any]:
-    """Return a position as JSON prints it; offsets are next ones, null is unknown or none."""
+    """Return a position as ``--json`` prints it: next offsets; null is unknown or none."""
     return {
         "topic": move.source.topic,
         "partition": move.source.partition,

@@ -1,4 +1,4 @@
-"""``k2ktui mm2 publish``: our pipeline, as MirrorMaker 2's tools expect to find one."""
+"""``k2ktui mm2 publish``: a pipeline's state in the format that MirrorMaker 2's tools expect."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def command(
     even_so: bool,
     unlock: bool,
 ) -> int:
-    """Publish, turn after turn."""
+    """Publish repeatedly until a signal, or once."""
     over = threading.Event()
     seen: list[int] = []
 

@@ -1,4 +1,4 @@
-"""``k2ktui mm2 takeover``: our pipeline goes on where a stopped MirrorMaker 2 has come to."""
+"""``k2ktui mm2 takeover``: a pipeline continues where a stopped MirrorMaker 2 ended."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def command(
     as_json: bool,
     **where: str,
 ) -> int:
-    """Go on where a stopped MirrorMaker 2 has come to, on its target topics.
+    """Take over from a stopped MirrorMaker 2 on its target topics.
 
-    Where it has come to is proven by the records on the target. Their mapping is rebuilt, so that
-    consumer groups translate exactly. Then start the pipeline: nothing is copied twice, nothing is
-    left out. Never start that MirrorMaker 2 again.
+    The records on the target prove how far MirrorMaker 2 has copied. Their mapping is rebuilt, so
+    that consumer groups translate exactly. Start the pipeline afterwards: no record is copied twice
+    or left out. Never start that MirrorMaker 2 again.
     """
     from k2ktui.engine.access import require
     from k2ktui.kafka.clients import target_cluster

@@ -1,4 +1,4 @@
-"""Options that name a MirrorMaker 2: by its file, or by Kafka Connect's REST interface."""
+"""Options that select a MirrorMaker 2: by its file, or by Kafka Connect's REST API."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def where_options(*file_names: str) -> Callable[[F], F]:
-    """Add ``--connect``, ``--connect-file``, ``--connector``, and the file by these names."""
+    """Add ``--connect``, ``--connect-file``, ``--connector``, and a file option by these names."""
 
     def added(function: F) -> F:
         for option in (
@@ -53,11 +53,11 @@ def where_options(*file_names: str) -> Callable[[F], F]:
 
 
 def positions_of(*, mirror: str, url: str, connect_file: str, connector: str) -> Positions:
-    """Return the positions of the MirrorMaker 2 that the options name.
+    """Return access to the positions of the MirrorMaker 2 that the options select.
 
     Raises:
-        ConfigError: they name none, or two.
-        ConnectionFailed, TimedOut, K2kError: as Connect answers.
+        ConfigError: the options select none, or two.
+        ConnectionFailed, TimedOut, K2kError: Connect is unreachable or reports an error.
     """
     if mirror and (url or connect_file or connector):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""``k2ktui offsets show|set|clear``: the pipeline's own replicated positions on the target."""
+"""``k2ktui offsets show|set|clear``: the pipeline's replicated positions on the target."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MARKS = ("earliest", "latest")
 
 @click.group(name="offsets", help="Show, set and clear the pipeline's own replicated positions.")
 def command() -> None:
-    """Positions on the target; the source is only read."""
+    """Show and change positions on the target; the source is only read."""
 
 
 def _change_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -108,7 +108,7 @@ def set_(
     unlock: bool,
     as_json: bool,
 ) -> int:
-    """Plan, show, ask, apply."""
+    """Plan the change, show it, ask for confirmation and apply it."""
     if bool(positions) == (to is not None):
         raise ConfigError(
             "give either positions or --to", mend="k2ktui offsets set -f FILE orders:0:1200"
@@ -140,7 +140,7 @@ def clear(
     unlock: bool,
     as_json: bool,
 ) -> int:
-    """Plan, show, ask, apply."""
+    """Plan the removal, show it, ask for confirmation and apply it."""
     if not partitions and topic is None:
         raise ConfigError("give topics, partitions, or --topic", mend="All of them: --topic '.*'")
     chosen = parse_partitions(partitions)
@@ -160,7 +160,7 @@ def clear(
 
 @dataclass(frozen=True, slots=True)
 class _Flags:
-    """How a change is to be made."""
+    """The flags of a command that changes positions."""
 
     dry_run: bool
     yes: bool
@@ -197,7 +197,8 @@ def _run(
 
 
 def _show_plan(change: PositionPlan, flags: _Flags) -> None:
-    # With --json stdout holds one document, at the end; who is asked has to see the plan before.
+    # With --json, stdout holds a single document at the end, but an operator who has to confirm
+    # must see the plan first.
     if not flags.as_json or not (flags.yes or flags.dry_run):
         name = safe_text(change.pipeline)
         console = output(stderr=flags.as_json)

@@ -1,4 +1,4 @@
-"""Options that several verbs share."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def file_option(function: F) -> F:
-    """Add ``-f/--file``: one or more pipeline files, also separated by commas; later override."""
+    """Add ``-f/--file``: one or more pipeline files, also separated by commas; the last wins."""
     return click.option(
         "-f",
         "--file",
@@ -45,27 +45,27 @@ def compare_option(function: F) -> F:
 
 
 def unlock_option(function: F) -> F:
-    """Add ``--unlock``, for whatever changes a cluster or a job."""
+    """Add ``--unlock``, for commands that change a cluster or a job."""
     return click.option(
         "--unlock", is_flag=True, help="Go on where the environment is production."
     )(function)
 
 
 def access_to(config: PipelineConfig, *, unlock: bool) -> Access:
-    """Return what a command may change of a pipeline, by its file and ``--unlock``."""
+    """Return whether a command may change a pipeline, by its file and ``--unlock``."""
     return access(configured=config.read_only, environment=config.environment, unlocked=unlock)
 
 
 def load_pipeline(files: tuple[str, ...], *, mirror: bool = False) -> PipelineConfig:
-    """Load the files, telling their notes on stderr.
+    """Load the files, and print their notes to stderr.
 
     Args:
         files: pipeline files.
-        mirror: take a MirrorMaker 2 file too, ``FILE.properties[#A->B]``, as a pipeline that can
-            be looked at and whose groups can be moved.
+        mirror: also accept a MirrorMaker 2 file, ``FILE.properties[#A->B]``, as a pipeline that
+            can be watched and whose groups can be moved.
 
     Raises:
-        ConfigError: every error found in them, those of client properties among them.
+        ConfigError: all errors in the files, including those of client properties.
     """
     from k2ktui.kafka.properties import load_checked
     from k2ktui.mm2.pipeline import is_mirror_file, load_mirror
@@ -87,10 +87,10 @@ def load_pipeline(files: tuple[str, ...], *, mirror: bool = False) -> PipelineCo
 
 
 def load_compared(file: str | None, config: PipelineConfig) -> MirrorPipeline | None:
-    """Load the flow of MirrorMaker 2 that ``--compare`` names; None if it was not given.
+    """Load the MirrorMaker 2 flow that ``--compare`` names; None if it was not given.
 
     Raises:
-        ConfigError: it is none, or ``config`` is one itself.
+        ConfigError: it is not a MirrorMaker 2 file, or ``config`` is such a flow itself.
     """
     from k2ktui.mm2.pipeline import MirrorPipeline, is_mirror_file, load_mirror
 
@@ -114,10 +114,10 @@ def _tell(notes: Iterable[str]) -> None:
 
 
 def matcher(option: str, pattern: str | None) -> Callable[[str], bool]:
-    """Return whether a whole name matches what an option was given; None matches all.
+    """Return a predicate for names that match an option's pattern as a whole; None matches all.
 
     Raises:
-        ConfigError: it is no regular expression.
+        ConfigError: the pattern is not a regular expression.
     """
     if pattern is None:
         return lambda _: True

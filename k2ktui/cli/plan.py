@@ -1,4 +1,4 @@
-"""``k2ktui plan``: what would be committed on the target; changes nothing."""
+"""``k2ktui plan``: decide which offsets to commit on the target, without changing anything."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def command(
     if as_json:
         click.echo(dump_plan(plan), nl=False)
     elif as_csv:
-        # With color, click leaves names with escape sequences as they are; a program reads this.
+        # color=True keeps click from stripping escape sequences in names, for programs.
         click.echo(_csv(plan, to_terminal=sys.stdout.isatty()), nl=False, color=True)
     else:
         show_plan(plan)
@@ -83,7 +83,7 @@ def command(
 
 
 def _csv(plan: Plan, *, to_terminal: bool) -> str:
-    """Return the plan as CSV: names as they are for a program, safe to print for a terminal."""
+    """Return the plan as CSV: raw names for a program, printable ones for a terminal."""
     text = to_csv(plan)
     if not to_terminal:
         return text
@@ -101,7 +101,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def show_plan(plan: Plan) -> None:
-    """Print a plan, the uncertain rows first, and its sum."""
+    """Print a plan, uncertain rows first, with a summary and remarks."""
     title = f"Plan {plan.id} for {safe_text(plan.pipeline)}, made {moment(plan.created_at)}"
     print_table(title, COLUMNS, uncertain_first(plan.rows), most=MOST)
     click.echo(summary(plan))
@@ -110,7 +110,7 @@ def show_plan(plan: Plan) -> None:
 
 
 def summary(plan: Plan) -> str:
-    """Return the plan in one line."""
+    """Return a one-line summary of the plan."""
     counts = {action: sum(row.action is action for row in plan.rows) for action in Action}
     parts = [f"{count:,} to {action}" for action, count in counts.items() if count]
     changes = plan.changes

@@ -1,4 +1,4 @@
-"""The pipeline's own positions, and moves of them, as tables and as JSON."""
+"""Replicated positions of a pipeline, and moves of them, as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def runner_object(runner: Runner, now: float) -> dict[str, Any]:
-    """Return a runner as JSON prints it; times are epoch seconds."""
+    """Return a runner as ``--json`` prints it; times are epoch seconds."""
     return {
         "host": runner.host,
         "pid": runner.pid,
@@ -28,7 +28,7 @@ def runner_object(runner: Runner, now: float) -> dict[str, Any]:
 
 
 def row_object(row: PositionRow) -> dict[str, Any]:
-    """Return a position as JSON prints it; null is unknown or none."""
+    """Return a position as ``--json`` prints it; null is unknown or none."""
     position, log = row.position, row.log
     return {
         "topic": row.source.topic,
@@ -49,7 +49,7 @@ def row_object(row: PositionRow) -> dict[str, Any]:
 
 
 def change_object(change: PositionPlan, moved: PositionWriteResult | None) -> dict[str, Any]:
-    """Return a plan as JSON prints it, with what became of it; None if it was not applied."""
+    """Return a plan and its result as ``--json`` prints them; ``moved`` None: not applied."""
     return {
         "pipeline": change.pipeline,
         "what": change.what,

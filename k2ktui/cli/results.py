@@ -1,4 +1,4 @@
-"""What became of an apply or an undo, as a table and as JSON."""
+"""Results of an apply or an undo, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def exit_code(applied: Applied) -> int:
-    """Return 0 if all was applied, otherwise that of a part."""
+    """Return 0 if everything was applied, otherwise the code of a partial result."""
     return int(ExitCode.OK if applied.complete else ExitCode.PARTIAL)
 
 
@@ -42,14 +42,14 @@ def result_object(applied: Applied) -> dict[str, Any]:
 
 
 def show_results(applied: Applied) -> None:
-    """Print rows, those that went wrong first."""
+    """Print the rows, those that were not applied first."""
     rows = sorted(applied.rows, key=lambda row: row.result is WriteOutcome.APPLIED)
     print_table(f"Journal entry {applied.id}", COLUMNS, rows, most=MOST)
     click.echo(", ".join(f"{count:,} {result}" for result, count in applied.counts.items()))
 
 
 def show_writes(title: str, writes: Sequence[OffsetWrite]) -> None:
-    """Print what is going to be written."""
+    """Print the writes that an undo will make."""
     print_table(title, WRITES, writes, most=MOST)
 
 

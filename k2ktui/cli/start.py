@@ -1,4 +1,4 @@
-"""``k2ktui start``: run a pipeline until it is stopped, or until it has caught up."""
+"""``k2ktui start``: run a pipeline until it is stopped or has caught up."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from k2ktui.replication.telemetry.session import measure_run
 from k2ktui.sync.commit_snapshots import CommitSnapshotRunner
 
 _GRACE_S = 4.5
-# For the checkpoints of what was copied last.
+# Time for publishing the last checkpoints.
 _LAST_TURN_S = 20.0
 
 
@@ -63,7 +63,7 @@ def _say(check: Check) -> None:
 def command(
     files: tuple[str, ...], until_caught_up: bool, log_format: str, telemetry: bool, unlock: bool
 ) -> int:
-    """Run it, and return the exit code."""
+    """Run the pipeline, and return the exit code."""
     config = load_pipeline(files)
     require(access_to(config, unlock=unlock), "starting the pipeline")
     tell = _tell_json if log_format == "json" else _tell_text
@@ -86,15 +86,15 @@ def run(
         config: the pipeline.
         tell: called with every report.
         say: called with every check that did not pass.
-        until_caught_up: end when every partition has reached its end.
+        until_caught_up: end when every partition has reached the end offset seen at the start.
         telemetry: export metrics.
         ending: signals that end it; by default :func:`ending_signals`.
-        last_words: called with the exit code when there is no time for an orderly end.
+        last_words: called with the exit code before an immediate exit.
 
     Raises:
-        K2kError: it could not begin, or it had to end.
+        K2kError: the pipeline could not start, or had to stop.
     """
-    # Before Spark starts, which takes seconds.
+    # Fail early: starting Spark takes seconds.
     for label, side in (("source", config.source), ("target", config.target)):
         await_open(label, side.bootstrap_servers)
     keeper = CommitSnapshotRunner(config, lambda text: tell(Note(text)))
@@ -114,7 +114,7 @@ def run(
         except K2kError as error:
             if not stopped():
                 raise
-            tell(Note(error.what))  # who stops it does not mind that it could not go on
+            tell(Note(error.what))  # it was being stopped anyway
         finally:
             keeper.stop()
             publisher.stop(0.0 if stopped() else _LAST_TURN_S)
@@ -124,11 +124,11 @@ def run(
 
 
 def _preflight(config: PipelineConfig, say: Callable[[Check], None]) -> None:
-    """Tell what is wrong before anything is written; end where nothing could be copied at all.
+    """Report problems before anything is written; fail if nothing could be copied.
 
     Raises:
-        ConnectionFailed: a cluster does not answer.
-        Refused: another check that everything depends on failed.
+        ConnectionFailed: a cluster is unreachable.
+        Refused: another fatal check failed.
     """
     fatal = []
     for check in run_checks(config):
@@ -149,10 +149,10 @@ def _preflight(config: PipelineConfig, say: Callable[[Check], None]) -> None:
 def _on_signals(
     pipeline: Pipeline, ending: Collection[signal.Signals], last_words: Callable[[int], None]
 ) -> Callable[[], int]:
-    """Stop gracefully at the first of these signals, at once at the second.
+    """Stop gracefully on the first of these signals, immediately on the second.
 
-    What is not over by then ends after ``_GRACE_S``: stopping is never worse than crashing, and a
-    crash loses nothing.
+    A graceful stop that takes longer than ``_GRACE_S`` ends in an immediate exit: that equals a
+    crash, and a crash loses nothing.
     """
     seen: list[int] = []
 
@@ -170,7 +170,7 @@ def _on_signals(
         pipeline.abandon()
         with contextlib.suppress(Exception):
             last_words(code)
-        # Spark's JVM ends when its standard input closes, the workers with it.
+        # Spark's JVM and its workers end when its standard input closes.
         os._exit(code)
 
     for number in ending:

@@ -1,4 +1,4 @@
-"""``k2ktui status``: positions, lag and coverage, from what both clusters say now."""
+"""``k2ktui status``: positions, lag and coverage, from the current state of both clusters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from k2ktui.text import safe_text
 @json_option
 @click.option("--groups", "with_groups", is_flag=True, help="Consumer groups too.")
 def command(files: tuple[str, ...], as_json: bool, with_groups: bool) -> None:
-    """Read both clusters once and print; without the source, what the target knows."""
+    """Read both clusters once and print; if the source is down, the target's data alone."""
     config = load_pipeline(files, mirror=True)
     status = _status(config)
     error = status.source_error

@@ -1,4 +1,4 @@
-"""``k2ktui sync``: the continuous application: committed offsets follow on the target."""
+"""``k2ktui sync``: translate committed offsets to the target continuously."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from k2ktui.text import counted, safe_text
 if TYPE_CHECKING:
     from k2ktui.sync.loop import SyncLoop, SyncPoll
 
-# Groups whose bound is shown, the widest first.
+# Number of groups whose reread bound is shown, the largest first.
 _SHOWN = 10
 
 
@@ -48,7 +48,7 @@ _SHOWN = 10
 def command(
     files: tuple[str, ...], once: bool, rewind: str, log_format: str, telemetry: bool, unlock: bool
 ) -> int:
-    """Run it; findings when groups were stopped or offsets were not committed."""
+    """Run the loop; findings if groups were left alone or offsets were not committed."""
     from k2ktui.sync.loop import SyncLoop
     from k2ktui.sync.metrics import measure_sync
 
@@ -84,7 +84,7 @@ def _run(
     *,
     once: bool,
 ) -> bool:
-    """Poll until it is over; return whether there is something to look at."""
+    """Poll until ``over`` is set; return whether there are findings."""
     findings, first = False, True
     while not over.is_set():
         began = monotonic()

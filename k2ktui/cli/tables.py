@@ -1,6 +1,6 @@
-"""Tables: columns give way on a narrow terminal, names are safe, unknown is a dash.
+"""Tables: wide columns are dropped on a narrow terminal, names are safe, unknown is a dash.
 
-What does not go to a terminal is read by programs, or later: it has all rows and columns, whole.
+Output that does not go to a terminal has all rows and columns, untruncated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 UNKNOWN = "—"
 WIDE = 130
-MOST = 500  # rows that somebody may still want to scroll through
+MOST = 500  # rows that are still useful in a terminal's scrollback
 _UNBOUNDED = 1_000_000
 
 
@@ -36,7 +36,7 @@ class Column(Generic[T]):
 
 
 def number(value: int | None) -> str:
-    """Return a count or an offset with separators, a dash for unknown."""
+    """Return a count or an offset with thousands separators, a dash for unknown."""
     return UNKNOWN if value is None else f"{value:,}"
 
 
@@ -46,12 +46,12 @@ def signed(value: int | None) -> str:
 
 
 def moment(at: float) -> str:
-    """Return epoch seconds as UTC text."""
+    """Return epoch seconds as a UTC date and time."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def output(*, stderr: bool = False) -> Console:
-    """Return where tables are printed; what is no terminal is as wide as it takes."""
+    """Return the console for tables; without a terminal, its width is unlimited."""
     console = Console(stderr=stderr)
     if console.is_terminal:
         return console
@@ -69,11 +69,11 @@ def print_table(
     """Print rows as a table.
 
     Args:
-        title: what they are.
-        columns: what of them is shown.
-        rows: all of them.
-        console: where to, standard output by default.
-        most: how many a terminal shows; how many are left is said below.
+        title: title of the table.
+        columns: the columns to show.
+        rows: all rows.
+        console: console to print to, standard output by default.
+        most: maximum number of rows on a terminal; a line below gives the number left out.
     """
     out = console or output()
     table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
@@ -94,5 +94,5 @@ def print_table(
 
 
 def _safe(cell: str) -> str:
-    # Columns make their names safe; this is for one that does not.
+    # Columns should return safe text; this is a second line of defense.
     return "\n".join(safe_text(line) for line in cell.split("\n"))

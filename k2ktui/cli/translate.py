@@ -1,4 +1,4 @@
-"""``k2ktui translate``: positions that are kept outside Kafka, such as Spark checkpoints."""
+"""``k2ktui translate``: translate offsets stored outside Kafka, such as Spark checkpoints."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _GOOD = (Basis.EXACT, Basis.END)
 def command(
     files: tuple[str, ...], as_json: bool, checkpoint: str | None, positions: tuple[str, ...]
 ) -> int:
-    """Translate and print; findings when a position is not exact."""
+    """Translate and print; findings if a position is not exact."""
     from k2ktui.sync.positions_text import parse_positions
 
     if bool(checkpoint) == bool(positions):
@@ -67,11 +67,11 @@ def _translated(
 
 
 def _checkpoint(config: PipelineConfig, path: Path) -> int:
-    """Print the checkpoint's offsets file for the target; nothing unless every offset is exact."""
+    """Print the checkpoint's offsets file for the target, only if every offset is exact."""
     from k2ktui.sync.spark_checkpoints import read_checkpoint
 
     checkpoint = read_checkpoint(path)
-    # Line by line: two sources of a query may be at different offsets of one partition.
+    # Per line: two sources of a query may be at different offsets of one partition.
     each = [dict(line.positions) for line in checkpoint.lines if line.positions]
     found = {
         (row.sources[0], commits[row.sources[0]]): row

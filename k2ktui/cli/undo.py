@@ -1,4 +1,4 @@
-"""``k2ktui undo``: put back what an apply or a sync changed."""
+"""``k2ktui undo``: restore the offsets that an apply or a sync changed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from k2ktui.text import counted, safe_text
 def command(
     entry: str, files: tuple[str, ...], yes: bool, skip_moved: bool, unlock: bool, as_json: bool
 ) -> int:
-    """Take back; partly done has its own exit code."""
+    """Undo a journal entry; a partial result has its own exit code."""
     from k2ktui.sync.entry_files import files_of
     from k2ktui.sync.operations import read_entry, undo_entry
 

@@ -1,4 +1,4 @@
-"""``k2ktui verify``: proof by content that groups go on at the right record."""
+"""``k2ktui verify``: verify by record content that groups resume at the right record."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def command(
     group: str | None,
     timeout: float,
 ) -> int:
-    """Verify; findings when something differs."""
+    """Verify and print; findings if a record differs."""
     from k2ktui.sync.operations import verify_content
 
     if plan_file and translated:
@@ -108,7 +108,7 @@ def _show(pipeline: str, proof: VerificationReport) -> None:
 
 
 def _why(reasons: Counter[str]) -> str:
-    """Return the most frequent reasons, with how often each applies."""
+    """Return the most frequent reasons with their counts."""
     if not reasons:
         return ""
     most = [f"{count:,} {safe_text(why)}" for why, count in reasons.most_common(_REASONS)]

@@ -1,4 +1,4 @@
-"""``k2ktui watch``: what the console shows, as lines or JSON, live or from a recording."""
+"""``k2ktui watch``: the console's data as lines or JSON, live or from a recording."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def command(
     replay: str | None,
     as_json: bool,
 ) -> int:
-    """Print views until SIGINT or SIGTERM; findings when one that is printed once has some."""
+    """Print views until SIGINT or SIGTERM; with --once, findings if there is a bad problem."""
     if plain and as_json:
         raise ConfigError("--plain and --json exclude each other")
     if bool(files) == bool(replay):
@@ -59,7 +59,7 @@ def command(
 
     config = load_pipeline(files, mirror=True)
     if once:
-        interval = MIN_INTERVAL_S  # it ends with the first view that is whole and settled
+        interval = MIN_INTERVAL_S  # ends with the first view that is complete and settled
     feed = open_poller(config, interval, load_compared(compare, config))
     return _watched(feed, Path(record) if record else None, once=once, as_json=as_json)
 
@@ -134,5 +134,5 @@ def _code(view: View, now: float) -> int:
     if any(view.part(name).taken_at is None for name in clusters):
         return ExitCode.CONNECTION
     bad = any(problem.severity is Severity.BAD for problem in find_problems(view, now))
-    bad = bad or not view.settled  # it was bad once, and no later look has said otherwise
+    bad = bad or not view.settled  # seen as bad once, and not refuted by a later reading
     return ExitCode.FINDINGS if bad else ExitCode.OK
