@@ -1,7 +1,7 @@
 """Errors for operators, and the exit codes of every command.
 
-An error says what happened and to what, what was not changed, and what to do next. The command
-line prints it as text; no traceback reaches a screen.
+An error says what happened to which object, what was not changed, and what to do next. The command
+line prints it as text, never as a traceback.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """Exit codes, the same for every command; scripts may rely on them."""
+    """Exit codes, the same for every command and stable for scripts."""
 
     OK = 0
     FINDINGS = 1
@@ -27,8 +27,8 @@ class K2kError(Exception):
 
     Args:
         what: what happened, and to which cluster, topic-partition or key.
-        unchanged: what was therefore not changed, when that is worth knowing.
-        mend: what to do next.
+        unchanged: what was therefore not changed; may be empty.
+        mend: what to do next; may be empty.
     """
 
     exit_code: ExitCode = ExitCode.FINDINGS
@@ -53,19 +53,19 @@ def _rebuild(kind: type[K2kError], what: str, unchanged: str, mend: str) -> K2kE
 
 
 class ConfigError(K2kError):
-    """The configuration or the command line cannot be used as it is."""
+    """The configuration or the command line is not usable."""
 
     exit_code = ExitCode.USAGE
 
 
 class ConnectionFailed(K2kError):
-    """A cluster did not answer, or refused the credentials."""
+    """A cluster did not respond, or rejected the credentials."""
 
     exit_code = ExitCode.CONNECTION
 
 
 class TimedOut(K2kError):
-    """Something that should have ended did not, within its bound."""
+    """An operation did not complete within its time limit."""
 
     exit_code = ExitCode.TIMEOUT
 
@@ -77,6 +77,6 @@ class Refused(K2kError):
 
 
 class PartlyApplied(K2kError):
-    """Some of the work was done and some was not; the message says which."""
+    """Only a part of the work was done; the message says which."""
 
     exit_code = ExitCode.PARTIAL

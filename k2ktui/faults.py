@@ -1,4 +1,4 @@
-"""A fault of our own: an operator is told that it is one, and where it happened is kept."""
+"""Report a bug in k2ktui to the operator, and keep its traceback in a file."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from k2ktui.private_files import private_directory, write_private
 
 
 def fault(error: Exception) -> K2kError:
-    """Return what an operator is told of an exception that should not have been.
+    """Return the error to show for an unexpected exception.
 
-    Its traceback is kept in a file of the user's state directory, without local values and without
-    its text: both may hold secrets.
+    The traceback is written to a file in the user's state directory, without local values and
+    without the exception's text, because both may contain secrets.
     """
-    # Deferred: most commands never need it.
+    # Deferred: only needed here.
     from platformdirs import user_state_path
 
     path = user_state_path("k2ktui") / "crash.txt"

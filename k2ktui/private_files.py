@@ -1,7 +1,7 @@
-"""Files and directories for their user alone: plans, state, reports.
+"""Files and directories that only their owner can access: plans, state, reports.
 
-Names of groups and topics, offsets and paths are in them, and nobody else's business on a shared
-host. What exists with wider permissions gets these.
+They contain names of groups and topics, offsets and paths, which must stay private on a shared
+host. The permissions of existing files and directories are tightened.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ FILE_MODE, DIRECTORY_MODE = 0o600, 0o700
 
 
 def private_directory(path: Path) -> Path:
-    """Make a directory with all that it lies in, and take others' permissions on it away.
+    """Create a directory with its parents, and remove the permissions of group and others.
 
-    One that belongs to somebody else stays as it is: whoever put it there wanted it so.
+    The permissions of a directory that belongs to another user stay.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: the directory cannot be created.
     """
     path.mkdir(parents=True, exist_ok=True, mode=DIRECTORY_MODE)
     if stat.S_IMODE(path.stat().st_mode) & ~DIRECTORY_MODE:
@@ -31,13 +31,14 @@ def private_directory(path: Path) -> Path:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file of mode 0600, also where one of another mode exists.
+    """Write a file with mode 0600, also if it exists with another mode.
 
-    A file is replaced, so that no reader ever sees part of it and nobody who has opened the old one
-    reads the new. A pipe, a device and what a symbolic link leads to are written in place.
+    A regular file is replaced atomically, so that readers never see a part of it and a process that
+    has opened the old file cannot read the new one. Pipes, devices and targets of symbolic links
+    are written in place.
 
     Raises:
-        OSError: it cannot be written, or is somebody else's.
+        OSError: the file cannot be written, or belongs to another user.
     """
     if path.is_symlink() or (path.exists() and not path.is_file()):
         _write_in_place(path, content)
@@ -45,7 +46,7 @@ def write_private(path: Path, content: bytes) -> None:
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
     except PermissionError:
-        _write_in_place(path, content)  # the file may be ours where its directory is not
+        _write_in_place(path, content)  # the file may be writable although its directory is not
         return
     try:
         with os.fdopen(handle, "wb") as file:

@@ -1,15 +1,15 @@
-"""Texts for people. Names that come from Kafka are hostile input: made safe to print here."""
+"""Text for people. Names from Kafka are untrusted input; this module makes them safe to print."""
 
 from __future__ import annotations
 
 import unicodedata
 from functools import lru_cache
 
-# Categories without a shape of their own: controls, formats (zero-width, bidirectional, tags),
-# surrogates, private, unassigned, separators. U+0020 is none of them here.
+# Categories without a visible shape: controls, formats (zero-width, bidirectional, tags),
+# surrogates, private, unassigned, separators. U+0020 is allowed separately.
 _SHAPELESS = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
-# Letters, marks and signs that are drawn as nothing: Unicode's Default_Ignorable_Code_Point outside
-# of those categories, and the blanks of Braille, of musical notation and of Khitan.
+# Letters, marks and symbols that are drawn as nothing: Unicode's Default_Ignorable_Code_Point
+# outside those categories, and the blanks of Braille, musical notation and Khitan.
 _BLANK = frozenset(
     map(
         chr,
@@ -20,21 +20,21 @@ _BLANK = frozenset(
         ),
     )
 )
-_MARKS = 4  # on one letter; more only smear what is above and below
+_MARKS = 4  # maximum per letter; more would overlap the lines above and below
 
 
 def safe_text(value: object, limit: int | None = None) -> str:
-    """Return ``value`` as text that does nothing to a terminal and hides nothing.
+    """Return ``value`` as text that cannot control a terminal and hides nothing.
 
-    What cannot be seen becomes ``\\xNN``, ``\\uNNNN`` or ``\\UNNNNNNNN``: controls, all of
-    Unicode's formats (zero-width, bidirectional), separators, surrogates, variation selectors,
-    spaces other than U+0020, and one at the end. So does a character where a precomposed one would
-    look the same (Unicode's NFC). Two names that differ therefore look different, except by
-    letters of other alphabets that resemble each other, and by a backslash that is really there.
+    Invisible characters become ``\\xNN``, ``\\uNNNN`` or ``\\UNNNNNNNN``: controls, Unicode
+    formats (zero-width, bidirectional), separators, surrogates, variation selectors, spaces other
+    than U+0020, and a trailing space. So does a character where a precomposed one would look the
+    same (Unicode NFC). Different names therefore look different, except for similar letters of
+    different alphabets and for literal backslashes.
 
     Args:
-        value: a name, a message, anything.
-        limit: cut to that many characters, the last one being an ellipsis.
+        value: a name, a message or any other object.
+        limit: maximum number of characters; longer text ends with an ellipsis.
     """
     text = str(value)
     if not (text.isascii() and text.isprintable()):
@@ -48,7 +48,7 @@ def safe_text(value: object, limit: int | None = None) -> str:
 
 def _escaped(text: str) -> str:
     out: list[str] = []
-    letter = ""  # with its marks, as far as they are shown
+    letter = ""  # the current letter with its visible marks
     for char in text:
         is_mark = unicodedata.category(char).startswith("M")
         shown = not _is_hidden(char) and unicodedata.is_normalized("NFC", letter + char)
@@ -74,5 +74,5 @@ def _escape(char: str) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, in the plural where that is due."""
+    """Return a number with its noun, in the plural unless the number is 1."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
