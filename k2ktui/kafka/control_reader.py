@@ -1,4 +1,4 @@
-"""Read a control topic from its beginning to its end, once."""
+"""Read a control topic once, up to an end offset fixed at the start."""
 
 from __future__ import annotations
 
