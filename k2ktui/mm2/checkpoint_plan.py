@@ -73,7 +73,7 @@ class ClusterObservation:
         growing: source partitions that grew while they were watched.
         nexts: comparison of the next record at the group's position on the source with the one at
             the checkpoint's offset on the target.
-        behind: source partitions with records that are not on the target, and their maximum number.
+        behind: maximum number of records missing on the target, by source partition.
         unread: reason why data could not be read, by the check that needs it.
     """
 

@@ -1,4 +1,4 @@
-"""Follows a topic of MirrorMaker 2 on either cluster with fetch requests only."""
+"""Follows a topic of MirrorMaker 2 on either cluster with fetch requests, which only read."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class TopicTail:
 
 @dataclass(slots=True)
 class _New:
-    """Fetcher callback that collects the new records of one partition."""
+    """The ``PartitionRequest`` that collects the new records of one partition."""
 
     next: int
     back: int | None = None
