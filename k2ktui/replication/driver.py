@@ -1,7 +1,7 @@
-"""The driver: gives slots their tokens lap after lap, and decides after every failure.
+"""The driver: starts the laps of all slots and recovers after failures.
 
-Each slot runs its own Spark job a lap, so that a slot that failed resumes at once while the others
-go on, and the pauses between laps never fall together.
+Each lap of a slot is a separate Spark job, so a failed slot resumes at once while the others
+continue, and the slots do not pause between laps at the same time.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Driver:
         spark: runs the laps; started by the caller.
         report: called with every event, from the driver's thread.
         mapping_partitions: partitions of the mapping topic, 0 without offset mapping.
-        until_caught_up: end when every partition has reached the end seen at the start.
+        until_caught_up: end when every partition has reached the end it had at the start.
         began_at: epoch seconds of the request to run.
     """
 
@@ -98,7 +98,7 @@ class Driver:
         self._held_back = HeldBackWatch(report)
 
     def stop(self) -> None:
-        """Ask the driver to end; safe from a signal handler or another thread."""
+        """Request a stop and return at once; called from signal handlers and other threads."""
         self._stopping.set()
 
     def run(self, slots: int) -> Finished:
@@ -106,8 +106,8 @@ class Driver:
 
         Raises:
             Superseded: another driver took over.
-            SparkEnded: Spark is gone.
-            K2kError: the pipeline could not begin; nothing was copied.
+            SparkEnded: Spark has ended and could not be restarted.
+            K2kError: the pipeline could not start; nothing was copied.
         """
         books = self._warden.take_over(slots)
         self._positions = dict(books.positions)
@@ -173,7 +173,7 @@ class Driver:
             self._troubles.over(_LOOK)
 
     def _learn(self, survey: TopicSnapshot) -> None:
-        """Take in what the clusters look like now: begin new partitions, notice changed ones."""
+        """Apply a snapshot: start new partitions, stop changed ones, assign them to slots."""
         self._survey = survey
         for note in [note for note in survey.notes if note not in self._noted]:
             self._noted.add(note)
@@ -200,7 +200,7 @@ class Driver:
         self._report(survey.event(self._positions))
 
     def _begin(self, begun: Mapping[SourcePartition, Position]) -> None:
-        """Write the positions of partitions that begin before anything of them is copied."""
+        """Write the start positions of partitions before any of their records is copied."""
         term = self._warden.run.term
         stamped = {s: replace(p, term=term, since=term) for s, p in begun.items()}
         self._warden.write_positions(stamped)
@@ -223,7 +223,7 @@ class Driver:
                 return
             token = self._laps.token(slot, tuple(assignments))
         except Contested:
-            slot.broken = True  # its positions are read before it goes on
+            slot.broken = True  # read its positions before its next lap
             return
         except (ConnectionFailed, TimedOut) as error:
             self._postpone(slot, error.what)
@@ -266,8 +266,8 @@ class Driver:
             self._progress()
 
     def _give_up_lap(self, slot: SlotState, lap: Future[list[SlotResult]]) -> None:
-        """Fence a task that hangs, cancel its job, and let the slot go on without it."""
-        if self._spark.is_waiting(lap):  # for a free core: other tasks take turns
+        """Fence a hung task, cancel its job, and let the slot continue with a new lap."""
+        if self._spark.is_waiting(lap):  # for a free core
             slot.deadline = monotonic() + self._laps.longest_s
             return
         slot.running = None
@@ -277,7 +277,7 @@ class Driver:
         self._recover(slot, reason, lost=True)
 
     def _take_over_again(self) -> None:
-        """Whose the pipeline is got lost with an answer: begin as a starting driver does."""
+        """Take over again after ownership became unknown, as a starting driver does."""
         for slot in self._slots:
             if slot.running is not None:
                 self._spark.give_up(slot.running)
@@ -297,7 +297,7 @@ class Driver:
         """After a failed lap: fence what is left of it, and believe only the target."""
         slot.broken = True
         before = self._offsets(slot)
-        # A task that was lost is news each time, until nothing else happens.
+        # Report every lost task, until several laps in a row have failed.
         news = lost and slot.failures < _LOST_IN_A_ROW
         away = ""
         try:
@@ -324,7 +324,7 @@ class Driver:
         slot.failed()
 
     def _believe(self, source: SourcePartition, found: Position | None) -> None:
-        """Take a position as the target has it; one that we know was committed cannot be undone."""
+        """Adopt the target's position; it must not be older than one known to be committed."""
         known = self._positions.get(source)
         if found is not None and found.newer_than(known):
             self._positions[source] = found
@@ -332,16 +332,16 @@ class Driver:
             raise TimedOut(f"the position of {source} there is older than one that was committed")
 
     def _postpone(self, slot: SlotState, reason: str) -> None:
-        """The target does not answer: nothing is copied meanwhile, and nothing is lost."""
+        """Back off while the target does not answer; the slot copies nothing meanwhile."""
         slot.broken = True
         slot.failed()
         self._troubles.tell(slot.name, f"waits for the target cluster: {reason}")
 
     def _judge(self, fault: Fault) -> None:
-        """Mend what can be mended without an operator, stop the partition otherwise."""
+        """Resolve a fault that needs no operator; otherwise stop the partition."""
         source = fault.source
         if fault.kind is FaultKind.TOO_LARGE and source not in self._limits:
-            if source in self._survey.routes:  # else it is not copied any more
+            if source in self._survey.routes:  # otherwise it is no longer copied
                 self._limits[source] = self._survey.batch_limit(source)
             return
         if fault.kind in _LOST and self._continue:

@@ -1,9 +1,9 @@
-"""The driver's side of exactly-once: fencing tokens, the run record and the positions.
+"""The driver's side of exactly-once: producer epochs, the run record and the positions.
 
-Protocol (docs/exactly-once.md): the driver alone raises producer epochs. A starting driver raises
-the driver's transactional id first, which makes it the owner; then the id of the driver's own
-records, so that the previous driver can no longer change the run record; then it reads how many
-slots that driver could use, and raises those.
+Protocol (docs/exactly-once.md): only the driver bumps producer epochs. A starting driver first
+bumps the driver's transactional id, which makes it the owner, then the id of the driver's own
+records, so that the previous driver can no longer change the run record. It then reads how many
+slots earlier drivers may have used and bumps those.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ _TAKE_OVER_PAUSE_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class CommitTopic:
-    """The commit topic, and how this pipeline uses it.
+    """The commit topic and how this pipeline uses it.
 
     Attributes:
-        name: its name.
-        partitions: how many it has.
-        group: ``coordination.commit.group``: tells pipelines apart that share the topic.
-        shared: keep all positions of the pipeline in one partition, else one a slot.
+        name: topic name.
+        partitions: number of partitions.
+        group: ``coordination.commit.group``, which identifies the pipeline in a shared topic.
+        shared: keep all positions of the pipeline in one partition, instead of one per slot.
     """
 
     name: str
@@ -105,15 +105,15 @@ def read_commit_state(target: Cluster, topic: CommitTopic, timeout: float) -> Co
 
 
 class TransactionFencer:
-    """Issues fencing tokens and writes the driver's own records.
+    """Bumps producer epochs and writes the driver's own records.
 
     Args:
         target: the target cluster.
-        options: wire options of the target.
+        options: connection options of the target.
         name: the pipeline's name, for messages and the run record.
         topic: the commit topic.
-        transactional: whether exactly-once is on; without it nothing is fenced.
-        timeout_ms: transaction time-out of the slots.
+        transactional: whether exactly-once is enabled; without it nothing is fenced.
+        timeout_ms: transaction timeout in milliseconds.
         sync_timeout: seconds to wait for open transactions and for reading the topic.
     """
 
@@ -144,11 +144,11 @@ class TransactionFencer:
         self.run = Run(0, 0)
 
     def take_over(self, slots: int) -> CommitState:
-        """Fence every other driver of this pipeline, begin a new term, return the positions.
+        """Fence every other driver of this pipeline, begin a new term, return the state before it.
 
         Raises:
-            Superseded: another driver has started meanwhile.
-            ConnectionFailed, TimedOut, Refused: nothing was changed but epochs.
+            Superseded: another driver has started in the meantime.
+            ConnectionFailed, TimedOut, Refused: taking over failed; no position was changed.
         """
         if not self._connected:
             self._loop.run(lambda: self._wire.open(self._sync_timeout, patient=True))
@@ -171,7 +171,7 @@ class TransactionFencer:
 
     @property
     def must_take_over(self) -> bool:
-        """Whether the pipeline was ours, and it is unknown now: only ``take_over`` helps."""
+        """Whether this driver owned the pipeline but ownership is now unknown."""
         return self._began and not self._owned
 
     def _fence_others(self, slots: int) -> None:
@@ -182,8 +182,8 @@ class TransactionFencer:
             except OwnershipLost:
                 if not left:
                     raise
-                # Another starter may be in the same doubt; one of the two has to be quicker.
-                sleep(random() * _TAKE_OVER_PAUSE_S)  # noqa: S311 - chance decides, no secret
+                # Another starting driver may be retrying too: a random delay lets one of them win.
+                sleep(random() * _TAKE_OVER_PAUSE_S)  # noqa: S311 - not a secret
 
     def _try_to_fence_others(self, slots: int) -> None:
         epochs, seconds = self._epochs, self._sync_timeout
@@ -195,15 +195,15 @@ class TransactionFencer:
         self._run(lambda: epochs.confirm_ownership(seconds))
 
     def _slots_ever(self) -> int:
-        """Return how many slots any earlier driver may have used.
+        """Return the largest number of slots that an earlier driver may have used.
 
-        A run record counts whether its transaction was committed or not: to fence a slot too many
-        does no harm, but a slot's open transaction hides what is behind it until we fence it.
+        Run records of uncommitted transactions count too: fencing too many slots is harmless, but
+        a slot's open transaction hides all later records until the slot is fenced.
         """
         return max((run.slots for run in self._written_runs()), default=0)
 
     def _written_runs(self) -> Iterator[Run]:
-        """Yield the run records, those of open and aborted transactions too."""
+        """Yield all run records, including those of open and aborted transactions."""
         topic = self.topic
         for entry in read_written(self._target, topic.name, topic.partitions, self._sync_timeout):
             with contextlib.suppress(MalformedRecord):
@@ -212,14 +212,14 @@ class TransactionFencer:
                     yield state
 
     def read(self) -> CommitState:
-        """Read the state once every transaction on the commit topic is decided."""
+        """Wait until no transaction is open on the commit topic, then read the state."""
         topic = self.topic
         if self._transactional:
             await_stable(self._target, topic.name, topic.partitions, self._sync_timeout)
         return read_commit_state(self._target, topic, self._sync_timeout)
 
     def begin_term(self, slots: int) -> None:
-        """Start a new term: positions of it win over all earlier ones, even where they go back."""
+        """Begin a new term, whose positions supersede all earlier ones, even larger offsets."""
         run = Run(
             self.run.term + 1,
             max(slots, self.run.slots),
@@ -258,12 +258,12 @@ class TransactionFencer:
             return self._run(lambda: self._epochs.reclaim(slot, self._renew_s))
 
     def renew_own(self) -> None:
-        """Abort what a write of the driver's own left open; errors as for ``recover``."""
+        """Abort a transaction that the driver's own write left open; raises as ``recover``."""
         self.recover(STATE)
 
     @property
     def longest_commit_s(self) -> float:
-        """Seconds after which a transaction that is still open cannot be committed any more."""
+        """Seconds after which a lap can no longer commit what it has begun to write."""
         return self._timeout_ms / 1000 if self._transactional else DELIVERY_TIMEOUT_S
 
     @property
@@ -271,7 +271,7 @@ class TransactionFencer:
         return min(self._sync_timeout, _RENEW_S)
 
     def write_positions(self, changed: Mapping[SourcePartition, Position]) -> None:
-        """Write positions outside a lap, as of partitions that begin.
+        """Write positions outside a lap, for example start positions.
 
         Raises:
             Superseded: another driver has taken over; nothing was written.
@@ -281,7 +281,7 @@ class TransactionFencer:
         self._write([(position_key(group, s), position_value(p)) for s, p in changed.items()])
 
     def remove_positions(self, sources: Collection[SourcePartition]) -> None:
-        """Remove positions, wherever on the commit topic they are; errors as above."""
+        """Delete positions from all partitions of the commit topic; raises as write_positions."""
         keys = [position_key(self.topic.group, source) for source in sources]
         self._write([(key, None) for key in keys], range(self.topic.partitions))
 
@@ -313,7 +313,7 @@ class TransactionFencer:
         except (Fenced, CoordinatorError) as error:
             if not isinstance(error, Fenced) and error.code not in FENCED:
                 raise coordinator_refused(error, self.topic.group) from None
-            # The coordinator aborts a transaction that took too long, too.
+            # Not necessarily another driver: the coordinator also aborts timed-out transactions.
             self._run(lambda: self._epochs.confirm_ownership(self._renew_s))
             raise self._unknown("the transaction was aborted") from None
         except (OutcomeUnknown, SlotFailed, BatchRefused) as error:
@@ -327,9 +327,9 @@ class TransactionFencer:
         )
 
     def close(self, *, fence: bool = True) -> None:
-        """Raise every slot's epoch, so that no task can write any more, and disconnect."""
+        """Bump every slot's epoch, so that no task can write any longer, and disconnect."""
         if fence and self._transactional and self._connected:
-            with contextlib.suppress(K2kError):  # ours no more, or the target is away
+            with contextlib.suppress(K2kError):  # no longer the owner, or target unreachable
                 self._fence_own()
         self._wire.close()
         self._loop.close()
@@ -350,7 +350,7 @@ class TransactionFencer:
         )
 
     def _run(self, request: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """Run requests about epochs; translate what they raise for operators."""
+        """Run epoch requests and translate their errors for operators."""
         try:
             result: _T = self._loop.run(request)
         except NotOwner:
@@ -369,7 +369,7 @@ class TransactionFencer:
             raise ownership_lost()
 
     def _has_successor(self) -> bool:
-        """Whether another driver has begun a term since ours."""
+        """Return whether another driver has begun a term since this one did."""
         return any(
             run.term >= self.run.term and run not in self._own_runs for run in self._written_runs()
         )

@@ -1,4 +1,4 @@
-"""What a slot is given for a lap, and how long it may take."""
+"""The task of a slot's next lap and the time limit of a lap."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from k2ktui.replication.fencing import TransactionFencer
 from k2ktui.replication.slot_task import Assignment, CommitPolicy, SlotTask, StateTopics
 from k2ktui.replication.slots import SlotState
 
-# A worker connects to both clusters before it copies, to each within 15 s.
+# A worker first connects to both clusters, each within 15 s.
 _START_S = 30.0
 
 
 class LapPlanner:
-    """Makes the tokens of one pipeline's laps.
+    """Creates the slot tasks of one pipeline's laps.
 
     Args:
         config: the pipeline.
-        warden: raises the slots' epochs.
+        warden: bumps the slots' epochs.
         mapping_partitions: partitions of the mapping topic, 0 without offset mapping.
     """
 
@@ -29,16 +29,16 @@ class LapPlanner:
 
     @property
     def longest_s(self) -> float:
-        """Seconds after which a lap can come to nothing any more.
+        """Seconds after which a lap can no longer commit.
 
-        It starts, copies until the lap's end, and commits what is open then. A transaction older
-        than its time-out is aborted by the coordinator; without transactions, a batch that is not
+        A lap starts, copies for its duration, then commits its open transaction. The coordinator
+        aborts a transaction older than its timeout; without transactions, a batch that is not
         delivered in time fails the lap.
         """
         return _START_S + self._config.spark.lap_s + self._warden.longest_commit_s
 
     def token(self, slot: SlotState, assignments: tuple[Assignment, ...]) -> SlotTask:
-        """Raise the slot's epoch and return its token; errors as for ``renew`` of the fencer."""
+        """Bump the slot's epoch and return its task; raises as ``TransactionFencer.renew``."""
         config, topic = self._config, self._warden.topic
         mapping = config.offset_mapping.topic if self._mapping_partitions else ""
         return SlotTask(

@@ -1,8 +1,8 @@
-"""A slot: one task that copies its source partitions for one lap.
+"""One lap of a slot: a task that copies the slot's source partitions.
 
-Order within a transaction: records → acknowledgements → mapping ranges and positions →
-acknowledgements → commit. A slot never raises its own epoch and never retries a commit whose
-answer was lost; it ends, and the driver finds out from the target what happened.
+Order within a transaction: records → acknowledgments → mapping ranges and positions →
+acknowledgments → commit. A slot never bumps its own epoch and never retries a commit whose
+response was lost; it ends, and the driver reads the outcome from the target.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _StateRecord = tuple[int, int, bytes | None, bytes | None]
 
 
 class SlotCopier:
-    """One lap of one slot, on connections that outlive it."""
+    """Copies one lap of one slot, on connections that outlive the lap."""
 
     def __init__(self, token: SlotTask, source: Wire, target: Wire) -> None:
         self._token = token
@@ -72,7 +72,7 @@ class SlotCopier:
         self._batches = 0
         self._tally = SlotStats()
         self._first_commit_at = 0.0
-        # Only these have something to do; a slot may hold thousands that have not.
+        # Only partitions with pending work; a slot may have thousands of idle ones.
         self._active: set[PartitionReader] = set()
         self._homes: dict[PartitionReader, set[TargetPartition]] = {}
         self._lanes = {feed: _targets(feed.assignment.route) for feed in self._feeds}
@@ -123,7 +123,7 @@ class SlotCopier:
         )
 
     def _unavailable(self, failed: PartitionsUnavailable) -> list[Fault]:
-        """The faults of all partitions whose records wait for one that takes no writes."""
+        """Return the faults of all partitions that wait for an unavailable target partition."""
         waiting = {
             (outgoing.feed.source, where)
             for outgoing, where in self._where.items()
@@ -160,31 +160,31 @@ class SlotCopier:
             await self._signal.wait(min(due, delay, self._patience(now, end)))
 
     def _all_done(self) -> bool:
-        """Whether every partition has reached its end or stopped."""
+        """Return whether every partition has reached its end or stopped."""
         return not self._endless and all(feed.done for feed in self._feeds)
 
     def _patience(self, now: float, end: float) -> float:
-        """Seconds until the clock alone asks for something."""
+        """Return the seconds until the next step that depends only on time."""
         wait = max(0.001, end - now)
         if self._dirty():
             wait = min(wait, max(0.001, self._last_commit + self._idle_commit() - now))
         return min(wait, _HELD_S) if self._held else wait
 
     def _idle_commit(self) -> float:
-        """Shortest time between commits: each costs a position and a range per active partition."""
+        """Return the minimum seconds between commits, which cost work per active partition."""
         return min(0.1, self._token.pace.idle_commit_s + 0.0005 * len(self._in_transaction))
 
     def _dirty(self) -> bool:
         return any(feed.dirty for feed in self._active)
 
     def _cutting(self, now: float, ending: bool) -> bool:
-        """Whether to hand on nothing more, so that the open transaction can be committed."""
+        """Return whether to stop handing on batches, so that the transaction can commit."""
         if not self._dirty():
             return False
         pace = self._token.pace
         if ending or self._batches >= pace.batch_size:
             return True
-        # The first transaction is short: an operator who starts a pipeline wants to see it move.
+        # The first transaction is short, so that operators see progress soon after a start.
         longest = pace.batch_timeout_s if self._tally.transactions else _FIRST_TRANSACTION_S
         if self._in_transaction and now - self._began >= min(longest, pace.batch_timeout_s):
             return True
@@ -193,7 +193,7 @@ class SlotCopier:
         return caught_up and now - self._last_commit >= self._idle_commit()
 
     async def _hand_on(self) -> None:
-        """Give the writer what was fetched, as long as it keeps up."""
+        """Hand fetched batches to the writer as long as its queues are short."""
         new: set[TargetPartition] = set()
         handed: list[tuple[int, bool]] = []
         for feed in await self._with_leaders():
@@ -222,10 +222,10 @@ class SlotCopier:
             await self._join(new)
 
     async def _with_leaders(self) -> list[PartitionReader]:
-        """Return the feeds to hand on, holding those back whose target has no leader.
+        """Return the partitions to hand on; hold back those whose target has no leader.
 
-        A transaction cannot end before each of its partitions takes a marker, so that one without
-        a leader must not join.
+        A transaction cannot complete until each of its partitions has its marker, so a partition
+        without a leader must not join.
         """
         feeds = [feed for feed in self._active if feed.ready]
         writer, lanes = self._writer, self._lanes
@@ -266,7 +266,7 @@ class SlotCopier:
         )
 
     async def _join(self, targets: set[TargetPartition]) -> None:
-        """Bring target partitions into the transaction, which begins with the first of them."""
+        """Add target partitions to the transaction, which begins with the first of them."""
         if not self._in_transaction:
             self._began = monotonic()
         if self._token.transactional:
@@ -290,7 +290,7 @@ class SlotCopier:
             outgoing.feed.landed(outgoing, target, base)
 
     async def _commit(self) -> None:
-        """Write mapping ranges and positions behind the records, and commit."""
+        """Write mapping ranges and positions after the records, and commit."""
         failpoint("before-state")
         began = monotonic()
         dirty = sorted((feed for feed in self._active if feed.dirty), key=lambda feed: feed.source)
@@ -348,7 +348,7 @@ class SlotCopier:
         return ledger.mapping_topic, crc32(key) % ledger.mapping_partitions
 
     def _state_targets(self, feed: PartitionReader) -> set[TargetPartition]:
-        """Where a feed's state will go: these join with its data, to save a round trip later."""
+        """Return where a partition's state goes, to add it with its data and save a round trip."""
         found = self._homes.get(feed)
         if found is None:
             ledger = self._token.ledger

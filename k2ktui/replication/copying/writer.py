@@ -1,8 +1,8 @@
-"""Produce record batches to target partitions: in order, several in flight, each exactly once.
+"""Produces record batches to target partitions: in order, several in flight, each exactly once.
 
-A *lane* is one target partition as one producer sees it: batches carry consecutive sequence
-numbers, at most five are in flight (what a broker remembers to recognise a repeat, KIP-98), and a
-batch that must be sent again goes with the number it had. Nothing overtakes it.
+Each target partition has one queue: its batches have consecutive sequence numbers, at most five
+are in flight (a broker remembers five per producer to detect duplicates, KIP-98), and a batch is
+resent with its original sequence number before any later batch.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _IN_FLIGHT = 5
 _REQUEST_BYTES = 4 << 20
 DELIVERY_TIMEOUT_S = 90.0
 UNAVAILABLE_AFTER_S = 20.0
-"""Seconds without an acknowledgement after which a partition stops alone: longer than the election
-of a leader after its broker died takes (``broker.session.timeout.ms``, 9 s by default)."""
+"""Seconds without an acknowledgment after which a partition stops alone: longer than the election
+of a leader after its broker died (``broker.session.timeout.ms``, 9 s by default)."""
 _LOOK_UP_PAUSE_S = 0.2
 _RETRY_BACKOFF_S = 0.05
 GONE_AFTER_S = 5.0
@@ -37,15 +37,15 @@ _LONGEST_WAIT_S = 1.0
 
 
 class Fenced(Exception):
-    """Another holder of this slot's transactional id has taken over."""
+    """This slot's producer epoch is no longer the current one."""
 
 
 class SlotFailed(Exception):
-    """This lap of the slot cannot go on; the driver raises the epoch and plans again."""
+    """This lap cannot continue; the driver bumps the epoch and reads the positions again."""
 
 
 class PartitionsUnavailable(SlotFailed):
-    """Partitions have taken no writes for too long, while their cluster answers."""
+    """Partitions have accepted no writes for too long although their cluster responds."""
 
     def __init__(self, found: Mapping[TargetPartition, str]) -> None:
         first, reason = next(iter(found.items()))
@@ -58,7 +58,7 @@ class PartitionsUnavailable(SlotFailed):
 
 
 class BatchRefused(Exception):
-    """The target refused a batch for good: its source partition stops."""
+    """The target refused a batch with a non-retriable error: its source partition stops."""
 
     def __init__(self, outgoing: OutgoingBatch, code: int, detail: str) -> None:
         super().__init__(outgoing, code, detail)
@@ -69,7 +69,7 @@ class BatchRefused(Exception):
 
 @dataclass(slots=True, eq=False)
 class PartitionQueue:
-    """One target partition: what waits, and what is in flight (oldest first)."""
+    """The batches of one target partition: waiting and in flight, oldest first."""
 
     target: TargetPartition
     waiting: deque[OutgoingBatch] = field(default_factory=deque)
@@ -89,15 +89,15 @@ class PartitionQueue:
         return not self.waiting and not self.flying
 
     def fails(self, reason: str, *, silent: bool = False) -> None:
-        """Note that it takes no writes now, and why; ``silent`` if nobody answered."""
+        """Record that the partition accepts no writes and why; ``silent`` if no broker answered."""
         self.failing_since = self.failing_since or monotonic()
         self.silent, self.reason = silent, reason
 
     def ready(self, now: float) -> bool:
-        """Whether its next batch may be sent.
+        """Return whether the next batch may be sent.
 
-        Until the first batch of an epoch is acknowledged only one flies: a broker that knows
-        nothing of the producer yet accepts any sequence number, so a second could overtake.
+        Until the first batch of an epoch is acknowledged, only one is in flight: a broker without
+        state for the producer accepts any sequence number, so a second could overtake the first.
         """
         limit = _IN_FLIGHT if self.proven else 1
         return (
@@ -109,15 +109,15 @@ class PartitionQueue:
 
 
 class Writer:
-    """All lanes of one slot.
+    """Produces the batches of one slot to its target partitions.
 
     Args:
-        wire: the target cluster.
-        producer: the fencing token; without a transactional id the writes are only idempotent.
-        signal: set whenever an answer arrived.
+        wire: connection to the target cluster.
+        producer: producer id and epoch; without a transactional id, writes are only idempotent.
+        signal: set after every response or failure.
         on_written: called with a batch and the target offset of its first record.
 
-    ``leaderless`` holds the partitions that had no leader when the brokers were last asked.
+    ``leaderless`` holds the partitions that had no leader at the last metadata lookup.
     """
 
     def __init__(
@@ -152,20 +152,20 @@ class Writer:
         self._busy.add(lane)
 
     def has_leader(self, target: TargetPartition) -> bool:
-        """Whether a leader is known."""
+        """Return whether the partition has a known leader."""
         return self._leaders.get(target, _NOWHERE).node >= 0
 
     def exists(self, target: TargetPartition) -> bool:
-        """Whether the brokers know the partition, with a leader or without."""
+        """Return whether the partition exists, with or without a leader."""
         return self._leaders.get(target, _NOWHERE) is not _NOWHERE
 
     @property
     def located(self) -> bool:
-        """Whether the brokers answered the last question for leaders, just now."""
+        """Whether the last metadata lookup succeeded and is recent."""
         return monotonic() - self._looked_up_at < 2 * _LOOK_UP_PAUSE_S
 
     async def locate(self, targets: Collection[TargetPartition]) -> None:
-        """Look up leaders, of partitions that have none only now and then."""
+        """Look up the leaders of partitions unless they are known or the last lookup is recent."""
         fresh = monotonic() - self._looked_up_at < _LOOK_UP_PAUSE_S
         if not (fresh and all(target in self._leaders for target in targets)):
             await self._look_up(targets)
@@ -177,18 +177,18 @@ class Writer:
 
     @property
     def idle(self) -> bool:
-        """Whether every batch offered was acknowledged."""
+        """Whether every offered batch was acknowledged."""
         return not self._busy
 
     async def pump(self) -> float:
-        """Send what may be sent.
+        """Send all batches that may be sent.
 
         Returns:
-            Seconds until something might be sent without an answer arriving first.
+            Seconds until another batch may be sent if no response arrives before.
 
         Raises:
-            Fenced, SlotFailed, BatchRefused: an answer said so.
-            PartitionsUnavailable: some take no writes, and have not for a while.
+            Fenced, SlotFailed, BatchRefused: the target or a time limit ended the lap.
+            PartitionsUnavailable: partitions have accepted no writes for too long.
         """
         self._raise_failure()
         if self._stale:
@@ -201,7 +201,7 @@ class Writer:
         return min([_LONGEST_WAIT_S, *retries])
 
     def _give_up(self, now: float) -> None:
-        """Stop waiting for partitions that fail while the cluster as a whole answers."""
+        """Stop waiting for partitions that fail although the cluster responds."""
         failing = {
             lane.target: lane.reason
             for lane in self._busy
@@ -212,7 +212,7 @@ class Writer:
             raise PartitionsUnavailable(failing)
 
     def _send_round(self, now: float) -> bool:
-        """Send at most one batch a lane; return whether any was sent."""
+        """Send at most one batch per target partition; return whether any was sent."""
         batches: dict[int, list[tuple[PartitionQueue, OutgoingBatch]]] = defaultdict(list)
         sizes: dict[int, int] = defaultdict(int)
         for lane in self._busy:
@@ -226,7 +226,7 @@ class Writer:
             size = len(lane.waiting[0].data)
             full = sizes[node] and sizes[node] + size > _REQUEST_BYTES
             if full or self._in_flight[node] >= _IN_FLIGHT:
-                continue  # the next round or the next answer has room
+                continue  # wait for the next round or response
             sizes[node] += size
             batches[node].append((lane, self._take(lane, now)))
         for node, items in batches.items():
@@ -234,7 +234,7 @@ class Writer:
         return bool(batches)
 
     async def drain(self) -> None:
-        """Send everything offered and wait until it is acknowledged; errors as for ``pump``."""
+        """Send all offered batches and wait for their acknowledgments; raises as ``pump``."""
         while not self.idle:
             delay = await self.pump()
             if not self.idle:
@@ -274,8 +274,8 @@ class Writer:
             self._producer.transactional_id, records, self._version
         )
         self._in_flight[node] += 1
-        # Callbacks and not a coroutine a request: they run in the order of the answers, while a
-        # coroutine that has not begun yet could see its answer before an older one does.
+        # Use callbacks instead of a coroutine per request: callbacks run in the order of responses,
+        # while coroutines could process a response before an earlier one.
         future = self._wire.post(request, node)
         failpoint("sent")
         future.add_callback(self._on_answer, node, items)
@@ -300,7 +300,7 @@ class Writer:
     def _on_silence(
         self, node: int, items: list[tuple[PartitionQueue, OutgoingBatch]], error: BaseException
     ) -> None:
-        """The connection was lost, or never there: the same bytes go again, in order."""
+        """Resend the same bytes in order after the connection failed or was lost."""
         for lane, _ in items:
             lane.fails(f"its leader, broker {node}, does not answer", silent=True)
             self._again(lane)
@@ -333,7 +333,7 @@ class Writer:
             raise BatchRefused(outgoing, code, getattr(answer, "error_message", None) or "")
 
     def _again(self, lane: PartitionQueue, *, look_up: bool = True) -> None:
-        """Count a failed flight; when none is left in the air, all that failed wait again."""
+        """Count a failed batch; once all batches in flight have failed, queue them again."""
         lane.broken += 1
         self._stale = self._stale or look_up
         self._settle(lane)
@@ -357,7 +357,7 @@ class Writer:
             await self._wire.loop.sleep(_RETRY_BACKOFF_S)
 
     async def _look_up(self, targets: Collection[TargetPartition]) -> bool:
-        """Ask where partitions are led; return whether there was an answer."""
+        """Look up the leaders of partitions; return whether a broker answered."""
         try:
             found = await self._wire.metadata({topic for topic, _ in targets})
         except (NotSent, OutcomeUnknown):
@@ -374,7 +374,7 @@ class Writer:
         return True
 
     def _wait_for_leader(self, lane: PartitionQueue, now: float) -> None:
-        """Look again soon; a partition that stays unknown is gone, one may lack a leader longer."""
+        """Schedule another lookup; refuse the batch if the partition no longer exists."""
         lane.gone_since = lane.gone_since or now
         lane.fails("it has no leader", silent=True)
         lane.retry_at = now + _RETRY_BACKOFF_S
