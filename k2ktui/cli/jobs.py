@@ -230,7 +230,7 @@ def _job(files: tuple[str, ...]) -> Job:
     """Return the job of this host.
 
     Raises:
-        Refused: there is none.
+        Refused: this pipeline has no job on this host.
     """
     loaded: list[PipelineConfig] = []
 

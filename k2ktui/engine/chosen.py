@@ -1,4 +1,4 @@
-"""Selecting names by an operator's pattern; a pattern that matches nothing is an error."""
+"""Select names by an operator's pattern; a pattern that matches nothing is an error."""
 
 from __future__ import annotations
 

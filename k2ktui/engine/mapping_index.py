@@ -66,6 +66,6 @@ class MappingIndex:
         return self._before[row] if row >= 0 else 0
 
     def whole_from(self, offset: int) -> int:
-        """Return the source offset from which records at or after ``offset`` hold the mapping."""
+        """Return the source offset from which records at or after ``offset`` are sufficient."""
         row = max((n + 1 for n, at in enumerate(self._offset) if at < offset), default=0)
         return self._before[row] if row < len(self._before) else self._highest

@@ -55,7 +55,7 @@ class Trends:
         self._samples: deque[tuple[float, Values]] = deque()
 
     def add(self, at: float, values: Values) -> None:
-        """Add samples taken at ``at`` (seconds, increasing); NaN is no sample."""
+        """Add one sample per value, taken at ``at`` (seconds, increasing); NaN means none."""
         while self._samples and self._samples[0][0] < at - self._window_s:
             self._samples.popleft()
         self._samples.append((at, values))
