@@ -2,7 +2,8 @@
 
 ``--check`` compares them with the files and fails where one differs; ``--take RECORDING`` makes
 ``demo.k2k`` of a longer recording (``k2ktui -f FILE --record RECORDING`` while a demo runs), with
-``--as mirrormaker.k2k`` that of a demo with MirrorMaker 2 (``--compare mm2.properties`` too).
+``--as mirrormaker.k2k`` that of a demo with MirrorMaker 2 (``--compare mm2.properties`` too);
+``--plan PLAN`` makes ``plan.json`` of a plan of the same demo (``k2ktui plan -f FILE -o PLAN``).
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from k2ktui.console.app import ConsoleApp
 from k2ktui.console.screens.translate_plan import PlanScreen, Shown
 from k2ktui.console.session import Options, Session
 from k2ktui.console.themes import shipped_directory
-from k2ktui.engine.plan import load_plan
+from k2ktui.engine.plan import dump_plan, load_plan
 from k2ktui.watch.model import View
 from k2ktui.watch.player import Player
 from k2ktui.watch.recording import Recorder, Recording
 
 HERE = Path(__file__).parent
-DEMO, MIRRORMAKER = "demo.k2k", "mirrormaker.k2k"
+DEMO, MIRRORMAKER, PLAN = "demo.k2k", "mirrormaker.k2k", "plan.json"
 KEPT = 60
 SOMEBODY = ("ops", "bastion1")
 # Web fonts would be fetched from elsewhere by whoever looks at a picture.
@@ -60,7 +61,7 @@ PICTURES = (
     Picture("light", (), (80, 24), "k2k-light"),
     Picture("contrast", ("3",), (80, 24), "k2k-contrast"),
     Picture("ascii", (), (80, 24), "k2k-mono", True),
-    Picture("translate", ("4",), (110, 30), plan="plan.json"),
+    Picture("translate", ("4",), (110, 30), plan=PLAN),
     Picture("jobs", ("5",), (110, 16)),
     Picture("compared", ("3",), (110, 16), recording=MIRRORMAKER),
     Picture("audit", ("3", "m"), (110, 30), recording=MIRRORMAKER),
@@ -117,9 +118,24 @@ def take(path: Path, end: int, name: str) -> None:
     kept.chmod(0o644)
 
 
+def take_plan(path: Path) -> None:
+    """Keep a plan, with somebody else's name and no path of this machine in it."""
+    plan = load_plan(path.read_text(), 0)
+    plan = replace(plan, made_by="@".join(SOMEBODY), files=("pipeline.yaml",))
+    (HERE / PLAN).write_text(dump_plan(plan))
+
+
 def _of_somebody(view: View) -> View:
     user, host = SOMEBODY
-    runners = tuple(replace(runner, user=user, host=host) for runner in view.runners)
+    runners = tuple(
+        replace(
+            runner,
+            user=user,
+            host=host,
+            runner="-".join((host, *runner.runner.rsplit("-", 2)[1:])),  # host, pid, random
+        )
+        for runner in view.runners
+    )
     return replace(view, runners=runners)
 
 
@@ -129,10 +145,13 @@ def main() -> int:
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--take", type=Path, metavar="RECORDING")
     parser.add_argument("--end", type=int, default=sys.maxsize, metavar="NUMBER")
+    parser.add_argument("--plan", type=Path, metavar="PLAN")
     parser.add_argument("--as", dest="name", default=DEMO, choices=(DEMO, MIRRORMAKER))
     options = parser.parse_args()
     if options.take:
         take(options.take, options.end, options.name)
+    if options.plan:
+        take_plan(options.plan)
     header.who = lambda: "@".join(SOMEBODY)
     different = []
     for picture in PICTURES:
