@@ -9,7 +9,7 @@ aborts an open transaction bumps the epoch and forgets the last one
 change of coordinator (``TransactionLog.readTxnRecordValue``). If such an id is refused, the
 driver's id decides whether the pipeline is still owned.
 
-All methods are coroutines of plain requests, so that tests can run them against a model of the
+The methods are coroutines of plain requests, so that tests can run them against a model of the
 coordinator.
 """
 
@@ -37,7 +37,7 @@ class NotOwner(Exception):
 
 
 class OwnershipUnknown(Exception):
-    """The driver's id has another epoch, possibly from an own bump whose response was lost."""
+    """The driver's id has another epoch, possibly from this driver's bump without a response."""
 
 
 class Contested(Exception):
@@ -87,7 +87,7 @@ class ProducerEpochs:
 
         Raises:
             NotOwner: another driver did.
-            OwnershipUnknown: another driver did, or the response to an own bump was lost.
+            OwnershipUnknown: another driver did, or the response to an earlier bump was lost.
             CoordinatorError: the coordinator refused or did not answer.
         """
         held = self._held[DRIVER]

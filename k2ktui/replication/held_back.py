@@ -83,7 +83,7 @@ class HeldBackReader:
         return {at: _held_back(known, held[at], now) for at, known in self._standing.items()}
 
     def _ask_about(self, now: float) -> None:
-        """Look up the transactions of offsets that have stalled; of all at the first reading."""
+        """Look up the transactions at stalled offsets; in the first reading, at all offsets."""
         wanted = {
             at: known
             for at, known in self._standing.items()

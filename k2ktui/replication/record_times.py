@@ -112,7 +112,7 @@ class _Search:
         return led
 
     async def _ask(self, connection: Wire, node: int, partitions: list[Partition]) -> None:
-        """Fetch until there is no progress: a broker serves the first partitions of a request."""
+        """Fetch until there is no progress: a broker fills responses with the first partitions."""
         while partitions and (left := self._until - monotonic()) > 0:
             response = await connection.send(self._request(partitions), node, left)
             before = {at: self._offsets[at] for at in partitions}

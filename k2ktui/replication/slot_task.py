@@ -105,7 +105,7 @@ class SlotTask:
 
 
 class FaultKind(StrEnum):
-    """Why a partition stopped."""
+    """Kinds of faults that stop a partition."""
 
     TRUNCATED = "truncated"
     DIVERGED = "diverged"
@@ -166,7 +166,7 @@ class SlotStats:
 
 @dataclass(frozen=True, slots=True)
 class SourceLogBounds:
-    """Bounds of a source log from a lap's last fetch response, at no extra request.
+    """Bounds of a source log from a lap's last fetch response, without an extra request.
 
     Attributes:
         start: log start offset, -1 if unknown.

@@ -4,8 +4,8 @@ Settings that were set on the source topic itself are copied; ``topicCreation.re
 overrides them. Not copied, unless set there: those in ``target.kafka.topicPropsExclusionList``, and
 
 - what MirrorMaker 2 excludes by default: ``follower.`` and ``leader.replication.throttled.
-  replicas`` (broker ids), ``min.insync.replicas`` and ``unclean.leader.election.enable`` (a
-  trade-off between safety and availability for the target's operators and number of brokers),
+  replicas`` (broker ids), ``min.insync.replicas`` and ``unclean.leader.election.enable`` (the
+  target's operators trade safety for availability with another number of brokers),
   ``message.timestamp.type`` (LogAppendTime would replace the records' timestamps) and the limits
   on timestamps (``message.timestamp.*.max.ms``: old records would be refused);
 - the old record format and its conversion (``message.format.version``,

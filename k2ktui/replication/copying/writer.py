@@ -165,7 +165,7 @@ class Writer:
         return monotonic() - self._looked_up_at < 2 * _LOOK_UP_PAUSE_S
 
     async def locate(self, targets: Collection[TargetPartition]) -> None:
-        """Look up the leaders of partitions unless they are known or the last lookup is recent."""
+        """Look up leaders, unless all are known from a recent lookup."""
         fresh = monotonic() - self._looked_up_at < _LOOK_UP_PAUSE_S
         if not (fresh and all(target in self._leaders for target in targets)):
             await self._look_up(targets)

@@ -66,7 +66,7 @@ class MetricSource(Protocol):
 
     @property
     def catalogue(self) -> tuple[Metric, ...]:
-        """The metrics."""
+        """The metrics that read these figures."""
 
 
 class PipelineMetrics:

@@ -102,7 +102,7 @@ def open_telemetry(
 
     Args:
         config: the pipeline.
-        note: called once, from another thread, for each exporter that fails.
+        note: called, possibly from another thread, when an exporter or the metrics first fail.
         wanted: ``--telemetry`` was given.
         env: the environment.
 
