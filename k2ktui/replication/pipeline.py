@@ -117,7 +117,7 @@ class Pipeline:
                 self._spark.stop()
 
     def stop(self) -> None:
-        """Request a stop and return at once; safe in a signal handler."""
+        """Request a stop and return at once; called from signal handlers."""
         self._heartbeat.ending()
         self._stop_early.set()
         if self._driver is not None:
