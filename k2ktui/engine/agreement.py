@@ -2,7 +2,8 @@
 
 Applications commit every few seconds, at different moments on each cluster, so a group that
 consumes on both is sometimes ahead on the target. It skips records only if its commits on the
-source do not reach the earlier target commit within a commit interval.
+source do not reach the earlier target commit within a commit interval. A group with members on
+the target re-reads records only if its commits there do not reach the earlier translation in time.
 """
 
 from __future__ import annotations
@@ -26,26 +27,30 @@ class _Seen:
     Attributes:
         at: time of the reading, epoch seconds.
         basis: basis of the translation.
-        offset: committed offset on the target.
+        offset: the target offset that the other cluster has to reach: of a group that is ahead the
+            commit on the target, of one that is behind the translated offset.
         refuted: whether an earlier difference of the same row turned out not to be one.
+        behind: whether the target was behind the translation.
     """
 
     at: float
     basis: Basis
     offset: int | None
     refuted: bool = False
+    behind: bool = False
 
 
 class Agreement:
     """Compares each reading of the groups with earlier ones; not thread-safe.
 
     Args:
-        after_s: seconds that an active group must stay ahead before it counts as a difference.
+        after_s: seconds that an active group must stay ahead, or behind, to count as a difference.
     """
 
     def __init__(self, after_s: float = AFTER_S) -> None:
         self._after_s = after_s
         self._seen: dict[_Key, _Seen] = {}
+        self._first = True
 
     def settle(self, rows: Iterable[GroupRow], began: float, ended: float) -> list[GroupRow]:
         """Return the rows with their findings.
@@ -55,7 +60,31 @@ class Agreement:
             began, ended: when the reading began and ended, epoch seconds.
         """
         before, self._seen = self._seen, {}
-        return [self._settled(row, before.get(_key(row)), began, ended) for row in rows]
+        found = [self._decide(row, before.get(_key(row)), began, ended) for row in rows]
+        self._first = False
+        return found
+
+    def _decide(self, row: GroupRow, before: _Seen | None, began: float, ended: float) -> GroupRow:
+        behind = row.basis is not Basis.UNMAPPED and (row.divergence or 0) < 0
+        if before is not None and before.behind != behind:
+            before = None
+        decide = self._behind if behind else self._settled
+        return decide(row, before, began, ended)
+
+    def _behind(self, row: GroupRow, before: _Seen | None, began: float, ended: float) -> GroupRow:
+        """Decide on a row behind its translation; the first reading of all is left as it is."""
+        if row.state_target in EMPTY_STATES:
+            return row
+        there, seen = row.target_offset, _Seen(ended, row.basis, row.translated_offset, behind=True)
+        if before is None:
+            self._seen[_key(row)] = seen
+            return row if self._first else replace(row, finding=Finding.MOVING)
+        if before.offset is None or there is None or before.offset <= there:
+            self._seen[_key(row)] = seen
+            return replace(row, finding=Finding.MOVING)
+        self._seen[_key(row)] = before
+        lasting = began - before.at >= self._after_s
+        return row if lasting else replace(row, finding=Finding.MOVING)
 
     def _settled(self, row: GroupRow, before: _Seen | None, began: float, ended: float) -> GroupRow:
         unmapped = row.basis is Basis.UNMAPPED

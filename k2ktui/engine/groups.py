@@ -291,6 +291,8 @@ def _rows_of(
     reasons = [with_conflicting_pipelines(snapshot, translation)]
     if now.divergence != before.divergence:
         reasons.append("it was committed further on the source while both clusters were read")
+    if outdated:
+        reasons.append("the source's commits are older than the target's: this is no skip")
     log = snapshot.logs.get(translation.target)
     if current is not None and log is not None and current.offset < log.start:
         reasons.append(

@@ -84,7 +84,7 @@ def judge_group_row(row: GroupRow) -> SeverityLabel:
         return _MOVING if row.finding is Finding.MOVING else SeverityLabel(Severity.BAD, "skips")
     if row.skipped:
         return _DELETED
-    if row.divergence is not None and row.divergence < 0:
+    if row.divergence is not None and row.divergence < 0 and row.finding is not Finding.MOVING:
         return SeverityLabel(Severity.WARN, "re-reads")
     if row.basis is Basis.BOUNDED:
         return SeverityLabel(Severity.WARN, "bounded")
@@ -92,7 +92,7 @@ def judge_group_row(row: GroupRow) -> SeverityLabel:
         return SeverityLabel(Severity.INFO, "not moved")
     if row.divergence is None:
         return SeverityLabel(Severity.UNKNOWN, "unknown")
-    return SeverityLabel(Severity.OK, "in step")
+    return _MOVING if row.finding is Finding.MOVING else SeverityLabel(Severity.OK, "in step")
 
 
 def judge_group(group: GroupSummary) -> SeverityLabel:

@@ -43,22 +43,26 @@ def test_what_is_told_of_a_group_that_goes_on_was_so_when_the_target_was_read(
 def test_a_source_that_does_not_answer_again_proves_no_skip() -> None:
     (row,) = make_group_rows(snapshot(40, at(560), source_down="it is gone"))
     assert (row.divergence, row.finding) == (20, MOVING)
+    assert "this is no skip" in row.reason
     (row,) = make_group_rows(snapshot(40, at(520), source_down="it is gone"))
     assert (row.divergence, row.finding) == (-20, SETTLED)
 
 
-def a_row(translated: int, there: int, state: str = "Stable") -> GroupRow:
-    made = snapshot(translated - 500, at(there))
+def a_row(translated: int, committed: int, state: str = "Stable", there: str = "Empty") -> GroupRow:
+    made = snapshot(translated - 500, at(committed))
     view = GroupView(state, 1 if state == "Stable" else 0, made.source["g"].offsets)
     (row,) = make_group_rows(replace(made, source={"g": view}))
-    return row
+    return replace(row, state_target=there)
 
 
-def findings(polls: list[tuple[float, int, int]], state: str = "Stable") -> list[Finding]:
+def findings(
+    polls: list[tuple[float, int, int]], state: str = "Stable", there: str = "Empty"
+) -> list[Finding]:
     """The findings of polls: when, the translation, and the commit on the target."""
     agreement, found = Agreement(), []
-    for when, translated, there in polls:
-        (row,) = agreement.settle([a_row(translated, there, state)], when, when + 0.5)
+    for when, translated, committed in polls:
+        found_now = [a_row(translated, committed, state, there)]
+        (row,) = agreement.settle(found_now, when, when + 0.5)
         found.append(row.finding)
     return found
 
@@ -74,14 +78,35 @@ def findings(polls: list[tuple[float, int, int]], state: str = "Stable") -> list
         ([(0, 500, 590), (5, 510, 591), (10, 520, 592)], [CHECKING, CHECKING, SETTLED]),
         # It was in step in between.
         ([(0, 500, 510), (5, 510, 510), (10, 510, 520)], [CHECKING, SETTLED, CHECKING]),
-        # Re-reads are no alarm.
-        ([(0, 510, 500)], [SETTLED]),
+        # A group that is at rest on the target does not catch up.
+        ([(0, 510, 500), (5, 520, 500)], [SETTLED, SETTLED]),
     ],
 )
 def test_a_group_in_use_is_ahead_only_if_the_source_does_not_follow(
     polls: list[tuple[float, int, int]], expected: list[Finding]
 ) -> None:
     assert findings(polls) == expected
+
+
+@pytest.mark.parametrize(
+    ("polls", "expected"),
+    [
+        # The first reading is all that some have.
+        ([(0, 510, 500)], [SETTLED]),
+        # The target follows, a commit interval later.
+        ([(0, 500, 500), (5, 510, 500), (10, 520, 510)], [SETTLED, MOVING, MOVING]),
+        ([(0, 500, 500), (2, 510, 500), (4, 510, 500), (6, 512, 510)], [SETTLED] + [MOVING] * 3),
+        # It does not, or falls behind further.
+        ([(0, 500, 500), (5, 510, 500), (12, 520, 505)], [SETTLED, MOVING, SETTLED]),
+        ([(0, 500, 500), (5, 590, 500), (12, 595, 589)], [SETTLED, MOVING, SETTLED]),
+        # It was ahead in between.
+        ([(0, 510, 500), (5, 510, 515), (12, 520, 515)], [SETTLED, CHECKING, MOVING]),
+    ],
+)
+def test_a_group_in_use_on_the_target_is_behind_only_if_it_does_not_follow(
+    polls: list[tuple[float, int, int]], expected: list[Finding]
+) -> None:
+    assert findings(polls, there="Stable") == expected
 
 
 def test_of_a_group_at_rest_a_second_look_is_enough() -> None:
@@ -120,9 +145,11 @@ def test_no_false_alarm_whatever_the_phases(
     for tenth in range(50, len(consumed) - 3, every):
         made = snapshot(committed(tenth, here), at(500 + committed(tenth + 1, there)))
         view = GroupView("Stable", 1, made.source["g"].offsets)
+        made = replace(made, target={"g": replace(made.target["g"], state="Stable", members=1)})
         later = snapshot(committed(tenth + 2, here)).source["g"].offsets
         found = make_group_rows(
             replace(made, source={"g": view}, source_later={"g": replace(view, offsets=later)})
         )
         (row,) = agreement.settle(found, tenth / 10, tenth / 10 + 0.3)
         assert not (row.finding is SETTLED and (row.divergence or 0) > 0)
+        assert not (row.finding is SETTLED and (row.divergence or 0) < 0 and tenth > 50)
