@@ -20,19 +20,17 @@ settings.load_profile("k2ktui")
 
 pytest_plugins = ["tests.parallel"]
 
-SECURE_USERS = ("guest", "nobody", "reader", "stranger", "writer", "ann", "copier")
-
-# Tests wait for these; the broker's own intervals are minutes.
-_TEST_PROPERTIES = {
-    **EAGER_CLEANING,
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
-}
-
 
 def pytest_configure() -> None:
-    """A shell ignores these for what it starts in the background, and so would our children."""
+    """Undo what a shell or nohup ignores for what they start, or our children would, too.
+
+    A handler of SIGHUP keeps the suite alive under nohup, and is not inherited: a child starts with
+    the default.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -136,7 +136,7 @@ def test_a_job_that_cannot_begin_tells_why(tmp_path: Path) -> None:
     assert ended.code == 3
     assert "source cluster" in ended.why
     shown = k2ktui("jobs", "log", "-f", file).stdout
-    assert "did not answer" in shown
+    assert "no broker of the source cluster accepts connections" in shown
     assert "ended with exit code 3" in shown
 
 
