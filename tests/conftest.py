@@ -20,6 +20,14 @@ settings.load_profile("k2ktui")
 
 pytest_plugins = ["tests.parallel"]
 
+SECURE_USERS = ("guest", "nobody", "reader", "stranger", "writer", "ann", "copier")
+
+# Tests wait for these; the broker's own intervals are minutes.
+_TEST_PROPERTIES = {
+    **EAGER_CLEANING,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+}
+
 
 def pytest_configure() -> None:
     """Undo what a shell or nohup ignores for what they start, or our children would, too.
