@@ -38,7 +38,7 @@ class LapPlanner:
         return _START_S + self._config.spark.lap_s + self._warden.longest_commit_s
 
     def token(self, slot: SlotState, assignments: tuple[Assignment, ...]) -> SlotTask:
-        """Raise the slot's epoch and return its token; errors as for ``renew`` of the fencer."""
+        """Bump the slot's epoch and return its task; raises as ``TransactionFencer.renew``."""
         config, topic = self._config, self._warden.topic
         mapping = config.offset_mapping.topic if self._mapping_partitions else ""
         return SlotTask(
