@@ -112,12 +112,17 @@ class KafkaMetrics:
         try:
             producer = self._connected()
             for at, value in values(data):
-                _produce(producer, self._topic, self._key, value, at, delivered)
+                producer.produce(self._topic, value, self._key, timestamp=at, on_delivery=delivered)
             left = producer.flush(max(0.0, until - monotonic()))
             if left:
                 producer.purge()
                 producer.flush(0.1)
+        except BufferError:
+            self.close()  # otherwise the buffer would stay full, and every later write would fail
+            full = "the producer's buffer is full (buffer.memory)"
+            raise ExportFailed(self._failure(full)) from None
         except KafkaException as error:
+            self.close()  # the collection's first records would stay in the buffer
             raise ExportFailed(self._failure(reason(error))) from None
         if left:
             raise ExportFailed(self._failure(self._trouble or f"no answer within {timeout_s:g} s"))
@@ -143,15 +148,6 @@ class KafkaMetrics:
 
     def _failure(self, why: str) -> str:
         return f"topic {safe_text(self._topic)} on the target: {why}"
-
-
-def _produce(
-    producer: Producer, topic: str, key: bytes, value: bytes, at: int, delivered: Any
-) -> None:
-    try:
-        producer.produce(topic, value, key, timestamp=at, on_delivery=delivered)
-    except BufferError:
-        raise ExportFailed("the producer's buffer is full (buffer.memory)") from None
 
 
 def _settings(cluster: ClusterConfig) -> dict[str, Any]:
