@@ -204,21 +204,22 @@ def grow_command(config: ClusterConfig, name: str, partitions: int) -> str:
 
 def alter_command(config: ClusterConfig, name: str, setting: str, value: str) -> str:
     """Return the kafka-configs.sh command that changes a setting of a topic."""
-    where = ["--bootstrap-server", config.bootstrap_servers, *_credentials(config)]
     what = ["--entity-type", "topics", "--entity-name", name]
-    return _line(
-        ["kafka-configs.sh", *where, *what, "--alter", "--add-config", f"{setting}={value}"]
-    )
+    change = ["--alter", "--add-config", f"{setting}={value}"]
+    return _line(["kafka-configs.sh", *_connection(config), *what, *change])
 
 
 def _topics_command(config: ClusterConfig) -> list[str]:
-    servers = config.properties("admin").get("bootstrap.servers", config.bootstrap_servers)
-    return ["kafka-topics.sh", "--bootstrap-server", servers, *_credentials(config)]
+    return ["kafka-topics.sh", *_connection(config)]
 
 
-def _credentials(config: ClusterConfig) -> list[str]:
-    protocol = config.properties("admin").get("security.protocol", "PLAINTEXT").upper()
-    return [] if protocol == "PLAINTEXT" else ["--command-config", "client.properties"]
+def _connection(config: ClusterConfig) -> list[str]:
+    """Return the options with which Kafka's tools connect as the admin client does."""
+    properties = config.properties("admin")
+    words = ["--bootstrap-server", properties.get("bootstrap.servers", config.bootstrap_servers)]
+    if properties.get("security.protocol", "PLAINTEXT").upper() != "PLAINTEXT":
+        words += ["--command-config", "client.properties"]
+    return words
 
 
 def _line(words: list[str]) -> str:
