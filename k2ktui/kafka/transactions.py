@@ -29,6 +29,8 @@ from k2ktui.kafka.codes import (
 from k2ktui.kafka.wire import CoordinatorError, NotSent, OutcomeUnknown, Wire
 
 NO_PRODUCER = -1
+# Maximum time for the response to a request of an open transaction.
+_RESPONSE_S = 30.0
 # Partition error codes caused by the transaction, not by the partition itself.
 _OF_TRANSACTION = COORDINATOR_RETRIABLE | FENCED | PRODUCER_FAILED
 
@@ -133,6 +135,7 @@ async def add_partitions(
                     max_version=3,
                 ),
                 node,
+                min(_RESPONSE_S, _left(until)),
             )
             results = {
                 (topic.name, result.partition_index): result.partition_error_code
@@ -174,6 +177,7 @@ async def end_transaction(
                     max_version=3,
                 ),
                 node,
+                min(_RESPONSE_S, _left(until)),
             )
         except NotSent:
             code: int = Code.NETWORK_EXCEPTION

@@ -1,0 +1,75 @@
+"""How long requests to a coordinator may take, with a wire that never gets a response."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from k2ktui.kafka import probe, transactions
+from k2ktui.kafka.codes import Code
+from k2ktui.kafka.probe import NotDisclosed, Probe
+from k2ktui.kafka.transactions import Producer, add_partitions, end_transaction
+from k2ktui.kafka.wire import CoordinatorError, Loop, OutcomeUnknown
+
+_PRODUCER = Producer("id", 1, 1)
+
+
+class SilentWire:
+    """A coordinator that takes every request and never responds; nothing waits."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        self.timeouts: list[float] = []
+        self.loop = self
+        monkeypatch.setattr(transactions, "monotonic", lambda: self.now)
+        # Only the module's clock: the event loop needs the real one.
+        monkeypatch.setattr(probe, "time", SimpleNamespace(monotonic=lambda: self.now))
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    async def coordinator(self, name: str, timeout: float = 60.0) -> int:
+        self.timeouts.append(timeout)
+        return 1
+
+    def forget_coordinator(self, name: str) -> None:
+        """It never moves."""
+
+    def close(self) -> None:
+        """It has no connections."""
+
+    async def send(self, request: Any, node: int | None = None, timeout: float = 30.0) -> Any:
+        self.timeouts.append(timeout)
+        self.now += timeout
+        raise OutcomeUnknown
+
+
+@pytest.fixture
+def wire(monkeypatch: pytest.MonkeyPatch) -> Any:
+    return SilentWire(monkeypatch)
+
+
+def test_partitions_are_added_within_the_deadline(wire: Any) -> None:
+    with pytest.raises(CoordinatorError):
+        Loop().run(lambda: add_partitions(wire, _PRODUCER, [("t", 0)], 20.0))
+    assert wire.now < 22
+
+
+@pytest.mark.parametrize(("deadline", "longest"), [(20.0, 20.0), (60.0, 30.0)])
+def test_a_commit_without_a_response_is_unknown_and_not_repeated(
+    wire: Any, deadline: float, longest: float
+) -> None:
+    with pytest.raises(OutcomeUnknown):
+        Loop().run(lambda: end_transaction(wire, _PRODUCER, commit=True, deadline=deadline))
+    assert wire.timeouts == [deadline, longest]
+
+
+def test_a_transactional_id_is_checked_within_ten_seconds(wire: Any) -> None:
+    asking = Probe({"bootstrap_servers": ["127.0.0.1:1"]}, "target")
+    asking._wire = wire
+    with asking, pytest.raises(NotDisclosed, match=Code.COORDINATOR_NOT_AVAILABLE.name):
+        asking.may_use_transactional_id("id")
+    assert max(wire.timeouts) <= 10
+    assert wire.now < 12
