@@ -31,6 +31,7 @@ CONTROLLER_LISTENER = "CONTROLLER"
 _NODE_ID = 1
 _POLL_SECONDS = 0.05
 _ATTEMPTS = 3
+_TAIL_LINES = 15
 
 # Settings for a fast start of one small node; each can be overridden.
 DEFAULTS: Mapping[str, str] = {
@@ -114,6 +115,7 @@ class KafkaNode:
         self._process: child_process.ChildProcess | None = None
         self._cluster_id: str | None = None
         self._served = False
+        self._log_start = 0
         self._life = threading.RLock()
 
     @property
@@ -224,7 +226,7 @@ class KafkaNode:
     ) -> None:
         self.close()
 
-    def tail(self, lines: int = 15) -> str:
+    def tail(self, lines: int = _TAIL_LINES) -> str:
         """Return the last lines of the node's log."""
         return "\n".join(_last_lines(self.log_path, lines))
 
@@ -256,6 +258,7 @@ class KafkaNode:
         for port in self._ports.values():
             port.lend()
         options = [*_JVM_OPTIONS, f"-Xmx{self._heap}", *self._jvm, "-cp", jars.argument]
+        self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
         self._process = child_process.spawn(
             [str(java.executable), *options, "kafka.Kafka", str(config)],
             log_path=self.log_path,
@@ -312,7 +315,8 @@ class KafkaNode:
             time.sleep(_POLL_SECONDS)
 
     def _ended(self, code: int) -> Refused:
-        tail = self.tail()
+        # The log also has the lines of earlier starts, which may have failed for another reason.
+        tail = "\n".join(_last_lines(self.log_path, _TAIL_LINES, self._log_start))
         kind = _PortTaken if "Address already in use" in tail else Refused
         return kind(
             f"The {self.name} cluster ended while starting (exit {code}).",
@@ -325,10 +329,11 @@ class _PortTaken(Refused):
     """Another program took a port between its selection and the node's start."""
 
 
-def _last_lines(path: Path, lines: int) -> list[str]:
+def _last_lines(path: Path, lines: int, start: int = 0) -> list[str]:
+    """Return a file's last lines, without those before byte ``start``."""
     try:
         with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - 16384))
+            file.seek(max(start, path.stat().st_size - 16384))
             return file.read().decode(errors="replace").splitlines()[-lines:]
     except OSError:
         return []

@@ -9,6 +9,8 @@ import pytest
 
 from k2ktui.errors import Refused
 from k2ktui.runtime import probe
+from k2ktui.runtime.artifacts import Classpath, Progress
+from k2ktui.runtime.java import Java
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import (
     Got,
@@ -93,6 +95,28 @@ def test_node_that_cannot_start_says_why(tmp_path: Path) -> None:
     with pytest.raises(Refused, match=r"log\.retention\.hours"):
         node.start()
     node.close()
+
+
+class NotAJvm(KafkaNode):
+    """A node that ends at once; its log names the reason."""
+
+    launches = 0
+
+    def _jars(self, progress: Progress | None) -> Classpath:
+        return Classpath((), ())
+
+    def _format(self, java: Java, jars: Classpath) -> str:
+        self.launches += 1
+        return "id"
+
+
+def test_a_port_that_was_taken_at_an_earlier_start_is_no_reason(tmp_path: Path) -> None:
+    (tmp_path / "node.log").write_text("Address already in use\n")
+    node = NotAJvm("wrong", tmp_path, jvm=("-XX:+NoSuchOption",))
+    with pytest.raises(Refused, match="NoSuchOption"):
+        node.start()
+    node.close()
+    assert node.launches == 1
 
 
 def test_groups(source: KafkaNode) -> None:
