@@ -40,7 +40,7 @@ def command(
         )
     config = load_pipeline(files, mirror=True)
     if checkpoint:
-        return _checkpoint(config, Path(checkpoint))
+        return _checkpoint(config, Path(checkpoint), as_json=as_json)
     commits = parse_positions(positions)
     (found,) = _translated(config, commits)
     if as_json:
@@ -66,7 +66,7 @@ def _translated(
         snapshots.close()
 
 
-def _checkpoint(config: PipelineConfig, path: Path) -> int:
+def _checkpoint(config: PipelineConfig, path: Path, *, as_json: bool) -> int:
     """Print the checkpoint's offsets file for the target, only if every offset is exact."""
     from k2ktui.sync.spark_checkpoints import read_checkpoint
 
@@ -101,7 +101,14 @@ def _checkpoint(config: PipelineConfig, path: Path) -> int:
     if checkpoint.unfinished:
         batches = ", ".join(map(str, checkpoint.unfinished))
         click.echo(f"note: batch {batches} was begun and not committed; it is run again", err=True)
-    click.echo(checkpoint.rendered(translated), nl=False)
+    content = checkpoint.rendered(translated)
+    if as_json:
+        rows = [_objects([row], {at: offset})[0] for (at, offset), row in sorted(found.items())]
+        batch = {"batch": checkpoint.batch, "unfinished": checkpoint.unfinished}
+        body = {"pipeline": config.name, **batch, "positions": rows, "content": content}
+        click.echo(json.dumps(body))
+    else:
+        click.echo(content, nl=False)
     return int(ExitCode.OK)
 
 

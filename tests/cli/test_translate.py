@@ -1,0 +1,39 @@
+"""``translate --from-spark-checkpoint``; its translations are given."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from k2ktui.cli import translate
+from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.translate import Basis, Translation
+from tests.config.files import MINIMAL
+
+_AT = SourcePartition("t", 0)
+_TRANSLATED = 'v1\n{}\n{"t":{"0":18}}\n'
+
+
+@pytest.fixture
+def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    (tmp_path / "p.yaml").write_text(MINIMAL)
+    (tmp_path / "3").write_text('v1\n{}\n{"t":{"0":11}}\n')
+    found = [Translation(("t", 0), (_AT,), 18, Basis.EXACT)]
+    monkeypatch.setattr(translate, "_translated", lambda *_: [found])
+    return ["-f", str(tmp_path / "p.yaml"), "--from-spark-checkpoint", str(tmp_path / "3")]
+
+
+def test_a_checkpoint(arguments: list[str]) -> None:
+    assert CliRunner().invoke(translate.command, arguments).stdout == _TRANSLATED
+
+
+def test_a_checkpoint_as_json(arguments: list[str]) -> None:
+    told = json.loads(CliRunner().invoke(translate.command, [*arguments, "--json"]).stdout)
+    (row,) = told["positions"]
+    assert (row["topic"], row["partition"], row["offset"]) == ("t", 0, 11)
+    assert (row["translated_offset"], row["basis"]) == (18, "exact")
+    assert (told["pipeline"], told["batch"], told["unfinished"]) == ("p", 3, [])
+    assert told["content"] == _TRANSLATED
