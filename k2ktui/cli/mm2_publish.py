@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from types import FrameType
 
@@ -44,6 +45,8 @@ def command(
     seen: list[int] = []
 
     def handle(number: int, frame: FrameType | None) -> None:
+        if over.is_set():
+            sys.exit(ExitCode.INTERRUPTED)
         seen.append(number)
         over.set()
 

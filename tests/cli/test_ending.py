@@ -1,12 +1,23 @@
-"""`nohup k2ktui …` outlives its terminal; started plainly, it ends with it."""
+"""How signals end commands.
+
+`nohup k2ktui …` outlives its terminal; started plainly, it ends with it. A second signal ends a
+command at once.
+"""
 
 from __future__ import annotations
 
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from k2ktui.cli import mm2_publish
+from k2ktui.cli.ending import ending_signals
+from k2ktui.mm2.publish import Published
+from tests.config.files import MINIMAL
 
 # As in the commands: handlers for what ends them; then the terminal is closed.
 _COMMAND = """
@@ -35,3 +46,39 @@ def test_a_hang_up_ends_what_was_not_told_to_ignore_it(
         preexec_fn=lambda: signal.signal(signal.SIGHUP, inherited),
     )
     assert (done.returncode, done.stdout) == (7, said), done.stderr
+
+
+class SlowPublisher:
+    """A publisher whose turn gets ``signals`` signals, and lasts unless one of them ends it."""
+
+    signals = 1
+    ended = False
+
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
+
+    def turn(self) -> Published:
+        for _ in range(self.signals):
+            signal.raise_signal(signal.SIGTERM)
+        type(self).ended = True
+        return Published(0, 0, 0)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("signals", "code", "turn_ended"), [(1, 0, True), (2, 130, False)])
+def test_a_second_signal_ends_publishing_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signals: int, code: int, turn_ended: bool
+) -> None:
+    (tmp_path / "p.yaml").write_text(MINIMAL)
+    monkeypatch.setattr(mm2_publish, "Publisher", SlowPublisher)
+    monkeypatch.setattr(SlowPublisher, "signals", signals)
+    monkeypatch.setattr(SlowPublisher, "ended", False)
+    handlers = {number: signal.getsignal(number) for number in ending_signals()}
+    try:
+        done = CliRunner().invoke(mm2_publish.command, ["-f", str(tmp_path / "p.yaml")])
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert (done.exit_code, SlowPublisher.ended) == (code, turn_ended), done.output
