@@ -55,6 +55,8 @@ def command(
     from k2ktui.sync.operations import create_plan
     from k2ktui.sync.plans import plan_options
 
+    if as_json and as_csv:
+        raise ConfigError("--json and --csv exclude each other")
     config = load_pipeline(files, mirror=True)
     options = plan_options(
         config,
