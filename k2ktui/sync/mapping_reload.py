@@ -84,7 +84,7 @@ def reload_ranges(
     low: Mapping[SourcePartition, int],
     ends: Mapping[int, int],
     until: float,
-) -> bool:
+) -> dict[SourcePartition, int]:
     """Extend mapping logs in memory down to lower source offsets.
 
     Args:
@@ -96,7 +96,8 @@ def reload_ranges(
         until: deadline (monotonic).
 
     Returns:
-        False if the deadline passed or records were deleted; nothing is changed then.
+        What of ``low`` could not be read, since the deadline passed or records were deleted; the
+        mapping logs of these source partitions are unchanged.
     """
     stretches = _stretches(tracks, low, ends)
     stops = {number: stop for number, (_, stop) in stretches.items()}
@@ -114,11 +115,11 @@ def reload_ranges(
                         older[source].take(piece)
     finally:
         reader.close()
-    if any(reader.next[number] < stop for number, stop in stops.items()):
-        return False
-    for source, offset in low.items():
-        tracks[source].refill(older[source], offset)
-    return True
+    short = {number for number, stop in stops.items() if reader.next[number] < stop}
+    lost = {s: offset for s, offset in low.items() if not short.isdisjoint(tracks[s].index)}
+    for source in low.keys() - lost.keys():
+        tracks[source].refill(older[source], low[source])
+    return lost
 
 
 def _stretches(

@@ -225,7 +225,8 @@ class MappingStore:
             timeout: seconds, for reading and for writing each.
 
         Returns:
-            The source partitions whose mappings were republished.
+            The source partitions whose mappings were republished; not those of which the broker
+            deleted records before they could be read again.
 
         Raises:
             TimedOut, ConnectionFailed: reading or writing took too long.
@@ -241,9 +242,12 @@ class MappingStore:
             if spans:
                 wanted[source] = spans
         self._hold({source: spans[0][0] for source, spans in wanted.items()}, monotonic() + timeout)
+        # Where the broker deleted the records before they were read again, a repeat would claim
+        # that nothing was copied below the ranges in memory.
+        held = {s: spans for s, spans in wanted.items() if self.held_from(s) <= spans[0][0]}
         entries = [
             entry
-            for source, spans in wanted.items()
+            for source, spans in held.items()
             for span in spans
             for entry in mapping_republish.make_repeats(
                 self._pipeline, source, self._tracks[source], span
@@ -252,7 +256,7 @@ class MappingStore:
         if entries:
             count = len(self._next)
             mapping_republish.write_repeats(self._target, self._topic, count, entries, timeout)
-        return sorted(wanted)
+        return sorted(held)
 
     def _find_topic(self) -> int:
         """Return the number of partitions, 0 if there is no mapping topic."""
@@ -366,11 +370,12 @@ class MappingStore:
             if offset < track.hot_from:
                 low[source] = max(0, offset)
         read = (self._target, self._topic, self._pipeline, self._tracks, low, self._next, until)
-        if low and not reload_ranges(*read):
-            self._not_read(low, until)
+        lost = reload_ranges(*read) if low else {}
+        if lost:
+            self._not_read(lost, until)
         return not self._stale
 
-    def _not_read(self, low: Mapping[SourcePartition, int], until: float) -> None:
+    def _not_read(self, lost: Mapping[SourcePartition, int], until: float) -> None:
         if monotonic() >= until:
             raise TimedOut(
                 f"reading old mappings again from {safe_text(self._topic)} on the "
@@ -379,6 +384,6 @@ class MappingStore:
             )
         # The broker deleted records meanwhile: unknown for now, start over at the next refresh.
         self._stale = True
-        for source, offset in low.items():
+        for source, offset in lost.items():
             track = self._tracks[source]
             track.known.forget(offset, track.hot_from)

@@ -1,0 +1,266 @@
+"""What a repeat claims, if the broker deletes old records before they are read again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+import numpy as np
+import pytest
+from confluent_kafka import Message
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.mapping_log import MappingLog
+from k2ktui.engine.ranges import NOT_FOUND
+from k2ktui.engine.replica import MappingGaps
+from k2ktui.engine.state import (
+    Covers,
+    MappingRange,
+    MappingRecord,
+    Position,
+    SourcePartition,
+    mapping_key,
+    mapping_value,
+)
+from k2ktui.kafka.clients import target_cluster
+from k2ktui.kafka.keyed_writer import Entry
+from k2ktui.sync import mapping_reload, mapping_republish
+from k2ktui.sync.mapping_sort import MappingSorter
+from k2ktui.sync.mapping_store import MappingStore
+
+A, B, C = (SourcePartition("s", number) for number in range(3))
+LANE = ("t", 0)
+CONFIG = PipelineConfig.model_validate(
+    {
+        "name": "p",
+        "source": {"kafka": {"common": {"bootstrap.servers": "s:1"}}},
+        "target": {"kafka": {"common": {"bootstrap.servers": "t:1"}}},
+    }
+)
+
+
+@dataclass
+class Topic:
+    """A mapping topic in memory, and what is written to it.
+
+    Attributes:
+        records: the records per partition; the offset of each is its index.
+        starts: log start offset per partition.
+        repeats: what ``republish`` wrote.
+        deleted: log start offsets that take effect when the topic is read again.
+    """
+
+    records: dict[int, list[Entry]] = field(default_factory=dict)
+    starts: dict[int, int] = field(default_factory=dict)
+    repeats: list[Entry] = field(default_factory=list)
+    deleted: dict[int, int] = field(default_factory=dict)
+
+    def put(self, partition: int, source: SourcePartition, covers: Covers, *ranges: int) -> None:
+        """Append a record with a range of one source record at each of these offsets."""
+        rows = tuple(MappingRange(at, 1_000 + at, 1) for at in ranges)
+        made = MappingRecord("p", source, *LANE, 1, rows, covers=covers)
+        self.records.setdefault(partition, []).append((mapping_key(made), mapping_value(made)))
+
+    def messages(self, partition: int, begin: int) -> list[Message]:
+        return [
+            Message(topic="m", partition=partition, offset=at, key=key, value=value)
+            for at, (key, value) in enumerate(self.records[partition])
+            if at >= begin
+        ]
+
+
+class FakeReader:
+    """Reads a ``Topic`` as ``TopicReader`` does: it stops where records were deleted."""
+
+    topic: Topic
+
+    def __init__(self, *_: object) -> None:
+        self.next: dict[int, int] = {}
+
+    def seek(self, offsets: Mapping[int, int]) -> None:
+        self.next = dict(offsets)
+        self.topic.starts.update(self.topic.deleted)
+
+    def read(self, ends: Mapping[int, int], until: float) -> Iterator[dict[int, list[Message]]]:
+        for partition, begin in list(self.next.items()):
+            found = self.topic.messages(partition, begin)
+            if begin >= self.topic.starts.get(partition, 0) and found:
+                self.next[partition] = begin + len(found)
+                yield {partition: found}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.fixture
+def topic() -> Iterator[Topic]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield in_memory(patch)
+
+
+def in_memory(patch: pytest.MonkeyPatch) -> Topic:
+    """Let every record count as old, and every access go to a topic in memory."""
+    made = Topic()
+
+    class Reader(FakeReader):
+        topic = made
+
+    patch.setattr(mapping_reload, "TopicReader", Reader)
+    patch.setattr(mapping_republish, "old_before", lambda target, topic, ends: dict(ends))
+
+    def write(target: object, name: str, count: int, entries: Sequence[Entry], s: float) -> None:
+        made.repeats += entries
+
+    patch.setattr(mapping_republish, "write_repeats", write)
+    return made
+
+
+def loaded(topic: Topic) -> MappingStore:
+    """Return a store that has read the topic."""
+    store = MappingStore(CONFIG, target_cluster(CONFIG))
+    store._tracks = read(topic, {p: topic.messages(p, 0) for p in topic.records})
+    store._next = {partition: len(records) for partition, records in topic.records.items()}
+    return store
+
+
+def read(topic: Topic, messages: Mapping[int, list[Message]]) -> dict[SourcePartition, MappingLog]:
+    tracks: dict[SourcePartition, MappingLog] = {}
+    for found in messages.values():
+        for source, pieces in MappingSorter("p").sort(found):
+            for piece in pieces:
+                tracks.setdefault(source, MappingLog()).take(piece)
+    return tracks
+
+
+def later(topic: Topic) -> dict[SourcePartition, MappingLog]:
+    """Return what is known to a reader that comes when only the repeats are left."""
+    topic.records[99] = topic.repeats
+    return read(topic, {99: topic.messages(99, 0)})
+
+
+def claimed(tracks: Mapping[SourcePartition, MappingLog], source: SourcePartition) -> object:
+    return tracks[source].known.all() if source in tracks else ()
+
+
+def rows(tracks: Mapping[SourcePartition, MappingLog], source: SourcePartition) -> list[int]:
+    columns = tracks[source].lanes[LANE].columns()
+    return [
+        int(first) + n
+        for first, count in zip(columns.source, columns.count, strict=True)
+        for n in range(int(count))
+    ]
+
+
+def fill(topic: Topic, partition: int, source: SourcePartition, numbers: Collection[int]) -> None:
+    """Put a transaction of ten source offsets for each of the numbers, five of them records."""
+    for n in numbers:
+        topic.put(partition, source, Covers(n * 10, n * 10 + 10), *range(n * 10, n * 10 + 10, 2))
+
+
+def test_a_repeat_holds_all_ranges_of_what_it_claims(topic: Topic) -> None:
+    fill(topic, 0, A, range(10))
+    store = loaded(topic)
+    store._tracks[A].trim(10)
+    assert store.held_from(A) > 5
+    assert store.republish({A: 5}) == [A]
+    assert claimed(later(topic), A) == ((5, 100),)
+    assert rows(later(topic), A) == list(range(6, 100, 2))
+
+
+def test_nothing_is_claimed_that_was_deleted_before_it_could_be_read_again(topic: Topic) -> None:
+    """The ranges below 80 are only in the topic, and are deleted there: a repeat from 5 on would
+    say that source offsets 5 to 79 were never copied."""
+    fill(topic, 0, A, range(10))
+    store = loaded(topic)
+    store._tracks[A].trim(10)
+    topic.deleted = {0: 3}
+    assert store.republish({A: 5}) == []
+    assert topic.repeats == []
+    # The next attempt, before the store has started over, claims only what is in memory.
+    held = store.held_from(A)
+    assert store.republish({A: 5}) == [A]
+    assert claimed(later(topic), A) == ((held, 100),)
+    assert rows(later(topic), A) == list(range(held + held % 2, 100, 2))
+
+
+def test_only_the_partition_that_could_not_be_read_is_left_out(topic: Topic) -> None:
+    """What is in memory needs no reading."""
+    fill(topic, 0, A, range(10))
+    fill(topic, 1, B, range(10))
+    store = loaded(topic)
+    store._tracks[A].trim(10)
+    topic.deleted = {0: 3, 1: 3}
+    assert store.republish({A: 5, B: 5}) == [B]
+    assert claimed(later(topic), A) == ()
+    assert claimed(later(topic), B) == ((5, 100),)
+    assert rows(later(topic), B) == list(range(6, 100, 2))
+
+
+def test_one_partition_of_the_mapping_topic_does_not_hold_up_the_others(topic: Topic) -> None:
+    fill(topic, 0, A, range(10))
+    fill(topic, 1, B, range(10))
+    store = loaded(topic)
+    for source in (A, B):
+        store._tracks[source].trim(10)
+    topic.deleted = {0: 3}
+    assert store.republish({A: 5, B: 5}) == [B]
+    assert claimed(later(topic), A) == ()
+    assert rows(later(topic), B) == list(range(6, 100, 2))
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_nothing_is_claimed_below_what_the_topic_held(topic: Topic, deleted: bool) -> None:
+    """The mapping is known from source offset 50 on; a group needs offset 5."""
+    fill(topic, 0, A, range(5, 10))
+    store = loaded(topic)
+    if deleted:
+        store._tracks[A].trim(10)
+        topic.deleted = {0: 1}
+    assert store.republish({A: 5}) == ([] if deleted else [A])
+    assert claimed(later(topic), A) == (() if deleted else ((50, 100),))
+
+
+def test_after_a_failed_repeat_the_store_says_what_it_does_not_know(topic: Topic) -> None:
+    fill(topic, 0, A, range(10))
+    store = loaded(topic)
+    store._positions = {A: Position(100, 0, -1, "", 1, 0, *LANE)}
+    store._tracks[A].trim(10)
+    held = store.held_from(A)
+    topic.deleted = {0: 3}
+    store.republish({A: 5})
+    assert store.doubts(A) == MappingGaps(holes=((5, held),))
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 2**32))
+def test_repeats_never_claim_more_than_they_hold(seed: int) -> None:
+    """Random topics, memory bounds, needs and deletions: what a later reader takes as known from
+    the repeats is mapped exactly as it was copied."""
+    random = Random(seed)
+    with pytest.MonkeyPatch.context() as patch:
+        topic, copied = in_memory(patch), dict[SourcePartition, set[int]]()
+        for source in (A, B, C):
+            first = random.randint(0, 4)
+            missing = random.randint(0, 20)
+            numbers = [n for n in range(first, random.randint(first + 1, 20)) if n != missing]
+            fill(topic, random.randint(0, 1), source, numbers)
+            copied[source] = {at for n in numbers for at in range(n * 10, n * 10 + 10, 2)}
+        store = loaded(topic)
+        for track in store._tracks.values():
+            track.trim(random.randint(1, 100))
+        topic.deleted = {p: random.choice([0, 0, 1, 10]) for p in topic.records}
+        needed = {source: random.randint(0, 150) for source in (A, B, C)}
+        done = store.republish(needed)
+        found = later(topic)
+        assert sorted(found) == done
+        for source, track in found.items():
+            assert all(low >= needed[source] for low, _ in track.known.all())
+            spans = track.known.all()
+            expected = sorted(at for at in copied[source] if any(a <= at < b for a, b in spans))
+            asked = np.array(expected, dtype=np.int64)
+            landed = track.lanes[LANE].translate(asked) if expected else asked
+            assert NOT_FOUND not in landed.tolist()
+            assert landed.tolist() == [1_000 + at for at in expected]
