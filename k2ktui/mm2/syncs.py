@@ -38,8 +38,10 @@ def _take(known: dict[int, int], sync: OffsetSync) -> None:
     A lower source offset means that copying restarted there; a lower target offset means that the
     target topic was recreated.
     """
-    if known and sync.downstream < max(known.values()):
+    # Neither source nor target offsets ever decrease in ``known``, so its last entry has both
+    # maxima, and each sync is added and removed at most once.
+    if known and sync.downstream < known[next(reversed(known))]:
         known.clear()
-    for upstream in [each for each in known if each >= sync.upstream]:
-        del known[upstream]
+    while known and next(reversed(known)) >= sync.upstream:
+        known.popitem()
     known[sync.upstream] = sync.downstream

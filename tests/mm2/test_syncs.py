@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
+from hypothesis import given
+from hypothesis import strategies as st
+
 from k2ktui.engine.state import SourcePartition
 from k2ktui.mm2.formats import OffsetSync
 from k2ktui.mm2.matching import safe_pairs
@@ -31,3 +36,25 @@ def test_a_copy_that_began_again_replaces_what_it_copied_before() -> None:
 
 def test_a_target_that_was_created_anew_replaces_all() -> None:
     assert told((0, 500), (100, 600), (40, 10), (90, 60)) == [(40, 10), (90, 60)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), max_size=30))
+def test_the_last_entry_stands_for_all(pairs: list[tuple[int, int]]) -> None:
+    """The same as comparing each sync with all earlier ones."""
+    known, simple = dict[int, int](), dict[int, int]()
+    for upstream, downstream in pairs:
+        _take(known, OffsetSync(AT, upstream, downstream))
+        if simple and downstream < max(simple.values()):
+            simple.clear()
+        simple = {at: to for at, to in simple.items() if at < upstream} | {upstream: downstream}
+        assert list(known.items()) == list(simple.items())
+
+
+def test_many_syncs_take_no_time() -> None:
+    """A comparison of each with all earlier ones would take minutes."""
+    known: dict[int, int] = {}
+    began = time.process_time()
+    for number in range(40_000):
+        _take(known, OffsetSync(AT, number, number))
+    assert len(known) == 40_000
+    assert time.process_time() - began < 5
