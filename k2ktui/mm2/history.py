@@ -72,17 +72,22 @@ class SyncHistory:
     def merged(self, new: Sequence[TimedOffsetSync]) -> list[Known]:
         """Return the history merged with ``new`` syncs of the flow's own topic, ordered by time.
 
+        Later calls include the syncs of earlier ones.
+
         Raises:
-            K2kError: the topic cannot be read.
+            K2kError: the topic cannot be read; ``new`` must be given again.
         """
-        self._kept += (known for record in self._tail.read() for known in self._read(record))
+        before = set(self._kept)  # includes what :meth:`write` has written meanwhile
+        read = (known for record in self._tail.read() for known in self._read(record))
+        self._kept += (known for known in read if known not in before)
         there = {known.sync for known in self._kept if isinstance(known, TimedOffsetSync)}
         added = [timed for timed in new if timed.sync not in there]
         self._unwritten += added
-        return sorted([*self._kept, *added], key=lambda known: known.at_ms)
+        self._kept += added
+        return sorted(self._kept, key=lambda known: known.at_ms)
 
     def forget(self) -> None:
-        """Free the entries read by :meth:`merged`, which is not called again."""
+        """Free the entries kept by :meth:`merged`, which is not called again."""
         self._kept = []
 
     def add(self, new: Iterable[Known]) -> None:

@@ -42,12 +42,16 @@ class MirrorMappings:
         self._cuts: dict[SourcePartition, OffsetAnchors] = {}
         self._newest: dict[SourcePartition, int] = {}
         self._loaded = False
+        # Syncs read but not taken yet: their topic's reader does not return them again.
+        self._untaken: list[TimedOffsetSync] = []
         self._down, self._again_at = "", 0.0
 
     def positions(self) -> Mapping[SourcePartition, Position]:
         """Read positions and new offset syncs; the arguments and errors are the protocol's."""
         self.topics.read_positions()
-        self._take(self._new_syncs())
+        self._untaken += self._new_syncs()
+        self._take(self._untaken)
+        self._untaken = []
         ends = {at: last + 1 for at, last in self.topics.positions.items()}
         for at, upstream in self._newest.items():
             ends[at] = max(ends.get(at, 0), upstream + 1)

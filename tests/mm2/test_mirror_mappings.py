@@ -1,0 +1,104 @@
+"""Offset syncs that were read are used, whatever fails between reading and merging them."""
+
+from __future__ import annotations
+
+import pytest
+
+from k2ktui.engine.state import SourcePartition
+from k2ktui.errors import ConnectionFailed, K2kError
+from k2ktui.kafka.clients import source_cluster, target_cluster
+from k2ktui.log.record import KafkaRecord
+from k2ktui.mm2.formats import OffsetSync
+from k2ktui.mm2.mirror_mappings import MirrorMappings
+from k2ktui.mm2.pipeline import MirrorPipeline
+from k2ktui.mm2.settings import parse_settings
+from k2ktui.mm2.topics import TimedOffsetSync
+
+FILE = b"""
+clusters = A, B
+A.bootstrap.servers = a:9092
+B.bootstrap.servers = b:9092
+A->B.enabled = true
+"""
+AT = SourcePartition("t", 0)
+
+
+class Clusters:
+    """What both clusters answer, in place of the topics of a ``MirrorMappings``."""
+
+    def __init__(self, mappings: MirrorMappings, patch: pytest.MonkeyPatch) -> None:
+        self.syncs: list[TimedOffsetSync] = []
+        self.history: list[KafkaRecord] = []
+        self.source_is_up = self.history_is_up = True
+        patch.setattr(mappings.topics, "read_positions", lambda: None)
+        patch.setattr(mappings.topics, "new_syncs", self.new_syncs)
+        patch.setattr(mappings._source, "cluster_id", self.cluster_id)
+        patch.setattr(mappings._history._tail, "read", self.new_history)
+        patch.setattr("k2ktui.mm2.mirror_mappings._DOWN_S", 0.0)
+
+    def cluster_id(self) -> str:
+        if not self.source_is_up:
+            raise ConnectionFailed("the source is down")
+        return "id"
+
+    def new_syncs(self) -> list[TimedOffsetSync]:
+        found, self.syncs = self.syncs, []
+        return found
+
+    def new_history(self) -> list[KafkaRecord]:
+        if not self.history_is_up:
+            raise K2kError("the history cannot be read")
+        found, self.history = self.history, []
+        return found
+
+
+@pytest.fixture
+def mappings() -> MirrorMappings:
+    config = MirrorPipeline.of(parse_settings(FILE, "mm2.properties", {}).flow(""))
+    return MirrorMappings(config, source_cluster(config), target_cluster(config))
+
+
+@pytest.fixture
+def clusters(mappings: MirrorMappings, monkeypatch: pytest.MonkeyPatch) -> Clusters:
+    return Clusters(mappings, monkeypatch)
+
+
+def sync(at: int) -> TimedOffsetSync:
+    return TimedOffsetSync(OffsetSync(AT, at, 1_000 + at), at)
+
+
+def taken(mappings: MirrorMappings) -> list[int]:
+    # There is an anchor after each sync as well.
+    return [anchor.source for anchor in mappings.cuts(AT) if anchor.source % 10 == 0]
+
+
+def test_the_history_cannot_be_read_at_first(mappings: MirrorMappings, clusters: Clusters) -> None:
+    clusters.syncs = [sync(10), sync(20)]
+    clusters.history_is_up = False
+    with pytest.raises(K2kError, match="history"):
+        mappings.positions()
+    clusters.history_is_up = True
+    clusters.syncs = [sync(30)]
+    mappings.positions()
+    assert taken(mappings) == [10, 20, 30]
+    assert [known.at_ms for known in mappings._history._unwritten] == [10, 20, 30]
+
+
+def test_then_the_source_is_down_for_some_time(
+    mappings: MirrorMappings, clusters: Clusters
+) -> None:
+    """Merged again and again until the source answers; each sync is written once."""
+    clusters.syncs = [sync(10)]
+    clusters.history_is_up = False
+    with pytest.raises(K2kError, match="history"):
+        mappings.positions()
+    clusters.history_is_up, clusters.source_is_up = True, False
+    for _ in range(3):
+        mappings.positions()
+        assert taken(mappings) == [10]
+    written = mappings._history._entries(list(mappings._history._unwritten))
+    clusters.history = [KafkaRecord(n, *entry, (), 0) for n, entry in enumerate(written)]
+    clusters.source_is_up, clusters.syncs = True, [sync(20)]
+    assert mappings.positions()[AT].offset == 21
+    assert taken(mappings) == [10, 20]
+    assert [known.at_ms for known in mappings._history._unwritten] == [10, 20]
