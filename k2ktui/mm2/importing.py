@@ -20,6 +20,7 @@ Value = Callable[[Side, str, str, str], str | None]
 
 _VARIABLE = re.compile(r"\$\{([^}:]*):(?:([^}:]*):)?([^}]*)\}")
 _RESET = "auto.offset.reset"
+_FLAGS = re.compile(r"\(\?([a-z]+)\)")
 
 # Settings by prefix of their names: "" if carried over, else why there is no counterpart.
 _CARRIED = ""
@@ -93,7 +94,7 @@ def pipeline_document(flow: Flow, name: str, value: Value) -> dict[str, Any]:
             "sink": {"topic": _sink(flow), "partition": "source"},
         },
         "groups": {
-            "consumerGroups": _both(flow.groups.include, list(flow.groups.excludes)),
+            "consumerGroups": _both(flow.groups.include, _excludes(flow.groups)),
             "pollInterval": duration_text(flow.seconds("sync.group.offsets.interval.seconds", 60)),
         },
     }
@@ -129,7 +130,7 @@ def topic_pattern(flow: Flow) -> str:
     policy = flow.policy
     dot = re.escape(policy.internal_separator)
     never = [
-        *flow.topics.excludes,
+        *_excludes(flow.topics),
         r"__.*",
         r"\..*",
         rf"mm2.*{dot}internal",
@@ -144,7 +145,19 @@ def topic_pattern(flow: Flow) -> str:
 
 def _both(include: str, excludes: list[str]) -> str:
     excluded = "|".join(dict.fromkeys(each for each in excludes if each))
-    return f"(?!({excluded})$)({include})" if excluded else include
+    return f"(?!({excluded})$)({_scoped(include)})" if excluded else include
+
+
+def _excludes(names: NameFilter) -> list[str]:
+    # Flags at the beginning apply to all of them, as in MirrorMaker 2, which joins them.
+    joined = _scoped(names.exclude)
+    return list(names.excludes) if joined == names.exclude else [joined]
+
+
+def _scoped(pattern: str) -> str:
+    """Limit flags at the beginning to the pattern: Python takes no others inside of another."""
+    found = _FLAGS.match(pattern)
+    return f"(?{found[1]}:{pattern[found.end() :]})" if found else pattern
 
 
 def _sink(flow: Flow) -> str | dict[str, str]:

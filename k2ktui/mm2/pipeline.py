@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Self
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.config.problems import Problem, format_path
+from k2ktui.errors import ConfigError
 from k2ktui.mm2.flows import Flow
 from k2ktui.mm2.importing import pipeline_document
 from k2ktui.mm2.settings import load_settings
+from k2ktui.text import safe_text
 
 SUFFIX = ".properties"
 
@@ -22,9 +25,29 @@ class MirrorPipeline(PipelineConfig):
 
     @classmethod
     def of(cls, flow: Flow) -> Self:
-        """Build the pipeline of a flow; it contains secrets, like every loaded pipeline."""
+        """Build the pipeline of a flow; it contains secrets, like every loaded pipeline.
+
+        Raises:
+            ConfigError: a setting of the flow cannot be expressed in a pipeline.
+        """
         tree = pipeline_document(flow, str(flow), lambda side, role, key, text: text)
-        return cls.model_validate({**tree, "flow": flow})
+        try:
+            return cls.model_validate({**tree, "flow": flow})
+        except ValidationError as failure:
+            raise _not_expressible(flow, failure) from None
+
+
+def _not_expressible(flow: Flow, failure: ValidationError) -> ConfigError:
+    # The values may be secrets, and are left out.
+    found = failure.errors(include_url=False, include_input=False, include_context=False)
+    expected = [(each["loc"], each["msg"].replace("Value error,", "expected")) for each in found]
+    lines = [f"  {Problem(None, format_path(path), text)}" for path, text in expected]
+    name = safe_text(f"{flow} of {flow.file}" if flow.file else flow)
+    return ConfigError(
+        "\n".join([f"the flow {name} cannot be expressed as a pipeline:", *lines]),
+        mend="Write topics, groups and their excludes as regular expressions that can stand within "
+        "another: (?i:orders.*) instead of (?i)orders.*, and no (?<name>…) twice in all of them.",
+    )
 
 
 def is_mirror_file(file: str) -> bool:

@@ -8,6 +8,8 @@ import pytest
 
 from k2ktui.config.load import load
 from k2ktui.errors import ConfigError
+from k2ktui.mm2.flows import Flow
+from k2ktui.mm2.importing import import_flow
 from k2ktui.mm2.pipeline import MirrorPipeline, load_mirror
 from tests.support.cli import k2ktui, k2ktui_json
 
@@ -31,6 +33,12 @@ tasks.max = 4
 A.consumer.max.poll.records = 5
 transforms = x
 B.foo\\u001b = y
+"""
+FLAGS = """
+clusters = A, B
+A.bootstrap.servers = a:9092
+B.bootstrap.servers = b:9092
+A->B.enabled = true
 """
 TOPICS = ("orders", "orders.eu", "orders.tmp1", "pay", "pays", "B.pay", "C.B.pay", "__x", ".pay")
 GROUPS = ("g", "test-1", "connect-x")
@@ -84,6 +92,51 @@ def test_json_and_several_flows(file: Path) -> None:
     assert "enables A->B, B->A" in both.stderr
     one = k2ktui("mm2", "import", f"{file}#B->A")
     assert "prefix: B." in one.stdout
+
+
+@pytest.mark.parametrize(
+    ("topics", "exclude"),
+    [
+        ("(?i)orders.*, pay", "none"),
+        ("(?i)orders.*, pay", "(?i)orders-TMP.*, __.*"),
+        ("(?is)orders.*", "orders-tmp"),
+        ("(?i:orders.*), pay", ""),
+        ("orders.*, pay", "(?i)orders-TMP.*, PAY"),
+    ],
+)
+def test_flags_within_the_filters(tmp_path: Path, topics: str, exclude: str) -> None:
+    """Java takes them anywhere; they apply to all that follows in the list."""
+    flow, config = flags(tmp_path, f"topics = {topics}\ntopics.exclude = {exclude}\n")
+    names = ("orders", "ORDERS", "Orders-tmp1", "orders-tmp", "pay", "Pay", "PAY", "__x", "other")
+    for name in names:
+        assert config.topics.matches(name) is flow.replicates(name), name
+
+
+def test_flags_within_the_group_filters(tmp_path: Path) -> None:
+    flow, config = flags(tmp_path, "groups = (?i)app.*\ngroups.exclude = (?i)APP-x, test\n")
+    for group in ("app", "APP", "app-x", "App-X", "TEST"):
+        assert config.consumer_groups.matches(group) is flow.groups.matches(group), group
+    assert config.consumer_groups.matches("APP") and not config.consumer_groups.matches("App-X")
+
+
+def flags(tmp_path: Path, lines: str) -> tuple[Flow, MirrorPipeline]:
+    path = tmp_path / "mm2.properties"
+    path.write_text(FLAGS + lines)
+    config = load_mirror(str(path))[0]
+    written = tmp_path / "pipeline.yaml"
+    written.write_text(import_flow(config.flow).text)
+    assert load([written], env={}).config.topics == config.topics
+    return config.flow, config
+
+
+@pytest.mark.parametrize("topics", ["(?P<a>x)", "(?x)orders #"])
+def test_a_filter_that_cannot_stand_within_another(tmp_path: Path, topics: str) -> None:
+    path = tmp_path / "mm2.properties"
+    path.write_text(f"{FLAGS}topics = {topics}\ntopics.exclude = (?P<a>y)\n")
+    with pytest.raises(ConfigError, match=r"A->B of .* cannot be expressed as a pipeline") as error:
+        load_mirror(str(path))
+    assert "expected a valid regular expression" in error.value.what
+    assert "(?i:orders.*)" in error.value.mend
 
 
 def test_it_is_no_pipeline_to_start(file: Path) -> None:
