@@ -113,15 +113,21 @@ class ClusterConfig(Section):
     def bootstrap_servers(self) -> str:
         """The bootstrap list of ``common`` or of the first role that has one; "" if none has."""
         sides = (self.common, self.admin, self.consumer, self.producer)
-        return next(
-            (side["bootstrap.servers"] for side in sides if "bootstrap.servers" in side), ""
-        )
+        found = (side.get("bootstrap.servers", "") for side in sides)
+        return next((servers for servers in found if servers.strip()), "")
 
     def properties(self, role: Role) -> dict[str, str]:
-        """Return the Java properties of a ``consumer``, ``producer`` or ``admin`` client."""
+        """Return the Java properties of a ``consumer``, ``producer`` or ``admin`` client.
+
+        An empty ``bootstrap.servers`` counts as missing, in ``common`` and in the role's section.
+        """
         own: dict[Role, Mapping[str, str]] = {
             "consumer": self.consumer,
             "producer": self.producer,
             "admin": self.admin,
         }
-        return {**self.common, **own[role]}
+        return {**_with_address(self.common), **_with_address(own[role])}
+
+
+def _with_address(properties: Mapping[str, str]) -> Mapping[str, str]:
+    return {k: v for k, v in properties.items() if k != "bootstrap.servers" or v.strip()}

@@ -201,6 +201,22 @@ def test_missing_bootstrap_servers() -> None:
         librdkafka(config, "admin")
 
 
+def test_empty_bootstrap_servers_count_as_missing() -> None:
+    """An empty list hides no other one, and no client gets it."""
+    common: dict[str, str] = {"bootstrap.servers": " "}
+    clients = KafkaClients(common=common, admin=SERVERS)
+    config = ClusterConfig(kafka=clients)
+    assert config.bootstrap_servers == "localhost:1"
+    assert librdkafka(config, "admin")["bootstrap.servers"] == "localhost:1"
+    assert "bootstrap.servers" not in config.properties("consumer")
+    for settings_of in (librdkafka, wire):
+        with pytest.raises(ConfigError, match="missing; the consumer needs it"):
+            settings_of(config, "consumer")
+    clients = KafkaClients(common=SERVERS, consumer={"bootstrap.servers": ""})
+    config = ClusterConfig(kafka=clients)
+    assert librdkafka(config, "consumer")["bootstrap.servers"] == "localhost:1"
+
+
 def test_passwords() -> None:
     config = cluster(
         {
