@@ -26,6 +26,8 @@ class TopicTail:
 
     Attributes:
         exists: whether the topic existed at the last read.
+        started_over: whether the last read was the first one of this topic or of its re-creation;
+            what was read before it does not count any more.
     """
 
     def __init__(
@@ -37,6 +39,8 @@ class TopicTail:
         self._next: dict[int, int] = {}
         self._topic_id = ""
         self.exists = False
+        self.started_over = False
+        self._start_over = True
 
     def close(self) -> None:
         """Close all connections."""
@@ -52,11 +56,12 @@ class TopicTail:
             ConnectionFailed: the cluster did not answer.
         """
         found = self._cluster.describe([self.topic])[self.topic]
-        self.exists = isinstance(found, TopicDescription)
+        self.exists, self.started_over = isinstance(found, TopicDescription), False
         if not isinstance(found, TopicDescription):
             return []
         if found.topic_id != self._topic_id:
             self._topic_id, self._next = found.topic_id, {}
+            self._start_over = True
         count = 1 if self._first_only else found.partitions
         wants = {
             (self.topic, p): _New(self._next.get(p, 0), None if p in self._next else self._back)
@@ -72,6 +77,7 @@ class TopicTail:
                 )
         for (_, partition), want in wants.items():
             self._next[partition] = want.next
+        self.started_over, self._start_over = self._start_over, False
         return [record for want in wants.values() for record in want.found]
 
 

@@ -62,9 +62,15 @@ class _Topic:
         return [f"there is no topic {name}, or the principal may not describe it"]
 
     def new(
-        self, read: Callable[[bytes | None, bytes | None], T]
+        self,
+        read: Callable[[bytes | None, bytes | None], T],
+        forget: Callable[[], None] | None = None,
     ) -> Iterable[tuple[KafkaRecord, T]]:
-        for record in self.tail.read():
+        """Yield the new records; ``forget`` is called first if the topic was created anew."""
+        records = self.tail.read()
+        if forget is not None and self.tail.started_over:
+            forget()
+        for record in records:
             try:
                 yield record, read(record.key, record.value)
             except ForeignRecord as error:
@@ -168,7 +174,7 @@ class MirrorTopics:
 
     def read_positions(self) -> None:
         """Update ``positions``."""
-        for _, found in self._positions.new(read_connect_offset):
+        for _, found in self._positions.new(read_connect_offset, self.positions.clear):
             if found is None or found[0].cluster != self._flow.source:
                 continue
             at, last = found
@@ -179,7 +185,8 @@ class MirrorTopics:
 
     def read_checkpoints(self) -> None:
         """Update ``checkpoints``."""
-        for record, (at, checkpoint) in self._checkpoints.new(read_checkpoint):
+        new = self._checkpoints.new(read_checkpoint, self.checkpoints.clear)
+        for record, (at, checkpoint) in new:
             if checkpoint is None:
                 self.checkpoints.pop(at, None)
             else:
