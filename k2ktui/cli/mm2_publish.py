@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-import threading
 from types import FrameType
 
 import click
@@ -14,6 +13,7 @@ from k2ktui.cli.options import access_to, file_option, load_pipeline, unlock_opt
 from k2ktui.engine.access import require
 from k2ktui.errors import ConnectionFailed, ExitCode, TimedOut
 from k2ktui.mm2.publish import MirrorNames, Publisher
+from k2ktui.runtime.stop_flag import StopFlag
 
 
 @click.command(
@@ -41,7 +41,7 @@ def command(
     unlock: bool,
 ) -> int:
     """Publish repeatedly until a signal, or once."""
-    over = threading.Event()
+    over = StopFlag()
     seen: list[int] = []
 
     def handle(number: int, frame: FrameType | None) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import sys
-import threading
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from itertools import islice
@@ -21,6 +20,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import require
 from k2ktui.engine.plan import Rewind
 from k2ktui.errors import ConnectionFailed, ExitCode, TimedOut
+from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.text import counted, safe_text
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def command(
     config = load_pipeline(files, mirror=True)
     require(access_to(config, unlock=unlock), "translating continuously")
     loop = SyncLoop(config, Rewind(rewind))
-    over, seen = threading.Event(), [0]
+    over, seen = StopFlag(), [0]
 
     def handle(number: int, frame: FrameType | None) -> None:
         if over.is_set():
@@ -79,7 +79,7 @@ def command(
 def _run(
     config: PipelineConfig,
     loop: SyncLoop,
-    over: threading.Event,
+    over: StopFlag,
     tell: Callable[[SyncPoll, bool], None],
     *,
     once: bool,

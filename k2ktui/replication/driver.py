@@ -6,7 +6,6 @@ continue, and the slots do not pause between laps at the same time.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
@@ -42,6 +41,7 @@ from k2ktui.replication.slot_task import (
 from k2ktui.replication.slots import SlotState
 from k2ktui.replication.spark import SparkEnded, SparkRuntime
 from k2ktui.replication.stopped import StoppedPartitions
+from k2ktui.runtime.stop_flag import StopFlag
 
 _TICK_S = 0.2
 _SURVEY_EVERY_S = 5.0
@@ -82,7 +82,7 @@ class Driver:
         self._report = report
         self._until_caught_up = until_caught_up
         self._continue = config.on_source_data_loss == "continue"
-        self._stopping = threading.Event()
+        self._stopping = StopFlag()
         self._began_at = began_at or time()
         self._positions: dict[SourcePartition, Position] = {}
         self._stopped = StoppedPartitions(report)

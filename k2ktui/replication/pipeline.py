@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from time import time
@@ -21,6 +20,7 @@ from k2ktui.replication.fencing import CommitTopic, TransactionFencer
 from k2ktui.replication.heartbeat import Heartbeat
 from k2ktui.replication.spark import SparkRuntime
 from k2ktui.replication.spark_settings import local_cores
+from k2ktui.runtime.stop_flag import StopFlag
 
 _TRANSACTION_TIMEOUT_MS = 60_000
 
@@ -82,7 +82,7 @@ class Pipeline:
         self._preflight = preflight
         self._began_at = time()
         self._driver: Driver | None = None
-        self._stop_early = threading.Event()
+        self._stop_early = StopFlag()
         self._heartbeat = Heartbeat(config, self._began_at)
         source, target = wire(config.source, "consumer"), wire(config.target, "producer")
         self._spark = SparkRuntime(config.spark, f"k2ktui {config.name}", source, target)

@@ -1,0 +1,35 @@
+"""An event that a signal handler may set."""
+
+from __future__ import annotations
+
+from time import monotonic, sleep
+
+# The longest time between a request to stop and its notice.
+_SLICE_S = 0.05
+
+
+class StopFlag:
+    """As ``threading.Event``, but safe to set in a signal handler; takes no lock.
+
+    ``Event.set`` takes the event's lock. A handler that interrupts ``Event.wait`` of the same
+    thread while that holds the lock waits forever. ``SimpleQueue``, whose ``put`` is reentrant, was
+    tried: a ``get`` with a time-out that a signal interrupts can block forever (CPython 3.11).
+    """
+
+    def __init__(self) -> None:
+        self._set = False
+
+    def set(self) -> None:
+        """Set the flag; waiters return within 50 ms."""
+        self._set = True
+
+    def is_set(self) -> bool:
+        """Return whether the flag is set."""
+        return self._set
+
+    def wait(self, timeout: float) -> bool:
+        """Wait up to ``timeout`` seconds; return whether the flag is set."""
+        end = monotonic() + timeout
+        while not self._set and (left := end - monotonic()) > 0:
+            sleep(min(left, _SLICE_S))
+        return self._set
