@@ -20,6 +20,8 @@ from k2ktui.kafka.zero_copy import ZeroCopyConnection
 
 # Linux allows 1,024 pieces per call (IOV_MAX); with 64 KiB records, 64 fill the socket buffer.
 _PIECES = 64
+# Time to handle a response that arrived together with the end of the connection.
+_LAST_RESPONSE_S = 0.05
 _LATER = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -42,15 +44,24 @@ class _InPlace:
     _protocol: Any
     _read: bool
     _closed: bool
+    _ended = False
     last_read: float
 
     async def _read_from_sock(self) -> None:
         handle = _Handle(self._sock)
         while self._read and not self._closed:
             await self._net.wait_read(handle)
+            received = False
             # A TLS socket may hold buffered bytes for which the kernel reports no readiness.
             while self._read and not self._closed and self._receive():
-                pass
+                received = True
+            if self._ended and not self._closed:
+                if received:
+                    # The coroutine that awaits the response has not run yet. Without this pause
+                    # it would see the end of the connection instead of the refused login.
+                    await self._net.sleep(_LAST_RESPONSE_S)
+                if not self._closed:
+                    self.abort(KafkaConnectionError("socket disconnected"))
 
     def _receive(self) -> bool:
         """Receive once; return whether more data may be available immediately."""
@@ -63,7 +74,7 @@ class _InPlace:
             self.abort(KafkaConnectionError(failure))
             return False
         if not size:
-            self.abort(KafkaConnectionError("socket disconnected"))
+            self._ended = True
             return False
         self.last_read = monotonic()
         try:
