@@ -19,7 +19,14 @@ from k2ktui.replication.held_back import HeldBackReader, HeldBackWatch
 from k2ktui.replication.slot_task import FaultKind
 from k2ktui.runtime.node import KafkaNode
 from tests.replication.conftest import MakePipeline
-from tests.support.kafka import TIMEOUT, create_topic, end_offsets, open_transaction, produce
+from tests.support.kafka import (
+    TIMEOUT,
+    create_topic,
+    end_offsets,
+    eventually,
+    open_transaction,
+    produce,
+)
 from tests.support.telemetry import pipeline as configured
 
 AT = ("orders", 0)
@@ -71,7 +78,7 @@ def test_the_producer_of_an_open_transaction_is_found(source: KafkaNode) -> None
         held.text()
     )
     producer.commit_transaction(TIMEOUT)
-    assert read() == {}
+    eventually(lambda: read() == {}, "the commit marker is written")
 
 
 def test_a_transaction_that_ends_soon_is_not_asked_about() -> None:
