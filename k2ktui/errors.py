@@ -26,30 +26,30 @@ class K2kError(Exception):
     """Base of all errors that are shown to an operator.
 
     Args:
-        what: what happened, and to which cluster, topic-partition or key.
+        message: what happened, and to which cluster, topic-partition or key.
         unchanged: what was therefore not changed; may be empty.
-        mend: what to do next; may be empty.
+        hint: what to do next; may be empty.
     """
 
     exit_code: ExitCode = ExitCode.FINDINGS
 
-    def __init__(self, what: str, *, unchanged: str = "", mend: str = "") -> None:
-        super().__init__(what)
-        self.what = what
+    def __init__(self, message: str, *, unchanged: str = "", hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
         self.unchanged = unchanged
-        self.mend = mend
+        self.hint = hint
 
     def __reduce__(self) -> tuple[object, ...]:
         # Errors travel between processes by pickle; keyword arguments must survive.
-        return (_rebuild, (type(self), self.what, self.unchanged, self.mend))
+        return (_rebuild, (type(self), self.message, self.unchanged, self.hint))
 
     def __str__(self) -> str:
-        parts = [self.what, self.unchanged, self.mend]
+        parts = [self.message, self.unchanged, self.hint]
         return "\n".join(part for part in parts if part)
 
 
-def _rebuild(kind: type[K2kError], what: str, unchanged: str, mend: str) -> K2kError:
-    return kind(what, unchanged=unchanged, mend=mend)
+def _rebuild(kind: type[K2kError], message: str, unchanged: str, hint: str) -> K2kError:
+    return kind(message, unchanged=unchanged, hint=hint)
 
 
 class ConfigError(K2kError):

@@ -70,5 +70,5 @@ def read_plan(path: Path, now: float) -> Plan:
         raise Refused(
             f"plan {safe_text(str(path))} cannot be used: {safe_text(str(error))}",
             unchanged="Nothing was changed.",
-            mend="Make a new plan: k2ktui plan.",
+            hint="Make a new plan: k2ktui plan.",
         ) from None

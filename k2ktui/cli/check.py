@@ -50,7 +50,7 @@ def check_text(check: Check) -> str:
     """Return a check as lines for a terminal: mark, name, detail, and the fix below."""
     mark, colour = _MARKS[check.outcome]
     lines = [f"{click.style(mark, fg=colour)}  {check.name}: {_printable(check.detail)}"]
-    lines += [f"      {line}" for line in _printable(check.mend).splitlines()]
+    lines += [f"      {line}" for line in _printable(check.hint).splitlines()]
     return "\n".join(lines)
 
 

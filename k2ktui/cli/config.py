@@ -31,7 +31,7 @@ def validate(files: tuple[str, ...], as_json: bool) -> int:
     except ConfigError as error:
         if not as_json:
             raise
-        errors = [line.strip() for line in error.what.splitlines()[1:]] or [error.what]
+        errors = [line.strip() for line in error.message.splitlines()[1:]] or [error.message]
         click.echo(json.dumps({"ok": False, "errors": errors}, indent=2))
         return ExitCode.USAGE
     if as_json:

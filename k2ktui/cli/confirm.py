@@ -27,7 +27,7 @@ def confirm(pipeline: str, what: str, *, yes: bool) -> None:
         raise Refused(
             "nobody can be asked for confirmation here",
             unchanged="Nothing was changed.",
-            mend="Give --yes, after looking at what is shown.",
+            hint="Give --yes, after looking at what is shown.",
         )
     name = safe_text(pipeline)
     typed = click.prompt(

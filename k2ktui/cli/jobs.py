@@ -117,7 +117,7 @@ def stopped(
         raise TimedOut(
             f"pid {ended.record.pid} still runs after {timeout:g} s",
             unchanged="It was told to stop.",
-            mend="--now insists, --kill kills it; neither loses or doubles a record.",
+            hint="--now insists, --kill kills it; neither loses or doubles a record.",
         )
     _show(ended, as_json)
     return ExitCode.OK
@@ -208,7 +208,7 @@ def _checked(
         raise Refused(
             f"not started: {', '.join(check.name for check in left)} failed",
             unchanged="Nothing was started or stopped.",
-            mend="" if hard else "Mend it, or give --force (--take-over for other runners).",
+            hint="" if hard else "Fix it, or give --force (--take-over for other runners).",
         )
     return checks
 
@@ -257,7 +257,7 @@ def _never_started(elsewhere: str = "") -> Refused:
         "no job of this pipeline was started on this host"
         + (f"; it runs {elsewhere}" if elsewhere else ""),
         unchanged="Nothing was stopped.",
-        mend="k2ktui jobs start starts it here; k2ktui jobs list shows what there is.",
+        hint="k2ktui jobs start starts it here; k2ktui jobs list shows what there is.",
     )
 
 

@@ -21,9 +21,9 @@ def run_job(job: JobProcess) -> int:
     try:
         code = _run(job)
     except K2kError as error:
-        told = {"what": error.what, "unchanged": error.unchanged, "mend": error.mend}
+        told = {"message": error.message, "unchanged": error.unchanged, "hint": error.hint}
         write_event("error", time(), **told)
-        job.ended(error.exit_code, error.what)
+        job.ended(error.exit_code, error.message)
         return error.exit_code
     except BaseException as error:
         job.ended(ExitCode.FINDINGS, f"a fault in k2ktui itself ({type(error).__name__})")

@@ -42,7 +42,7 @@ def _counts(header: JournalHeader) -> str:
 
 
 def _what(header: JournalHeader) -> str:
-    return f"{header.what} {header.undoes or header.plan}".strip()
+    return f"{header.operation} {header.undoes or header.plan}".strip()
 
 
 _COLUMNS: tuple[Column[JournalHeader], ...] = (

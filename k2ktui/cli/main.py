@@ -100,7 +100,7 @@ def _leave(code: int) -> NoReturn:
 
 
 def _told(error: K2kError) -> str:
-    parts = [f"k2ktui: {error.what}"]
-    parts += [f"  {text}" for text in (error.unchanged, error.mend) if text]
+    parts = [f"k2ktui: {error.message}"]
+    parts += [f"  {text}" for text in (error.unchanged, error.hint) if text]
     # Names should already be safe to print; this is a second line of defense.
     return "\n".join(safe_text(line) for part in parts for line in part.splitlines())

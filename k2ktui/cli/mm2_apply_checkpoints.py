@@ -95,14 +95,14 @@ def command(
     chosen = _matching("--group", group), _matching("--topic", topic)
     reading = CheckpointReader(config)
     try:
-        found, foreign = read_checkpoints(config, reading.target.cluster)
+        found, unreadable = read_checkpoints(config, reading.target.cluster)
         seen = reading.observe(found, *chosen, watch_s)
         plan = make_plan(
             seen, rewind=Rewind(rewind), valid_s=900.0, made_by=whoami(), files=(_absolute(file),)
         )
         judged = checks(seen)
-        if foreign:
-            notes += (f"{foreign:,} records of the checkpoints topic are not MirrorMaker 2's",)
+        if unreadable:
+            notes += (f"{unreadable:,} records of the checkpoints topic are not MirrorMaker 2's",)
         for note in notes:
             click.echo(f"note: {note}", err=True)
         if output:
@@ -135,7 +135,7 @@ def _applied(
         raise Refused(
             f"{safe_text(min(grown))} has grown since it was looked at: producers have not stopped",
             unchanged=_UNCHANGED,
-            mend="Stop them, and run this again.",
+            hint="Stop them, and run this again.",
         )
     return apply_plan(config, plan, plan.files, access_to(config, unlock=False))
 
@@ -166,7 +166,7 @@ def _told(
     if blocking:
         names = " ".join(f"--accept {check.name}" for check in blocking)
         click.echo(
-            f"note: nothing was changed; mend what failed, or accept what it means: {names}",
+            f"note: nothing was changed; fix what failed, or accept what it means: {names}",
             err=True,
         )
         return ExitCode.REFUSED

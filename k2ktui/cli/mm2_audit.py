@@ -23,7 +23,7 @@ def command(files: tuple[str, ...], as_json: bool) -> int:
     config = load_pipeline(files, mirror=True)
     if not isinstance(config, MirrorPipeline):
         raise ConfigError(
-            "mm2 audit looks at a flow of MirrorMaker 2", mend="Give its mm2.properties with -f."
+            "mm2 audit looks at a flow of MirrorMaker 2", hint="Give its mm2.properties with -f."
         )
     found = audit(config)
     if as_json:

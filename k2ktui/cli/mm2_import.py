@@ -42,7 +42,7 @@ def _write(path: Path, text: str) -> None:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise Refused(
-            f"{safe_text(path)} exists", unchanged="Nothing was written.", mend="Name another."
+            f"{safe_text(path)} exists", unchanged="Nothing was written.", hint="Name another."
         ) from None
     except OSError as error:
         raise ConfigError(f"{safe_text(path)} cannot be written: {error.strerror}") from None

@@ -182,7 +182,7 @@ def _for_strimzi(
     for note in change.notes:
         click.echo(f"note: {note}", err=True)
     if not change.moves:
-        raise ConfigError("there is nothing to apply", mend="--topic needs --connect URL.")
+        raise ConfigError("there is nothing to apply", hint="--topic needs --connect URL.")
     return manifest(place, change)
 
 
@@ -209,7 +209,7 @@ def _bounds(
     try:
         return positions.bounds(sources)
     except K2kError as error:
-        click.echo(f"note: the source cluster was not asked: {error.what}", err=True)
+        click.echo(f"note: the source cluster was not asked: {error.message}", err=True)
         return None
 
 
@@ -219,7 +219,7 @@ def _parsed(texts: Iterable[str]) -> dict[SourcePartition, int]:
     try:
         return parse_positions(texts)
     except ConfigError as error:
-        raise ConfigError(error.what, unchanged=_UNCHANGED, mend=error.mend) from None
+        raise ConfigError(error.message, unchanged=_UNCHANGED, hint=error.hint) from None
 
 
 def _from_file(name: str, connector: Connector) -> dict[SourcePartition, int | None]:

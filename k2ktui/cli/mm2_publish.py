@@ -28,7 +28,10 @@ from k2ktui.runtime.stop_flag import StopFlag
     "--interval", type=click.FloatRange(min=0.5), help="Seconds.  [default: mm2.interval]"
 )
 @click.option("--once", is_flag=True, help="Once, then end.")
-@click.option("--even-so", is_flag=True, help="Although MirrorMaker 2 has topics of this alias.")
+@click.option(
+    "--force", is_flag=True, help="Write even if MirrorMaker 2's topics of this alias exist."
+)
+@click.option("--even-so", "force", is_flag=True, hidden=True)
 @unlock_option
 def command(
     files: tuple[str, ...],
@@ -37,7 +40,7 @@ def command(
     separator: str | None,
     interval: float | None,
     once: bool,
-    even_so: bool,
+    force: bool,
     unlock: bool,
 ) -> int:
     """Publish repeatedly until a signal, or once."""
@@ -58,7 +61,7 @@ def command(
         target_alias or chosen.target_alias,
         separator or chosen.separator,
     )
-    publisher = Publisher(config, names, even_so=even_so or chosen.even_so)
+    publisher = Publisher(config, names, force=force or chosen.force)
     for number in ending_signals():
         signal.signal(number, handle)
     try:
@@ -78,7 +81,7 @@ def _turn(publisher: Publisher, *, forgiving: bool) -> None:
     except (ConnectionFailed, TimedOut) as error:
         if not forgiving:
             raise
-        click.echo(f"note: {error.what}; trying again", err=True)
+        click.echo(f"note: {error.message}; trying again", err=True)
         return
     if done.checkpoints or done.offset_syncs:
         left = f"; {done.left_out} group-partitions have no position" if done.left_out else ""

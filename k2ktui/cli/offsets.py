@@ -111,7 +111,7 @@ def set_(
     """Plan the change, show it, ask for confirmation and apply it."""
     if bool(positions) == (to is not None):
         raise ConfigError(
-            "give either positions or --to", mend="k2ktui offsets set -f FILE orders:0:1200"
+            "give either positions or --to", hint="k2ktui offsets set -f FILE orders:0:1200"
         )
     if positions and topic is not None:
         raise ConfigError("--topic goes with --to, not with single positions")
@@ -142,7 +142,7 @@ def clear(
 ) -> int:
     """Plan the removal, show it, ask for confirmation and apply it."""
     if not partitions and topic is None:
-        raise ConfigError("give topics, partitions, or --topic", mend="All of them: --topic '.*'")
+        raise ConfigError("give topics, partitions, or --topic", hint="All of them: --topic '.*'")
     chosen = parse_partitions(partitions)
     matches = matcher("--topic", topic) if topic is not None else lambda _: False
 
@@ -187,7 +187,7 @@ def _run(
         require(may, "moving positions")
         mover = PositionWriter(config, known)
         mover.refuse_running()
-        verb = "set" if change.what.endswith("set") else "clear"
+        verb = "set" if change.operation.endswith("set") else "clear"
         confirm(config.name, f"{verb} {counted(len(change.changes), 'position')}", yes=flags.yes)
         moved = mover.apply(change, may)
     finally:
@@ -202,7 +202,7 @@ def _show_plan(change: PositionPlan, flags: _Flags) -> None:
     if not flags.as_json or not (flags.yes or flags.dry_run):
         name = safe_text(change.pipeline)
         console = output(stderr=flags.as_json)
-        print_table(f"{change.what} of {name}", MOVES, change.moves, console)
+        print_table(f"{change.operation} of {name}", MOVES, change.moves, console)
     for note in change.notes:
         click.echo(f"note: {note}", err=True)
     again = sum(move.again for move in change.moves)
@@ -242,7 +242,7 @@ def _all_found(chosen: set[tuple[str, int | None]], change: PositionPlan) -> Non
         raise ConfigError(
             f"no position: {', '.join(safe_text(name) for name in missing)}",
             unchanged=_UNCHANGED,
-            mend="k2ktui offsets show -f FILE lists them.",
+            hint="k2ktui offsets show -f FILE lists them.",
         )
 
 

@@ -75,7 +75,7 @@ def load_pipeline(files: tuple[str, ...], *, mirror: bool = False) -> PipelineCo
             raise ConfigError(
                 "a MirrorMaker 2 file cannot be used here"
                 + (", together with others" if mirror else ""),
-                mend="It can be looked at, and its groups can be moved. To replicate: "
+                hint="It can be looked at, and its groups can be moved. To replicate: "
                 "k2ktui mm2 import FILE -o pipeline.yaml.",
             )
         pipeline, notes = load_mirror(files[0])
@@ -101,7 +101,7 @@ def load_compared(file: str | None, config: PipelineConfig) -> MirrorPipeline | 
     if not is_mirror_file(file):
         raise ConfigError(
             f"--compare: {safe_text(file)} is no FILE.properties",
-            mend="Give MirrorMaker 2's own file; FILE.properties#A->B for one of its flows.",
+            hint="Give MirrorMaker 2's own file; FILE.properties#A->B for one of its flows.",
         )
     compared, notes = load_mirror(file)
     _tell(notes)
@@ -127,6 +127,6 @@ def matcher(option: str, pattern: str | None) -> Callable[[str], bool]:
         raise ConfigError(
             f"{option}: expected {safe_text(error)}, found {safe_text(pattern)}",
             unchanged="Nothing was done.",
-            mend="The whole name must match; .* stands for anything.",
+            hint="The whole name must match; .* stands for anything.",
         ) from None
     return NamePattern(option, pattern, compiled)

@@ -52,7 +52,7 @@ def change_object(change: PositionPlan, moved: PositionWriteResult | None) -> di
     """Return a plan and its result as ``--json`` prints them; ``moved`` None: not applied."""
     return {
         "pipeline": change.pipeline,
-        "what": change.what,
+        "what": change.operation,
         "applied": moved is not None,
         "term": moved.term if moved else None,
         "journal": (moved.entry if moved else "") or None,

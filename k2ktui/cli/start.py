@@ -114,7 +114,7 @@ def run(
         except K2kError as error:
             if not stopped():
                 raise
-            tell(Note(error.what))  # it was being stopped anyway
+            tell(Note(error.message))  # it was being stopped anyway
         finally:
             keeper.stop()
             publisher.stop(0.0 if stopped() else _LAST_TURN_S)
@@ -142,7 +142,7 @@ def _preflight(config: PipelineConfig, say: Callable[[Check], None]) -> None:
         raise kind(
             f"not started: {names} failed",
             unchanged="Nothing was written.",
-            mend="k2ktui check shows every line again.",
+            hint="k2ktui check shows every line again.",
         )
 
 

@@ -93,7 +93,7 @@ def _run(
         except (ConnectionFailed, TimedOut) as error:
             if once or first:
                 raise
-            click.echo(f"note: {error.what}; trying again", err=True)
+            click.echo(f"note: {error.message}; trying again", err=True)
         else:
             tell(replace(turn, duration_s=monotonic() - began), first or once)
             findings = bool(loop.stopped) or (once and bool(turn.failed))

@@ -89,7 +89,7 @@ def _checkpoint(config: PipelineConfig, path: Path, *, as_json: bool) -> int:
         raise Refused(
             "some positions cannot be translated exactly:\n    " + "\n    ".join(doubtful),
             unchanged="No checkpoint was printed.",
-            mend="Wait until the pipeline has caught up, or give positions one by one.",
+            hint="Wait until the pipeline has caught up, or give positions one by one.",
         )
 
     def translated(source: SourcePartition, offset: int) -> tuple[str, int, int]:

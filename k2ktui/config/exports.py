@@ -40,7 +40,7 @@ class Mm2PublishSettings(Section):
         target_alias: MirrorMaker 2's alias of the target cluster.
         separator: same as MirrorMaker 2's ``replication.policy.separator``.
         interval_s: interval between writes, in seconds.
-        even_so: publish even if topics of this alias from MirrorMaker 2 exist.
+        force: publish even if topics of this alias from MirrorMaker 2 exist.
     """
 
     publish: Toggle = False
@@ -48,4 +48,4 @@ class Mm2PublishSettings(Section):
     target_alias: Name = ""
     separator: Name = "."
     interval_s: Duration = Field(default=10.0, ge=0.5)
-    even_so: Toggle = False
+    force: Toggle = False

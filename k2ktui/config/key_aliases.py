@@ -17,6 +17,7 @@ SPELLINGS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("coordination", "producer"), ("target", "kafka", "producer")),
     (("features", "applyMappingsGuards"), ("features", "applyMappingsGuard")),
     (("features", "optimizeCommitPartition"), ("features", "optimizeOffsetCommitPartition")),
+    (("mm2", "evenSo"), ("mm2", "force")),
     (
         ("source", "kafka", "connection", "servers"),
         ("source", "kafka", "common", "bootstrap.servers"),

@@ -111,12 +111,12 @@ def _split(paths: Iterable[str | FilePath]) -> list[str]:
     parts = [part.strip() for path in paths for part in str(path).split(",")]
     files = [part for part in parts if part]
     if not files:
-        raise ConfigError("no configuration file was given", mend="name one with -f FILE")
+        raise ConfigError("no configuration file was given", hint="name one with -f FILE")
     for file in files:
         if file.partition("#")[0].endswith(".properties"):
             raise ConfigError(
                 f"{safe_text(file)} is no YAML but a properties file, such as MirrorMaker 2's",
-                mend="k2ktui mm2 import FILE -o pipeline.yaml makes a pipeline file of it",
+                hint="k2ktui mm2 import FILE -o pipeline.yaml makes a pipeline file of it",
             )
     return files
 

@@ -252,7 +252,7 @@ def _watch(
             try:
                 lines = summarise(status.snapshot(), rates)
             except K2kError as error:
-                show([], error.what)  # the user may have stopped a cluster; it comes back
+                show([], error.message)  # the user may have stopped a cluster; it comes back
             else:
                 note = f"The pipeline's log: {job.log_path}. Ctrl-C ends everything."
                 beside = [comparison.render(compared.groups, compared.note)] if compared else ()
@@ -273,7 +273,7 @@ def _pipeline_ended(fault: str) -> K2kError:
     return K2kError(
         f"The pipeline ended by itself: {fault}",
         unchanged="The clusters were stopped too; their data and logs stay.",
-        mend="k2ktui demo --fresh starts over.",
+        hint="k2ktui demo --fresh starts over.",
     )
 
 
@@ -295,7 +295,7 @@ def _alone(home: Path) -> Iterator[None]:
             raise Refused(
                 f"Another demo runs with {home}.",
                 unchanged="Nothing was started.",
-                mend="End that one first: k2ktui demo --stop.",
+                hint="End that one first: k2ktui demo --stop.",
             ) from None
         yield
 

@@ -152,5 +152,5 @@ def _create(bootstrap: str, topics: tuple[DemoTopic, ...]) -> None:
         except TimeoutError:
             raise TimedOut(
                 f"The demo's topic {name} was not created within {clients.TIMEOUT_SECONDS:g} s.",
-                mend="This machine is very busy; try again later.",
+                hint="This machine is very busy; try again later.",
             ) from None

@@ -68,9 +68,9 @@ def require(allowed: Access, what: str) -> None:
     """
     if allowed.writable:
         return
-    mend = ""
+    hint = ""
     if allowed.unlockable:
-        mend = "Unlock the session first: u in the console, --unlock where a command has it."
+        hint = "Unlock the session first: u in the console, --unlock where a command has it."
     raise Refused(
-        f"{what} is refused: {allowed.reason}", unchanged="Nothing was changed.", mend=mend
+        f"{what} is refused: {allowed.reason}", unchanged="Nothing was changed.", hint=hint
     )

@@ -71,7 +71,7 @@ class Snapshot:
         replicas: copies of source partitions.
         logs: bounds of target partitions.
         target_ids: ids of target topics, empty strings on brokers that have none.
-        rivals: source partitions that several pipelines map, with the names of all of them.
+        conflicting_pipelines: per source partition that several pipelines map, their names.
         notes: what the operator should know about the snapshot as a whole.
     """
 
@@ -87,7 +87,7 @@ class Snapshot:
     replicas: Mapping[SourcePartition, Replica] = field(default_factory=dict)
     logs: Mapping[TargetPartition, TargetLog] = field(default_factory=dict)
     target_ids: Mapping[str, str] = field(default_factory=dict)
-    rivals: Mapping[SourcePartition, tuple[str, ...]] = field(default_factory=dict)
+    conflicting_pipelines: Mapping[SourcePartition, tuple[str, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
@@ -344,7 +344,9 @@ def _unplaced(group: TranslatedGroup, source: SourcePartition) -> GroupRow:
 
 def with_conflicting_pipelines(snapshot: Snapshot, translation: Translation) -> str:
     """Return a translation's reason, including other pipelines that map the same records."""
-    names = sorted({n for s in translation.sources for n in snapshot.rivals.get(s, ())})
+    names = sorted(
+        {n for s in translation.sources for n in snapshot.conflicting_pipelines.get(s, ())}
+    )
     if not names:
         return translation.reason
     rival = f"mapped by several pipelines: {', '.join(names)}"

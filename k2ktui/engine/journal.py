@@ -149,7 +149,7 @@ class JournalHeader:
         id: unique id of the entry; it begins with the time by the writer's clock.
         at_ms: time of the entry, epoch milliseconds.
         who: ``user@host``.
-        what: ``apply``, ``undo``, ``sync``, ``offsets set``, ``offsets clear``, …
+        operation: ``apply``, ``undo``, ``sync``, ``offsets set``, ``offsets clear``, …
         plan: id of the plan that was applied, "" for none.
         pipeline: name of the pipeline.
         counts: number of rows per result.
@@ -161,7 +161,7 @@ class JournalHeader:
     id: str
     at_ms: int
     who: str
-    what: str
+    operation: str
     plan: str = ""
     pipeline: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -253,4 +253,4 @@ def find_outdated(
 
 
 def _kind(header: JournalHeader | None) -> tuple[bool, bool]:
-    return header is not None and header.what == SYNC, header is None or BEGUN in header.counts
+    return header is not None and header.operation == SYNC, header is None or BEGUN in header.counts

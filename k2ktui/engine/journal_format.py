@@ -109,7 +109,7 @@ def _header_body(header: JournalHeader) -> dict[str, Any]:
         "pipeline": header.pipeline,
         "plan": header.plan,
         "undoes": header.undoes,
-        "what": header.what,
+        "what": header.operation,
         "who": header.who,
     }
 
@@ -220,7 +220,7 @@ def _header(key: JournalKey, body: dict[str, Any]) -> JournalHeader:
         id=key.id,
         at_ms=integer(field(body, "at"), high=LARGEST_MS),
         who=text(field(body, "who")),
-        what=text(field(body, "what")),
+        operation=text(field(body, "what")),
         plan=text(field(body, "plan")),
         pipeline=text(field(body, "pipeline")),
         counts={text(name): integer(count) for name, count in counts.items()},

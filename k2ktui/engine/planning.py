@@ -35,7 +35,7 @@ class PlanOptions:
         guarded: whether to keep an older mapping from overwriting a newer one.
         own_only: whether to never rewind over an offset that an application committed on the
             target.
-        rivals_fail: whether to skip partitions that several pipelines map.
+        conflicts_fail: whether to skip partitions that several pipelines map.
         group: selects groups, all by default.
         topic: selects source topics, all by default.
     """
@@ -46,7 +46,7 @@ class PlanOptions:
     guard_prefix: str = "k2k_"
     guarded: bool = True
     own_only: bool = False
-    rivals_fail: bool = True
+    conflicts_fail: bool = True
     group: Callable[[str], bool] = lambda _: True
     topic: Callable[[str], bool] = lambda _: True
 
@@ -135,7 +135,9 @@ def _refusal(
         return f"on the target: {group.target.error}"
     if group.source.error:
         return f"on the source: {group.source.error}"
-    if options.rivals_fail and any(snapshot.rivals.get(s) for s in translation.sources):
+    if options.conflicts_fail and any(
+        snapshot.conflicting_pipelines.get(s) for s in translation.sources
+    ):
         return "errorHandling.onMultipleTargetCommittedOffsets is fail"
     return ""
 

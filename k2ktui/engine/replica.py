@@ -28,8 +28,8 @@ class Replica:
         behind: whether mappings below the position could not be read yet.
         mapped: number of mapped records; ``lanes`` may hold only the newest.
         held_from: source offset from which ``lanes`` hold all ranges; each also holds its last.
-        foreign: why committed offsets do not belong to the copied log (a topic was re-created);
-            empty if they do.
+        unusable_reason: why committed offsets do not belong to the copied log, such as a
+            re-created topic; empty if they do.
         cuts: anchors in place of a complete mapping, where another program copies; the lanes then
             hold single records, and nothing is known about the records between them.
     """
@@ -42,7 +42,7 @@ class Replica:
     behind: bool = False
     mapped: int = 0
     held_from: int = 0
-    foreign: str = ""
+    unusable_reason: str = ""
     cuts: OffsetAnchors | None = None
 
     @property

@@ -212,8 +212,8 @@ def _one(
     assert position is not None
     if committed < 0:
         return _One(None, Basis.UNMAPPED, None, None, "no offset is committed on the source")
-    if replica.foreign:
-        return _One(None, Basis.UNMAPPED, None, None, replica.foreign)
+    if replica.unusable_reason:
+        return _One(None, Basis.UNMAPPED, None, None, replica.unusable_reason)
     if replica.cuts is not None:
         return _by_cuts(replica.cuts, position, committed, log)
     ranges, found = replica.lanes.get(target), first.target

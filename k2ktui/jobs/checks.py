@@ -93,7 +93,7 @@ def _others(config: PipelineConfig, job: Job | None, restart: bool) -> Check:
     try:
         found = read_runners(config)
     except K2kError as error:
-        return unknown(NAME, error.what, error.mend)
+        return unknown(NAME, error.message, error.hint)
     now = time()
     alive = alive_elsewhere(found, job, now)
     if not alive:

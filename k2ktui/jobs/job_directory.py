@@ -226,5 +226,5 @@ def _unwritable(path: Path, error: OSError) -> Refused:
     return Refused(
         f"{safe_text(path)} cannot be written: {error.strerror}",
         unchanged="Nothing was started.",
-        mend="Jobs are kept in the user's state directory; XDG_STATE_HOME moves it.",
+        hint="Jobs are kept in the user's state directory; XDG_STATE_HOME moves it.",
     )

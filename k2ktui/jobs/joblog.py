@@ -117,7 +117,7 @@ class LogEntry:
     def error(self) -> str:
         """The error it reports, safe to print; empty if none."""
         if self.kind == "error":
-            return safe_text(self.event.get("what", ""))
+            return _get_renamed(self.event, "message", "what")
         return self.text.partition("\n")[0] if self.kind == "stopped" else ""
 
     @property
@@ -134,9 +134,13 @@ class LogEntry:
                 return f"started: k2ktui {_get(event, 'version')}, pid {_get(event, 'pid')}"
             case "check":
                 first = f"{_get(event, 'outcome')}: {_get(event, 'name')}: {_get(event, 'detail')}"
-                return "\n  ".join([first, *_lines(event.get("mend"))])
+                return "\n  ".join([first, *_lines(event.get("hint", event.get("mend")))])
             case "error":
-                parts = [_get(event, "what"), _get(event, "unchanged"), _get(event, "mend")]
+                parts = [
+                    _get_renamed(event, "message", "what"),
+                    _get(event, "unchanged"),
+                    _get_renamed(event, "hint", "mend"),
+                ]
                 return "\n  ".join(["ERROR " + parts[0], *(part for part in parts[1:] if part)])
             case "ended":
                 return f"ended with exit code {_get(event, 'code')}"
@@ -160,6 +164,11 @@ class LogEntry:
 
 def _get(event: Mapping[str, Any], name: str) -> str:
     return safe_text(event.get(name, ""))
+
+
+def _get_renamed(event: Mapping[str, Any], name: str, old: str) -> str:
+    """Return a field; logs of earlier releases have it under its ``old`` name."""
+    return _get(event, name if name in event else old)
 
 
 def _lines(value: object) -> list[str]:

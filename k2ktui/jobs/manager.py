@@ -203,7 +203,7 @@ def _locked(place: JobDirectory) -> int:
     raise Refused(
         f"{safe_text(place.id)} runs on this host already{where}, or is being started",
         unchanged="It goes on; nothing was started.",
-        mend="k2ktui jobs restart starts it again, k2ktui jobs log shows what it says.",
+        hint="k2ktui jobs restart starts it again, k2ktui jobs log shows what it says.",
     )
 
 
@@ -255,7 +255,7 @@ def _not_started(place: JobDirectory, why: str) -> Refused:
     return Refused(
         f"the job could not be started ({why}){': ' + said if said else ''}",
         unchanged="Nothing was copied.",
-        mend=f"Its log is {safe_text(place.log)}.",
+        hint=f"Its log is {safe_text(place.log)}.",
     )
 
 
@@ -355,7 +355,7 @@ def restart_job(
         raise K2kError(
             f"pid {ended.record.pid} still runs after {timeout:g} s",
             unchanged="It was told to stop, and nothing was started.",
-            mend="Stop it with --now or --kill, then start it.",
+            hint="Stop it with --now or --kill, then start it.",
         )
     record = job.record
     return start_job(config, files, allowed, telemetry=record.telemetry, cwd=record.cwd)

@@ -138,7 +138,7 @@ class Cluster:
         except KafkaException as error:
             raise ConnectionFailed(
                 f"no client for the {self.label} cluster: {reason(error)}",
-                mend=f"Check {self.label}.kafka in the configuration.",
+                hint=f"Check {self.label}.kafka in the configuration.",
             ) from None
 
     def ask(self, what: str, question: Callable[[], T]) -> T:
@@ -156,7 +156,7 @@ class Cluster:
         code = error.args[0].code() if error.args and hasattr(error.args[0], "code") else 0
         text = f"{what} on the {self.label} cluster: {reason(error)}"
         if code in _REFUSED:
-            return Refused(text, mend="Grant the principal what it needs (k2ktui check lists it).")
+            return Refused(text, hint="Grant the principal what it needs (k2ktui check lists it).")
         if code not in UNREACHABLE | {LOCAL_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT}:
             return K2kError(text)
         heard = self._listen() or (error.args[0] if keeps_out(error.args[0]) else None)
@@ -167,8 +167,8 @@ class Cluster:
         text += f" ({words(last)})" if last else ""
         if code in UNREACHABLE:
             where = f"bootstrap.servers and security.protocol of {self.label}.kafka"
-            return ConnectionFailed(text, mend=f"Check that it is up, and {where}.")
-        return TimedOut(text, mend="Check that it is up and reachable from here.")
+            return ConnectionFailed(text, hint=f"Check that it is up, and {where}.")
+        return TimedOut(text, hint="Check that it is up and reachable from here.")
 
     def _listen(self) -> KafkaError | None:
         """Return the recent login or certificate error, if any."""

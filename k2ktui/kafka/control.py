@@ -206,7 +206,7 @@ def control_specs(
             "metrics.kafka.topic must be different topics, found "
             + ", ".join(map(safe_text, all_names)),
             unchanged="Nothing was created.",
-            mend="Give each its own name; only commit and assignment may share one.",
+            hint="Give each its own name; only commit and assignment may share one.",
         )
     return {role: _spec(config, role, name) for role, name in names.items()}
 
@@ -225,7 +225,7 @@ def missing_control_topic(config: PipelineConfig, found: ControlFinding) -> K2kE
     return Refused(
         f"topic {safe_text(found.spec.name)} for {_HOLDS[found.role]} does not exist on the target "
         "cluster, and features.autoCreateControlTopics is disabled",
-        mend="Set features.autoCreateControlTopics: enabled, or create it: "
+        hint="Set features.autoCreateControlTopics: enabled, or create it: "
         + create_command(config.target, found.spec),
     )
 
@@ -270,7 +270,7 @@ def _wrong_policy(
         f"topic {name} for {_HOLDS[role]} {'has' if made else 'would get'} {_POLICY} "
         f"{safe_text(policy)}; it needs {wanted}: {loss}",
         unchanged="Its settings were not changed." if made else "It was not created.",
-        mend=f"Run: {alter_command(config.target, spec.name, _POLICY, wanted)}"
+        hint=f"Run: {alter_command(config.target, spec.name, _POLICY, wanted)}"
         if made
         else f"Set {setting} in the configuration.",
     )
@@ -286,7 +286,7 @@ def _wrong_count(
         f"topic {safe_text(topic.name)} for {_HOLDS[role]} has {topic.partitions} partitions; "
         f"{_SECTION[role]} says {wanted}",
         unchanged="It was not changed: other pipelines may use it.",
-        mend=f"Set {_SECTION[role]}.partitions: {topic.partitions}, or name another topic.",
+        hint=f"Set {_SECTION[role]}.partitions: {topic.partitions}, or name another topic.",
     )
 
 
@@ -294,15 +294,15 @@ def _undescribed(role: ControlTopic, spec: TopicSpec, error: KafkaError) -> K2kE
     return Refused(
         f"topic {safe_text(spec.name)} for {_HOLDS[role]} cannot be described on the target "
         f"cluster: {safe_text(error.str())}",
-        mend="Grant the target principal Describe, Read and Write on it.",
+        hint="Grant the target principal Describe, Read and Write on it.",
     )
 
 
 def _unread(role: ControlTopic, spec: TopicSpec, error: K2kError) -> K2kError:
     return Refused(
         f"the settings of topic {safe_text(spec.name)} for {_HOLDS[role]} cannot be checked: "
-        f"{error.what}",
-        mend="Grant the target principal DescribeConfigs on it, or, if its cleanup.policy is "
+        f"{error.message}",
+        hint="Grant the target principal DescribeConfigs on it, or, if its cleanup.policy is "
         "known to be right, set features.validateControlTopicSettings: disabled.",
     )
 
@@ -331,7 +331,7 @@ def _all_in_one(problems: list[K2kError]) -> K2kError:
         return problems[0]
     kept = dict.fromkeys(problem.unchanged for problem in problems if problem.unchanged)
     return Refused(
-        "\n".join(problem.what for problem in problems),
+        "\n".join(problem.message for problem in problems),
         unchanged="\n".join(kept),
-        mend="\n".join(problem.mend for problem in problems),
+        hint="\n".join(problem.hint for problem in problems),
     )

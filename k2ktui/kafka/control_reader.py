@@ -46,7 +46,7 @@ def require_offsets(
         raise TimedOut(
             f"nobody tells the bounds of {safe_text(topic)}-{number} on the {cluster.label} "
             "cluster: it has no leader, or may not be described",
-            mend="Check the cluster's health and the rights on the topic, then try again.",
+            hint="Check the cluster's health and the rights on the topic, then try again.",
         )
     return found
 
@@ -143,7 +143,7 @@ def _read(
                 raise TimedOut(
                     f"reading {safe_text(topic)} on the {cluster.label} cluster took more than "
                     f"{timeout:g} s",
-                    mend="Check the cluster's health, or raise coordination.commit.syncTimeout.",
+                    hint="Check the cluster's health, or raise coordination.commit.syncTimeout.",
                 )
             for message in consumer.consume(1000, 0.2):
                 error = message.error()
@@ -181,6 +181,6 @@ def await_stable(cluster: Cluster, topic: str, partitions: int, timeout: float) 
                 f"a transaction on {safe_text(topic)}-{behind[0]} has stayed open for more than "
                 f"{timeout:g} s, so the positions there cannot be read",
                 unchanged="Nothing was written.",
-                mend="Find it with kafka-transactions.sh find-hanging, or raise "
+                hint="Find it with kafka-transactions.sh find-hanging, or raise "
                 "coordination.commit.syncTimeout.",
             )

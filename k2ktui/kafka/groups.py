@@ -82,7 +82,7 @@ class ConsumerGroupClient:
         stable_patience: seconds to wait for transactions with pending offset commits.
 
     Attributes:
-        unheard: why the last listing may be incomplete; "" if it is complete.
+        incomplete_reason: why the last listing may be incomplete; "" if it is complete.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class ConsumerGroupClient:
         self._courier = GroupCoordinatorClient(options, label, patience)
         self._label = label
         self._stable_patience = stable_patience
-        self.unheard = ""
+        self.incomplete_reason = ""
 
     def __enter__(self) -> Self:
         return self
@@ -123,7 +123,7 @@ class ConsumerGroupClient:
         self._courier.close()
 
     def list(self) -> dict[str, GroupListing]:
-        """Return the groups that the principal may describe; sets ``unheard`` if incomplete.
+        """Return the groups that the principal may describe; sets ``incomplete_reason``.
 
         Raises:
             ConnectionFailed: no broker accepts connections.
@@ -215,8 +215,8 @@ class ConsumerGroupClient:
     async def _list(self) -> dict[str, GroupListing]:
         until, attempt = monotonic() + self._courier.patience, 0
         while True:
-            listed, self.unheard = await self._list_once()
-            if not self.unheard:
+            listed, self.incomplete_reason = await self._list_once()
+            if not self.incomplete_reason:
                 return listed or {}
             if monotonic() > until:
                 break
@@ -228,8 +228,8 @@ class ConsumerGroupClient:
         if listed is None:
             raise TimedOut(
                 f"the {self._label} cluster did not list its groups within "
-                f"{self._courier.patience:g} s: {self.unheard}",
-                mend="Check that its brokers are up and reachable from here.",
+                f"{self._courier.patience:g} s: {self.incomplete_reason}",
+                hint="Check that its brokers are up and reachable from here.",
             )
         return listed
 
@@ -289,7 +289,11 @@ class ConsumerGroupClient:
 
     def _unlisted(self) -> str:
         """Return why an unlisted group may still exist; "" if the listing is complete."""
-        return f"not every broker listed its groups: {self.unheard}" if self.unheard else ""
+        return (
+            f"not every broker listed its groups: {self.incomplete_reason}"
+            if self.incomplete_reason
+            else ""
+        )
 
     async def _committed(self, names: Collection[str]) -> dict[str, GroupOffsets]:
         listed = await self._list()

@@ -140,19 +140,19 @@ class KeyedWriter:
         if error is not None and error.code() in _FORBIDDEN:
             return Refused(
                 f"{where}: {safe_text(error.str())}",
-                mend="Grant the principal Describe and Write on the topic, and on brokers before "
+                hint="Grant the principal Describe and Write on the topic, and on brokers before "
                 "3.0 IdempotentWrite on the cluster.",
             )
         if error is not None and error.code() in _TOO_LARGE:
             return Refused(
                 f"{where}: a record is too large",
-                mend=f"Raise max.message.bytes of {safe_text(self._topic)}.",
+                hint=f"Raise max.message.bytes of {safe_text(self._topic)}.",
             )
         if error is None or error.code() == KafkaError._MSG_TIMED_OUT:  # noqa: SLF001
             why = f" ({self._trouble})" if self._trouble else ""
             kind = ConnectionFailed if self._trouble else TimedOut
             return kind(
                 f"{where}: not acknowledged within {self._timeout:g} s{why}",
-                mend="Check that it is up and reachable from here.",
+                hint="Check that it is up and reachable from here.",
             )
         return K2kError(f"{where}: {safe_text(error.str())}")

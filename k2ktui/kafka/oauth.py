@@ -104,7 +104,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
     def _failed(self, reason: str) -> ConnectionFailed:
         return ConnectionFailed(
             f"no token from {safe_text(self._client.endpoint)}: {safe_text(reason)}",
-            mend="check sasl.oauthbearer.token.endpoint.url, the client id, its secret and scope",
+            hint="check sasl.oauthbearer.token.endpoint.url, the client id, its secret and scope",
         )
 
 

@@ -89,7 +89,7 @@ def load_checked(paths: Iterable[str | Path], *, need_replication: bool = True) 
 def _error(what: str, lines: list[str]) -> ConfigError:
     return ConfigError(
         "\n".join([f"{what}:", *(f"  {line}" for line in lines)]),
-        mend="properties have the names of Kafka's Java clients; see docs/configuration.md",
+        hint="properties have the names of Kafka's Java clients; see docs/configuration.md",
     )
 
 

@@ -135,7 +135,7 @@ def not_ready(cluster: Cluster, names: Collection[str]) -> TimedOut:
         f"created or grown on the {cluster.label} cluster, but without leaders yet: "
         + ", ".join(safe_text(name) for name in sorted(names)),
         unchanged="No record was written to them.",
-        mend="Look at the controller's log; go on when kafka-topics.sh --describe shows leaders.",
+        hint="Look at the controller's log; go on when kafka-topics.sh --describe shows leaders.",
     )
 
 
@@ -246,18 +246,18 @@ def _not_created(cluster: Cluster, spec: TopicSpec, error: KafkaException) -> K2
         return None
     _raise_if_silent(cluster, "creating topics", error)
     if code in _UNAUTHORIZED:
-        mend = "Grant the target principal Create on the topic (or the cluster), or create it: "
+        hint = "Grant the target principal Create on the topic (or the cluster), or create it: "
     else:
-        mend = _CREATE_MENDS.get(code, "Mend that, or create the topic: ")
+        hint = _CREATE_HINTS.get(code, "Fix that, or create the topic: ")
     return Refused(
         f"topic {safe_text(spec.name)} could not be created on the {cluster.label} cluster: "
         f"{reason(error)}",
         unchanged="The topic does not exist; nothing was written.",
-        mend=mend + create_command(cluster.config, spec),
+        hint=hint + create_command(cluster.config, spec),
     )
 
 
-_CREATE_MENDS = {
+_CREATE_HINTS = {
     KafkaError.INVALID_REPLICATION_FACTOR: (
         "Set topicCreation's replication to at most the number of brokers there, or create it: "
     ),
@@ -278,7 +278,7 @@ def _not_grown(cluster: Cluster, name: str, count: int, error: KafkaException) -
         f"topic {safe_text(name)} could not be grown to {count} partitions on the "
         f"{cluster.label} cluster: {reason(error)}",
         unchanged="It has the partitions it had.",
-        mend="Grant the target principal Alter on the topic, or grow it: "
+        hint="Grant the target principal Alter on the topic, or grow it: "
         + grow_command(cluster.config, name, count),
     )
 

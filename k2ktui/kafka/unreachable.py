@@ -78,7 +78,7 @@ def no_connection(label: str, reason: str) -> ConnectionFailed:
     """Return the error for a cluster that has no broker accepting connections."""
     return ConnectionFailed(
         f"no broker of the {label} cluster accepts connections: {reason}",
-        mend=f"Check that the {label} cluster is up, and bootstrap.servers of {label}.kafka.",
+        hint=f"Check that the {label} cluster is up, and bootstrap.servers of {label}.kafka.",
     )
 
 
@@ -86,7 +86,7 @@ def login_refused(label: str, reason: str) -> ConnectionFailed:
     """Return the error for a refused login; ``reason`` is the broker's message."""
     return ConnectionFailed(
         f"the {label} cluster refused the login: {reason}",
-        mend=f"Check sasl.mechanism and sasl.jaas.config (user and password) of {label}.kafka.",
+        hint=f"Check sasl.mechanism and sasl.jaas.config (user and password) of {label}.kafka.",
     )
 
 
@@ -94,6 +94,6 @@ def not_trusted(label: str, reason: str) -> ConnectionFailed:
     """Return the error for a broker certificate that fails verification."""
     return ConnectionFailed(
         f"the {label} cluster's certificate is not trusted: {reason}",
-        mend=f"Check ssl.truststore.* of {label}.kafka, and that bootstrap.servers has the host "
+        hint=f"Check ssl.truststore.* of {label}.kafka, and that bootstrap.servers has the host "
         "names that the certificate names.",
     )

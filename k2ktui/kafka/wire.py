@@ -175,7 +175,7 @@ class Wire:
         reason = f": {why(failure)}" if failure else ""
         return ConnectionFailed(
             f"the {self.label} cluster did not answer within {timeout:g} s{reason}",
-            mend=f"Check bootstrap.servers and security.protocol of {self.label}.kafka.",
+            hint=f"Check bootstrap.servers and security.protocol of {self.label}.kafka.",
         )
 
     def refusal(self) -> str:

@@ -43,7 +43,7 @@ class Auditor:
         now = time.time()
         found = compare_checkpoints(make_group_rows(snapshot), self._topics.checkpoints, now)
         unseen = self._topics.unseen_checkpoints()
-        notes = (*unseen, *self._topics.foreign(), *snapshot.notes)
+        notes = (*unseen, *self._topics.unreadable(), *snapshot.notes)
         return Audit(self._name, now, tuple(found), notes)
 
 

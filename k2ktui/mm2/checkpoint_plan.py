@@ -221,14 +221,14 @@ def checks(seen: ClusterObservation) -> list[Check]:
 def standing_in_the_way(found: Iterable[Check], accepted: Iterable[str]) -> list[Check]:
     """Return the required checks that did not pass and were not accepted."""
     fine = frozenset(accepted)
-    return [c for c in found if c.name in REQUIRED and c.name not in fine and c.mend]
+    return [c for c in found if c.name in REQUIRED and c.name not in fine and c.hint]
 
 
 def _checked(
     seen: ClusterObservation, name: str, check: Callable[[ClusterObservation], Check]
 ) -> Check:
     if name in seen.unread:
-        return unknown(name, seen.unread[name], "Mend that, or accept what it means.")
+        return unknown(name, seen.unread[name], "Fix that, or accept the risk.")
     return check(seen)
 
 

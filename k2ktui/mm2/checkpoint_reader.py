@@ -40,7 +40,7 @@ def read_checkpoints(config: MirrorPipeline, target: Cluster) -> tuple[list[Chec
     """Read the whole checkpoints topic once.
 
     Returns:
-        The newest checkpoint of each group-partition, and the number of foreign records.
+        The newest checkpoint of each group-partition, and the number of unreadable records.
 
     Raises:
         Refused: the topic does not exist, or reading it is not authorized.
@@ -53,22 +53,22 @@ def read_checkpoints(config: MirrorPipeline, target: Cluster) -> tuple[list[Chec
             f"{safe_text(topic)} cannot be read on the target cluster: "
             f"{safe_text(described.str())}",
             unchanged=NOTHING,
-            mend="MirrorMaker 2 makes it unless emit.checkpoints.enabled is false; the aliases and "
+            hint="MirrorMaker 2 makes it unless emit.checkpoints.enabled is false; the aliases and "
             "the replication policy decide its name.",
         )
     newest: dict[GroupPartition, Checkpoint] = {}
-    foreign = 0
+    unreadable = 0
     for record in read_committed(target, topic, PARTITION + 1, _READ_S):
         try:
             at, checkpoint = read_checkpoint(record.key, record.value)
         except ForeignRecord:
-            foreign += 1
+            unreadable += 1
             continue
         if checkpoint is None:
             newest.pop(at, None)
         else:
             newest[at] = checkpoint
-    return [newest[at] for at in sorted(newest)], foreign
+    return [newest[at] for at in sorted(newest)], unreadable
 
 
 class CheckpointReader:
@@ -127,7 +127,7 @@ class CheckpointReader:
         try:
             seen = replace(seen, behind=self._behind(ends))
         except K2kError as error:
-            seen = replace(seen, unread={REPLICATED: error.what})
+            seen = replace(seen, unread={REPLICATED: error.message})
         while time.monotonic() < began + watch_s:
             time.sleep(_POLL_S)
         return replace(seen, growing=self.grown(seen))

@@ -99,7 +99,7 @@ class Connect:
                 f"Kafka Connect at {self.address} is of version {_dotted(version)}; this needs "
                 f"{_dotted(wanted)}",
                 unchanged=NOTHING,
-                mend="Upgrade its workers.",
+                hint="Upgrade its workers.",
             )
 
     def connectors(self) -> dict[str, str]:
@@ -235,7 +235,7 @@ class Connect:
                     f"Kafka Connect at {self.address} has been rebalancing for more than "
                     f"{self._settings.timeout_s:g} s: {_message(answer)}",
                     unchanged=unchanged,
-                    mend="Find out why its workers do not come to rest, or raise timeout.",
+                    hint="Find out why its workers do not come to rest, or raise timeout.",
                 )
             sleep(_POLL_S)
         if not 200 <= answer.status < 300:
@@ -253,14 +253,14 @@ class Connect:
             return ConnectionFailed(
                 f"Kafka Connect at {self.address} does not let us in ({status})",
                 unchanged=unchanged,
-                mend="Check user and password in the --connect-file, and what the user may do.",
+                hint="Check user and password in the --connect-file, and what the user may do.",
             )
         if status == http.client.NOT_FOUND and connector:
             return ConfigError(
                 f"Kafka Connect at {self.address} knows no connector {safe_text(connector)} "
                 f"(404: {said})",
                 unchanged=unchanged,
-                mend="k2ktui mm2 offsets show without --connector lists those that it has.",
+                hint="k2ktui mm2 offsets show without --connector lists those that it has.",
             )
         if status == http.client.BAD_REQUEST:
             return Refused(f"Kafka Connect refused it: {said}", unchanged=unchanged)
@@ -272,14 +272,14 @@ class Connect:
         return K2kError(
             f"Kafka Connect at {self.address} failed ({status}): {said}",
             unchanged=unchanged,
-            mend="Its workers' logs say more.",
+            hint="Its workers' logs say more.",
         )
 
     def _strange(self, what: str, unchanged: str) -> K2kError:
         return K2kError(
             f"{self.address} does not speak as Kafka Connect does: {what}",
             unchanged=unchanged,
-            mend="Check the URL, and any proxy on the way.",
+            hint="Check the URL, and any proxy on the way.",
         )
 
     def _exchange(self, method: str, path: str, body: object, unchanged: str) -> _Answer:
@@ -317,7 +317,7 @@ class Connect:
         raise ConnectionFailed(
             "Kafka Connect cannot be reached: " + "; ".join(failures),
             unchanged=unchanged,
-            mend="Check the URL, that a worker is up, and tls in the --connect-file.",
+            hint="Check the URL, that a worker is up, and tls in the --connect-file.",
         )
 
     def _connection(self, url: str) -> http.client.HTTPConnection:

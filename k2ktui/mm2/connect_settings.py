@@ -158,5 +158,5 @@ def _refused(problems: list[Problem]) -> ConfigError:
     return ConfigError(
         f"it is not known how to reach Kafka Connect:{lines}",
         unchanged="Nothing was changed.",
-        mend="Give --connect URL, or --connect-file with url, user, password, tls, timeout.",
+        hint="Give --connect URL, or --connect-file with url, user, password, tls, timeout.",
     )

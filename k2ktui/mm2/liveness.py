@@ -66,7 +66,7 @@ def require_stopped(flow: Flow, target: Cluster, unchanged: str) -> None:
         raise Refused(
             f"MirrorMaker 2 still copies {safe_text(flow)}: " + "; ".join(signs),
             unchanged=unchanged,
-            mend="Stop every process that was started with this mm2.properties "
+            hint="Stop every process that was started with this mm2.properties "
             "(connect-mirror-maker.sh), on all hosts; a killed one counts as running for its "
             "session time-out, 10 s by default.",
         )

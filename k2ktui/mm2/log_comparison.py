@@ -113,7 +113,7 @@ class PositionProver:
                 try:
                     proven += self._run(portion, cuts, positions, left)
                 except K2kError as error:
-                    self._trouble = error.what
+                    self._trouble = error.message
                     return proven
         return proven
 

@@ -100,7 +100,7 @@ class MirrorMappings:
         """Return notes on an unreachable source, ignored records and unproven positions."""
         down = [f"{self._down}: what was kept of its offset-syncs is used"] if self._down else []
         unseen = [] if self._down else self.topics.unseen_syncs()
-        notes = (unseen, self.topics.foreign(), self._history.notes(), self._prover.notes())
+        notes = (unseen, self.topics.unreadable(), self._history.notes(), self._prover.notes())
         return [*down, *(note for some in notes for note in some)]
 
     def keep(self) -> None:
@@ -125,7 +125,7 @@ class MirrorMappings:
             self._source.cluster_id()
             return self.topics.new_syncs()
         except (ConnectionFailed, TimedOut) as error:
-            self._down, self._again_at = error.what, monotonic() + _DOWN_S
+            self._down, self._again_at = error.message, monotonic() + _DOWN_S
             return []
 
     def _take(self, new: Sequence[TimedOffsetSync]) -> None:
@@ -156,7 +156,7 @@ class MirrorMappings:
         why = f"there is no topic {missing}" if missing else "its topics name no topic of this flow"
         return Refused(
             f"MirrorMaker 2 has not copied anything on {safe_text(self._flow)}: {why}",
-            mend="Check the aliases, and offset-syncs.topic.location and offset.storage.topic.",
+            hint="Check the aliases, and offset-syncs.topic.location and offset.storage.topic.",
         )
 
 

@@ -45,7 +45,7 @@ def _not_expressible(flow: Flow, failure: ValidationError) -> ConfigError:
     name = safe_text(f"{flow} of {flow.file}" if flow.file else flow)
     return ConfigError(
         "\n".join([f"the flow {name} cannot be expressed as a pipeline:", *lines]),
-        mend="Write topics, groups and their excludes as regular expressions that can stand within "
+        hint="Write topics, groups and their excludes as regular expressions that can stand within "
         "another: (?i:orders.*) instead of (?i)orders.*, and no (?<name>…) twice in all of them.",
     )
 

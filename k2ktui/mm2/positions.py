@@ -179,7 +179,7 @@ def source_alias(config: Mapping[str, str], connector: str) -> str:
             f"connector {safe_text(connector)} is a {short}: it has no positions, and a change of "
             "its offsets changes nothing",
             unchanged=NOTHING,
-            mend="Name the MirrorSourceConnector.",
+            hint="Name the MirrorSourceConnector.",
         )
     if short != SOURCE_CONNECTOR.rpartition(".")[2]:
         raise Refused(
@@ -243,7 +243,7 @@ def plan(
         raise Refused(
             "positions that MirrorMaker 2 would not read from:\n    " + "\n    ".join(wrong),
             unchanged=NOTHING,
-            mend="k2ktui mm2 offsets show lists the partitions and their bounds.",
+            hint="k2ktui mm2 offsets show lists the partitions and their bounds.",
         )
     if any(move.effect is StoredMoveEffect.CLEAR for move in moves):
         notes.append(reset_in_words(connector.reset))
@@ -290,7 +290,7 @@ def refuse_overtaken(change: StoredChange, now: Mapping[SourcePartition, int]) -
         raise Refused(
             f"copying went on while this was decided, and it would mean something else now:{lines}",
             unchanged="No offset was changed.",
-            mend="Stop the copying first, then plan again.",
+            hint="Stop the copying first, then plan again.",
         )
 
 
@@ -323,7 +323,7 @@ def parse_offsets_body(text: str) -> dict[tuple[str, SourcePartition], int | Non
             raise ConfigError(
                 "the file is no body of Connect's PATCH …/offsets for a MirrorSourceConnector",
                 unchanged=NOTHING,
-                mend='It has {"offsets": [{"partition": {"cluster": …, "partition": …, "topic": …}'
+                hint='It has {"offsets": [{"partition": {"cluster": …, "partition": …, "topic": …}'
                 ', "offset": {"offset": …}}]}.',
             )
         found[cluster, source] = positions.get((cluster, source))

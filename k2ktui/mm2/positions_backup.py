@@ -68,7 +68,7 @@ def write_journal(config: PipelineConfig, change: StoredChange) -> str:
     try:
         store.put([JournalRows(entry, change.connector, rows), header])
     except K2kError as error:
-        return f"the change is not on the journal: {error.what}"
+        return f"the change is not on the journal: {error.message}"
     finally:
         store.close()
     return ""
@@ -76,9 +76,9 @@ def write_journal(config: PipelineConfig, change: StoredChange) -> str:
 
 def not_put_back(why: BaseException, error: K2kError, kept: Path) -> PartlyApplied:
     """Return the error for a failed change (``why``) that could not be undone (``error``)."""
-    reason = why.what if isinstance(why, K2kError) else "it was interrupted"
+    reason = why.message if isinstance(why, K2kError) else "it was interrupted"
     return PartlyApplied(
-        f"{reason}; and it could not be put back: {error.what}",
+        f"{reason}; and it could not be put back: {error.message}",
         unchanged=f"What was stored before is in {safe_text(kept)}.",
-        mend=f"Put it back: k2ktui mm2 offsets set --from {safe_text(kept)}",
+        hint=f"Put it back: k2ktui mm2 offsets set --from {safe_text(kept)}",
     )

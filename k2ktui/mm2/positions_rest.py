@@ -82,7 +82,7 @@ class RestPositions:
                 f"connector {safe_text(self._name)} is {safe_text(found.state)} with "
                 f"{len(found.tasks)} tasks",
                 unchanged=unchanged,
-                mend="Stop it: PUT /connectors/NAME/stop. A pause is not enough.",
+                hint="Stop it: PUT /connectors/NAME/stop. A pause is not enough.",
             )
 
     def bounds(self, sources: Collection[SourcePartition]) -> dict[SourcePartition, Bounds]:
@@ -106,7 +106,7 @@ def _only_connector(connect: Connect) -> str:
         raise ConfigError(
             f"Kafka Connect at {connect.address} has {len(found)} MirrorSourceConnectors: {named}",
             unchanged=NOTHING,
-            mend="Name one with --connector.",
+            hint="Name one with --connector.",
         )
     return found[0]
 
@@ -153,9 +153,9 @@ def apply(
     except K2kError as error:
         raise PartlyApplied(
             f"the offsets of connector {safe_text(name)} were changed, but it does not go on: "
-            f"{error.what}",
+            f"{error.message}",
             unchanged=f"It was {safe_text(was)} before; what was stored is in {kept}.",
-            mend="Resume it by hand: PUT /connectors/NAME/resume.",
+            hint="Resume it by hand: PUT /connectors/NAME/resume.",
         ) from None
     return AppliedChange(kept, state.state, state.trace)
 
@@ -179,11 +179,11 @@ def _back(back_to_work: Callable[[], None], why: BaseException) -> None:
     try:
         back_to_work()
     except K2kError as error:
-        reason = why.what if isinstance(why, K2kError) else "it was interrupted"
+        reason = why.message if isinstance(why, K2kError) else "it was interrupted"
         raise PartlyApplied(
-            f"{reason}; and the connector could not be let go on: {error.what}",
+            f"{reason}; and the connector could not be let go on: {error.message}",
             unchanged=getattr(why, "unchanged", ""),
-            mend="Resume it by hand: PUT /connectors/NAME/resume.",
+            hint="Resume it by hand: PUT /connectors/NAME/resume.",
         ) from why
 
 

@@ -96,7 +96,7 @@ class TopicPositions:
                 f"{safe_text(topic)} cannot be read on the target cluster: "
                 f"{safe_text(described.str())}",
                 unchanged=NOTHING,
-                mend="MirrorMaker 2 makes it at its first start; the aliases in mm2.properties and "
+                hint="MirrorMaker 2 makes it at its first start; the aliases in mm2.properties and "
                 "offset.storage.topic decide its name.",
             )
         found: dict[SourcePartition, int] = {}
@@ -155,7 +155,7 @@ class TopicPositions:
                 f"{safe_text(wrong[0])} is at {there.get(wrong[0])} right afterwards, not at "
                 f"{wanted[wrong[0]]}: somebody else writes there",
                 unchanged="What was stored before was put back.",
-                mend="Look for a MirrorMaker 2 that still runs.",
+                hint="Look for a MirrorMaker 2 that still runs.",
             )
 
     def _entry(self, source: SourcePartition, position: int | None) -> Entry:

@@ -88,7 +88,7 @@ class Publisher:
     Args:
         config: a k2ktui pipeline.
         names: its aliases and topic names.
-        even_so: write even if MirrorMaker 2 seems to own these topics.
+        force: write even if MirrorMaker 2 seems to own these topics.
 
     Raises:
         ConfigError: ``config`` is a MirrorMaker 2 flow, or an alias is missing.
@@ -96,22 +96,20 @@ class Publisher:
         ConnectionFailed, TimedOut: the target does not answer.
     """
 
-    def __init__(
-        self, config: PipelineConfig, names: MirrorNames, *, even_so: bool = False
-    ) -> None:
+    def __init__(self, config: PipelineConfig, names: MirrorNames, *, force: bool = False) -> None:
         if isinstance(config, MirrorPipeline):
             raise ConfigError(
-                "MirrorMaker 2 publishes itself", mend="Give a pipeline file of k2ktui with -f."
+                "MirrorMaker 2 publishes itself", hint="Give a pipeline file of k2ktui with -f."
             )
         if not (names.source and names.target):
             raise ConfigError(
                 "no alias of the source, or of the target",
-                mend="Give --source-alias and --target-alias, or mm2.sourceAlias and "
+                hint="Give --source-alias and --target-alias, or mm2.sourceAlias and "
                 "mm2.targetAlias in the pipeline's file.",
             )
         self._names = names
         self._target = target_cluster(config)
-        if not even_so:
+        if not force:
             _alone(self._target, names)
         _ensure(config, self._target, names)
         self._snapshots = SnapshotReader(config)
@@ -188,7 +186,7 @@ class PublisherThread(BackgroundRunner):
     def _made(self) -> Publisher:
         chosen = self._config.mm2
         names = MirrorNames(chosen.source_alias, chosen.target_alias, chosen.separator)
-        return Publisher(self._config, names, even_so=chosen.even_so)
+        return Publisher(self._config, names, force=chosen.force)
 
 
 def checkpoints_of(snapshot: Snapshot) -> tuple[dict[GroupPartition, Checkpoint], int]:
@@ -223,7 +221,7 @@ def _alone(target: Cluster, names: MirrorNames) -> None:
             f"a MirrorMaker 2 keeps its positions of {safe_text(names.source)} on the target "
             f"({safe_text(storage)}), and two that write the same topics contradict each other",
             unchanged="Nothing was written.",
-            mend="Choose another alias, or give --even-so (mm2.evenSo: enabled) when it does not "
+            hint="Choose another alias, or give --force (mm2.force: enabled) when it does not "
             "run any more.",
         )
 

@@ -56,11 +56,11 @@ class MirrorSettings:
         if name:
             raise ConfigError(
                 f"{safe_text(self.file)} has no flow {safe_text(name)}",
-                mend=f"It has {there or 'none'}.",
+                hint=f"It has {there or 'none'}.",
             )
         raise ConfigError(
             f"{safe_text(self.file)} enables {there or 'no flow'}",
-            mend=f"Choose one: -f '{safe_text(self.file)}#A->B'."
+            hint=f"Choose one: -f '{safe_text(self.file)}#A->B'."
             if there
             else "Set A->B.enabled = true, with your aliases.",
         )
@@ -83,7 +83,7 @@ def load_settings(
         raw = Path(path).read_bytes()
     except OSError as error:
         raise ConfigError(
-            f"{safe_text(path)} cannot be read: {error.strerror}", mend="Check the name."
+            f"{safe_text(path)} cannot be read: {error.strerror}", hint="Check the name."
         ) from None
     return parse_settings(raw, str(path), (os.environ if env is None else env) if filled else None)
 

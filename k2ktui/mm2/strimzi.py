@@ -49,7 +49,7 @@ def parse_resource(text: str, namespace: str = "") -> StrimziResource:
         raise ConfigError(
             f"{safe_text(text)} is no Strimzi resource",
             unchanged=NOTHING,
-            mend=f"Give {MIRROR_MAKER}/NAME or {CONNECTOR}/NAME.",
+            hint=f"Give {MIRROR_MAKER}/NAME or {CONNECTOR}/NAME.",
         )
     return StrimziResource(kind.lower(), name, namespace)
 
@@ -67,7 +67,7 @@ def unreachable_connector(connector: str) -> Connector:
         raise ConfigError(
             f"{safe_text(connector) or 'no connector'} does not tell the source's alias",
             unchanged=NOTHING,
-            mend="Give --connector A->B.MirrorSourceConnector, or --connect URL.",
+            hint="Give --connector A->B.MirrorSourceConnector, or --connect URL.",
         )
     return Connector(connector, source, "not asked", "earliest", {})
 

@@ -135,7 +135,7 @@ class TakeoverPlanner:
                 "MirrorMaker 2 keeps partitions, and this pipeline chooses them by key "
                 "(partition: producer)",
                 unchanged=NOTHING,
-                mend="Set partition: source, or copy anew to other topics.",
+                hint="Set partition: source, or copy anew to other topics.",
             )
         names, notes = self._topics()
         sources = self._source.describe(sorted(names))
@@ -173,7 +173,7 @@ class TakeoverPlanner:
                 "this pipeline would copy to other topics than MirrorMaker 2 did: "
                 + safe_text("; ".join(wrong[:5])),
                 unchanged=NOTHING,
-                mend="k2ktui mm2 import makes a pipeline file that copies to the same topics.",
+                hint="k2ktui mm2 import makes a pipeline file that copies to the same topics.",
             )
         shown = ", ".join(safe_text(name) for name in left[:5])
         return names, [f"MirrorMaker 2 copies, and this pipeline does not: {shown}"] if left else []
@@ -355,5 +355,5 @@ def refuse_changed_target(plan: TakeoverPlan, ends: Mapping[TargetPartition, int
                 f"{safe_text(f'{row.target[0]}-{row.target[1]}')} ended at {row.end} when it was "
                 f"looked at, and now at {ends.get(row.target, 'an offset that nobody tells')}",
                 unchanged=NOTHING,
-                mend="Find out who writes there, then do it again.",
+                hint="Find out who writes there, then do it again.",
             )

@@ -78,7 +78,7 @@ def _require_none(config: PipelineConfig, positions: int) -> None:
             f"pipeline {safe_text(config.name)} has {positions} positions already: a take-over is "
             "for one that has never run",
             unchanged=_UNCHANGED,
-            mend="k2ktui offsets clear -f FILE --topic '.*' removes them; or give it another name.",
+            hint="k2ktui offsets clear -f FILE --topic '.*' removes them; or give it another name.",
         )
 
 
@@ -183,7 +183,7 @@ def _write_positions(warden: TransactionFencer, positions: dict[SourcePartition,
             f"{len(wrong)} positions are not those that were written, such as that of "
             f"{safe_text(wrong[0])}",
             unchanged="The others are as planned.",
-            mend="Somebody else writes positions of this pipeline: k2ktui offsets show.",
+            hint="Somebody else writes positions of this pipeline: k2ktui offsets show.",
         )
 
 
@@ -203,7 +203,7 @@ def _journal(
     try:
         store.put([JournalRows(entry, config.coordination.commit.group, rows), header])
     except K2kError as error:
-        return "", f"it is not on the journal: {error.what}"
+        return "", f"it is not on the journal: {error.message}"
     finally:
         store.close()
     return entry, ""

@@ -73,7 +73,7 @@ class TopicTail:
                 raise K2kError(
                     f"{safe_text(self.topic)}-{partition} on the {self._cluster.label} cluster "
                     f"cannot be read: {want.trouble}",
-                    mend="Grant the principal Describe and Read on it, and check the cluster.",
+                    hint="Grant the principal Describe and Read on it, and check the cluster.",
                 )
         for (_, partition), want in wants.items():
             self._next[partition] = want.next

@@ -32,7 +32,7 @@ _BEATS = 1000
 
 @dataclass(slots=True)
 class UnreadableRecords:
-    """Count and example of a topic's records that are foreign or damaged."""
+    """Count and example of a topic's records that are unreadable or damaged."""
 
     topic: str
     count: int = 0
@@ -52,7 +52,7 @@ class _Topic:
         self, cluster: Cluster, topic: str, *, first_only: bool = True, back: int | None = None
     ) -> None:
         self.tail = TopicTail(cluster, topic, first_only=first_only, back=back)
-        self.foreign = UnreadableRecords(topic)
+        self.unreadable = UnreadableRecords(topic)
 
     def unseen(self) -> list[str]:
         """Return a note if the topic was not found at the last read."""
@@ -74,8 +74,8 @@ class _Topic:
             try:
                 yield record, read(record.key, record.value)
             except ForeignRecord as error:
-                self.foreign.count += 1
-                self.foreign.example = f"offset {record.offset}: {error}"
+                self.unreadable.count += 1
+                self.unreadable.example = f"offset {record.offset}: {error}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +143,9 @@ class MirrorTopics:
         for topic in self._all():
             topic.tail.close()
 
-    def foreign(self) -> list[str]:
+    def unreadable(self) -> list[str]:
         """Return notes on the records ignored so far."""
-        return [str(topic.foreign) for topic in self._all() if topic.foreign.count]
+        return [str(topic.unreadable) for topic in self._all() if topic.unreadable.count]
 
     def unseen_syncs(self) -> list[str]:
         """Return a note if the offset-syncs topic was not found."""

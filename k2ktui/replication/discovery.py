@@ -74,7 +74,7 @@ class TopicSnapshot:
             raise TimedOut(
                 f"nobody tells where {missing[0]} on the source cluster ends: it has no leader",
                 unchanged="Nothing was copied.",
-                mend="Check the source cluster's health, then start again.",
+                hint="Check the source cluster's health, then start again.",
             )
         return {source: max(end, self.high.get(source, end)) for source, end in self.ends.items()}
 
@@ -285,7 +285,7 @@ def _partitions(topic: TopicDescription) -> list[SourcePartition]:
 
 
 def _refused(source: SourcePartition, error: K2kError) -> Fault:
-    return Fault(source, FaultKind.REFUSED, error.what, error.mend)
+    return Fault(source, FaultKind.REFUSED, error.message, error.hint)
 
 
 def _changed(

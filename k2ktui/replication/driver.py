@@ -168,7 +168,7 @@ class Driver:
         except Superseded:
             raise
         except K2kError as error:
-            self._troubles.tell(_LOOK, error.what)
+            self._troubles.tell(_LOOK, error.message)
         else:
             self._troubles.over(_LOOK)
 
@@ -226,7 +226,7 @@ class Driver:
             slot.broken = True  # read its positions before its next lap
             return
         except (ConnectionFailed, TimedOut) as error:
-            self._postpone(slot, error.what)
+            self._postpone(slot, error.message)
             return
         failpoint("token")
         slot.running = self._spark.submit([token])
@@ -285,7 +285,7 @@ class Driver:
         try:
             books = self._warden.take_over(len(self._slots))
         except (ConnectionFailed, TimedOut) as error:
-            self._troubles.tell(_TAKE_OVER, error.what)
+            self._troubles.tell(_TAKE_OVER, error.message)
             self._stopping.wait(_TAKE_OVER_RETRY_S)
             return
         self._troubles.over(_TAKE_OVER)
@@ -303,7 +303,7 @@ class Driver:
         try:
             self._believe_target(slot)
         except (ConnectionFailed, TimedOut) as error:
-            away = error.what
+            away = error.message
         if self._offsets(slot) != before:
             self._troubles.over(slot.name)
         if not self._stopping.is_set():

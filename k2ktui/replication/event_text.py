@@ -50,7 +50,10 @@ def read_report(event: Mapping[str, Any]) -> Report | None:
 
 def _fault(value: Mapping[str, Any]) -> Fault:
     source = SourcePartition(**value["source"])
-    return Fault(source, FaultKind(value["kind"]), value["what"], value["mend"], value["offset"])
+    # Logs of earlier releases call them "what" and "mend".
+    message = value["message"] if "message" in value else value["what"]
+    hint = value["hint"] if "hint" in value else value["mend"]
+    return Fault(source, FaultKind(value["kind"]), message, hint, value["offset"])
 
 
 def report_text(report: Report) -> str:
@@ -68,8 +71,8 @@ def report_text(report: Report) -> str:
         case Stopped():
             fault = report.fault
             return (
-                f"STOPPED {safe_text(fault.source)} ({fault.kind}): {safe_text(fault.what)}\n"
-                f"  {safe_text(fault.mend)}"
+                f"STOPPED {safe_text(fault.source)} ({fault.kind}): {safe_text(fault.message)}\n"
+                f"  {safe_text(fault.hint)}"
             )
         case Resumed():
             return f"RESUMED {safe_text(report.topic)}-{report.partition}"

@@ -67,7 +67,7 @@ def await_executors(
         raise K2kError(
             f"{safe_text(master)} gave no executor within {_FIRST_TASK_S:g} s",
             unchanged="Nothing was written.",
-            mend="Check that it has workers with free cores and memory (spark.cores.max, "
+            hint="Check that it has workers with free cores and memory (spark.cores.max, "
             "spark.executor.memory), and that they can connect to this machine "
             "(spark.driver.host, spark.driver.port).",
         ) from None
@@ -94,7 +94,7 @@ def _unfit(reason: str) -> K2kError:
     return K2kError(
         f"executors cannot run tasks: {safe_text(reason, _LONGEST_REASON)}",
         unchanged="Nothing was written.",
-        mend="Install the same Python version and k2ktui's dependencies there, and set "
+        hint="Install the same Python version and k2ktui's dependencies there, and set "
         f"spark.pyspark.python to that Python. {_GUIDE}",
     )
 

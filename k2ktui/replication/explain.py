@@ -82,7 +82,7 @@ def explain(
     for topic in sorted(topics, key=lambda topic: topic.name):
         error, plan = refused.get(topic.name), by_source.get(topic.name)
         if error is not None or plan is None:
-            what = error.what if error else "not selected"
+            what = error.message if error else "not selected"
             rows.append(Explanation(topic.name, _target_or_blank(config, topic.name), None, what))
             continue
         others = [other.name for other in plan.sources if other != topic]
@@ -99,7 +99,7 @@ def _plan_words(plan: TargetPlan, topic: TopicDescription) -> list[str]:
     if plan.grow_to:
         words.append(f"the target will be grown to {plan.grow_to} partitions")
     if topic.name in plan.short:
-        words.append(plan.short[topic.name].what)
+        words.append(plan.short[topic.name].message)
     return words
 
 

@@ -323,7 +323,7 @@ class TransactionFencer:
         return TimedOut(
             f"writing to {self.topic.name} on the target: {reason}",
             unchanged="Whether it was written is unknown.",
-            mend="Start again: the state is read from the target.",
+            hint="Start again: the state is read from the target.",
         )
 
     def close(self, *, fence: bool = True) -> None:

@@ -20,7 +20,7 @@ def superseded(pipeline: str) -> Superseded:
     return Superseded(
         f"another k2ktui has started pipeline {pipeline} and fenced this one",
         unchanged="This one stopped writing at once; the other goes on from its positions.",
-        mend="Run a pipeline in one place only.",
+        hint="Run a pipeline in one place only.",
     )
 
 
@@ -29,7 +29,7 @@ def ownership_lost() -> OwnershipLost:
     return OwnershipLost(
         "the transaction coordinator's answer about the driver's epoch was lost",
         unchanged="Nothing is written until the pipeline is taken over again.",
-        mend="A running pipeline takes over again by itself; otherwise start it again.",
+        hint="A running pipeline takes over again by itself; otherwise start it again.",
     )
 
 
@@ -44,11 +44,11 @@ def coordinator_refused(error: CoordinatorError, group: str) -> K2kError:
         return Refused(
             f"the target principal may not use transactional id {group}.*",
             unchanged="Nothing was written.",
-            mend=f"Grant it Describe and Write on transactional ids prefixed {group}.",
+            hint=f"Grant it Describe and Write on transactional ids prefixed {group}.",
         )
     waited = error.code in COORDINATOR_RETRIABLE
     return TimedOut(
         "the target's transaction coordinator "
         + (f"is not available: {error}" if waited else f"refused: {error}"),
-        mend="Check the target cluster's health, then start again.",
+        hint="Check the target cluster's health, then start again.",
     )

@@ -95,7 +95,7 @@ class Heartbeat:
         elif isinstance(event, TopicsDiscovered):
             self._now = replace(self._now, lag_records=event.lag_records)
         elif isinstance(event, Stopped):
-            self.failed(event.fault.what)
+            self.failed(event.fault.message)
 
     def failed(self, what: str) -> None:
         """Include an error in the following heartbeats."""
@@ -193,7 +193,7 @@ class Heartbeat:
         if not self._noted and not self._over.is_set():
             self._notes.append(
                 "no heartbeat (the pipeline runs all the same; others cannot see that it does): "
-                + ". ".join(part for part in (error.what, error.mend) if part)
+                + ". ".join(part for part in (error.message, error.hint) if part)
             )
         self._noted = True
 

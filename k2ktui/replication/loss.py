@@ -73,7 +73,7 @@ class LossRecorder:
         except Superseded:
             raise
         except K2kError as error:
-            self._troubles.tell(_SUBJECT, error.what)
+            self._troubles.tell(_SUBJECT, error.message)
             self._not_before = monotonic() + _RETRY_S
             return
         self._troubles.over(_SUBJECT)
@@ -81,7 +81,7 @@ class LossRecorder:
         self._faults.clear()
         for fault in faults:
             text = f"went on at {fault.offset} (onSourceDataLoss: continue)"
-            self._report(Note(f"{fault.what}; {text}"))
+            self._report(Note(f"{fault.message}; {text}"))
 
     def _moved(self, position: Position, fault: Fault) -> Position:
         return replace(

@@ -25,7 +25,7 @@ def check_supported(config: PipelineConfig) -> None:
             "features.schemaMapping is enabled, and k2ktui does not rewrite schema ids: consumers "
             "on the target would read records with the ids of the source's registry",
             unchanged="Nothing was copied.",
-            mend="Set features.schemaMapping: disabled where both sides share one registry (or "
+            hint="Set features.schemaMapping: disabled where both sides share one registry (or "
             "the ids are the same); otherwise these topics need another tool.",
         )
     if config.features.bidirectional_replication:
@@ -33,7 +33,7 @@ def check_supported(config: PipelineConfig) -> None:
             "features.bidirectionalReplication is enabled, and k2ktui does not filter records by "
             "that header: they would travel in circles between the clusters, for ever",
             unchanged="Nothing was copied.",
-            mend="Set features.bidirectionalReplication: disabled, and keep the topics of the two "
+            hint="Set features.bidirectionalReplication: disabled, and keep the topics of the two "
             "directions apart (replication.sink.topic prefix or suffix).",
         )
 
@@ -80,9 +80,9 @@ def _forbidden(config: PipelineConfig, topic: str) -> str:
     return ""
 
 
-def _refuse(topic: str, why: str, mend: str) -> K2kError:
+def _refuse(topic: str, why: str, hint: str) -> K2kError:
     return Refused(
         f"topic {safe_text(topic)} is not copied: {why}",
         unchanged="Nothing of it was written.",
-        mend=mend,
+        hint=hint,
     )

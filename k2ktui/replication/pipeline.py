@@ -109,7 +109,7 @@ class Pipeline:
                     self._driver.stop()
                 return self._driver.run(self._slots())
             except K2kError as error:
-                self._heartbeat.failed(error.what)
+                self._heartbeat.failed(error.message)
                 raise
             finally:
                 starting.exception()

@@ -126,8 +126,8 @@ class Fault:
 
     source: SourcePartition
     kind: FaultKind
-    what: str
-    mend: str
+    message: str
+    hint: str
     offset: int = -1
 
 

@@ -155,7 +155,7 @@ class SparkRuntime:
             f"Spark did not start with master {self._settings.master}: "
             + safe_text("; ".join(words), 600),
             unchanged="Nothing was written.",
-            mend="Check spark.master and spark.config; k2ktui check shows the Java it uses.",
+            hint="Check spark.master and spark.config; k2ktui check shows the Java it uses.",
         )
 
     def warm_up(self, tasks: int) -> Future[None]:
@@ -269,7 +269,7 @@ class SparkRuntime:
                 return
             except K2kError as error:
                 if not left:
-                    raise _ended(error.what) from None
+                    raise _ended(error.message) from None
 
     def _gone(self, context: Any) -> str:
         """Return a message if Spark has ended, "" if it has not."""
@@ -324,5 +324,5 @@ def _ended(reason: str) -> SparkEnded:
     return SparkEnded(
         f"Spark has ended, and could not be started again: {reason}",
         unchanged="What was committed is whole; what was not is aborted at the next start.",
-        mend="Start again: it goes on from the positions on the target.",
+        hint="Start again: it goes on from the positions on the target.",
     )

@@ -61,7 +61,7 @@ class Status:
         return {
             "pipeline": self.pipeline,
             "taken_at": self.taken_at,
-            "source_down": self.source_error.what if self.source_error else "",
+            "source_down": self.source_error.message if self.source_error else "",
             "partitions": [asdict(partition) for partition in self.partitions],
         }
 

@@ -253,7 +253,7 @@ class _Planner:
             if partial
             else "Nothing of it was written, and the target was not grown: this pipeline does not "
             "replicate to it yet.",
-            mend=f"Run: {grow_command(self.config.target, found.name, topic.partitions)} "
+            hint=f"Run: {grow_command(self.config.target, found.name, topic.partitions)} "
             "(or use partition: producer).",
         )
 
@@ -309,7 +309,7 @@ def _undescribed(topic: TopicDescription, name: str, error: KafkaError) -> K2kEr
         f"topic {safe_text(topic.name)} is not copied: its target {safe_text(name)} cannot be "
         f"described: {safe_text(error.str())}",
         unchanged="Nothing of it was written.",
-        mend="Grant the target principal Describe and Write on it, and Create to make it.",
+        hint="Grant the target principal Describe and Write on it, and Create to make it.",
     )
 
 
@@ -318,7 +318,7 @@ def _vanished(topic: TopicDescription, spec: TopicSpec) -> K2kError:
         f"topic {safe_text(topic.name)} was being copied to {safe_text(spec.name)}, which does not "
         "exist on the target any more (or replication.sink.topic was changed)",
         unchanged="It was not created again: the records copied so far would be missing in it.",
-        mend=f"Clear the positions of {safe_text(topic.name)} to copy it again from its start.",
+        hint=f"Clear the positions of {safe_text(topic.name)} to copy it again from its start.",
     )
 
 
@@ -327,7 +327,7 @@ def _missing(config: PipelineConfig, topic: TopicDescription, spec: TopicSpec) -
         f"topic {safe_text(topic.name)} is not copied: its target {safe_text(spec.name)} does not "
         "exist, and features.autoCreateTopics is disabled",
         unchanged="Nothing of it was written.",
-        mend="Set features.autoCreateTopics: enabled, or create it: "
+        hint="Set features.autoCreateTopics: enabled, or create it: "
         + create_command(config.target, spec),
     )
 
@@ -338,6 +338,6 @@ def _set_too_narrow(topic: TopicDescription, spec: TopicSpec) -> K2kError:
         f"topicCreation.replication gives its target {safe_text(spec.name)} {spec.partitions}; "
         "partition: source keeps partition numbers",
         unchanged="Nothing of it was written, and the target was not created.",
-        mend=f"Set partitions there to {topic.partitions} or more (or leave it out), or use "
+        hint=f"Set partitions there to {topic.partitions} or more (or leave it out), or use "
         "partition: producer.",
     )

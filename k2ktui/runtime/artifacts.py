@@ -137,7 +137,7 @@ def _fetch(coordinates: tuple[str, ...], repository: Path, progress: Progress) -
         raise ConnectionFailed(
             f"Apache Kafka's parts could not be fetched: {error}",
             unchanged="Nothing was started; what did arrive is kept.",
-            mend="Check the network, or the proxy in HTTPS_PROXY, and run the command again.",
+            hint="Check the network, or the proxy in HTTPS_PROXY, and run the command again.",
         ) from error
 
 

@@ -56,7 +56,7 @@ class ChildProcess:
         except subprocess.TimeoutExpired:
             raise TimedOut(
                 f"Process {self.pid} did not end within {timeout:g} s.",
-                mend=f"Its log is {self.log_path}.",
+                hint=f"Its log is {self.log_path}.",
             ) from None
 
     def terminate(self) -> None:
@@ -146,7 +146,7 @@ def spawn(
     if not line:
         os.close(control_write)
         supervisor.wait()
-        raise Refused(f"{command[0]} could not be started.", mend=f"See {log_path}.")
+        raise Refused(f"{command[0]} could not be started.", hint=f"See {log_path}.")
     child = ChildProcess(supervisor, control_write, int(line), log_path)
     _alive.add(child)
     return child

@@ -95,7 +95,7 @@ def _choose(java_home: str, path: str) -> _Choice:
     raise Refused(
         f"No Java {MINIMUM_VERSION} or newer can be used.\n{found}",
         unchanged="Nothing was started.",
-        mend=f"Install Java {MINIMUM_VERSION}+ or set JAVA_HOME to one.",
+        hint=f"Install Java {MINIMUM_VERSION}+ or set JAVA_HOME to one.",
     )
 
 

@@ -310,7 +310,7 @@ class KafkaNode:
                 raise TimedOut(
                     f"The {self.name} cluster did not serve clients within {timeout:g} s.",
                     unchanged=f"It was stopped. Its log {self.log_path} ends with:\n{self.tail()}",
-                    mend="A loaded machine needs longer; otherwise the log says what it waits for.",
+                    hint="A loaded machine needs longer; otherwise the log says what it waits for.",
                 )
             time.sleep(_POLL_SECONDS)
 
@@ -321,7 +321,7 @@ class KafkaNode:
         return kind(
             f"The {self.name} cluster ended while starting (exit {code}).",
             unchanged=f"Its log {self.log_path} ends with:\n{tail}",
-            mend="If the log names damaged data, start over with --fresh.",
+            hint="If the log names damaged data, start over with --fresh.",
         )
 
 

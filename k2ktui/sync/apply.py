@@ -147,8 +147,8 @@ class Applier:
         views = self._target.views(sorted({write.group for write in writes}))
         moved = find_conflicts({_where(write): write.before for write in writes}, views)
         if moved and not skip_moved:
-            mend = "Give --skip-moved to take back the others, or decide by hand."
-            raise _moved(moved, mend)
+            hint = "Give --skip-moved to take back the others, or decide by hand."
+            raise _moved(moved, hint)
         kept = [write for write in writes if _where(write) not in moved]
         if not kept:
             raise _moved(moved, "Decide by hand: k2ktui plan.")
@@ -164,9 +164,9 @@ class Applier:
             if not self._begun:
                 raise
             raise PartlyApplied(
-                f"{error.what}: journal entry {self._begun} was begun, what became of it is not "
+                f"{error.message}: journal entry {self._begun} was begun, what became of it is not "
                 "known",
-                mend=f"Look what is there: k2ktui groups. k2ktui undo {self._begun} takes it back.",
+                hint=f"Look what is there: k2ktui groups. k2ktui undo {self._begun} takes it back.",
             ) from error
 
     def write(
@@ -232,7 +232,7 @@ def _same(side: str, planned: str, found: str) -> None:
         raise Refused(
             f"the plan is for {side} cluster {safe_text(planned)}; this one is {safe_text(found)}",
             unchanged="Nothing was changed.",
-            mend="Make a new plan: k2ktui plan.",
+            hint="Make a new plan: k2ktui plan.",
         )
 
 
@@ -280,7 +280,7 @@ def _where(write: OffsetWrite) -> Where:
     return write.group, write.topic, write.partition
 
 
-def _moved(moved: Mapping[Where, str], mend: str) -> SomethingMoved:
+def _moved(moved: Mapping[Where, str], hint: str) -> SomethingMoved:
     lines = [
         f"{safe_text(group)} {safe_text(topic)}-{partition}: {why}"
         for (group, topic, partition), why in sorted(moved.items())
@@ -289,7 +289,7 @@ def _moved(moved: Mapping[Where, str], mend: str) -> SomethingMoved:
     error = SomethingMoved(
         "something has moved since:\n    " + "\n    ".join(lines[:_SHOWN] + more),
         unchanged="Nothing was changed.",
-        mend=mend,
+        hint=hint,
     )
     error.moved = dict(moved)
     return error

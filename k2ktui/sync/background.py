@@ -61,7 +61,7 @@ class BackgroundRunner(ABC):
             try:
                 self.turn()
             except K2kError as error:
-                self._failed(error.what)
+                self._failed(error.message)
             except Exception as error:  # an internal error must not stop replication
                 self._failed(type(error).__name__)
             else:

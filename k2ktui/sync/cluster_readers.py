@@ -63,9 +63,9 @@ class ConsumerGroupReader:
         return frozenset(self.groups.list())
 
     @property
-    def unheard(self) -> str:
+    def incomplete_reason(self) -> str:
         """Why groups may be missing from the last listing; empty if it was complete."""
-        return self._groups.unheard if self._groups is not None else ""
+        return self._groups.incomplete_reason if self._groups is not None else ""
 
     def views(self, names: Collection[str]) -> dict[str, GroupView]:
         """Return the existing groups with their states, members and committed offsets.
@@ -122,7 +122,7 @@ class ConsumerGroupReader:
 class SourceView:
     """The source at one moment; ``at`` is epoch seconds.
 
-    ``unheard`` is the reason why groups may be missing, if some brokers did not answer.
+    ``incomplete_reason`` is the reason why groups may be missing, if some brokers did not answer.
     """
 
     cluster: str
@@ -130,7 +130,7 @@ class SourceView:
     groups: Mapping[str, GroupView] = field(default_factory=dict)
     starts: Mapping[SourcePartition, int] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
-    unheard: str = ""
+    incomplete_reason: str = ""
 
 
 class SourceClusterReader:
@@ -150,7 +150,7 @@ class SourceClusterReader:
         at = time.time()
         groups = self._read_groups()
         logs = self.read_logs(replicated)
-        return replace(logs, at=at, groups=groups, unheard=self._reader.unheard)
+        return replace(logs, at=at, groups=groups, incomplete_reason=self._reader.incomplete_reason)
 
     def read_committed(self, topics: Callable[[str], bool]) -> SourceView:
         """Read the selected groups and the logs of the matching topics they have committed on.
@@ -162,7 +162,7 @@ class SourceClusterReader:
         groups = self._read_groups()
         where = {w for group in groups.values() for w in group.offsets if topics(w[0])}
         logs = self.read_logs([SourcePartition(*each) for each in where])
-        return replace(logs, at=at, groups=groups, unheard=self._reader.unheard)
+        return replace(logs, at=at, groups=groups, incomplete_reason=self._reader.incomplete_reason)
 
     def read_later(self, groups: Mapping[str, GroupView]) -> dict[str, GroupView]:
         """Read the committed offsets of groups again; return the groups whose offsets changed.

@@ -84,7 +84,7 @@ class CommitSnapshotWriter:
         # A group whose offsets could not be read still exists.
         unread = {name for name, group in view.groups.items() if group.error}
         missing = [name for name in known if name not in now and name not in unread | {POLL}]
-        gone = [] if view.unheard else missing
+        gone = [] if view.incomplete_reason else missing
         poll = CommitSnapshot(POLL, view.cluster, at_ms, "polled", _expired(view))
         self._store.put([*changed, poll], gone=[SnapshotKey(name) for name in gone])
         for name in gone:

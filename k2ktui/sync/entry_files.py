@@ -65,7 +65,7 @@ def files_of(entry: str) -> tuple[str, ...]:
     raise ConfigError(
         f"entry {safe_text(entry)} was not applied from this machine",
         unchanged="Nothing was changed.",
-        mend="Name the pipeline: k2ktui undo -f FILE ID. k2ktui journal -f FILE lists the ids.",
+        hint="Name the pipeline: k2ktui undo -f FILE ID. k2ktui journal -f FILE lists the ids.",
     )
 
 
@@ -81,5 +81,5 @@ def last_files() -> tuple[str, ...]:
         except MalformedRecord:
             continue
     raise ConfigError(
-        "nothing was applied from this machine yet", mend="Name the pipeline: -f FILE."
+        "nothing was applied from this machine yet", hint="Name the pipeline: -f FILE."
     )

@@ -113,11 +113,11 @@ class SyncLoop:
         try:
             self._snapshots.keep()
         except K2kError as error:
-            notes.append(f"the record of copies is not kept on the target: {error.what}")
+            notes.append(f"the record of copies is not kept on the target: {error.message}")
         try:
             self._keeper.keep(view, lambda topic: True)
         except K2kError as error:
-            notes.append(f"the source's commits are not kept on the target: {error.what}")
+            notes.append(f"the source's commits are not kept on the target: {error.message}")
         return notes
 
     def _look_at_active(self, plan: Plan) -> list[str]:

@@ -105,7 +105,7 @@ class TopicReader:
         if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise Refused(
                 f"the {self._cluster.label} principal may not read topic {name}: {why}",
-                mend=f"Grant it Describe and Read on topic {name}.",
+                hint=f"Grant it Describe and Read on topic {name}.",
             )
         raise K2kError(f"reading {name} on the {self._cluster.label} cluster: {why}")
 

@@ -41,14 +41,14 @@ class MappingSorter:
         records: number of records read.
         malformed: the first 20 records that cannot be used.
         malformed_count: number of records that cannot be used.
-        rivals: per source partition, the other pipelines that map it.
+        conflicting_pipelines: per source partition, the other pipelines that map it.
     """
 
     def __init__(self, pipeline: str, only: Collection[SourcePartition] | None = None) -> None:
         self.records = 0
         self.malformed: list[MalformedMapping] = []
         self.malformed_count = 0
-        self.rivals: dict[SourcePartition, set[str]] = {}
+        self.conflicting_pipelines: dict[SourcePartition, set[str]] = {}
         self._pipeline = pipeline
         self._only = only
         self._parser = MappingParser()
@@ -82,7 +82,7 @@ class MappingSorter:
         if owner is None:
             self._complain(message, "the key is damaged, or not one of ours")
         elif owner.pipeline != self._pipeline:
-            self.rivals.setdefault(owner.source, set()).add(owner.pipeline)
+            self.conflicting_pipelines.setdefault(owner.source, set()).add(owner.pipeline)
         elif self._only is None or owner.source in self._only:
             return owner
         return None

@@ -121,7 +121,7 @@ class _PipelineMappings:
             raise Refused(
                 f"pipeline {safe_text(self._config.name)} has not copied anything yet: topic "
                 f"{safe_text(name)} does not exist on the target cluster",
-                mend="Start it first: k2ktui start -f FILE.",
+                hint="Start it first: k2ktui start -f FILE.",
             )
         topic = commit_topic(self._config, found.partitions)
         return self._books.read(topic, found, _READ_S).positions

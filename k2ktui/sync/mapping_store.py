@@ -51,14 +51,14 @@ class MappingReport:
         malformed_count: number of records that cannot be used.
         behind: whether mappings below replicated positions could not be read: the end was not
             reached in time, or they are behind an open transaction.
-        rivals: source partitions that several pipelines map, with the names of all of them.
+        conflicting_pipelines: per source partition that several pipelines map, their names.
     """
 
     records: int = 0
     malformed: tuple[MalformedMapping, ...] = ()
     malformed_count: int = 0
     behind: bool = False
-    rivals: Mapping[SourcePartition, tuple[str, ...]] = field(default_factory=dict)
+    conflicting_pipelines: Mapping[SourcePartition, tuple[str, ...]] = field(default_factory=dict)
 
 
 class MappingStore:
@@ -129,7 +129,7 @@ class MappingStore:
             not complete or self._late(),
             {
                 source: tuple(sorted({self._pipeline, *names}))
-                for source, names in sorted(self._sorter.rivals.items())
+                for source, names in sorted(self._sorter.conflicting_pipelines.items())
                 if source in self._tracks
             },
         )
@@ -269,7 +269,7 @@ class MappingStore:
             raise Refused(
                 f"topic {safe_text(self._topic)} cannot be described on the target cluster: "
                 f"{safe_text(found.str())}",
-                mend="Grant the target principal Describe and Read on it.",
+                hint="Grant the target principal Describe and Read on it.",
             )
         if found.topic_id != self._topic_id:
             self._topic_id = found.topic_id
@@ -380,7 +380,7 @@ class MappingStore:
             raise TimedOut(
                 f"reading old mappings again from {safe_text(self._topic)} on the "
                 f"{self._target.label} cluster took too long",
-                mend="Raise offsetMapping.retention.count, so that more are held in memory.",
+                hint="Raise offsetMapping.retention.count, so that more are held in memory.",
             )
         # The broker deleted records meanwhile: unknown for now, start over at the next refresh.
         self._stale = True

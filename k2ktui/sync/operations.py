@@ -86,7 +86,7 @@ def apply_plan(
         raise Refused(
             f"plan {plan.id} expired {late:.0f} s ago",
             unchanged=_UNCHANGED,
-            mend="Make a new plan.",
+            hint="Make a new plan.",
         )
     with _writing(config) as (target, store):
         applied = Applier(config, target, store, told).apply(plan)
@@ -108,7 +108,7 @@ class JournalEntry:
     @property
     def of_groups(self) -> bool:
         """Whether it changed groups; otherwise it changed the pipeline's own positions."""
-        return self.header.what in _GROUP_CHANGES
+        return self.header.operation in _GROUP_CHANGES
 
     @property
     def rows(self) -> list[WriteResult]:
@@ -136,7 +136,7 @@ class JournalEntry:
                 f"entry {safe_text(self.header.id)} moved the pipeline's own positions; records "
                 "may have been copied since",
                 unchanged=_UNCHANGED,
-                mend="To go back, while it is stopped: k2ktui offsets set -f FILE "
+                hint="To go back, while it is stopped: k2ktui offsets set -f FILE "
                 + " ".join(before),
             )
         return reverse_writes(self.rows)
@@ -174,11 +174,11 @@ def read_entry(config: PipelineConfig, entry: str) -> JournalEntry:
             raise ConfigError(
                 f"there is no entry {safe_text(entry)} in the journal of {safe_text(config.name)}",
                 unchanged=_UNCHANGED,
-                mend="k2ktui journal -f FILE lists the ids.",
+                hint="k2ktui journal -f FILE lists the ids.",
             )
         later = [each for each in state.journal.values() if each.undoes == entry]
         parts = state.entry(entry)
-        if header.what in _GROUP_CHANGES:
+        if header.operation in _GROUP_CHANGES:
             parts = tuple(judge_entry(parts, target))
         return JournalEntry(
             header, parts, max(later, key=lambda each: each.order).id if later else ""
@@ -260,7 +260,7 @@ def verify_content(
     if snapshot.source_down:
         raise ConnectionFailed(
             f"{snapshot.source_down}: its records cannot be compared",
-            mend="Without the source, groups, plan and apply work; verify needs both clusters.",
+            hint="Without the source, groups, plan and apply work; verify needs both clusters.",
         )
     asked: list[GroupPosition]
     unasked: Sequence[tuple[GroupRow | PlanRow, str]]

@@ -126,7 +126,7 @@ class PositionWriter:
         try:
             self._positions.store.ensure()
         except Refused as error:
-            return f"no journal: {error.what}"
+            return f"no journal: {error.message}"
         return ""
 
     def _as_planned(self, change: PositionPlan, now: Mapping[SourcePartition, Position]) -> None:
@@ -135,7 +135,7 @@ class PositionWriter:
             raise Refused(
                 f"the positions of {_names(moved)} have changed since the plan was made",
                 unchanged=_UNCHANGED,
-                mend="Make sure that nobody runs the pipeline, and do it again.",
+                hint="Make sure that nobody runs the pipeline, and do it again.",
             )
         logs = self._positions.bounds([m.source for m in change.changes])
         gone = [m for m in change.changes if m.effect is not MoveEffect.CLEAR and _outside(m, logs)]
@@ -143,7 +143,7 @@ class PositionWriter:
             raise Refused(
                 f"the source log of {_names(gone)} has changed since the plan was made",
                 unchanged=_UNCHANGED,
-                mend="Do it again: the plan is made from what the source has now.",
+                hint="Do it again: the plan is made from what the source has now.",
             )
 
     def _write(self, warden: TransactionFencer, change: PositionPlan) -> Written:
@@ -166,12 +166,12 @@ class PositionWriter:
         if not wrong:
             return wanted
         if unknown is not None and all(found.get(m.source) == m.before for m in change.changes):
-            raise TimedOut(unknown.what, unchanged=_UNCHANGED, mend="Do it again.") from None
+            raise TimedOut(unknown.message, unchanged=_UNCHANGED, hint="Do it again.") from None
         names = ", ".join(safe_text(source) for source in wrong[:_SHOWN])
         raise PartlyApplied(
             f"the positions of {names} are not those that were written",
             unchanged="The others are as planned.",
-            mend="Somebody else writes positions of this pipeline: k2ktui offsets show.",
+            hint="Somebody else writes positions of this pipeline: k2ktui offsets show.",
         )
 
     def _journal(self, change: PositionPlan, written: Written) -> tuple[str, str]:
@@ -186,14 +186,14 @@ class PositionWriter:
             id=entry,
             at_ms=at,
             who=whoami(),
-            what=change.what,
+            operation=change.operation,
             pipeline=self._config.name,
             counts=_counts(change.changes),
         )
         try:
             self._positions.store.put([JournalRows(entry, group, rows), header])
         except K2kError as error:
-            return "", f"the change is not on the journal: {error.what}"
+            return "", f"the change is not on the journal: {error.message}"
         return entry, ""
 
 
@@ -209,7 +209,7 @@ def refuse_bad(change: PositionPlan) -> None:
         if len(bad) > _SHOWN:
             lines.append(f"and {len(bad) - _SHOWN:,} more")
         raise Refused(
-            "\n".join(lines), unchanged=_UNCHANGED, mend="Leave them out, or correct the offsets."
+            "\n".join(lines), unchanged=_UNCHANGED, hint="Leave them out, or correct the offsets."
         )
 
 
@@ -229,7 +229,7 @@ def refuse_running(name: str, alive: Sequence[Runner], at_ms: int) -> None:
     raise Refused(
         f"pipeline {safe_text(name)} is running on {where}",
         unchanged=_UNCHANGED,
-        mend="Stop it first. If it was killed, wait until its last heartbeat is 15 s old.",
+        hint="Stop it first. If it was killed, wait until its last heartbeat is 15 s old.",
     )
 
 

@@ -54,13 +54,13 @@ class PositionPlan:
     """A plan for positions; making it changes nothing.
 
     Attributes:
-        what: ``offsets set`` or ``offsets clear``.
+        operation: ``offsets set`` or ``offsets clear``.
         pipeline: its name.
         moves: one per partition.
         notes: messages for the operator about the plan as a whole.
     """
 
-    what: str
+    operation: str
     pipeline: str
     moves: tuple[PositionMove, ...]
     notes: tuple[str, ...] = ()
@@ -112,7 +112,7 @@ class PositionPlanner:
         try:
             return self.store.read_settled() if settled else self.store.read(), ""
         except Refused as error:
-            return PipelineState(), error.what
+            return PipelineState(), error.message
 
     def commit_topic(self) -> CommitTopic | None:
         """Return the topic that holds the positions, None if it does not exist."""
@@ -137,7 +137,7 @@ class PositionPlanner:
             chosen = {n for n in self._source.topic_names() if self._config.topics.matches(n)}
             view = self._view(chosen)
         except (ConnectionFailed, TimedOut) as error:
-            self.source_down = error.what
+            self.source_down = error.message
         found = []
         for source in sorted(view.logs.keys() | view.positions.keys()):
             position = view.positions.get(source)
@@ -212,7 +212,7 @@ class PositionPlanner:
                 f"pipeline {safe_text(self._config.name)} has no positions: topic "
                 f"{safe_text(self._config.coordination.commit.topic)} does not exist on the target",
                 unchanged="Nothing was changed.",
-                mend="Start it first; start: {from: …} says where it begins.",
+                hint="Start it first; start: {from: …} says where it begins.",
             )
         positions = self._positions(commit)
         names = sorted({*topics, *(source.topic for source in positions)})
@@ -274,7 +274,7 @@ class PositionPlanner:
             raise ConfigError(
                 f"topic {safe_text(source.topic)} is not replicated by this pipeline",
                 unchanged="Nothing was changed.",
-                mend="k2ktui offsets show -f FILE lists the partitions.",
+                hint="k2ktui offsets show -f FILE lists the partitions.",
             )
         before, log = view.positions.get(source), view.logs.get(source)
         return plan_move(source, before, offset, log, landing, copied)
@@ -312,7 +312,7 @@ class PositionPlanner:
         A moved position from which nothing was copied yet is identical to the journal's.
         """
         state, unread = self.state()
-        entries = [header.id for header in state.journal.values() if header.what == SET]
+        entries = [header.id for header in state.journal.values() if header.operation == SET]
         if unread or not entries:
             return {}
         earlier: dict[tuple[SourcePartition, str], str] = {}

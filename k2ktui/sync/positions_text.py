@@ -89,6 +89,6 @@ def _shown(word: str) -> str:
     return safe_text(word, _SHOWN) or "an empty argument"
 
 
-def _refuse(wrong: list[str], mend: str) -> None:
+def _refuse(wrong: list[str], hint: str) -> None:
     if wrong:
-        raise ConfigError("\n".join(wrong), unchanged="Nothing was done.", mend=mend)
+        raise ConfigError("\n".join(wrong), unchanged="Nothing was done.", hint=hint)

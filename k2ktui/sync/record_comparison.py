@@ -132,8 +132,8 @@ class RecordComparator:
             if not difference and self._may_be_copy(pair, source, target):
                 return Comparison(ComparisonOutcome.SAME)
         replica = self._replicas.get(pair.source)
-        if replica is not None and replica.foreign:
-            return _unchecked(replica.foreign)
+        if replica is not None and replica.unusable_reason:
+            return _unchecked(replica.unusable_reason)
         if self._several(pair):
             return _unchecked(
                 "records of several partitions meet or part here: no single next record is due"
@@ -157,7 +157,7 @@ class RecordComparator:
     def _known(self, pair: PositionPair) -> bool:
         """Whether the mapping is complete for source offsets from the position on."""
         replica = self._replicas.get(pair.source)
-        if replica is None or replica.foreign or replica.behind or replica.cuts is not None:
+        if replica is None or replica.unusable_reason or replica.behind or replica.cuts is not None:
             return False
         return replica.known_from <= pair.source_offset and not any(
             end > pair.source_offset for _, end in replica.holes

@@ -89,7 +89,7 @@ class SnapshotReader:
             try:
                 source = asked.result()
             except (ConnectionFailed, TimedOut) as error:
-                down = error.what
+                down = error.message
         self.last_source = source
         if source is None:
             source = self._kept(down)
@@ -100,7 +100,7 @@ class SnapshotReader:
             try:
                 later = self._source.read_later(_on_both(source.groups, there))
             except (ConnectionFailed, TimedOut) as error:
-                down = error.what
+                down = error.message
         landed = _landed(source.groups, there, replicated)
         commits = _committed([*source.groups.values(), *later.values()])
         for at, offsets in also.items():
@@ -119,11 +119,11 @@ class SnapshotReader:
             replicas=copies.replicas,
             logs=copies.logs,
             target_ids=copies.target_ids,
-            rivals=copies.report.rivals,
+            conflicting_pipelines=copies.report.conflicting_pipelines,
             notes=(
                 *_notes(copies.report),
                 *self._record.notes(),
-                *([source.unheard] if source.unheard else []),
+                *([source.incomplete_reason] if source.incomplete_reason else []),
             ),
         )
 
@@ -190,7 +190,7 @@ class SnapshotReader:
         if found is None:
             raise ConnectionFailed(
                 f"{down}, and no snapshot of its consumer groups was kept on the target",
-                mend="start and sync keep one while they run. Without it, give positions yourself: "
+                hint="start and sync keep one while they run. Without it, give positions yourself: "
                 "k2ktui translate -f FILE TOPIC:PARTITION:OFFSET.",
             )
         chosen = self._config.consumer_groups
@@ -204,9 +204,9 @@ class SnapshotReader:
         source: SourceView,
     ) -> Replica:
         known = source.topic_ids.get(at.topic, "")
-        foreign = ""
+        unusable_reason = ""
         if known and position.topic_id and known != position.topic_id:
-            foreign = f"{at.topic} was created anew on the source; its offsets count anew"
+            unusable_reason = f"{at.topic} was created anew on the source; its offsets count anew"
         doubts = self._record.doubts(at)
         return Replica(
             position=position,
@@ -218,7 +218,7 @@ class SnapshotReader:
             behind=doubts.behind,
             mapped=self._record.mapped(at),
             held_from=self._record.held_from(at),
-            foreign=foreign,
+            unusable_reason=unusable_reason,
         )
 
 
@@ -271,14 +271,14 @@ def take_snapshot(
 
 def _still_there(replica: Replica, ids: Mapping[str, str]) -> Replica:
     position = replica.position
-    if position is None or replica.foreign:
+    if position is None or replica.unusable_reason:
         return replica
     topic = safe_text(position.target_topic)
     if position.target_topic not in ids:
-        return replace(replica, foreign=f"{topic} does not exist on the target any more")
+        return replace(replica, unusable_reason=f"{topic} does not exist on the target any more")
     now = ids[position.target_topic]
     if now and position.target_topic_id and now != position.target_topic_id:
-        return replace(replica, foreign=f"{topic} was created anew on the target")
+        return replace(replica, unusable_reason=f"{topic} was created anew on the target")
     return replica
 
 

@@ -125,13 +125,13 @@ def read_checkpoint(where: str | Path) -> SparkCheckpoint:
     elif scheme is not None:
         raise ConfigError(
             f"{safe_text(where)} is not a local directory",
-            mend="Copy the directories offsets and commits of the checkpoint to a local one.",
+            hint="Copy the directories offsets and commits of the checkpoint to a local one.",
         )
     path = Path(where)
     if path.is_file():
         return _read(path, _number_of(path))
     if not path.is_dir():
-        raise ConfigError(f"{safe_text(path)}: no such file or directory", mend=_FOREIGN)
+        raise ConfigError(f"{safe_text(path)}: no such file or directory", hint=_FOREIGN)
     return _newest(path.parent if path.name == "offsets" else path)
 
 
@@ -141,14 +141,14 @@ def _newest(directory: Path) -> SparkCheckpoint:
         raise ConfigError(
             f"{safe_text(directory)} is not the checkpoint of a streaming query: it has no batch "
             "in a directory offsets",
-            mend=_FOREIGN,
+            hint=_FOREIGN,
         )
     committed = _batches(directory / "commits") & planned
     if not committed:
         raise ConfigError(
             f"{safe_text(directory)}: no batch with a file in offsets has one in commits, so "
             "nothing says that one was finished",
-            mend="If the directory commits was copied as well, the query has no position yet: it "
+            hint="If the directory commits was copied as well, the query has no position yet: it "
             "starts at its startingOffsets. Give the file offsets/N to take that batch as done.",
         )
     number = max(committed)
@@ -168,7 +168,7 @@ def _batches(directory: Path) -> set[int]:
 
 def _number_of(path: Path) -> int:
     if _NUMBER.fullmatch(path.name) is None:
-        raise ConfigError(f"{safe_text(path)}: its name is not a batch number", mend=_FOREIGN)
+        raise ConfigError(f"{safe_text(path)}: its name is not a batch number", hint=_FOREIGN)
     return int(path.name)
 
 
@@ -217,7 +217,7 @@ def parse_checkpoint(
     if all(source.positions is None for source in sources):
         raise ConfigError(
             f"{safe_text(path)}: none of its {len(sources)} sources has offsets of Kafka",
-            mend=_FOREIGN,
+            hint=_FOREIGN,
         )
     return SparkCheckpoint(path, batch, version, metadata, sources, unfinished)
 
@@ -286,12 +286,12 @@ def _damaged(path: Path, line: int, what: str) -> ConfigError:
     return ConfigError(
         f"{safe_text(path)}, line {line}: {what}",
         unchanged="Nothing was translated.",
-        mend="It must be a file offsets/N of a Spark Structured Streaming checkpoint, whole and as "
+        hint="It must be a file offsets/N of a Spark Structured Streaming checkpoint, whole and as "
         "Spark wrote it; copy it again.",
     )
 
 
 def _unreadable(path: Path, error: OSError) -> ConfigError:
     return ConfigError(
-        f"{safe_text(path)}: {safe_text(error.strerror or error)}", mend="Check its rights."
+        f"{safe_text(path)}: {safe_text(error.strerror or error)}", hint="Check its rights."
     )

@@ -263,7 +263,7 @@ class StateStore:
         return Refused(
             f"topic {safe_text(self._topic)} on the target cluster cannot be read: "
             f"{safe_text(error.str())}",
-            mend="Grant the target principal Describe and Read on it.",
+            hint="Grant the target principal Describe and Read on it.",
         )
 
 

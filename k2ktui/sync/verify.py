@@ -95,9 +95,11 @@ def verify(
         for some in _in_turn(pairs):
             found |= _next_checks(some, left, right, judge, ignore, until)
         pieces = sample_ranges(known, sample, seed)
-        foreign = [p for p in pieces if known[p.pair.source].foreign]
-        ranges = [_foreign_check(piece, known[piece.pair.source].foreign) for piece in foreign]
-        for batch in _batches([p for p in pieces if not known[p.pair.source].foreign]):
+        foreign = [p for p in pieces if known[p.pair.source].unusable_reason]
+        ranges = [
+            _foreign_check(piece, known[piece.pair.source].unusable_reason) for piece in foreign
+        ]
+        for batch in _batches([p for p in pieces if not known[p.pair.source].unusable_reason]):
             ranges += _range_checks(batch, left, right, compacted[1], ignore, until)
     checks = [
         ContentCheck(row.group, row.pair, 1, verdict.outcome, verdict.why, hashes)

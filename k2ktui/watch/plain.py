@@ -49,7 +49,7 @@ def view_lines(view: View, now: float) -> Iterator[str]:
     for problem in found[:_PROBLEMS]:
         name = problem.severity.name.lower()
         yield f"  problem ({name}) {problem.kind} {safe_text(problem.subject)}: " + safe_text(
-            problem.what
+            problem.message
         )
     if len(found) > _PROBLEMS:
         yield f"  and {len(found) - _PROBLEMS:,} more problems"

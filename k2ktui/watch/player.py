@@ -125,7 +125,7 @@ class Player:
                 try:
                     self._show(goto)
                 except ConfigError as error:
-                    self.error = error.what
+                    self.error = error.message
                     self.paused = True
 
     def _next(self) -> int | None:
@@ -180,5 +180,5 @@ def parse_time(text: str, times: Sequence[float]) -> float:
         return float(timegm(time.strptime(f"{day} {clock}", "%Y-%m-%d %H:%M:%S")))
     except ValueError:
         raise ConfigError(
-            f"{text!r} is no time", mend="Give HH:MM:SS (UTC), YYYY-MM-DD HH:MM:SS, or +SECONDS."
+            f"{text!r} is no time", hint="Give HH:MM:SS (UTC), YYYY-MM-DD HH:MM:SS, or +SECONDS."
         ) from None

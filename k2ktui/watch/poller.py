@@ -99,7 +99,7 @@ class _Worker:
             self.facts = self._reader.read(self._known)
             self.error = ""
         except K2kError as error:
-            self.error = safe_text(error.what, 500)
+            self.error = safe_text(error.message, 500)
         except Exception as error:  # an internal error must not hide the other parts
             self.error = f"a fault in k2ktui itself ({type(error).__name__})"
 

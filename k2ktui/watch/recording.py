@@ -56,7 +56,7 @@ class Recorder:
             raise ConfigError(
                 f"{safe_text(path)} exists already",
                 unchanged="It was left as it is.",
-                mend="Name a new file to record to.",
+                hint="Name a new file to record to.",
             ) from None
         except (OSError, sqlite3.Error) as error:
             raise ConfigError(
@@ -112,7 +112,7 @@ class Recording:
         except (OSError, sqlite3.Error) as error:
             raise ConfigError(
                 f"{safe_text(path)} is not a recording: {_reason(error)}",
-                mend="Recordings are made with k2ktui -f FILE --record FILE.",
+                hint="Recordings are made with k2ktui -f FILE --record FILE.",
             ) from None
         try:
             self._rows = [integer(row) for row, _ in found]

@@ -40,14 +40,14 @@ class Problem:
             look at it.
         subject: what it concerns: a side, ``topic-partition``, a group.
         key: the subject for programs: part name, ``(topic, partition)``, group.
-        what: what is wrong, with numbers.
+        message: what is wrong, with numbers.
     """
 
     severity: Severity
     kind: str
     subject: str
     key: object
-    what: str
+    message: str
 
 
 # Suffix of a problem that is based on an old reading.

@@ -42,6 +42,6 @@ class Files:
         try:
             self.load(*texts)
         except ConfigError as error:
-            lines = error.what.replace(f"{self.directory}/", "").splitlines()[1:]
+            lines = error.message.replace(f"{self.directory}/", "").splitlines()[1:]
             return [line.strip() for line in lines]
         return []

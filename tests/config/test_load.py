@@ -202,8 +202,8 @@ def test_exit_code() -> None:
     with pytest.raises(ConfigError) as caught:
         load(["no-such-file.yaml"])
     assert caught.value.exit_code == ExitCode.USAGE
-    assert "no-such-file.yaml: cannot be read: No such file" in caught.value.what
-    assert "missing" not in caught.value.what
+    assert "no-such-file.yaml: cannot be read: No such file" in caught.value.message
+    assert "missing" not in caught.value.message
 
 
 def test_duplicate_keys_are_errors(files: Files) -> None:

@@ -217,4 +217,4 @@ def test_what_the_terminal_wants() -> None:
 def test_without_a_terminal_it_says_what_to_use_instead() -> None:
     with pytest.raises(ConfigError, match="needs a terminal") as raised:
         terminal.check()
-    assert "k2ktui watch" in raised.value.mend
+    assert "k2ktui watch" in raised.value.hint

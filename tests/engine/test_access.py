@@ -29,7 +29,7 @@ def test_what_is_refused(given: dict[str, object], reason: str, unlockable: bool
         require(may, "applying a plan")
     assert raised.value.exit_code is ExitCode.REFUSED
     assert raised.value.unchanged == "Nothing was changed."
-    assert ("--unlock" in raised.value.mend) is unlockable
+    assert ("--unlock" in raised.value.hint) is unlockable
 
 
 @pytest.mark.parametrize(

@@ -140,10 +140,13 @@ def test_an_older_mapping_never_overwrites() -> None:
 
 
 def test_two_pipelines_for_one_record() -> None:
-    rivals = {S: ("p", "q")}
-    (row,) = make_plan(snapshot(rivals=rivals), OPTIONS).rows
+    conflicting_pipelines = {S: ("p", "q")}
+    (row,) = make_plan(snapshot(conflicting_pipelines=conflicting_pipelines), OPTIONS).rows
     assert (row.action, "p, q" in row.reason) == (Action.SKIP, True)
-    (row,) = make_plan(snapshot(rivals=rivals), replace(OPTIONS, rivals_fail=False)).rows
+    (row,) = make_plan(
+        snapshot(conflicting_pipelines=conflicting_pipelines),
+        replace(OPTIONS, conflicts_fail=False),
+    ).rows
     assert row.action is Action.CREATE
 
 

@@ -66,7 +66,7 @@ headers = st.builds(
     id=names,
     at_ms=times,
     who=texts,
-    what=texts,
+    operation=texts,
     plan=texts,
     pipeline=texts,
     counts=st.dictionaries(texts, offsets, max_size=3),

@@ -93,8 +93,8 @@ def test_a_mistake_is_set_right_without_a_trace() -> None:
         assert after == replace(gapped, term=9, at_ms=0, leader_epoch=-1, slot=-1)
     further = plan_move(SOURCE, wrong, 700, LOG, THERE, gapped)
     assert (further.effect, further.left_out) == (MoveEffect.BACK, 200)
-    foreign = replace(gapped, topic_id="another")
-    assert plan_move(SOURCE, POSITION, 700, LOG, THERE, foreign).left_out == 200
+    another = replace(gapped, topic_id="another")
+    assert plan_move(SOURCE, POSITION, 700, LOG, THERE, another).left_out == 200
 
 
 def test_forward_over_what_is_lost_tells_the_two_apart() -> None:

@@ -116,8 +116,8 @@ JOB = (
 LOG = (
     b'{"event":"started","at":1.5,"pipeline":"p","term":1,"slots":2,"partitions":3,"seconds":1.5}',
     b'{"event":"stopped","at":1.5,"fault":{"source":{"topic":"t","partition":0},"kind":"gone",'
-    b'"what":"w","mend":"m","offset":-1}}',
-    b'{"event":"check","at":1.5,"outcome":"fail","name":"n","detail":"d","mend":["a"]}',
+    b'"what":"w","hint":"m","offset":-1}}',
+    b'{"event":"check","at":1.5,"outcome":"fail","name":"n","detail":"d","hint":["a"]}',
 )
 HISTORY = (
     b'{"flow":"p","partition":0,"topic":"t"}',

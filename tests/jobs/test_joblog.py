@@ -174,5 +174,5 @@ def test_the_last_error_is_of_this_start_and_not_of_an_earlier_one(place: JobDir
     assert "truncated" in last_error(entries_since_start(read_tail(place, 100), "b"))
     write(place, "Traceback (most recent call last):", "MemoryError")
     assert last_error(read_tail(place, 100)) == "MemoryError"
-    write(place, '{"event":"error","what":"newest\\u001b[2J"}', '{"event":"ended","code":1}')
+    write(place, '{"event":"error","message":"newest\\u001b[2J"}', '{"event":"ended","code":1}')
     assert last_error(read_tail(place, 100)) == "newest\\x1b[2J"

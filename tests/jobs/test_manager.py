@@ -107,7 +107,7 @@ def test_of_two_starts_at_once_one_is_refused(file: Path) -> None:
         ends = list(pool.map(attempt, range(2)))
     (job,) = [end for end in ends if isinstance(end, Job)]
     (error,) = [end for end in ends if isinstance(end, Refused)]
-    assert "already" in error.what
+    assert "already" in error.message
     assert found(job).alive
     with pytest.raises(Refused, match=f"pid {job.record.pid}"):
         begin(file)

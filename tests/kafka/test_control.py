@@ -1,4 +1,4 @@
-"""Control topics: created when allowed, otherwise checked, with the mend in the error."""
+"""Control topics: created when allowed, otherwise checked, with a hint in the error."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_state_topic_that_is_missing_or_expires_is_refused(
     cluster = Cluster(config.target, "target")
     with pytest.raises(Refused, match="does not exist") as refused:
         ensure_state_topic(config, cluster)
-    assert f"--create --topic {names['state']} --partitions 1" in refused.value.mend
+    assert f"--create --topic {names['state']} --partitions 1" in refused.value.hint
 
     create_topic(target, names["state"], config={"cleanup.policy": "compact,delete"})
     with pytest.raises(Refused, match="journal would expire"):
@@ -169,8 +169,8 @@ def test_wrong_policy(
     with pytest.raises(Refused) as refused:
         ensure(config)
 
-    assert f"--entity-name {names[role]} --alter" in refused.value.mend
-    assert f"cleanup.policy={wanted}" in refused.value.mend
+    assert f"--entity-name {names[role]} --alter" in refused.value.hint
+    assert f"cleanup.policy={wanted}" in refused.value.hint
     other = names["mapping" if role == "commit" else "commit"]
     assert not exists(config, other), "nothing may be created while another topic is wrong"
 
@@ -185,7 +185,7 @@ def test_wrong_policy_is_refused_before_creation(target: KafkaNode, names: dict[
     with pytest.raises(Refused, match="would get") as refused:
         ensure(config)
 
-    assert "topicCreation.control.offsetMapping.config" in refused.value.mend
+    assert "topicCreation.control.offsetMapping.config" in refused.value.hint
     assert not exists(config, names["mapping"])
 
 
@@ -196,7 +196,7 @@ def test_wrong_partition_count(target: KafkaNode, names: dict[str, str]) -> None
     with pytest.raises(Refused, match="has 2 partitions") as refused:
         ensure(pipeline(target, names, topicCreation={"control": control}))
 
-    assert "topicCreation.control.offsetMapping.partitions: 2" in refused.value.mend
+    assert "topicCreation.control.offsetMapping.partitions: 2" in refused.value.hint
 
 
 @pytest.mark.parametrize("role", ["mapping", "state"])
@@ -216,8 +216,8 @@ def test_replication_that_the_cluster_cannot_give(target: KafkaNode, names: dict
     with pytest.raises(Refused) as refused:
         ensure(config)
 
-    assert names["commit"] in refused.value.what
-    assert "number of brokers" in refused.value.mend
+    assert names["commit"] in refused.value.message
+    assert "number of brokers" in refused.value.hint
 
 
 def test_created_by_another_in_between(target: KafkaNode, names: dict[str, str]) -> None:

@@ -173,7 +173,7 @@ def test_groups_are_listed_with_state_and_kind(target: KafkaNode, connect: Conne
         assert (found[old].state, found[old].kind) == ("Stable", "classic")
         assert (found[new].state, found[new].kind) == ("Stable", "consumer")
         assert before.list()[old].state == "", "brokers before 2.6 do not tell"
-    assert now.unheard == ""
+    assert now.incomplete_reason == ""
 
 
 def test_groups_are_described_with_their_members(target: KafkaNode, connect: Connect) -> None:

@@ -191,7 +191,7 @@ def test_refusals(properties: dict[str, str], word: str) -> None:
 def test_all_refusals_are_reported_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         wire(cluster({"a": "1", "b": "1", "security.protocol": "x"}), "consumer")
-    assert len(caught.value.what.splitlines()) == 4
+    assert len(caught.value.message.splitlines()) == 4
 
 
 def test_missing_bootstrap_servers() -> None:
@@ -291,8 +291,8 @@ def test_load_checked_names_the_place(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigError) as caught:
         load_checked([path, over])
-    assert "p.yaml:5: groups.colour: unknown key" in caught.value.what
-    assert "over.yaml:4: target.kafka.producer.ack: unknown property" in caught.value.what
+    assert "p.yaml:5: groups.colour: unknown key" in caught.value.message
+    assert "over.yaml:4: target.kafka.producer.ack: unknown property" in caught.value.message
 
 
 def test_load_checked_notes_what_has_no_effect(tmp_path: Path) -> None:

@@ -72,9 +72,9 @@ def test_a_wrong_password(secure: SecureNode, ask: Ask, mechanism: str) -> None:
     began = time.monotonic()
     error = failure(ask, login(secure, WRONG, mechanism))
     assert isinstance(error, ConnectionFailed)
-    assert "the source cluster refused the login: " in error.what
-    assert "Authentication failed" in error.what
-    assert "sasl.jaas.config" in error.mend and "source.kafka" in error.mend
+    assert "the source cluster refused the login: " in error.message
+    assert "Authentication failed" in error.message
+    assert "sasl.jaas.config" in error.hint and "source.kafka" in error.hint
     assert time.monotonic() - began < PATIENCE - 1, "it is known long before a time-out"
 
 
@@ -84,9 +84,9 @@ def test_a_certificate_that_is_not_trusted(secure: SecureNode, ask: Ask, tmp_pat
     stranger = {"ssl.truststore.location": str(make_authority(tmp_path).ca_path)}
     error = failure(ask, login(secure, PASSWORD) | stranger)
     assert isinstance(error, ConnectionFailed)
-    assert "the source cluster's certificate is not trusted: " in error.what
-    assert "certificate verify failed" in error.what
-    assert "ssl.truststore" in error.mend
+    assert "the source cluster's certificate is not trusted: " in error.message
+    assert "certificate verify failed" in error.message
+    assert "ssl.truststore" in error.hint
     assert time.monotonic() - began < PATIENCE - 1, "it is known long before a time-out"
 
 
@@ -94,7 +94,7 @@ def test_a_certificate_that_is_not_trusted(secure: SecureNode, ask: Ask, tmp_pat
 def test_no_tls_where_tls_is_expected(secure: SecureNode, ask: Ask) -> None:
     error = failure(ask, {"bootstrap.servers": secure.bootstrap})
     assert isinstance(error, ConnectionFailed)
-    assert "security.protocol" in error.mend
+    assert "security.protocol" in error.hint
 
 
 @ways

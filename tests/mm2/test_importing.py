@@ -135,8 +135,8 @@ def test_a_filter_that_cannot_stand_within_another(tmp_path: Path, topics: str) 
     path.write_text(f"{FLAGS}topics = {topics}\ntopics.exclude = (?P<a>y)\n")
     with pytest.raises(ConfigError, match=r"A->B of .* cannot be expressed as a pipeline") as error:
         load_mirror(str(path))
-    assert "expected a valid regular expression" in error.value.what
-    assert "(?i:orders.*)" in error.value.mend
+    assert "expected a valid regular expression" in error.value.message
+    assert "(?i:orders.*)" in error.value.hint
 
 
 def test_it_is_no_pipeline_to_start(file: Path) -> None:

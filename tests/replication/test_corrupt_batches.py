@@ -127,11 +127,24 @@ def test_the_times_of_old_messages() -> None:
     assert times(message(1, 1 | 8, FIRST + COUNT - 1, inner)) == {777}
 
 
+def offsets_differ(original: bytes, damaged: bytes) -> bool:
+    """Whether a set of old messages has other offsets, which no checksum covers."""
+    at = 0
+    while at < len(original):
+        if damaged[at : at + 8] != original[at : at + 8]:
+            return True
+        at += 12 + struct.unpack_from(">i", original, at + 8)[0]
+    return False
+
+
 @pytest.mark.parametrize("name", BATCHES)
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_a_damaged_batch_stops_the_feed_or_is_not_there_yet(name: str, data: st.DataObject) -> None:
-    """Bits flip, and the end is cut off: what is behind a checksum is never copied changed."""
+    """Bits flip, and the end is cut off: what is behind a checksum is never copied changed.
+
+    A set of uncompressed old messages has one checksum per message, and their offsets have none.
+    """
     original = BATCHES[name]
     damaged = bytearray(original)
     for at in data.draw(st.lists(st.integers(0, 8 * len(damaged) - 1), max_size=4, unique=True)):
@@ -145,6 +158,8 @@ def test_a_damaged_batch_stops_the_feed_or_is_not_there_yet(name: str, data: st.
         found = copied(feed)
         assert feed.fault is None or feed.fault.kind is FaultKind.CORRUPT
         if len(cut) == len(original) and hurt and damaged[:covered] == original[:covered]:
+            if name in ("v0-0", "v1-0") and offsets_differ(original, damaged):
+                continue
             assert feed.fault is not None
             assert len(found) < COUNT
 
@@ -202,7 +217,7 @@ def test_a_batch_of_an_unknown_codec() -> None:
     feed = a_feed()
     feed.receive(bytes(data), [])
     assert copied(feed) == []
-    assert feed.fault is not None and "unknown compression codec 5" in feed.fault.what
+    assert feed.fault is not None and "unknown compression codec 5" in feed.fault.message
 
 
 @pytest.mark.parametrize("codec", CODECS)

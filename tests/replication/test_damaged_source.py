@@ -59,7 +59,7 @@ def test_a_damaged_batch_stops_its_partition_alone(
     run = pipeline.catch_up(1)
     for topic, words in ((checksum, "wrong checksum"), (codec, "unknown compression codec 5")):
         (what,) = [
-            event["fault"]["what"]
+            event["fault"]["message"]
             for event in run.events("stopped")
             if event["fault"]["source"]["topic"] == topic
         ]

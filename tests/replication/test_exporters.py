@@ -286,7 +286,7 @@ def test_variables_that_make_no_sense(env: dict[str, str], says: str) -> None:
     with pytest.raises(ConfigError, match=says) as caught:
         open_telemetry(pipeline(), lambda _: None, wanted=False, env=env)
     if "promtheus" in says:
-        assert "console, kafka, none, otlp, prometheus" in caught.value.mend
+        assert "console, kafka, none, otlp, prometheus" in caught.value.hint
 
 
 def test_a_prefix_that_begins_no_name() -> None:

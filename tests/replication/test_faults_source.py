@@ -73,7 +73,7 @@ def test_a_source_topic_is_created_anew(
 def told(event: dict[str, Any], topic: str, partition: int, *kinds: str) -> bool:
     fault = event["fault"]
     where = fault["source"]
-    assert fault["what"] and fault["mend"]
+    assert fault["message"] and fault["hint"]
     return (where["topic"], where["partition"]) == (topic, partition) and fault["kind"] in kinds
 
 

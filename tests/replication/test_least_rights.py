@@ -195,9 +195,9 @@ def test_source_topics_that_may_not_be_read(sites: Sites, tmp_path: Path) -> Non
     stopped = {e["fault"]["source"]["topic"]: e["fault"] for e in run.events("stopped")}
     assert set(stopped) == {unread, unseen}
     assert stopped[unread]["kind"] == "unauthorized"
-    assert f"Grant it Describe and Read on topic {unread}" in stopped[unread]["mend"]
-    assert "cannot be described" in stopped[unseen]["what"]
-    assert "Describe and Read" in stopped[unseen]["mend"]
+    assert f"Grant it Describe and Read on topic {unread}" in stopped[unread]["hint"]
+    assert "cannot be described" in stopped[unseen]["message"]
+    assert "Describe and Read" in stopped[unseen]["hint"]
     prove(source.node, target.node, pipe.name, good)
     assert read_all(target.node, unread) == []
 
@@ -217,10 +217,10 @@ def test_target_topics_that_may_not_be_written_or_created(sites: Sites, tmp_path
     stopped = {e["fault"]["source"]["topic"]: e["fault"] for e in run.events("stopped")}
     assert set(stopped) == {unwritten, uncreated}
     assert stopped[unwritten]["kind"] == "unauthorized"
-    assert f"Grant it Describe and Write on topic {unwritten}" in stopped[unwritten]["mend"]
-    mend = stopped[uncreated]["mend"]
-    assert "Grant the target principal Create" in mend
-    assert "kafka-topics.sh" in mend and f"--create --topic {uncreated}" in mend
+    assert f"Grant it Describe and Write on topic {unwritten}" in stopped[unwritten]["hint"]
+    hint = stopped[uncreated]["hint"]
+    assert "Grant the target principal Create" in hint
+    assert "kafka-topics.sh" in hint and f"--create --topic {uncreated}" in hint
     prove(source.node, target.node, pipe.name, good)
     assert read_all(target.node, unwritten) == []
 
@@ -229,7 +229,7 @@ def test_target_topics_that_may_not_be_written_or_created(sites: Sites, tmp_path
 def test_no_right_of_the_target_is_too_many(
     sites: Sites, tmp_path: Path, operation: AclOperation, what: str
 ) -> None:
-    """Without it the preflight fails, names the right, and granting what it says is the mend."""
+    """Without it the preflight fails, names the right, and granting what it says is the hint."""
     target = sites[1]
     user = lacking(operation, what)
     config = in_process(sites, tmp_path, user)
@@ -247,7 +247,7 @@ def test_no_right_of_the_target_is_too_many(
     for grant in _told(failed):
         grant.give(target, user)
     for grant in missing if operation is AclOperation.CREATE else []:
-        grant.give(target, user)  # its mend is a word and a command that makes the topic
+        grant.give(target, user)  # its hint is a word and a command that makes the topic
     assert exit_code(_settled(config, failures=False)) == 0
     assert state_of(target)["topics"] == target_topics, "checking creates nothing"
 
@@ -280,7 +280,7 @@ def _settled(config: PipelineConfig, *, failures: bool) -> list[Check]:
 
 
 def _mends(checks: list[Check]) -> str:
-    return "\n".join(check.mend for check in checks)
+    return "\n".join(check.hint for check in checks)
 
 
 def _told(checks: list[Check]) -> list[Grant]:

@@ -1,4 +1,4 @@
-"""The preflight against real clusters: what passes, what fails with its mend, what is unknown."""
+"""The preflight against real clusters: what passes, what fails with its hint, what is unknown."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_all_is_well_and_nothing_is_changed(source: KafkaNode, target: KafkaNode
     assert named(checks, "source topics").detail == "1 topic, 3 partitions"
     assert named(checks, "target topics").detail == "1 topic as needed, 1 of them to be created"
     assert "this machine's" in named(checks, "target clock").detail
-    assert not any(check.mend for check in checks)
+    assert not any(check.hint for check in checks)
 
 
 def test_the_same_cluster_twice(source: KafkaNode) -> None:
@@ -101,8 +101,8 @@ def test_a_login_that_is_refused(secure: SecureNode, target: KafkaNode) -> None:
 
     assert exit_code(checks) is ExitCode.CONNECTION
     found = named(checks, "source cluster")
-    assert "refused the login: " in found.detail and "sasl.jaas.config" in found.mend
-    assert "wrong" not in "".join(check.detail + check.mend for check in checks)
+    assert "refused the login: " in found.detail and "sasl.jaas.config" in found.hint
+    assert "wrong" not in "".join(check.detail + check.hint for check in checks)
 
 
 def test_a_certificate_that_is_not_trusted(
@@ -115,7 +115,7 @@ def test_a_certificate_that_is_not_trusted(
     checks = run_checks(pipeline(side, target, "t"))
 
     found = named(checks, "source cluster")
-    assert "not trusted" in found.detail and "ssl.truststore" in found.mend
+    assert "not trusted" in found.detail and "ssl.truststore" in found.hint
 
 
 @pytest.mark.slow
@@ -126,7 +126,7 @@ def test_the_wrong_security_protocol(secure: SecureNode, target: KafkaNode) -> N
     checks = run_checks(pipeline(plain(secure.bootstrap), with_tls, "t"))
 
     for side in ("source cluster", "target cluster"):
-        assert "security.protocol" in named(checks, side).mend
+        assert "security.protocol" in named(checks, side).hint
 
 
 def test_describe_and_read_is_enough_on_the_source(secure: SecureNode, target: KafkaNode) -> None:
@@ -145,7 +145,7 @@ def test_describe_and_read_is_enough_on_the_source(secure: SecureNode, target: K
     assert named(checks, "target topics").detail == "1 topic as needed, 1 of them to be created"
     for blind in ("source clock", "target settings"):
         assert named(checks, blind).outcome is CheckOutcome.UNKNOWN
-        assert named(checks, blind).mend == "", "no more rights may be asked for on the source"
+        assert named(checks, blind).hint == "", "no more rights may be asked for on the source"
 
 
 def test_missing_rights_are_named_with_the_grant(secure: SecureNode, source: KafkaNode) -> None:
@@ -154,10 +154,10 @@ def test_missing_rights_are_named_with_the_grant(secure: SecureNode, source: Kaf
 
     checks = run_checks(config)
 
-    mend = named(checks, "target producer rights").mend
-    assert f"--bootstrap-server {secure.bootstrap} --add" in mend and "--operation Write" in mend
+    hint = named(checks, "target producer rights").hint
+    assert f"--bootstrap-server {secure.bootstrap} --add" in hint and "--operation Write" in hint
     ids = named(checks, "target transactional ids")
-    assert f"--transactional-id {config.name}. --resource-pattern-type prefixed" in ids.mend
+    assert f"--transactional-id {config.name}. --resource-pattern-type prefixed" in ids.hint
     assert ids.fatal
     assert exit_code(checks) is ExitCode.REFUSED
     assert topic not in topic_names(secure.node)
@@ -193,7 +193,7 @@ def test_a_topic_that_may_not_be_read(secure: SecureNode, target: KafkaNode) -> 
 
     rights = named(checks, "source consumer rights")
     assert rights.outcome is CheckOutcome.FAIL and topic in rights.detail
-    assert "--operation Read" in rights.mend
+    assert "--operation Read" in rights.hint
     assert named(checks, "source admin rights").outcome is CheckOutcome.PASS
 
 
@@ -210,7 +210,7 @@ def test_target_topics_that_would_change_records(source: KafkaNode, target: Kafk
     details = " ".join(check.detail for check in found)
     for part in ("LogAppendTime", "max.message.bytes is 1,048,588, and 3,000,000", "compact"):
         assert part in details
-    mends = " ".join(check.mend for check in found)
+    mends = " ".join(check.hint for check in found)
     assert f"--entity-name {topic} --alter --add-config max.message.bytes=3000000" in mends
     assert named(checks, f"topic {narrow}").outcome is CheckOutcome.FAIL
     assert not any(check.fatal for check in checks)
@@ -225,9 +225,9 @@ def test_control_topics_missing_and_wrong(source: KafkaNode, target: KafkaNode) 
     checks = run_checks(config)
 
     commit = named(checks, f"control topic {config.coordination.commit.topic}")
-    assert "autoCreateControlTopics" in commit.detail and "kafka-topics.sh" in commit.mend
+    assert "autoCreateControlTopics" in commit.detail and "kafka-topics.sh" in commit.hint
     mapping = named(checks, f"control topic {config.offset_mapping.topic}")
-    assert "cleanup.policy=delete" in mapping.mend
+    assert "cleanup.policy=delete" in mapping.hint
     assert commit.fatal and mapping.fatal
 
 
@@ -270,7 +270,7 @@ def test_the_check_verb(source: KafkaNode, target: KafkaNode, tmp_path: Path) ->
     result = CliRunner().invoke(check_verb.command, ["-f", file, "--json"], standalone_mode=False)
     shown = json.loads(result.stdout)
     assert result.return_value == shown["exit_code"] == 0
-    assert {"name", "outcome", "detail", "mend"} <= shown["checks"][0].keys()
+    assert {"name", "outcome", "detail", "hint"} <= shown["checks"][0].keys()
 
     result = CliRunner().invoke(check_verb.command, ["-f", file], standalone_mode=False)
     assert "✓ pass  source cluster:" in result.stdout

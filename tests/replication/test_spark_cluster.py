@@ -185,7 +185,7 @@ def test_a_cluster_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(K2kError, match="spark://x:1 gave no executor within") as caught:
         executors.await_executors(context, "spark://x:1", answers(None))
     assert context.cancelled
-    assert "spark.executor.memory" in caught.value.mend
+    assert "spark.executor.memory" in caught.value.hint
 
 
 _PYTHON_FAILED = """Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times, most \

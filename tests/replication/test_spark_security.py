@@ -51,8 +51,8 @@ def test_a_local_master_protects_itself(master: str) -> None:
 def test_a_cluster_without_authentication(master: str, config: dict[str, str]) -> None:
     found = line(master, config)
     assert found.outcome is CheckOutcome.FAIL
-    assert "spark.authenticate" in found.detail and "docs/spark-cluster.md" in found.mend
-    assert "s3cr3t" not in found.detail + found.mend
+    assert "spark.authenticate" in found.detail and "docs/spark-cluster.md" in found.hint
+    assert "s3cr3t" not in found.detail + found.hint
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_cluster_without_authentication(master: str, config: dict[str, str]) -
 )
 def test_a_cluster_without_encryption(config: dict[str, str], off: str) -> None:
     found = line("spark://a:7077", ON | SECRET | config)
-    assert found.outcome is CheckOutcome.WARN and found.mend
+    assert found.outcome is CheckOutcome.WARN and found.hint
     assert off in found.detail
 
 

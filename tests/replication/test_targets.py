@@ -139,8 +139,8 @@ def test_a_narrow_target_is_refused_before_anything_is_written(pair: Pair) -> No
     targets, refused = pair.ensure(pair.config(), narrow, other)
 
     assert set(targets) == {other} and set(refused) == {narrow}
-    assert "has 3 partitions and its target" in refused[narrow].what
-    assert f"--alter --topic {narrow} --partitions 3" in refused[narrow].mend
+    assert "has 3 partitions and its target" in refused[narrow].message
+    assert f"--alter --topic {narrow} --partitions 3" in refused[narrow].hint
     assert pair.partitions(narrow) == 2
 
 
@@ -174,9 +174,9 @@ def test_without_leave_to_create(pair: Pair) -> None:
     targets, refused = pair.ensure(pair.config(features={"autoCreateTopics": False}), topic)
 
     assert targets == {} and pair.partitions(topic) == 0
-    assert "autoCreateTopics" in refused[topic].what
+    assert "autoCreateTopics" in refused[topic].message
     command = f"--create --topic {topic} --partitions 3 --replication-factor 1"
-    assert f"{command} --config retention.ms=3600000" in refused[topic].mend
+    assert f"{command} --config retention.ms=3600000" in refused[topic].hint
 
 
 def test_a_vanished_target_is_not_made_again(pair: Pair) -> None:
@@ -185,7 +185,7 @@ def test_a_vanished_target_is_not_made_again(pair: Pair) -> None:
     targets, refused = pair.ensure(pair.config(), topic, replicated=[topic])
 
     assert targets == {} and pair.partitions(topic) == 0
-    assert "does not exist on the target any more" in refused[topic].what
+    assert "does not exist on the target any more" in refused[topic].message
 
 
 def test_fewer_partitions_configured_than_needed(pair: Pair) -> None:
@@ -193,7 +193,7 @@ def test_fewer_partitions_configured_than_needed(pair: Pair) -> None:
     creation = {"replication": {"common": {"partitions": 2}}}
 
     _, refused = pair.ensure(pair.config(topicCreation=creation), topic)
-    assert "gives its target" in refused[topic].what
+    assert "gives its target" in refused[topic].message
     assert pair.partitions(topic) == 0
 
     by_key = pair.config(topicCreation=creation, replication=sink(partition="producer"))
@@ -217,7 +217,7 @@ def test_more_copies_than_the_target_has_brokers(pair: Pair) -> None:
     other = create_topic(pair.nodes[0])
     three = {"replication": {"common": {"replication": 3}}}
     _, refused = pair.ensure(pair.config(topicCreation=three), other)
-    assert "number of brokers" in refused[other].mend
+    assert "number of brokers" in refused[other].hint
 
 
 def test_a_setting_that_the_target_refuses(pair: Pair) -> None:
@@ -228,7 +228,7 @@ def test_a_setting_that_the_target_refuses(pair: Pair) -> None:
     targets, refused = pair.ensure(config, bad, good)
 
     assert set(targets) == {good}
-    assert "topicPropsExclusionList" in refused[bad].mend
+    assert "topicPropsExclusionList" in refused[bad].hint
 
 
 def test_several_sources_on_one_target(pair: Pair) -> None:
@@ -272,7 +272,7 @@ def test_targets_that_are_never_written_to(pair: Pair, mapping: Any, why: str) -
     targets, refused = pair.ensure(pair.config(replication=sink(mapping)), topic)
 
     assert targets == {}
-    assert why in refused[topic].what
+    assert why in refused[topic].message
     assert "\x1b" not in str(refused[topic])
 
 
@@ -294,5 +294,5 @@ def test_what_is_not_done_is_refused_before_anything(pair: Pair, feature: str) -
     with pytest.raises(ConfigError, match=f"features.{feature}") as refused:
         pair.ensure(pair.config(features={feature: "enabled"}), topic)
 
-    assert f"{feature}: disabled" in refused.value.mend
+    assert f"{feature}: disabled" in refused.value.hint
     assert pair.partitions(topic) == 0

@@ -130,7 +130,7 @@ def test_lock_saves_looking_up_and_pins_the_bytes(
 def test_unknown_coordinate_is_an_operators_error(repository: Repository) -> None:
     with pytest.raises(ConnectionFailed, match="absent") as raised:
         artifacts.classpath("org.example:absent:1.0")
-    assert "HTTPS_PROXY" in raised.value.mend
+    assert "HTTPS_PROXY" in raised.value.hint
 
 
 def test_threads_share_one_download(repository: Repository) -> None:

@@ -71,7 +71,7 @@ def lap(slot: int, offset: int, end: int, *, next_ms: int = -1, records: int = 1
 
 def stopped(source: SourcePartition, kind: FaultKind = FaultKind.TRUNCATED) -> Stopped:
     """A partition stopped."""
-    return Stopped(Fault(source, kind, "what", "mend"))
+    return Stopped(Fault(source, kind, "what", "hint"))
 
 
 EVENTS: tuple[Event, ...] = (

@@ -121,13 +121,13 @@ def test_what_is_no_checkpoint(
     Path("note.txt").write_text("hello")
     with pytest.raises(ConfigError, match=words) as caught:
         read_checkpoint(where)
-    assert caught.value.mend
+    assert caught.value.hint
 
 
 def test_nothing_was_committed(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nothing says that one was finished") as caught:
         read_checkpoint(checkpoint(tmp_path / "q", [0], []))
-    assert "startingOffsets" in caught.value.mend
+    assert "startingOffsets" in caught.value.hint
 
 
 DAMAGED = {
@@ -173,8 +173,8 @@ def test_damaged_and_foreign_files(tmp_path: Path, text: str) -> None:
         return
     with pytest.raises(ConfigError) as caught:
         read_checkpoint(path)
-    assert words in caught.value.what and str(path) in caught.value.what
-    assert caught.value.what.isprintable()
+    assert words in caught.value.message and str(path) in caught.value.message
+    assert caught.value.message.isprintable()
 
 
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     try:
         found = read(text)
     except K2kError as error:
-        assert str(WHERE) in error.what and error.mend
+        assert str(WHERE) in error.message and error.hint
     else:
         assert all(offset >= 0 for offset in found.positions.values())
 
@@ -278,7 +278,7 @@ def test_arguments() -> None:
     assert parse_partitions(["a", "b:2"]) == {("a", None), ("b", 2)}
     with pytest.raises(ConfigError) as caught:
         parse_partitions([":1", "a:x", "b:", "c"])
-    assert len(caught.value.what.splitlines()) == 3
+    assert len(caught.value.message.splitlines()) == 3
 
 
 def test_all_bad_arguments_are_reported_at_once() -> None:
@@ -302,7 +302,7 @@ def test_all_bad_arguments_are_reported_at_once() -> None:
     }
     with pytest.raises(ConfigError) as caught:
         parse_positions([*bad, "orders:0:1", "orders:0:2"])
-    lines = caught.value.what.split("\n")
+    lines = caught.value.message.split("\n")
     assert "twice" in lines.pop()
     for line, words in zip(lines, bad.values(), strict=True):
         assert words in line and line.isprintable() and len(line) < 200
@@ -319,6 +319,6 @@ def test_any_argument_is_read_or_refused(words: list[str]) -> None:
     try:
         found = parse_positions(words)
     except ConfigError as error:
-        assert error.mend
+        assert error.hint
     else:
         assert {at.topic for at in found} == {text.split(":")[0] for text in words}

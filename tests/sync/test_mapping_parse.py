@@ -94,7 +94,7 @@ def test_together_they_are_what_each_is_alone(
     alone, reference = one_by_one(messages)
     assert together == alone
     assert sorter.malformed_count == reference.malformed_count == 0
-    assert sorter.rivals == reference.rivals
+    assert sorter.conflicting_pipelines == reference.conflicting_pipelines
 
 
 @settings(deadline=None)

@@ -263,7 +263,7 @@ def test_another_pipeline_maps_the_same(copied: Copied, store: MappingStore) -> 
     mapping = MappingRecord("other", AT, "elsewhere", 0, 1, covers=Covers(0, 9))
     produce(copied.target, copied.mappings, [Out(mapping_value(mapping), mapping_key(mapping))] * 2)
     report = store.refresh(20, position(10))
-    assert report.rivals == {AT: tuple(sorted([copied.name, "other"]))}
+    assert report.conflicting_pipelines == {AT: tuple(sorted([copied.name, "other"]))}
     assert store.doubts(AT) == MappingGaps()
 
 

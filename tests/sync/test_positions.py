@@ -327,7 +327,7 @@ def test_changes_are_on_the_journal(copied: Copied) -> None:
     store = StateStore(copied.config, target_cluster(copied.config))
     state = store.read()
     header, (part,) = state.journal[entry], state.entry(entry)
-    assert (header.what, header.pipeline, header.counts) == (
+    assert (header.operation, header.pipeline, header.counts) == (
         "offsets set",
         copied.name,
         {"back": 1},
@@ -348,7 +348,7 @@ def test_changes_are_on_the_journal(copied: Copied) -> None:
     said = k2ktui("undo", entry, "-f", copied.file, "--yes", code=REFUSED).stderr
     assert f"k2ktui offsets set -f FILE {topic}:0:100" in said
     cleared = change(copied, "clear", topic)["journal"]
-    assert store.read().journal[cleared].what == "offsets clear"
+    assert store.read().journal[cleared].operation == "offsets clear"
     store.close()
 
 

@@ -21,7 +21,7 @@ def test_positions() -> None:
 def test_all_bad_positions_at_once() -> None:
     with pytest.raises(ConfigError) as told:
         parse_positions(["a", "a:0", "a:x:1", "a:0:-1", ":0:1", "b:0:1", "b:0:2"])
-    assert len(told.value.what.splitlines()) == 6
+    assert len(told.value.message.splitlines()) == 6
 
 
 @pytest.fixture

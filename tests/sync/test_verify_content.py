@@ -325,7 +325,7 @@ def test_partitions_that_meet(copy: Copy) -> None:
 
 
 def test_another_log_than_the_one_that_was_copied(copy: Copy) -> None:
-    known = copy.mapping(foreign="the topic was created anew")
+    known = copy.mapping(unusable_reason="the topic was created anew")
     rows = [copy.row(5, 9)]
     found = verify(
         cluster(copy.source, "source"),

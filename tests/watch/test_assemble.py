@@ -59,7 +59,10 @@ def test_an_open_transaction_is_not_caught_up() -> None:
     assert row(old).status.state is PartitionState.HELD_BACK
     [problem] = [p for p in find_problems(old, NOON) if p.kind == "partition"]
     assert problem.severity is Severity.WARN
-    assert "12 records held back" in problem.what and "producer id 4711, 75 s old" in problem.what
+    assert (
+        "12 records held back" in problem.message
+        and "producer id 4711, 75 s old" in problem.message
+    )
     assert any("held back 12 records" in line for line in view_lines(old, NOON))
     assert loads(dumps(old)).partitions == old.partitions
 
@@ -178,7 +181,7 @@ def test_a_divergence_that_is_unknown_is_no_all_clear() -> None:
     view = made.view()
     assert judge_group_row(view.groups[0]).severity is Severity.UNKNOWN
     [problem] = [p for p in find_problems(view, NOON) if p.kind == "group"]
-    assert (problem.severity, "unknown" in problem.what) == (Severity.UNKNOWN, True)
+    assert (problem.severity, "unknown" in problem.message) == (Severity.UNKNOWN, True)
 
 
 def test_what_is_bad_once_is_looked_at_again_before_it_is_red() -> None:
@@ -205,7 +208,7 @@ def test_records_that_the_target_has_deleted_are_no_fault_of_the_commit() -> Non
     assert (summary.skips, summary.moved_skips, summary.ahead) == (9, 9, 0)
     [problem] = [p for p in find_problems(view, NOON) if p.kind == "group"]
     assert problem.severity is Severity.WARN
-    assert "a move skips them, too" in problem.what
+    assert "a move skips them, too" in problem.message
     text = "\n".join(view_lines(view, NOON))
     assert "as committed now 9 records skipped, 0 re-read; after a move 9 records skipped" in text
 
@@ -218,7 +221,7 @@ def test_problems_come_worst_first() -> None:
     assert [p.severity for p in found] == sorted((p.severity for p in found), reverse=True)
     assert {p.kind for p in found} == {"cluster", "group"}
     late = find_problems(view, NOON + 120)
-    assert any("no heartbeat" in problem.what for problem in late)
+    assert any("no heartbeat" in problem.message for problem in late)
 
 
 @pytest.mark.parametrize("side", [PartName.SOURCE, PartName.TARGET])
@@ -248,7 +251,7 @@ def test_a_part_that_waits_for_long_is_old_and_a_problem() -> None:
     parts = {**view.parts, PartName.SOURCE: Part(NOON, pending_s=LATE_S)}
     view = replace(view, parts=parts)
     assert view.copy_stale and not view.is_current
-    assert any("no answer for 5 s" in problem.what for problem in find_problems(view, NOON))
+    assert any("no answer for 5 s" in problem.message for problem in find_problems(view, NOON))
 
 
 def test_only_what_was_read_whole_and_is_current_has_no_problem() -> None:
@@ -304,5 +307,5 @@ def test_a_comparison_that_fails_is_no_fault_of_the_pipeline() -> None:
     made.errors = {PartName.COMPARISON: "there is no checkpoints topic"}
     view = made.view()
     [problem] = [p for p in find_problems(view, NOON) if p.subject == "MirrorMaker 2"]
-    assert problem.severity is Severity.WARN and "no checkpoints topic" in problem.what
+    assert problem.severity is Severity.WARN and "no checkpoints topic" in problem.message
     assert view.whole and view.summaries[1].theirs is None

@@ -252,7 +252,7 @@ class JobsScreen(ListScreen):
             if now.alive:
                 raise TimedOut(
                     f"{name} still runs after {manager.STOP_S:g} s",
-                    mend="X again insists; k2ktui jobs stop --kill kills it.",
+                    hint="X again insists; k2ktui jobs stop --kill kills it.",
                 )
             return now
 

@@ -62,7 +62,9 @@ class JournalScreen(OperationScreen):
         return Grid(
             _columns(glyphs, self.verdict),
             key=lambda entry: entry.id,
-            search=lambda entry: f"{entry.id} {entry.who} {entry.what} {self.verdict(entry).word}",
+            search=lambda entry: (
+                f"{entry.id} {entry.who} {entry.operation} {self.verdict(entry).word}"
+            ),
             problem=lambda entry: self.verdict(entry).severity >= Severity.WARN,
             id="journal",
         )
@@ -241,7 +243,7 @@ def plan_back(screen: OperationScreen, entry: operations.JournalEntry) -> bool:
         for _, row in entry.lines
         if row.before is not None
     }
-    if not before or entry.header.what not in (SET, CLEAR):
+    if not before or entry.header.operation not in (SET, CLEAR):
         return False
     screen.app.push_screen(MovesScreen(lambda known: known.plan_set(before)))
     return True
@@ -254,7 +256,7 @@ def tell_undone(screen: OperationScreen, applied: Applied) -> None:
     if applied.complete:
         screen.tell(f"taken back: {text}", "information")
     else:
-        screen.error = K2kError(f"not all was taken back: {text}", mend="Open it: it says why.")
+        screen.error = K2kError(f"not all was taken back: {text}", hint="Open it: it says why.")
 
 
 def _done(entry: JournalHeader, undone: JournalHeader | None) -> str:
@@ -299,7 +301,7 @@ def _time(at_ms: int) -> str:
 
 def _what(entry: JournalHeader) -> str:
     undoes = f" of {safe_text(entry.undoes)}" if entry.undoes else ""
-    return f"{safe_text(entry.what)}{undoes}"
+    return f"{safe_text(entry.operation)}{undoes}"
 
 
 def _counts(entry: JournalHeader) -> str:
@@ -321,7 +323,13 @@ def _columns(glyphs: Glyphs, verdict: Any) -> tuple[Column[JournalHeader], ...]:
         Column("when", "when (UTC)", lambda e: Cell(_time(e.at_ms)), lambda e: e.at_ms, width=19),
         Column("who", "who", lambda e: Cell(safe_text(e.who, 100)), lambda e: e.who, width=12),
         Column(
-            "what", "what", lambda e: Cell(_what(e)), lambda e: e.what, width=8, widest=40, rank=1
+            "what",
+            "what",
+            lambda e: Cell(_what(e)),
+            lambda e: e.operation,
+            width=8,
+            widest=40,
+            rank=1,
         ),
         Column("state", "state", lambda e: glyphs.mark(verdict(e)), width=12),
         Column("rows", "rows", lambda e: Cell(_counts(e)), width=10, widest=40, rank=2),

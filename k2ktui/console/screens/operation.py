@@ -214,7 +214,7 @@ class OperationScreen(ListScreen):
         lines: list[str | Line] = [
             f"{counted(len(writes), 'committed offset')} of {counted(len(groups), 'group')} on "
             "the target put back to what was there before",
-            f"entry {safe_text(entry.header.id)}: {safe_text(entry.header.what)} by "
+            f"entry {safe_text(entry.header.id)}: {safe_text(entry.header.operation)} by "
             f"{safe_text(entry.header.who, 60)}.",
             *taken,
             "Refused, with nothing changed, if one of them has moved since or got a member.",

@@ -65,12 +65,14 @@ class OverviewScreen(ConsoleScreen):
             Column(
                 "subject", "of", lambda p: Cell(formatting.name(p.subject)), width=12, widest=48
             ),
-            Column("what", "what", lambda p: Cell(formatting.name(p.what)), width=20, widest=500),
+            Column(
+                "what", "what", lambda p: Cell(formatting.name(p.message)), width=20, widest=500
+            ),
         )
         yield Grid(
             columns,
             key=lambda p: (p.kind, p.key),
-            search=lambda p: f"{p.kind} {p.subject} {p.what}",
+            search=lambda p: f"{p.kind} {p.subject} {p.message}",
             empty="No problem is known.",
             id="problems",
         )
@@ -126,7 +128,7 @@ class OverviewScreen(ConsoleScreen):
         elif problem.kind == "job":
             self._go("jobs", problem.key)
         else:
-            self.tell(problem.what, "warning")
+            self.tell(problem.message, "warning")
 
     def _go(self, entry: str, key: object) -> None:
         """Switch to another screen with the cursor on the subject of the problem."""

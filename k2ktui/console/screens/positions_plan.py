@@ -110,7 +110,7 @@ class MovesScreen(OperationScreen):
         counts = {e: sum(move.effect is e for move in self.change.moves) for e in MoveEffect}
         parts = "  ".join(f"{count:,} {effect}" for effect, count in counts.items() if count)
         return (
-            Cell(f"{self.change.what}  {parts}  "),
+            Cell(f"{self.change.operation}  {parts}  "),
             Cell(f"{again:,} copied again", Tone.WARN if again else Tone.MUTED),
             Cell("  "),
             Cell(f"{left_out:,} never copied", Tone.BAD if left_out else Tone.MUTED),
@@ -149,8 +149,8 @@ class MovesScreen(OperationScreen):
         """Return the equivalent CLI command."""
         if self.change is None:
             return ""
-        words = [_argument(move, self.change.what) for move in self.change.moves]
-        return cli_equivalent.offsets(self.session.files, self.change.what, words)
+        words = [_argument(move, self.change.operation) for move in self.change.moves]
+        return cli_equivalent.offsets(self.session.files, self.change.operation, words)
 
     def refusal(self, action: str) -> str:
         """Return why an action is unavailable now."""
@@ -184,7 +184,7 @@ class MovesScreen(OperationScreen):
         again, left_out = _sums(change)
         repeats, gaps = counted(again, "record"), counted(left_out, "record")
         lines: list[str | Line] = [
-            f"Positions of the pipeline that are written ({change.what}): {len(change.changes):,}.",
+            f"Positions written ({change.operation}): {len(change.changes):,}.",
             (Cell(f"Copied again: up to {repeats}.", Tone.WARN if again else _PLAIN),),
             (Cell(f"Never copied: up to {gaps}.", Tone.BAD if left_out else _PLAIN),),
             *change.notes,

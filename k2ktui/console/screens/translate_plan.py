@@ -310,7 +310,7 @@ class PlanScreen(OperationScreen):
         # If no row was reported, nothing was begun unless the error says so.
         self._begun = bool(self._arriving) or isinstance(error, PartlyApplied)
         if isinstance(error, SomethingMoved):
-            error.mend = "n plans again."
+            error.hint = "n plans again."
             self._moved = True
             moved = {key: why for key, why in error.moved.items() if key in self._lines}
             self._show_news(replace(self._lines[key], moved=why) for key, why in moved.items())

@@ -65,7 +65,7 @@ class StartDialog(Confirm):
                 if not self._tell(check):
                     return
         except K2kError as error:
-            self._tell(failed("checks", error.what, error.mend, fatal=True))
+            self._tell(failed("checks", error.message, error.hint, fatal=True))
         except Exception as error:  # a bug in k2ktui must not look like a pass
             what = f"a fault in k2ktui itself ({type(error).__name__})"
             self._tell(failed("checks", what, "Please report it.", fatal=True))
@@ -103,7 +103,7 @@ class StartDialog(Confirm):
             return [(Cell("checking …", Tone.INFO),)]
         found = [check for check in self._checks if check.outcome is CheckOutcome.FAIL]
         if any(map(_hinders, found)):
-            return [(Cell("It cannot be started: mend what failed. esc closes.", Tone.BAD),)]
+            return [(Cell("It cannot be started: fix what failed. esc closes.", Tone.BAD),)]
         name = formatting.name(self._typed)
         ask = f"To go on: Tab, type {name}, Tab, space. Escape changes nothing."
         names = ", ".join(check.name for check in found)
@@ -118,7 +118,7 @@ class StartDialog(Confirm):
         lines: list[Line] = [(mark, Cell(f" {first}"))]
         if check.outcome is CheckOutcome.PASS:
             return lines  # a pass takes one line, cut if necessary
-        more = [*rest, *(formatting.name(line) for line in check.mend.splitlines())]
+        more = [*rest, *(formatting.name(line) for line in check.hint.splitlines())]
         for text in more:
             for each in self._wrap(text, _INDENT):
                 lines.append((Cell(" " * _INDENT + each, Tone.MUTED),))

@@ -202,10 +202,10 @@ class PartitionReader:
         self.committed = offset
         self._landed.clear()
 
-    def stop(self, kind: FaultKind, what: str, mend: str, offset: int = -1) -> None:
+    def stop(self, kind: FaultKind, message: str, hint: str, offset: int = -1) -> None:
         """Stop the partition; batches already handed on are still written and committed."""
         if self.fault is None:
-            self.fault = Fault(self.source, kind, what, mend, offset)
+            self.fault = Fault(self.source, kind, message, hint, offset)
 
     def jump(self, offset: int, reason: str) -> int:
         """Continue at another offset (``onSourceDataLoss: continue``), not before ``handed``.

@@ -253,7 +253,7 @@ class SlotCopier:
             fault = target_faults.unavailable(feed.source, target, reason, feed.handed)
         else:
             fault = target_faults.gone(feed.source, target, feed.handed)
-        feed.stop(fault.kind, fault.what, fault.mend, fault.offset)
+        feed.stop(fault.kind, fault.message, fault.hint, fault.offset)
         self._reader.handed_on(feed.drop_from(feed.handed))
 
     def _count(self, handed: list[tuple[int, bool]]) -> None:

@@ -15,7 +15,7 @@ class Loss:
     """Records at the position are gone; ``go_on_at`` is the offset to continue at."""
 
     kind: FaultKind
-    what: str
+    message: str
     go_on_at: int
 
 
@@ -57,7 +57,7 @@ def stop_for_loss(feed: PartitionReader, lost: Loss, at: int | None) -> None:
     """Stop a partition that lost records; the driver continues at ``at`` unless it is None."""
     feed.stop(
         lost.kind,
-        lost.what,
+        lost.message,
         "Set onSourceDataLoss: continue to go on from what is left (the gap is recorded), or "
         "restore the source.",
         feed.fetched if at is None else at,
@@ -88,7 +88,7 @@ def stop_deleted(feed: PartitionReader) -> None:
 def stop_recreated(feed: PartitionReader) -> None:
     """Stop a partition whose topic was deleted and re-created."""
     fault = recreated_fault(feed.source, feed.fetched)
-    feed.stop(fault.kind, fault.what, fault.mend, fault.offset)
+    feed.stop(fault.kind, fault.message, fault.hint, fault.offset)
 
 
 def recreated_fault(source: SourcePartition, position: int) -> Fault:

@@ -43,19 +43,19 @@ def refused(error: BatchRefused, source: SourcePartition, where: TargetPartition
     first = outgoing.first_source
     if code in (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID, Code.INVALID_TOPIC):
         return gone(source, where, first)
-    kind, mend = FaultKind.REFUSED, "See the target broker's log."
+    kind, hint = FaultKind.REFUSED, "See the target broker's log."
     what = f"{code_name(code)} {error.detail}".strip() if code else error.detail
     if code in (Code.MESSAGE_TOO_LARGE, Code.RECORD_LIST_TOO_LARGE):
         kind = FaultKind.TOO_LARGE
         what = f"{len(outgoing.data)} bytes are more than its max.message.bytes"
-        mend = f"Raise max.message.bytes of {topic} on the target."
+        hint = f"Raise max.message.bytes of {topic} on the target."
     elif code == Code.TOPIC_AUTHORIZATION_FAILED:
         kind, what = FaultKind.UNAUTHORIZED, "the target principal may not write there"
-        mend = f"Grant it Describe and Write on topic {topic} on the target."
+        hint = f"Grant it Describe and Write on topic {topic} on the target."
     return Fault(
         source,
         kind,
         f"{topic}-{partition} on the target refused {source} at offset {first}: {what}",
-        mend,
+        hint,
         first,
     )

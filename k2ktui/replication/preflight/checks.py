@@ -30,7 +30,7 @@ class Check:
         name: what was checked.
         outcome: outcome of the check.
         detail: what was found, or why it could not be checked.
-        mend: how to fix it; empty for a pass.
+        hint: how to fix it; empty for a pass.
         unreachable: a cluster did not answer.
         fatal: the pipeline could copy nothing at all; other failures affect only some topics.
     """
@@ -38,7 +38,7 @@ class Check:
     name: str
     outcome: CheckOutcome
     detail: str
-    mend: str = ""
+    hint: str = ""
     unreachable: bool = False
     fatal: bool = False
 
@@ -48,25 +48,25 @@ def passed(name: str, detail: str) -> Check:
     return Check(name, CheckOutcome.PASS, detail)
 
 
-def failed(name: str, detail: str, mend: str, *, fatal: bool = False) -> Check:
+def failed(name: str, detail: str, hint: str, *, fatal: bool = False) -> Check:
     """Return a failure."""
-    return Check(name, CheckOutcome.FAIL, detail, mend, fatal=fatal)
+    return Check(name, CheckOutcome.FAIL, detail, hint, fatal=fatal)
 
 
-def warned(name: str, detail: str, mend: str) -> Check:
+def warned(name: str, detail: str, hint: str) -> Check:
     """Return a warning: it works but should be changed."""
-    return Check(name, CheckOutcome.WARN, detail, mend)
+    return Check(name, CheckOutcome.WARN, detail, hint)
 
 
-def unknown(name: str, detail: str, mend: str = "") -> Check:
+def unknown(name: str, detail: str, hint: str = "") -> Check:
     """Return a could-not-check result."""
-    return Check(name, CheckOutcome.UNKNOWN, detail, mend)
+    return Check(name, CheckOutcome.UNKNOWN, detail, hint)
 
 
 def failed_by(name: str, error: K2kError, *, fatal: bool = False) -> Check:
     """Return a failure explained by an error; an unreachable cluster is always fatal."""
     silent = isinstance(error, ConnectionFailed | TimedOut)
-    return Check(name, CheckOutcome.FAIL, error.what, error.mend, silent, fatal or silent)
+    return Check(name, CheckOutcome.FAIL, error.message, error.hint, silent, fatal or silent)
 
 
 def exit_code(checks: Iterable[Check]) -> ExitCode:

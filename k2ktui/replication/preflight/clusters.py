@@ -94,7 +94,7 @@ def _open(config: ClusterConfig, role: Role, label: str) -> Probe:
         probe.open(_CONNECT_S)
     except K2kError as error:
         probe.close()
-        raise type(error)(f"{role}: {error.what}", mend=error.mend) from None
+        raise type(error)(f"{role}: {error.message}", hint=error.hint) from None
     except BaseException:
         probe.close()
         raise
@@ -111,10 +111,10 @@ def _version(config: PipelineConfig, side: CheckedCluster) -> Check:
     spoken = f"speaks the protocol of Kafka {probe.version}"
     if not missing:
         return passed(name, spoken)
-    mend = "Upgrade its brokers to Kafka 2.5 or later"
+    hint = "Upgrade its brokers to Kafka 2.5 or later"
     if not set(missing) - {request.__name__ for request in TRANSACTIONS}:
-        mend += ", or set features.exactlyOnce: disabled"
-    return failed(name, f"{spoken}, too old for {', '.join(missing)}", f"{mend}.", fatal=True)
+        hint += ", or set features.exactlyOnce: disabled"
+    return failed(name, f"{spoken}, too old for {', '.join(missing)}", f"{hint}.", fatal=True)
 
 
 def check_ids(source: CheckedCluster, target: CheckedCluster) -> Check:

@@ -81,11 +81,11 @@ def _targets(config: PipelineConfig, topics: Collection[str]) -> set[str]:
 def _settings_readable(target: CheckedCluster, control: Collection[str]) -> Check:
     """Check the right that later starts need, even if this start creates the control topics."""
     found = _topics_allow(target, "admin", Operation.DESCRIBE_CONFIGS, control, control)
-    mend = found.mend and (
-        f"{found.mend} (or, if their cleanup.policy is known to be right, set "
+    hint = found.hint and (
+        f"{found.hint} (or, if their cleanup.policy is known to be right, set "
         "features.validateControlTopicSettings: disabled)"
     )
-    return replace(found, name="control topic settings", mend=mend)
+    return replace(found, name="control topic settings", hint=hint)
 
 
 def _topics_allow(

@@ -96,9 +96,9 @@ def _source_topics(
     topics = [topic for topic in found.values() if isinstance(topic, TopicDescription)]
     absent = sorted(found.keys() - {topic.name for topic in topics})
     if absent:
-        mend = "Create them, grant Read on them, or take them out of replication.source.topic."
+        hint = "Create them, grant Read on them, or take them out of replication.source.topic."
         what = f"{counted(len(absent), 'topic')} cannot be described: {first_names(absent)}"
-        return topics, [failed(name, what, mend)]
+        return topics, [failed(name, what, hint)]
     if not topics:
         selection = safe_text(config.topics)
         return [], [unknown(name, f"no topic matches {selection} yet; there is nothing to copy")]
@@ -164,8 +164,8 @@ def _target(
             yield unknown(name, note)
     settings = present.get(plan.name)
     if isinstance(settings, K2kError):
-        mend = "Grant the target principal DescribeConfigs on it."
-        yield unknown(name, f"its settings cannot be read: {settings.what}", mend)
+        hint = "Grant the target principal DescribeConfigs on it."
+        yield unknown(name, f"its settings cannot be read: {settings.message}", hint)
     elif settings is not None:
         yield from _timestamps(config, name, plan, settings)
         for each in readable:

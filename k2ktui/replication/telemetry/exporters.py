@@ -337,7 +337,7 @@ def _otlp(guard: ExporterGuard, env: Mapping[str, str]) -> _Otlp:
         raise ConfigError(
             f"the otlp exporter cannot be set up: {safe_text(error)}",
             unchanged="Nothing was started.",
-            mend="Check the OTEL_EXPORTER_OTLP_* variables.",
+            hint="Check the OTEL_EXPORTER_OTLP_* variables.",
         ) from None
 
 
@@ -360,5 +360,5 @@ def _wrong(variable: str, text: str, expected: str) -> ConfigError:
     return ConfigError(
         f"{variable} is {safe_text(text)}",
         unchanged="Nothing was started.",
-        mend=f"Set it to {expected}.",
+        hint=f"Set it to {expected}.",
     )

@@ -46,14 +46,14 @@ def read_exporter_names(env: Mapping[str, str], *, wanted: bool) -> tuple[str, .
         raise ConfigError(
             f"{_VARIABLE} names an unknown exporter: {', '.join(unknown)}",
             unchanged="Nothing was started.",
-            mend=f"Known are {', '.join(EXPORTERS)}; several are separated by commas.",
+            hint=f"Known are {', '.join(EXPORTERS)}; several are separated by commas.",
         )
     if "none" in names:
         if len(names) > 1:
             raise ConfigError(
                 f"{_VARIABLE} has none beside another exporter",
                 unchanged="Nothing was started.",
-                mend="Leave one of them out.",
+                hint="Leave one of them out.",
             )
         return ()
     return names or (("otlp",) if wanted else ())
@@ -174,5 +174,5 @@ def _check_names(prefixes: MetricPrefixes, catalogue: tuple[Metric, ...]) -> Non
             raise ConfigError(
                 f"metrics.prefix.{key} makes {safe_text(name)}, which is no name of a metric",
                 unchanged="Nothing was started.",
-                mend="Begin it with a letter; letters, digits and _ . - / may follow, 200 at most.",
+                hint="Begin it with a letter; letters, digits and _ . - / may follow, 200 at most.",
             )
