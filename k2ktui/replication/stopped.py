@@ -25,7 +25,7 @@ class StoppedPartitions:
     def __init__(self, report: Callable[[Event], None]) -> None:
         self._report = report
         self._faults: dict[SourcePartition, tuple[Fault, float]] = {}
-        self._on_trial: set[SourcePartition] = set()
+        self._on_trial: dict[SourcePartition, Fault] = {}
 
     def __contains__(self, source: SourcePartition) -> bool:
         return source in self._faults
@@ -39,8 +39,10 @@ class StoppedPartitions:
         return tuple(fault for fault, _ in self._faults.values())
 
     def stop(self, fault: Fault) -> None:
-        """Stop a partition; reported unless it had already stopped or was being retried."""
-        if fault.source not in self._faults and fault.source not in self._on_trial:
+        """Stop a partition; a fault that was reported before is not reported again."""
+        stopped = self._faults.get(fault.source)
+        before = stopped[0] if stopped else self._on_trial.get(fault.source)
+        if before is None or not _is_same(before, fault):
             self._report(Stopped(fault))
         self._faults[fault.source] = (fault, monotonic() + _RETRY_S)
 
@@ -55,10 +57,15 @@ class StoppedPartitions:
             found = self._faults.get(source)
             if found and found[0].kind in _MENDABLE and now >= found[1]:
                 del self._faults[source]
-                self._on_trial.add(source)
+                self._on_trial[source] = found[0]
 
     def copied(self, sources: Collection[SourcePartition]) -> None:
         """Report retried partitions that were copied without a fault as resumed."""
-        for source in self._on_trial.intersection(sources):
+        for source in self._on_trial.keys() & set(sources):
             self._report(Resumed(source.topic, source.partition))
-        self._on_trial.difference_update(sources)
+            del self._on_trial[source]
+
+
+def _is_same(one: Fault, other: Fault) -> bool:
+    # Not by the text: it may contain offsets and durations, which change with every attempt.
+    return (one.kind, one.mend) == (other.kind, other.mend)

@@ -1,0 +1,54 @@
+"""Stopped partitions: what is reported, and when."""
+
+from __future__ import annotations
+
+import pytest
+
+from k2ktui.engine.state import SourcePartition
+from k2ktui.replication import stopped as module
+from k2ktui.replication.events import Event, Resumed, Stopped
+from k2ktui.replication.slot_task import Fault, FaultKind
+from k2ktui.replication.stopped import StoppedPartitions
+
+SOURCE = SourcePartition("orders", 0)
+
+
+def fault(kind: FaultKind, what: str = "it failed", mend: str = "Fix: look.") -> Fault:
+    return Fault(SOURCE, kind, what, mend)
+
+
+def test_a_retried_partition_that_stops_with_another_fault_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(module, "monotonic", lambda: now)
+    told: list[Event] = []
+    stopped = StoppedPartitions(told.append)
+    refused = fault(FaultKind.REFUSED)
+    stopped.stop(refused)
+    assert told == [Stopped(refused)]
+
+    now += 31
+    stopped.retry([SOURCE])
+    assert SOURCE not in stopped
+    stopped.stop(fault(FaultKind.REFUSED, "it failed after 3.1 s"))
+    assert told == [Stopped(refused)], "the same fault, told once"
+
+    now += 31
+    stopped.retry([SOURCE])
+    unauthorized = fault(FaultKind.UNAUTHORIZED, mend="Fix: grant Read.")
+    stopped.stop(unauthorized)
+    assert told[1:] == [Stopped(unauthorized)]
+    assert stopped.faults == (unauthorized,)
+
+    # The next discovery finds another reason without a retry.
+    gone = fault(FaultKind.GONE)
+    stopped.stop(gone)
+    stopped.stop(gone)
+    assert told[2:] == [Stopped(gone)]
+
+    now += 31
+    stopped.retry([SOURCE])
+    stopped.copied([SOURCE])
+    stopped.copied([SOURCE])
+    assert told[3:] == [Resumed("orders", 0)]
