@@ -23,14 +23,21 @@ _WORTH_ASKING_S = 5.0
 _ASK_AGAIN_S = 60.0
 _ASK_AT_ONCE = 500
 _ASK_S = 5.0
+_FORGET_S = 300.0
 
 
 @dataclass(slots=True)
 class _Standing:
-    """A last stable offset that has not moved since ``since`` (monotonic seconds)."""
+    """A last stable offset that has not moved since ``since`` (monotonic seconds).
+
+    ``high`` and ``read_at`` are the high watermark and the time of the last reading that had both
+    offsets.
+    """
 
     stable: int
     since: float
+    high: int
+    read_at: float
     asked_at: float | None = None
     transaction: OpenTransaction | None = None
 
@@ -64,23 +71,34 @@ class HeldBackReader:
     ) -> dict[Partition, HeldBack]:
         """Return what is held back, for each partition with held-back records.
 
+        A partition whose offsets are missing, because its leader did not answer, is as in its last
+        reading, for at most 5 minutes.
+
         Args:
             high: high watermarks, read before ``stable``; otherwise records written in between
                 would count as held back.
             stable: last stable offsets.
         """
         now = self._clock()
-        held = {at: end for at, end in high.items() if end > stable.get(at, end)}
-        standing = {at: self._standing.get(at) for at in held}
-        self._standing = {
+        standing = {
             at: known
-            if known is not None and known.stable == stable[at]
-            else _Standing(stable[at], now)
-            for at, known in standing.items()
+            for at, known in self._standing.items()
+            if (at not in high or at not in stable) and now - known.read_at < _FORGET_S
         }
+        for at, end in high.items():
+            if end > stable.get(at, end):
+                standing[at] = self._advanced(at, stable[at], end, now)
+        self._standing = standing
         self._ask_about(now)
         self._read_before = True
-        return {at: _held_back(known, held[at], now) for at, known in self._standing.items()}
+        return {at: _held_back(known) for at, known in standing.items()}
+
+    def _advanced(self, at: Partition, stable: int, high: int, now: float) -> _Standing:
+        known = self._standing.get(at)
+        if known is None or known.stable != stable:
+            return _Standing(stable, now, high, now)
+        known.high, known.read_at = high, now
+        return known
 
     def _ask_about(self, now: float) -> None:
         """Look up the transactions at stalled offsets; in the first reading, at all offsets."""
@@ -88,6 +106,7 @@ class HeldBackReader:
             at: known
             for at, known in self._standing.items()
             if known.transaction is None
+            and known.read_at == now
             and (now - known.since >= _WORTH_ASKING_S or not self._read_before)
             and (known.asked_at is None or now - known.asked_at >= _ASK_AGAIN_S)
         }
@@ -99,13 +118,13 @@ class HeldBackReader:
             known.asked_at, known.transaction = now, found.get(at)
 
 
-def _held_back(known: _Standing, high: int, now: float) -> HeldBack:
-    observed_s, by = now - known.since, known.transaction
+def _held_back(known: _Standing) -> HeldBack:
+    observed_s, by = known.read_at - known.since, known.transaction
     age_s = observed_s
     if by is not None and by.last_ms >= 0:
         age_s = max(observed_s, time.time() - by.last_ms / 1000)
     return HeldBack(
-        records=high - known.stable,
+        records=known.high - known.stable,
         stable=known.stable,
         producer_id=by.producer_id if by else None,
         age_s=age_s,

@@ -102,6 +102,34 @@ def test_the_first_reading_asks_at_once() -> None:
     assert held.too_long and held.observed_s == 0.0 and 90 <= held.age_s < 90 + TIMEOUT
 
 
+@pytest.mark.parametrize("high", [{AT: 40}, {}], ids=["without the LSO", "without both"])
+def test_a_reading_without_the_offset_does_not_restart_the_clock(
+    high: dict[Partition, int],
+) -> None:
+    clock, told = Clock(), list[Event]()
+    found, watch = reader(Asked(), clock), HeldBackWatch(told.append)
+
+    def look(high: Mapping[Partition, int], stable: Mapping[Partition, int]) -> float | None:
+        held = found.read(high, stable)
+        watch.look({SourcePartition(*at): each for at, each in held.items()}, {}, {})
+        return held[AT].observed_s if AT in held else None
+
+    assert look({AT: 30}, {AT: 17}) == 0.0
+    clock.now += 70.0
+    assert look({AT: 30}, {AT: 17}) == 70.0
+    notes = len(told)
+    clock.now += 10.0
+    assert look(high, {}) == 70.0, "as it was when it was last read"
+    clock.now += 10.0
+    assert look({AT: 40}, {AT: 17}) == 90.0
+    assert len(told) == notes, "nothing has ended"
+    clock.now += 400.0
+    assert look({}, {}) is None, "a deleted topic does not stay"
+    clock.now += 1.0
+    assert look({AT: 40}, {AT: 40}) is None
+    assert "has ended" in str(told[-1])
+
+
 def test_old_brokers_do_not_tell_who_it_is() -> None:
     text = HeldBack(1, 0, None, 61.0).text()
     assert "1 record held back" in text and "id is unknown" in text and "Kafka 2.8" in text
