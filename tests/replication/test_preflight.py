@@ -15,6 +15,7 @@ from k2ktui.cli import check as check_verb
 from k2ktui.cli import explain as explain_verb
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ExitCode
+from k2ktui.replication.preflight import clusters
 from k2ktui.replication.preflight.checks import Check, CheckOutcome, exit_code
 from k2ktui.replication.preflight.suite import run_checks
 from k2ktui.runtime.node import KafkaNode
@@ -76,6 +77,25 @@ def test_the_same_cluster_twice(source: KafkaNode) -> None:
 
     assert named(checks, "cluster identity").outcome is CheckOutcome.FAIL
     assert named(checks, "cluster identity").fatal
+    assert exit_code(checks) is ExitCode.REFUSED
+
+
+def test_a_fault_of_the_program_in_a_check_is_a_failed_check(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def broken(side: clusters.CheckedCluster) -> None:
+        raise ValueError(side.label)
+
+    monkeypatch.setattr(clusters, "_connect", broken)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    checks = run_checks(pipeline(plain(NOBODY), plain(NOBODY), "t"))
+
+    for side in ("source cluster", "target cluster"):
+        found = named(checks, side)
+        assert found.outcome is CheckOutcome.FAIL and found.fatal
+        assert "a fault in k2ktui itself (ValueError)" in found.detail
+        assert "crash.txt" in found.mend
     assert exit_code(checks) is ExitCode.REFUSED
 
 

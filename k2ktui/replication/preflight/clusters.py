@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from k2ktui.config.clusters import ClusterConfig, Role
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import K2kError
+from k2ktui.faults import fault
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.probe import READING, TRANSACTIONS, WRITING, NotDisclosed, Probe
 from k2ktui.kafka.properties import wire
@@ -72,6 +73,9 @@ def _reach(config: PipelineConfig, side: CheckedCluster) -> None:
         brokers = broker_count(side.cluster)
     except K2kError as error:
         side.checks.append(failed_by(name, error, fatal=True))
+        return
+    except Exception as error:  # no thread may end without a result
+        side.checks.append(failed_by(name, fault(error), fatal=True))
         return
     side.answers = True
     where = safe_text(side.cluster.config.bootstrap_servers)
