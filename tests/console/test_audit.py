@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -89,6 +90,17 @@ def test_the_audit_is_of_all_groups_or_of_one() -> None:
         await console.press("q")
         await console.press("slash", *"billing", "enter", "enter", "m")
         assert "1 of 2 would not go on" in console.text and "tardy" not in console.text
+
+    sit(flow, made, size=(120, 30))
+
+
+def test_a_checkpoint_of_this_moment_says_what_it_was_made_of() -> None:
+    made = beside_mirrormaker()
+    made.audited = [replace(row, checkpoint_age_s=0.0) for row in made.audited[:1]]
+
+    async def flow(console: Sitting) -> None:
+        await console.press("3", "m")
+        assert "checkpoint 0 s old, made of source offset" in console.text
 
     sit(flow, made, size=(120, 30))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
 
@@ -96,6 +97,27 @@ def test_groups_are_marked_and_stay_marked_when_a_filter_hides_them() -> None:
         assert "rewind: follow" in text_of(app)
 
     drive(session(0, 1, 2), steps)
+
+
+class CountingSet(set[Any]):
+    """A set that counts its differences."""
+
+    differences = 0
+
+    def __sub__(self, other: AbstractSet[Any]) -> set[Any]:
+        self.differences += 1
+        return set(self) - set(other)
+
+
+def test_the_marked_rows_that_a_filter_hides_are_counted_with_one_difference() -> None:
+    async def steps(app: App, pilot: Driver) -> None:
+        await pilot.press("4", "a", "slash", "g", "1", "enter")
+        grid = app.screen.query_one(SelectableGrid)
+        grid.marked = counting = CountingSet(grid.marked)
+        assert grid.hidden == 9
+        assert counting.differences == 1
+
+    drive(session(*range(20)), steps)
 
 
 def test_a_recording_plans_nothing() -> None:

@@ -122,7 +122,9 @@ class AuditScreen(ListScreen):
         age = row.checkpoint_age_s
         old = "no checkpoint" if age is None else f"checkpoint {age:.0f} s old"
         made = (
-            f", made of source offset {formatting.number(row.checkpoint_upstream)}" if age else ""
+            ""
+            if age is None
+            else f", made of source offset {formatting.number(row.checkpoint_upstream)}"
         )
         return [
             (Cell(safe_text(f"{row.group} {row.topic}-{row.partition}", 200), Tone.HEADING),),

@@ -46,8 +46,8 @@ class SelectableGrid(Grid[T]):
     @property
     def hidden(self) -> int:
         """The number of marked rows that the filter hides."""
-        shown = {self._key(row) for row in self.rows}
-        return sum(self._key(row) in self.marked - shown for row in self._all)
+        unseen = self.marked - {self._key(row) for row in self.rows}
+        return sum(self._key(row) in unseen for row in self._all) if unseen else 0
 
     def mark(self, keys: Sequence[Hashable]) -> None:
         """Mark exactly the rows with these keys."""
