@@ -7,6 +7,7 @@ shutdown.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -113,13 +114,27 @@ class Screen:
                 last[0] = time.monotonic()
                 self.say("" if lines else note)
                 if lines:
-                    self._console.print(render(lines, "", self._console.width), *beside)
+                    with _if_it_is_there():
+                        self._console.print(render(lines, "", self._console.width), *beside)
 
         return show
 
 
+class _LastingConsole(Console):
+    """A Rich console that does not end the process when the reader of its output is gone."""
+
+    def on_broken_pipe(self) -> None:
+        """Print nothing from now on; Rich raises SystemExit, also in the middle of a shutdown."""
+        self.quiet = True
+        # Otherwise what is still buffered fails again when Python exits.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(nowhere, self.file.fileno())
+        os.close(nowhere)
+
+
 def _console() -> Console:
-    console = Console(highlight=False)
+    console = _LastingConsole(highlight=False)
     if not console.is_terminal:
         console.width = _PLAIN_WIDTH  # a file or a pipe has no width
     return console

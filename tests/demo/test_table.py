@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import subprocess
+import sys
 from dataclasses import dataclass
 
+import pytest
 from rich.console import Console
 
 from k2ktui.demo.screen import Screen
@@ -121,3 +125,38 @@ def test_closed_terminal_disturbs_nothing() -> None:
         pass
     with screen.live() as show:
         show([], "note")
+
+
+_TALKS_TO_A_CLOSED_PIPE = """
+import sys
+from k2ktui.demo.screen import Screen
+from tests.demo.test_table import Rates, Stub, summarise
+
+screen = Screen()
+with screen.live() as show:
+    show(summarise([Stub()], Rates()), "")
+screen.say("shut down")
+print("it has ended in order", file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("first", ["line", "table"])
+def test_a_closed_pipe_disturbs_nothing(first: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    code = _TALKS_TO_A_CLOSED_PIPE
+    if first == "table":
+        code = code.replace("with screen.live", "screen.say = lambda text: None\nwith screen.live")
+        code = code.replace('screen.say("shut down")', "")
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-c", code],
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+            text=True,
+        )
+    finally:
+        os.close(writing)
+    assert (ended.returncode, ended.stderr) == (0, "it has ended in order\n")
