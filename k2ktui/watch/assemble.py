@@ -52,7 +52,6 @@ class Assembler:
     Args:
         pair: identity of the pipeline.
         path: name of the path that the pipeline's records take.
-        target_of: target topic per source topic, for partitions without a position.
         addresses: of source and target, shown until the clusters answer.
     """
 
@@ -60,11 +59,9 @@ class Assembler:
         self,
         pair: PipelinePair,
         path: str = "",
-        target_of: Mapping[str, str] | None = None,
         addresses: tuple[str, str] = ("", ""),
     ) -> None:
         self._pair, self._path = pair, path
-        self._target_of = target_of or {}
         self._addresses = addresses
         self._seen: float | None = None
         self._kept: dict[SourcePartition, tuple[object, PartitionRow] | None] = {}
@@ -77,8 +74,9 @@ class Assembler:
         groups = _fact(known, PartName.GROUPS, GroupFacts)
         state = _fact(known, PartName.STATE, StateFacts)
         audit = _audit(known, groups)
-        rows = self._rows(source, target, groups)
-        # Positions newer than the source's log ends would show a false lag.
+        waits = PartName.SOURCE in parts and parts[PartName.SOURCE].stale
+        rows = self._rows(source, target, groups, newest=waits)
+        # Rates are of the moments at which the source was read, as positions and lag are.
         seen = source.taken_at if source else target.taken_at if target else None
         fresh = seen != self._seen
         if any(parts[each].stale for each in _SIDES if each in parts):
@@ -113,9 +111,22 @@ class Assembler:
         )
 
     def _rows(
-        self, source: SourceFacts | None, target: TargetFacts | None, groups: GroupFacts | None
+        self,
+        source: SourceFacts | None,
+        target: TargetFacts | None,
+        groups: GroupFacts | None,
+        *,
+        newest: bool,
     ) -> tuple[PartitionRow, ...]:
+        """Return a row per partition.
+
+        A row has the position that was known when the source's ends were read; with a newer one
+        its lag would be too low. While the source does not answer, rows have the ``newest``
+        positions, and the lag as it was when the source was last read.
+        """
         positions = target.positions if target else {}
+        if source is not None and not newest:
+            positions = {at: source.positions.get(at, p) for at, p in positions.items()}
         mapped = groups.mapped if groups else {}
         names = set(positions) | set(source.partitions if source else ())
         if names != self._kept.keys():
@@ -139,9 +150,13 @@ class Assembler:
     ) -> PartitionRow:
         start = source.starts.get(at) if source else None
         end = _end(at, source, position)
-        lag = None if position is None or end is None else max(0, end - position.offset)
-        state = _state(at, source, target, position, start, end)
-        topic = position.target_topic if position else self._target_of.get(at.topic, "")
+        paired = source.positions.get(at) if source else None
+        lag = _lag(at, source, position, paired)
+        state = _state(at, source, target, paired or position, start)
+        if lag is None and state is PartitionState.CAUGHT_UP:
+            state = PartitionState.UNKNOWN  # the end is older than the position
+        ages = source.ages if source is not None and lag is not None else {}
+        topic = position.target_topic if position else ""
         partition = position.target_partition if position else None
         status = PartitionStatus(
             topic=at.topic,
@@ -152,7 +167,7 @@ class Assembler:
             source_end=end,
             position=position.offset if position else None,
             lag_records=lag,
-            lag_seconds=0.0 if lag == 0 else (source.ages.get(at) if source else None),
+            lag_seconds=0.0 if lag == 0 else ages.get(at),
             target_topic=topic,
             target_partition=partition,
             target_end=_target_end(target, topic, partition),
@@ -178,7 +193,8 @@ def _bounds(at: SourcePartition, source: SourceFacts | None) -> tuple[object, ..
         return (None,)
     ends = (source.starts.get(at), source.ends.get(at), at in source.cut)
     held = (at in source.high, source.held_back.get(at))
-    return (*ends, *held, source.ages.get(at), source.topic_ids.get(at.topic))
+    age = (source.ages.get(at), source.positions.get(at))
+    return (*ends, *held, *age, source.topic_ids.get(at.topic))
 
 
 def _landing(target: TargetFacts | None, position: Position | None) -> tuple[object, ...]:
@@ -208,13 +224,25 @@ def _end(at: SourcePartition, source: SourceFacts | None, position: Position | N
     return max(end, position.offset)
 
 
+def _lag(
+    at: SourcePartition,
+    source: SourceFacts | None,
+    position: Position | None,
+    paired: Position | None,
+) -> int | None:
+    """Return the lag when the source was last read; None if the position was unknown then."""
+    end = source.ends.get(at) if source else None
+    if position is None or paired is None or end is None:
+        return None
+    return max(0, end - paired.offset)
+
+
 def _state(
     at: SourcePartition,
     source: SourceFacts | None,
     target: TargetFacts | None,
     position: Position | None,
     start: int | None,
-    end: int | None,
 ) -> PartitionState:
     if source is None or target is None:
         return PartitionState.UNKNOWN
@@ -223,7 +251,7 @@ def _state(
         return PartitionState.GONE
     if position is not None and position.offset < (start or 0):
         return PartitionState.LOST
-    return state_of(position, start, end, topic_id)
+    return state_of(position, start, _end(at, source, position), topic_id)
 
 
 def _target_end(target: TargetFacts | None, topic: str, partition: int | None) -> int | None:

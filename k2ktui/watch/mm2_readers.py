@@ -86,7 +86,7 @@ class MirrorGroupReader(GroupReader):
         self._topics.read_checkpoints()
         found = super().read(known)
         rows = compare_checkpoints(found.rows, self._topics.checkpoints, found.taken_at)
-        notes = (*self._topics.unreadable(), *found.notes)
+        notes = (*self._topics.unseen_checkpoints(), *self._topics.unreadable(), *found.notes)
         return replace(found, audit=Audit(self._name, found.taken_at, tuple(rows), notes))
 
     def close(self) -> None:

@@ -42,10 +42,10 @@ class _Worker:
         self.facts: Facts | None = None
         self.error = ""
         self.asked_at: float | None = None
+        self.known: Mapping[PartName, Facts] = {}
         self._name, self._reader, self._done = name, reader, done
         self._due = threading.Event()
         self._over = False
-        self._known: Mapping[PartName, Facts] = {}
         self._rests_until = 0.0
         self._thread = threading.Thread(target=self._run, name=f"watch-{name}", daemon=True)
 
@@ -57,7 +57,7 @@ class _Worker:
         """Request a read, unless one is pending, or ended just now and this is not ``urgent``."""
         if self.asked_at is None and (urgent or monotonic() >= self._rests_until):
             self.asked_at = monotonic()
-            self._known = known
+            self.known = known
             self._due.set()
 
     def end(self) -> None:
@@ -96,7 +96,7 @@ class _Worker:
 
     def _read(self) -> None:
         try:
-            self.facts = self._reader.read(self._known)
+            self.facts = self._reader.read(self.known)
             self.error = ""
         except K2kError as error:
             self.error = safe_text(error.message, 500)
@@ -124,7 +124,7 @@ class Poller:
         self.paused = False
         self.interval = max(MIN_INTERVAL_S, interval)
         self._wake = threading.Condition()
-        self._over = self._asked = self._news = False
+        self._over = self._asked = self._news = self._source_due = False
         self._assembler = assembler
         self._listener: Listener = lambda view: None
         self._workers = {
@@ -220,7 +220,23 @@ class Poller:
         target = self._workers.get(PartName.TARGET)
         if target is not None:
             self._await(began + _GRACE_S, lambda: target.asked_at is None)
-        source.ask(self._known())
+            asked_at = target.asked_at
+            # A target that is merely slow is awaited; one that hangs leaves the source readable.
+            self._source_due = (
+                target.facts is not None and asked_at is not None and asked_at >= began
+            )
+        if not self._source_due:
+            source.ask(self._known())
+
+    def _follow_target(self) -> None:
+        """Read the source again if positions have arrived since it was asked."""
+        source, target = (self._workers.get(n) for n in (PartName.SOURCE, PartName.TARGET))
+        if source is None or target is None or target.asked_at is not None:
+            return
+        newer = source.known.get(PartName.TARGET) is not target.facts
+        if source.asked_at is None and (self._source_due or newer):
+            self._source_due = False
+            source.ask(self._known())
 
     def _until_next(self, began: float) -> bool:
         """Wait for the next round; emit views for late answers in the meantime.
@@ -239,6 +255,7 @@ class Poller:
                 lambda: self._asked or self._news,
             )
             if self._news and not self._over:
+                self._follow_target()
                 # Combine late answers that arrive together into one view.
                 self._await(monotonic() + _APART_S, lambda: not self._pending())
                 self._emit()

@@ -57,7 +57,7 @@ class SourceFacts:
 
     ``cut`` are partitions whose log ends before a position that was known when the end was read.
     ``ends`` are last stable offsets, ``high`` high watermarks, ``held_back`` the records between
-    them, behind open transactions. ``ages`` are seconds.
+    them. ``ages`` are seconds. ``positions`` were read just before the ends, for the lag.
     """
 
     taken_at: float
@@ -70,6 +70,7 @@ class SourceFacts:
     cut: frozenset[SourcePartition] = frozenset()
     high: Mapping[SourcePartition, int] = field(default_factory=dict)
     held_back: Mapping[SourcePartition, HeldBack] = field(default_factory=dict)
+    positions: Mapping[SourcePartition, Position] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +228,7 @@ class SourceReader:
             ),
             high={SourcePartition(*at): offset for at, offset in high.items()},
             held_back={SourcePartition(*at): found for at, found in held.items()},
+            positions=positions,
         )
 
     def _ages(

@@ -190,6 +190,7 @@ class Made:
                 ids,
                 tuple(self.ends),
                 ages,
+                positions=dict(self.positions),
             ),
             PartName.TARGET: TargetFacts(
                 now,

@@ -94,25 +94,40 @@ def test_records_that_were_deleted_before_they_were_copied() -> None:
     assert "300 offsets were deleted" in found.why
 
 
-def test_a_position_ahead_of_an_end_that_was_read_before_it_is_no_loss() -> None:
-    made = one()
-    known = made._facts()
+def test_the_lag_is_of_the_moment_at_which_the_source_was_read() -> None:
+    made = one(lag=900)
+    known = dict(made._facts())
     source, target = known[PartName.SOURCE], known[PartName.TARGET]
     assert isinstance(source, SourceFacts)
     assert isinstance(target, TargetFacts)
-    newer = replace(target, positions={AT: replace(target.positions[AT], offset=1200)})
+    assembler = Assembler(PipelinePair("x"))
 
-    def status(source: SourceFacts) -> PartitionRow:
+    def status(position: int, source: SourceFacts, error: str = "") -> tuple[object, ...]:
+        newer = replace(target, positions={AT: replace(target.positions[AT], offset=position)})
         facts = {PartName.SOURCE: source, PartName.TARGET: newer}
-        return row(Assembler(PipelinePair("x")).view(NOON, facts, {}))
+        found = row(assembler.view(NOON, facts, {PartName.SOURCE: Part(NOON, error)})).status
+        return found.state, found.position, found.source_end, found.lag_records, found.lag_seconds
 
-    late = status(source)
-    assert (late.status.state, late.status.source_end, late.status.lag_records) == (
-        "caught-up",
-        1200,
-        0,
-    )
-    cut = status(replace(source, cut=frozenset({AT})))
+    assert status(100, source) == ("behind", 100, 1000, 900, 3.0)
+    # A newer position with the older end would show no lag at all, and then 900 again.
+    for position in (1000, 1200):
+        assert status(position, source) == ("behind", 100, 1000, 900, 3.0)
+    # Without the source the positions go on, and the lag is as it was.
+    assert status(1200, source, "no route") == ("behind", 1200, 1200, 900, 3.0)
+    unknown = replace(source, positions={})
+    assert status(1200, unknown) == ("unknown", 1200, 1200, None, None)
+    cut = replace(source, positions={AT: replace(target.positions[AT], offset=1200)})
+    assert status(1200, replace(cut, cut=frozenset({AT})))[0] is PartitionState.LOST
+
+
+def test_a_position_behind_which_the_log_was_cut_is_a_loss() -> None:
+    made = one()
+    made.positions[AT] = replace(made.positions[AT], offset=1200)
+    known = dict(made._facts())
+    source = known[PartName.SOURCE]
+    assert isinstance(source, SourceFacts)
+    known[PartName.SOURCE] = replace(source, cut=frozenset({AT}))
+    cut = row(Assembler(PipelinePair("x")).view(NOON, known, {}))
     assert cut.status.state is PartitionState.LOST
     assert "200 before the position: it was cut" in cut.why
 

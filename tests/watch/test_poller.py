@@ -89,6 +89,34 @@ def test_the_source_is_read_after_the_target_and_knows_what_it_said(rig: Rig) ->
     assert PartName.TARGET in rig.readers[PartName.SOURCE].known
 
 
+def test_the_source_is_read_after_a_slow_target_not_beside_it(rig: Rig) -> None:
+    rig.start()
+    rig.view()
+    target = rig.readers[PartName.TARGET]
+    target.free.clear()
+    rig.poller.refresh()
+    while not rig.view().part(PartName.TARGET).pending_s:
+        pass
+    assert rig.asked.count(PartName.SOURCE) == 1, "its end would be older than the position"
+    target.free.set()
+    while rig.asked.count(PartName.SOURCE) < 2:
+        rig.view()
+    facts = rig.poller._workers[PartName.TARGET].facts
+    assert rig.readers[PartName.SOURCE].known[PartName.TARGET] is facts
+
+
+def test_positions_that_arrive_after_the_source_was_read_make_it_read_again(rig: Rig) -> None:
+    target = rig.readers[PartName.TARGET]
+    target.free.clear()
+    rig.start()
+    rig.view()
+    assert PartName.TARGET not in rig.readers[PartName.SOURCE].known
+    rig.poller.pause(True)
+    target.free.set()
+    while PartName.TARGET not in rig.readers[PartName.SOURCE].known:
+        rig.view()
+
+
 def test_a_part_that_fails_keeps_its_values_and_the_others_go_on(rig: Rig) -> None:
     rig.start()
     rig.view()
