@@ -68,4 +68,4 @@ class StoppedPartitions:
 
 def _is_same(one: Fault, other: Fault) -> bool:
     # Not by the text: it may contain offsets and durations, which change with every attempt.
-    return (one.kind, one.mend) == (other.kind, other.mend)
+    return (one.kind, one.hint) == (other.kind, other.hint)

@@ -95,7 +95,7 @@ def test_a_fault_of_the_program_in_a_check_is_a_failed_check(
         found = named(checks, side)
         assert found.outcome is CheckOutcome.FAIL and found.fatal
         assert "a fault in k2ktui itself (ValueError)" in found.detail
-        assert "crash.txt" in found.mend
+        assert "crash.txt" in found.hint
     assert exit_code(checks) is ExitCode.REFUSED
 
 

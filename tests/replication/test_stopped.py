@@ -13,8 +13,8 @@ from k2ktui.replication.stopped import StoppedPartitions
 SOURCE = SourcePartition("orders", 0)
 
 
-def fault(kind: FaultKind, what: str = "it failed", mend: str = "Fix: look.") -> Fault:
-    return Fault(SOURCE, kind, what, mend)
+def fault(kind: FaultKind, message: str = "it failed", hint: str = "Fix: look.") -> Fault:
+    return Fault(SOURCE, kind, message, hint)
 
 
 def test_a_retried_partition_that_stops_with_another_fault_is_reported(
@@ -36,7 +36,7 @@ def test_a_retried_partition_that_stops_with_another_fault_is_reported(
 
     now += 31
     stopped.retry([SOURCE])
-    unauthorized = fault(FaultKind.UNAUTHORIZED, mend="Fix: grant Read.")
+    unauthorized = fault(FaultKind.UNAUTHORIZED, hint="Fix: grant Read.")
     stopped.stop(unauthorized)
     assert told[1:] == [Stopped(unauthorized)]
     assert stopped.faults == (unauthorized,)
