@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from k2ktui.engine.groups import ABSENT, EMPTY_STATES, GroupView
 from k2ktui.engine.guard import MappingVersion
+from k2ktui.engine.pins import pinned
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind, decide_action
 from k2ktui.engine.replica import TargetLog, TargetPartition
 from k2ktui.engine.state import SourcePartition
@@ -67,6 +68,7 @@ class ClusterObservation:
         sources: source topic of each target topic.
         source, target: the groups on each cluster.
         logs: bounds of target partitions.
+        target_ids: ids of the target topics that exist.
         own_topics: whether the replication policy puts copies into separate topics.
         source_ends: end offsets of source partitions.
         watched_s: how long these were watched, in seconds.
@@ -86,6 +88,7 @@ class ClusterObservation:
     source: Mapping[str, GroupView]
     target: Mapping[str, GroupView]
     logs: Mapping[TargetPartition, TargetLog]
+    target_ids: Mapping[str, str]
     own_topics: bool
     source_ends: Mapping[SourcePartition, int]
     watched_s: float
@@ -120,6 +123,11 @@ def make_plan(
         rewind=rewind,
         rows=tuple(_row(seen, each, rewind) for each in seen.checkpoints),
         files=tuple(files),
+        logs=pinned(
+            {(each.at.topic, each.at.partition) for each in seen.checkpoints},
+            seen.logs,
+            seen.target_ids,
+        ),
     )
 
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from confluent_kafka.admin import OffsetSpec
 
-from k2ktui.engine.replica import TargetLog, TargetPartition
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster
@@ -109,6 +108,7 @@ class CheckpointReader:
         kept, sources = self._chosen(found, group, topic)
         began, ends = time.monotonic(), self._source_ends(set(sources.values()))
         names = sorted({each.at.group for each in kept})
+        target_ids = self.target.topic_ids(sources)
         seen = ClusterObservation(
             pipeline=self._config.name,
             source_cluster=self._source.cluster_id(),
@@ -118,7 +118,10 @@ class CheckpointReader:
             sources=sources,
             source=self._source_groups.views(names),
             target=self.target.views(names),
-            logs=self._logs({(each.at.topic, each.at.partition) for each in kept}),
+            logs=self.target.logs(
+                {(a.topic, a.partition) for each in kept if (a := each.at).topic in target_ids}
+            ),
+            target_ids=target_ids,
             own_topics=self._config.flow.policy.kind == "default",
             source_ends=ends,
             watched_s=watch_s,
@@ -160,10 +163,6 @@ class CheckpointReader:
         ]
         ends = require_offsets(self._source, where, OffsetSpec.latest())
         return {SourcePartition(*at): end for at, end in ends.items()}
-
-    def _logs(self, partitions: Collection[TargetPartition]) -> dict[TargetPartition, TargetLog]:
-        there = self.target.topic_ids({topic for topic, _ in partitions})
-        return self.target.logs({at for at in partitions if at[0] in there})
 
     def _behind(self, ends: Mapping[SourcePartition, int]) -> dict[SourcePartition, int]:
         """Return the source partitions with records that MirrorMaker 2 has not copied."""

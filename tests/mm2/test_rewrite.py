@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from k2ktui.engine.groups import CommittedOffset, GroupView
+from k2ktui.engine.pins import PinnedLog
 from k2ktui.engine.plan import Action, PlanRow, Rewind
 from k2ktui.engine.replica import TargetLog
 from k2ktui.engine.state import SourcePartition
@@ -39,6 +40,7 @@ SEEN = ClusterObservation(
     source={"g": GroupView("Empty", 0, {("t", 0): CommittedOffset(50)})},
     target={},
     logs={("A.t", 0): TargetLog(10, 100)},
+    target_ids={"A.t": "id"},
     own_topics=True,
     source_ends={T: 90},
     watched_s=5.0,
@@ -62,6 +64,12 @@ def test_a_checkpoint_whose_next_record_is_the_groups_is_exact() -> None:
     assert (found.action, found.proposed, found.basis) == (Action.CREATE, 60, Basis.EXACT)
     assert (found.reread, found.skipped, found.metadata) == (0, 0, "app")
     assert found.source == "t-0@50"
+
+
+def test_the_plan_pins_the_logs_that_it_was_made_for() -> None:
+    """Without them, apply refuses every row."""
+    plan = make_plan(SEEN, rewind=Rewind.NEVER, valid_s=900, made_by="me", files=("f",))
+    assert plan.logs == (PinnedLog("A.t", 0, "id", 10, 100),)
 
 
 @pytest.mark.parametrize(
