@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import SystemCommand
-from textual.binding import Binding, BindingsMap, BindingType
+from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
 from textual.dom import DOMNode
 from textual.screen import Screen
@@ -18,6 +18,7 @@ from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.theme import Theme
 
 from k2ktui.console import export, gc_tuning, terminal
+from k2ktui.console._textual import add_bindings
 from k2ktui.console.keys import GLOBAL, REPLAY, KeyFile, key_file, load_keys
 from k2ktui.console.messages import ViewArrived
 from k2ktui.console.screens import Entry, available
@@ -72,7 +73,6 @@ class ConsoleApp(SizedApp):
         self.view: View | None = None
         self.entries: list[Entry] = available()
         self.notes: list[str] = list(session.notes)
-        self.fault: Exception | None = None
         self._stamp: object = None
         self._own_notes: list[str] = []
         self._failed = ""
@@ -84,7 +84,7 @@ class ConsoleApp(SizedApp):
             self.add_mode(entry.id, entry.make)
             action, name = f"screen('{entry.id}')", f"screen.{entry.id}"
             added.append(Binding(entry.key, action, entry.title, show=False, id=name))
-        self._bindings = BindingsMap.merge([self._bindings, BindingsMap(added)])
+        add_bindings(self, added)
 
     # Views
 
@@ -167,7 +167,7 @@ class ConsoleApp(SizedApp):
         self._load_themes()
         if self.available_themes.get(self.theme) != before:
             self.refresh_css(animate=False)
-            self._watch_theme(self.theme)
+            self.mutate_reactive(ConsoleApp.theme)  # the name is the same, its colors are not
 
     def _load_keys(self) -> None:
         found: KeyFile = load_keys(self.session.options.keys or key_file(), self.binding_ids())
@@ -362,13 +362,6 @@ class ConsoleApp(SizedApp):
 
     def _tell(self, text: str, *, error: bool = False) -> None:
         self.notify(text, severity="error" if error else "information", markup=False)
-
-    # Exit
-
-    def _fatal_error(self) -> None:
-        """Exit without Textual's traceback, which prints local values that may be secrets."""
-        self.fault = self._exception if isinstance(self._exception, Exception) else None
-        self._close_messages_no_wait()
 
 
 def open_console(session: Session) -> int:

@@ -20,6 +20,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from k2ktui.console._textual import replace_binding
 from k2ktui.console.formatting import Cell, Tone
 from k2ktui.console.widgets.columns import Column, filtered, laid_out, least, ordered
 from k2ktui.console.widgets.styled_text import TONE_CLASSES, StyledText, drawable, fit
@@ -91,7 +92,7 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
     ) -> None:
         super().__init__(id=id)
         enter = Binding("enter", "open", opens, show=bool(opens), id="grid.open")
-        self._bindings.key_to_bindings["enter"] = [enter]
+        replace_binding(self, enter)
         self._columns, self._key, self._search = tuple(columns), key, search
         self._problem, self._order, self._empty = problem, order, empty
         self._all: Sequence[T] = ()

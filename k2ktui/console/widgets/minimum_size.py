@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from textual import events
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.geometry import Size
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from k2ktui.console import terminal
+from k2ktui.console._textual import QuietApp
 
 LEAST = Size(60, 16)
 
@@ -47,7 +48,7 @@ class TooSmall(ModalScreen[None]):
             self.dismiss()
 
 
-class SizedApp(App[int]):
+class SizedApp(QuietApp):
     """An app whose screens need a minimum size, and that follows its terminal's size."""
 
     def fit(self) -> None:
