@@ -77,6 +77,7 @@ class Runner:
         version: k2ktui version.
         term: term of its run, 0 until the run has begun.
         commit_ms: mean commit time in its last lap in milliseconds, None if there was no commit.
+        pid_space: id of the PID namespace in which ``pid`` is valid; "" from an older version.
         heard_ms: when a reader last received a heartbeat, by the reader's clock; None if not
             observed yet. Not part of the record.
     """
@@ -96,6 +97,7 @@ class Runner:
     term: int = 0
     commit_ms: float | None = None
     heard_ms: int | None = field(default=None, compare=False)
+    pid_space: str = ""
 
     @property
     def key(self) -> RunnerKey:

@@ -69,9 +69,11 @@ def state_value(record: StateRecord) -> bytes:
 def _runner_body(runner: Runner) -> dict[str, Any]:
     term = {"term": runner.term} if runner.term else {}
     commit = {} if runner.commit_ms is None else {"commitMs": runner.commit_ms}
+    space = {"pidSpace": runner.pid_space} if runner.pid_space else {}
     return {
         **term,
         **commit,
+        **space,
         "at": runner.at_ms,
         "host": runner.host,
         "lag": runner.lag_records,
@@ -188,6 +190,7 @@ def _runner(key: RunnerKey, body: dict[str, Any]) -> Runner:
         version=text(field(body, "version")),
         term=integer(body.get("term", 0)),
         commit_ms=None if body.get("commitMs") is None else number(body["commitMs"]),
+        pid_space=text(body.get("pidSpace", "")),
     )
 
 

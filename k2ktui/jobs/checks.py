@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator, Sequence
 from time import time
-
-import psutil
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.journal import Runner
 from k2ktui.errors import K2kError
 from k2ktui.jobs.job_directory import job_directory
 from k2ktui.jobs.manager import Job, read_job
+from k2ktui.jobs.process import has_ended, may_be_local
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.replication.preflight.checks import Check, failed, passed, unknown
 from k2ktui.replication.preflight.suite import each_check
@@ -50,26 +48,20 @@ def read_runners(config: PipelineConfig) -> tuple[Runner, ...]:
     """
     store = StateStore(config, target_cluster(config), _READ_S)
     try:
-        return store.read_settled(_has_ended).runners
+        return store.read_settled(has_ended).runners
     finally:
         store.close()
-
-
-def _has_ended(runner: Runner) -> bool:
-    """Whether the runner is a process of this host that no longer exists."""
-    return runner.host == socket.gethostname() and not psutil.pid_exists(runner.pid)
 
 
 def alive_elsewhere(found: Sequence[Runner], job: Job | None, now: float) -> list[Runner]:
     """Return the runners, except this host's job, that must be assumed to be running."""
     own = job.record.pid if job is not None else 0
-    here = socket.gethostname()
     return [
         each
         for each in found
         if each.alive(int(now * 1000))
-        and not (each.host == here and each.pid == own)
-        and not _has_ended(each)
+        and not (each.pid == own and may_be_local(each))
+        and not has_ended(each)
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,8 +13,10 @@ from pathlib import Path
 
 import psutil
 
+from k2ktui.engine.journal import Runner
+from k2ktui.runtime.host import boot_id, pid_space
+
 _LINUX = sys.platform == "linux"
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _STATE, _STARTED = 0, 19  # fields of /proc/PID/stat after the name, see proc(5)
 _DEAD = ("Z", "X")
 
@@ -59,7 +62,7 @@ def this_process() -> ProcessIdentity:
 
 def same_boot(birth: str) -> bool:
     """Whether a process of that birth was started since the host last booted."""
-    return birth.partition("/")[0] == _boot()
+    return birth.partition("/")[0] == boot_id()
 
 
 def birth_of(pid: int) -> str:
@@ -69,7 +72,7 @@ def birth_of(pid: int) -> str:
     with contextlib.suppress(psutil.Error):
         process = psutil.Process(pid)
         if process.status() != psutil.STATUS_ZOMBIE:
-            return f"{_boot()}/{process.create_time():.2f}"
+            return f"{boot_id()}/{process.create_time():.2f}"
     return ""
 
 
@@ -80,13 +83,21 @@ def _birth_by_proc(pid: int) -> str:
     except OSError:
         return ""
     after_name = text.rpartition(")")[2].split()
-    return "" if after_name[_STATE] in _DEAD else f"{_boot()}/{after_name[_STARTED]}"
+    return "" if after_name[_STATE] in _DEAD else f"{boot_id()}/{after_name[_STARTED]}"
 
 
-def _boot() -> str:
-    with contextlib.suppress(OSError):
-        return _BOOT_ID.read_text().strip()
-    return str(int(psutil.boot_time()))
+def may_be_local(runner: Runner) -> bool:
+    """Whether a heartbeat's pid may be of this host; certain unless its version is older."""
+    return runner.host == socket.gethostname() and runner.pid_space in ("", pid_space())
+
+
+def has_ended(runner: Runner) -> bool:
+    """Whether a heartbeat's process was one of this host and no longer exists.
+
+    The host name and the pid do not prove it: the process may be in another PID namespace, such as
+    a container with the same host name.
+    """
+    return bool(runner.pid_space) and may_be_local(runner) and not psutil.pid_exists(runner.pid)
 
 
 @contextlib.contextmanager

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from k2ktui.engine.journal import Runner, RunnerState
 from k2ktui.jobs.manager import Job, JobState
+from k2ktui.jobs.process import has_ended, may_be_local
 
 SHOWN_PAST = 5
 _CLOCK_S = 60.0
@@ -93,7 +93,8 @@ def make_run_rows(
 def _is_of(job: Job, runner: Runner) -> bool:
     record = job.record
     # The start times must match, because process ids are reused; tolerate clock adjustments.
-    return (runner.host, runner.pid) == (record.host, record.pid) and (
+    own = (runner.host, runner.pid) == (record.host, record.pid) and may_be_local(runner)
+    return own and (
         runner.started_ms >= 1000 * (record.started_at - _CLOCK_S)
         and (record.ended_at is None or runner.started_ms <= 1000 * record.ended_at)
     )
@@ -130,8 +131,7 @@ def _of_job(job: Job, runner: Runner | None) -> RunRow:
 def _of_runner(runner: Runner, pipeline: str, now: float) -> RunRow:
     now_ms = int(now * 1000)
     state = runner.standing(now_ms)
-    here = runner.host == socket.gethostname()
-    died = here and state is RunnerState.SILENT
+    died = state is RunnerState.SILENT and has_ended(runner)
     return RunRow(
         pipeline=pipeline,
         here=False,

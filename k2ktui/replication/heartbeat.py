@@ -28,6 +28,7 @@ from k2ktui.kafka.control_reader import read_committed
 from k2ktui.kafka.keyed_writer import KeyedWriter
 from k2ktui.replication.copying.partition_reader import now_ms
 from k2ktui.replication.events import Event, Note, Progress, Started, Stopped, TopicsDiscovered
+from k2ktui.runtime.host import pid_space
 from k2ktui.text import safe_text
 
 BEAT_S = BEAT_MS / 1000
@@ -60,6 +61,7 @@ class Heartbeat:
             at_ms=0,
             state=RunnerState.STARTING,
             version=__version__,
+            pid_space=pid_space(),
         )
         self._notes: list[str] = []
         self._noted = False

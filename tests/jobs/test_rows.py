@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from k2ktui.engine.journal import Runner, RunnerState
+from k2ktui.engine.journal_format import read_state_value, state_value
 from k2ktui.jobs.checks import alive_elsewhere
 from k2ktui.jobs.job_directory import JobDirectory, JobRecord, Phase
 from k2ktui.jobs.manager import Job, JobState, this_host
 from k2ktui.jobs.run_rows import SHOWN_PAST, make_run_rows, recent_runs
+from k2ktui.runtime.host import pid_space
 
 NOW = 1_795_262_400.0
 HERE = this_host()
+NO_PROCESS = 2**22 + 1  # above the largest pid of Linux
 
 
 def job(pid: int = 7, began: float = NOW - 600, **values: object) -> Job:
@@ -45,7 +53,7 @@ def job(pid: int = 7, began: float = NOW - 600, **values: object) -> Job:
 def runner(name: str = "r", **values: object) -> Runner:
     now = int(NOW * 1000)
     made = Runner(name, HERE, "ann", 7, now - 599_000, now - 1000, RunnerState.RUNNING, 5, 2, 9)
-    return replace(made, **values)  # type: ignore[arg-type]
+    return replace(made, **{"pid_space": pid_space(), **values})  # type: ignore[arg-type]
 
 
 def test_the_lag_is_the_one_that_was_read_just_now_and_only_of_what_runs() -> None:
@@ -85,10 +93,13 @@ def test_a_job_that_was_told_to_stop_is_stopping() -> None:
 
 def test_a_silent_run_on_this_host_has_died_and_one_elsewhere_is_silent() -> None:
     at = int((NOW - 60) * 1000)
-    here = runner("a", at_ms=at)
-    there = runner("b", at_ms=at, host="elsewhere")
-    states = {row.runner: row.state for row in make_run_rows([], [here, there], "orders", NOW)}
-    assert states == {"a": "died", "b": "silent"}
+    here = runner("a", at_ms=at, pid=NO_PROCESS)
+    there = runner("b", at_ms=at, pid=NO_PROCESS, host="elsewhere")
+    container = runner("c", at_ms=at, pid=NO_PROCESS, pid_space="another")
+    hung = runner("d", at_ms=at, pid=os.getpid())
+    found = make_run_rows([], [here, there, container, hung], "orders", NOW)
+    states = {row.runner: row.state for row in found}
+    assert states == {"a": "died", "b": "silent", "c": "silent", "d": "silent"}
 
 
 def test_only_the_last_few_of_the_past_are_shown() -> None:
@@ -102,12 +113,44 @@ def test_only_the_last_few_of_the_past_are_shown() -> None:
 
 
 def test_who_else_runs() -> None:
-    own, gone = runner("own", pid=os.getpid()), runner("gone", pid=2**22 + 1)
+    own, gone = runner("own", pid=os.getpid()), runner("gone", pid=NO_PROCESS)
     there, silent = runner("there", host="b"), runner("silent", host="b", at_ms=0)
     stopped = runner("stopped", host="b", state=RunnerState.STOPPED)
     found = alive_elsewhere([own, gone, there, silent, stopped], job(pid=os.getpid()), NOW)
     assert [each.runner for each in found] == ["there"]
     assert own in alive_elsewhere([own], None, NOW), "it runs in a terminal of this host"
+
+
+def test_a_pid_of_another_namespace_says_nothing_about_a_process_here() -> None:
+    """Containers may have the same host name; their pids are small, and alike."""
+    container = runner("container", pid=NO_PROCESS, pid_space="another")
+    same_pid = runner("same pid", pid=os.getpid(), pid_space="another")
+    older = runner("older version", pid=NO_PROCESS, pid_space="")
+    found = alive_elsewhere([container, same_pid, older], job(pid=os.getpid()), NOW)
+    assert found == [container, same_pid, older]
+    mine, other = job(pid=os.getpid()), runner(pid=os.getpid(), pid_space="another")
+    rows = make_run_rows([mine], [other], "orders", NOW)
+    assert {row.runner: row.here for row in rows} == {"": True, "r": False}
+
+
+def test_heartbeats_carry_the_namespace_of_their_pid() -> None:
+    beat = runner(pid_space="5f0c2a7d91be4403")
+    assert read_state_value(beat.key, state_value(beat)) == beat
+    old = json.loads(state_value(beat))
+    del old["pidSpace"]
+    assert read_state_value(beat.key, json.dumps(old).encode()) == replace(beat, pid_space="")
+
+
+def test_a_container_has_a_namespace_of_its_own() -> None:
+    say = "from k2ktui.runtime.host import pid_space; print(pid_space())"
+    unshare = ["unshare", "--user", "--map-root-user", "--pid", "--fork"]
+    if not shutil.which("unshare") or subprocess.run([*unshare, "true"], check=False).returncode:
+        pytest.skip("this system makes no PID namespaces")
+    inside, outside = (
+        subprocess.check_output([*prefix, sys.executable, "-c", say], text=True).strip()
+        for prefix in (unshare, [])
+    )
+    assert inside != outside == pid_space()
 
 
 _RUNS = st.lists(
