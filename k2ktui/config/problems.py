@@ -52,7 +52,7 @@ def refuse(problems: Sequence[Problem]) -> ConfigError:
     count = "1 error" if len(lines) == 1 else f"{len(lines)} errors"
     return ConfigError(
         "\n".join([f"the configuration has {count}:", *(f"  {line}" for line in lines)]),
-        hint="hint the file and try again; docs/configuration.md lists every key",
+        hint="Correct the file and try again; docs/configuration.md lists every key.",
     )
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
-from k2ktui.config.problems import is_secret_key
+from k2ktui.config.problems import Problem, is_secret_key
 from k2ktui.config.scalars import duration_text
+from k2ktui.config.topics import compile_pattern
+from k2ktui.errors import ConfigError
 from k2ktui.mm2.flows import ROLES, Flow, Side, is_client
-from k2ktui.mm2.policy import NameFilter
+from k2ktui.mm2.policy import NameFilter, numbered_references, shift_references
 from k2ktui.text import safe_text
 
 # Converts a value, given side, role, key and text. None omits the property.
@@ -20,6 +22,7 @@ Value = Callable[[Side, str, str, str], str | None]
 
 _VARIABLE = re.compile(r"\$\{([^}:]*):(?:([^}:]*):)?([^}]*)\}")
 _RESET = "auto.offset.reset"
+_PLAIN_NAME = re.compile(r"[a-z.]+")
 _FLAGS = re.compile(r"\(\?([a-z]+)\)")
 
 # Settings by prefix of their names: "" if carried over, else why there is no counterpart.
@@ -111,18 +114,47 @@ def import_flow(flow: Flow) -> Imported:
     """Convert a flow, read without filling its variables, to a pipeline file.
 
     Secrets are not written: they are replaced by environment variables, which the notes name.
+
+    Raises:
+        ConfigError: a filter cannot be expressed in a pipeline.
     """
     notes: list[str] = []
     name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{flow.source}-to-{flow.target}")
     tree = pipeline_document(
         flow, name, lambda *property_: _value_for_file(*property_, notes=notes)
     )
+    _check_patterns(flow, tree)
     # In the file this section is a list.
     tree["replication"] = [{key: each} for key, each in tree["replication"].items()]
     notes += _without_counterpart(flow)
     text = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=100)
     head = f"# Made by k2ktui mm2 import from the flow {safe_text(flow)} of MirrorMaker 2.\n"
     return Imported(head + text, tuple(dict.fromkeys(notes)))
+
+
+def _check_patterns(flow: Flow, tree: Mapping[str, Any]) -> None:
+    problems = []
+    for key, pattern in (
+        ("topics", tree["replication"]["source"]["topic"]),
+        ("groups", tree["groups"]["consumerGroups"]),
+    ):
+        try:
+            compile_pattern(pattern)
+        except ValueError as error:
+            problems.append(Problem(None, key, f"expected {error}"))
+    if problems:
+        raise not_expressible(flow, problems)
+
+
+def not_expressible(flow: Flow, problems: Sequence[Problem]) -> ConfigError:
+    """Return the error of a flow that no pipeline can stand for."""
+    name = safe_text(f"{flow} of {flow.file}" if flow.file else flow)
+    lines = [f"  {problem}" for problem in problems]
+    return ConfigError(
+        "\n".join([f"the flow {name} cannot be expressed as a pipeline:", *lines]),
+        hint="Write topics, groups and their excludes as regular expressions that can stand within "
+        "another: (?i:orders.*) instead of (?i)orders.*, and no (?<name>…) twice in all of them.",
+    )
 
 
 def topic_pattern(flow: Flow) -> str:
@@ -139,19 +171,24 @@ def topic_pattern(flow: Flow) -> str:
     if policy.kind == "default":
         # Topics that came from the target, even indirectly, would be replicated in a cycle.
         dot = re.escape(policy.separator)
-        never.append(rf"(.*{dot})?{re.escape(flow.target)}{dot}.+")
+        never.append(rf"(?:.*{dot})?{re.escape(flow.target)}{dot}.+")
     return _both(flow.topics.include, never)
 
 
 def _both(include: str, excludes: list[str]) -> str:
     excluded = "|".join(dict.fromkeys(each for each in excludes if each))
-    return f"(?!({excluded})$)({_scoped(include)})" if excluded else include
+    if not excluded:
+        return include
+    scoped = _scoped(include)
+    if numbered_references(scoped):
+        scoped = shift_references(scoped, compile_pattern(excluded).groups)
+    return f"(?!(?:{excluded})$)(?:{scoped})"
 
 
 def _excludes(names: NameFilter) -> list[str]:
-    # Flags at the beginning apply to all of them, as in MirrorMaker 2, which joins them.
-    joined = _scoped(names.exclude)
-    return list(names.excludes) if joined == names.exclude else [joined]
+    # As in MirrorMaker 2, which joins them: flags at the beginning apply to all of them, and groups
+    # are numbered through.
+    return [_scoped(names.exclude)]
 
 
 def _scoped(pattern: str) -> str:
@@ -185,8 +222,13 @@ def _clients(flow: Flow, side: Side, value: Value) -> dict[str, Any]:
 
 def _excluded_settings(flow: Flow) -> list[str]:
     """Return the excluded topic settings that are plain names, not regular expressions."""
-    names = NameFilter(tuple(_listed(flow.settings.get("config.properties.exclude", ""))))
-    return [name for name in names.includes if re.fullmatch(r"[a-z.]+", name)]
+    return [name for name in _listed_exclusions(flow) if _PLAIN_NAME.fullmatch(name)]
+
+
+def _listed_exclusions(flow: Flow) -> list[str]:
+    given = flow.settings
+    old = given.get("config.properties.blacklist", "")
+    return _listed(given.get("config.properties.exclude", old))
 
 
 def _listed(text: str) -> list[str]:
@@ -220,6 +262,11 @@ def _without_counterpart(flow: Flow) -> list[str]:
                 reason = "it only tunes MirrorMaker 2's own clients"
         if reason:
             notes.append(f"{safe_text(given[key] + key)}: not carried over; {reason}")
+    notes += [
+        f"config.properties.exclude: {safe_text(each)} not carried over; only whole names are"
+        for each in _listed_exclusions(flow)
+        if not _PLAIN_NAME.fullmatch(each)
+    ]
     return notes + _tuning(flow)
 
 

@@ -11,9 +11,8 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.config.problems import Problem, format_path
 from k2ktui.errors import ConfigError
 from k2ktui.mm2.flows import Flow
-from k2ktui.mm2.importing import pipeline_document
+from k2ktui.mm2.importing import not_expressible, pipeline_document
 from k2ktui.mm2.settings import load_settings
-from k2ktui.text import safe_text
 
 SUFFIX = ".properties"
 
@@ -41,13 +40,7 @@ def _not_expressible(flow: Flow, failure: ValidationError) -> ConfigError:
     # The values may be secrets, and are left out.
     found = failure.errors(include_url=False, include_input=False, include_context=False)
     expected = [(each["loc"], each["msg"].replace("Value error,", "expected")) for each in found]
-    lines = [f"  {Problem(None, format_path(path), text)}" for path, text in expected]
-    name = safe_text(f"{flow} of {flow.file}" if flow.file else flow)
-    return ConfigError(
-        "\n".join([f"the flow {name} cannot be expressed as a pipeline:", *lines]),
-        hint="Write topics, groups and their excludes as regular expressions that can stand within "
-        "another: (?i:orders.*) instead of (?i)orders.*, and no (?<name>…) twice in all of them.",
-    )
+    return not_expressible(flow, [Problem(None, format_path(p), text) for p, text in expected])
 
 
 def is_mirror_file(file: str) -> bool:

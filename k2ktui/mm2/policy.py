@@ -6,6 +6,7 @@ The rules are those of Kafka 4's ``DefaultReplicationPolicy``, ``IdentityReplica
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -16,6 +17,24 @@ HEARTBEATS = "heartbeats"
 TOPICS_DEFAULT, GROUPS_DEFAULT = ".*", ".*"
 TOPICS_EXCLUDE_DEFAULT = r"mm2.*\.internal, .*\.replica, __.*"
 GROUPS_EXCLUDE_DEFAULT = "console-consumer-.*, connect-.*, __.*"
+
+
+# Quoted text, a reference to a group, any other escape, a character class.
+_TOKENS = re.compile(r"\\Q.*?(?:\\E|$)|\\([1-9]\d*)|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+
+
+def numbered_references(pattern: str) -> list[str]:
+    """Return the numbers of the groups that a Java regular expression refers to."""
+    return [found[1] for found in _TOKENS.finditer(pattern) if found[1]]
+
+
+def shift_references(pattern: str, by: int) -> str:
+    """Return a Java regular expression for use behind ``by`` other groups."""
+
+    def shifted(found: re.Match[str]) -> str:
+        return rf"(?:\{int(found[1]) + by})" if found[1] else found[0]
+
+    return _TOKENS.sub(shifted, pattern) if by else pattern
 
 
 @dataclass(frozen=True)
@@ -37,9 +56,12 @@ class NameFilter:
         return "|".join(self.excludes)
 
     def check(self) -> None:
-        """Compile both expressions; ValueError if one is invalid."""
-        compile_pattern(self.include)
-        compile_pattern(self.exclude)
+        """Compile both expressions; ValueError if one is invalid or means something else here."""
+        for pattern in (self.include, self.exclude):
+            # Java reads \\12 as group 12 or as group 1 and a "2", whichever exists.
+            if any(int(number) > 9 for number in numbered_references(pattern)):
+                raise ValueError(r"a regular expression without references above \9")
+            compile_pattern(pattern)
 
     def matches(self, name: str) -> bool:
         """Return whether the filter accepts ``name``."""

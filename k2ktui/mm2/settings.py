@@ -7,8 +7,8 @@ properties, ``A->B.source.cluster.`` overrides ``A.``, which overrides the globa
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -35,22 +35,29 @@ _POLICIES: Mapping[str, Literal["default", "identity"]] = {
 
 @dataclass(frozen=True)
 class MirrorSettings:
-    """Content of a file: aliases, flows that copy or only emit heartbeats, and notes."""
+    """Content of a file: aliases, flows that copy or only emit heartbeats, and notes.
+
+    ``unusable`` has the problems of flows that are not enabled, by flow; those of enabled flows are
+    reported when the file is read.
+    """
 
     file: str
     clusters: tuple[str, ...]
     flows: tuple[Flow, ...]
     notes: tuple[str, ...]
+    unusable: Mapping[str, Sequence[Problem]] = field(default_factory=dict)
 
     def flow(self, name: str = "") -> Flow:
         """Return the flow ``A->B``, or the only enabled one if ``name`` is empty.
 
         Raises:
-            ConfigError: there is no such flow, or more than one.
+            ConfigError: there is no such flow, or more than one, or it has problems.
         """
         enabled = [flow for flow in self.flows if flow.enabled]
         found = [flow for flow in self.flows if str(flow) == name] if name else enabled
         if len(found) == 1:
+            if problems := self.unusable.get(str(found[0])):
+                raise refuse(problems)
             return found[0]
         there = ", ".join(safe_text(flow) for flow in (self.flows if name else enabled))
         if name:
@@ -147,7 +154,15 @@ class _Reading:
             for target in aliases
             if source != target and self._wanted(source, target)
         ]
-        return MirrorSettings(self.file, aliases, tuple(flows), tuple(self._strangers(aliases)))
+        unusable = {}
+        for flow in flows:
+            found = self._problems(flow)
+            if flow.enabled:
+                self.problems.extend(found)
+            else:
+                unusable[str(flow)] = found
+        notes = tuple(self._strangers(aliases))
+        return MirrorSettings(self.file, aliases, tuple(flows), notes, unusable)
 
     def _value(self, key: str, default: str = "") -> str:
         found = self.properties.get(key)
@@ -169,7 +184,7 @@ class _Reading:
             "source": self._clients(source, own, "source"),
             "target": self._clients(target, own, "target"),
         }
-        flow = Flow(
+        return Flow(
             source=source,
             target=target,
             settings=settings,
@@ -180,9 +195,6 @@ class _Reading:
             groups=_filter(settings, "groups", GROUPS_DEFAULT, GROUPS_EXCLUDE_DEFAULT),
             file=self.file,
         )
-        if flow.enabled:
-            self._check(flow)
-        return flow
 
     def _worker(self) -> dict[str, str]:
         prefixes = ("offset.storage", "config.storage", "status.storage")
@@ -223,24 +235,26 @@ class _Reading:
             own_alias=source,
         )
 
-    def _check(self, flow: Flow) -> None:
+    def _problems(self, flow: Flow) -> list[Problem]:
+        problems = []
         for side, alias in (("source", flow.source), ("target", flow.target)):
             by_role = flow.clients[side]  # type: ignore[index]
             if not by_role["common"].get("bootstrap.servers", "").strip():
                 key = f"{alias}.bootstrap.servers"
                 where = self._mark(f"{flow}.enabled", "clusters")
-                self.problems.append(Problem(where, safe_text(key), "missing"))
+                problems.append(Problem(where, safe_text(key), "missing"))
         for key, names in (("topics", flow.topics), ("groups", flow.groups)):
             try:
                 names.check()
             except ValueError as error:
                 where = self._mark(f"{flow}.{key}", key)
-                self.problems.append(Problem(where, key, f"expected {error}"))
+                problems.append(Problem(where, key, f"expected {error}"))
         for key in ("topic.filter.class", "group.filter.class"):
             name = flow.settings.get(key, "Default").rpartition(".")[2]
             if not name.startswith("Default"):
                 message = f"what {safe_text(name)} takes cannot be known here"
-                self.problems.append(Problem(self._mark(f"{flow}.{key}", key), key, message))
+                problems.append(Problem(self._mark(f"{flow}.{key}", key), key, message))
+        return problems
 
     def _mark(self, key: str, otherwise: str) -> FilePosition:
         found = self.properties.get(key) or self.properties.get(otherwise)

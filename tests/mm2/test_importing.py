@@ -139,6 +139,61 @@ def test_a_filter_that_cannot_stand_within_another(tmp_path: Path, topics: str) 
     assert "(?i:orders.*)" in error.value.hint
 
 
+@pytest.mark.parametrize(
+    ("topics", "exclude", "taken"),
+    [
+        (r"(a|b)\\1", "", ["aa", "bb"]),
+        (r"(x), (a|b)\\2.*", "__.*", ["aa", "aac", "bb", "x"]),
+        (r"(a|b)\\1.*", r"(a)(b), (b)\\3c", ["aa", "aac", "bb"]),
+        (r"(?<n>a|b)\\1[\\]c]*|\\Q\\1\\E", "(?i)AA", ["aac", "bb", "\\1"]),
+        ("a.*, b.*", r"(a)(b)?\\1.*, (b)\\3", ["ab"]),
+    ],
+)
+def test_numbered_references_are_to_the_same_groups(
+    tmp_path: Path, topics: str, exclude: str, taken: list[str]
+) -> None:
+    """MirrorMaker 2 joins each list, so that its groups are numbered through."""
+    flow, config = flags(tmp_path, f"topics = {topics}\ntopics.exclude = {exclude}\n")
+    names = ("aa", "aac", "ab", "bb", "x", "\\1")
+    assert [name for name in names if flow.topics.matches(name)] == taken
+    for name in names:
+        assert config.topics.matches(name) is (name in taken), name
+
+
+def test_a_reference_that_java_reads_in_two_ways_is_refused(tmp_path: Path) -> None:
+    path, output = tmp_path / "mm2.properties", tmp_path / "pipeline.yaml"
+    path.write_text(FLAGS + r"topics = (a)\\11" + "\n")
+    told = k2ktui("mm2", "import", path, "-o", output, code=2).stderr
+    assert "mm2.properties:6: topics: expected a regular expression without references" in told
+    assert not output.exists()
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ("topics = (?<x>a)\ntopics.exclude = (?<x>b)\n", "topics: expected a valid regular"),
+        ("groups = (?<x>a)\ngroups.exclude = (?<x>b)\n", "groups: expected a valid regular"),
+        ("B->A.topics = (\n", "mm2.properties:6: topics: expected a valid regular"),
+        ("B->A.group.filter.class = com.x.Own\n", "Own takes cannot be known"),
+    ],
+)
+def test_nothing_is_written_if_a_filter_is_refused(tmp_path: Path, lines: str, words: str) -> None:
+    """Whichever flow is named, copying or not."""
+    path, output = tmp_path / "mm2.properties", tmp_path / "pipeline.yaml"
+    path.write_text(FLAGS + lines)
+    flow = "B->A" if lines.startswith("B->A") else "A->B"
+    told = k2ktui("mm2", "import", f"{path}#{flow}", "-o", output, code=2)
+    assert words in told.stderr and told.stdout == ""
+    assert not output.exists()
+
+
+def test_excluded_settings_that_are_not_carried_over_are_told(file: Path) -> None:
+    file.write_text(FILE + "config.properties.exclude = retention\\\\..*, segment.bytes\n")
+    done = k2ktui("mm2", "import", file)
+    assert "- segment.bytes" in done.stdout
+    assert r"config.properties.exclude: retention\..* not carried over" in done.stderr
+
+
 def test_it_is_no_pipeline_to_start(file: Path) -> None:
     """Commands that copy say what to do instead; errors have their place in the file."""
     assert "mm2 import" in k2ktui("start", "-f", file, code=2).stderr
