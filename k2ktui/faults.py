@@ -26,4 +26,4 @@ def fault(error: Exception) -> K2kError:
     except OSError:
         where = "No report could be written."
     name = type(error).__name__
-    return K2kError(f"a fault in k2ktui itself ({name}).", hint=f"{where} Please report it.")
+    return K2kError(f"internal error in k2ktui ({name}).", hint=f"{where} Please report it.")

@@ -18,10 +18,17 @@ from k2ktui.errors import ConfigError, Refused
 from k2ktui.text import counted, safe_text
 
 
-@click.command(help="Apply a plan file: shows it, asks, commits, reads back, keeps a journal.")
+@click.command(help="Commit a plan's offsets on the target, after confirmation; undo reverts it.")
 @click.argument("plan_file", metavar="FILE")
-@click.option("-f", "--file", "files", multiple=True, metavar="FILE", help="Pipeline file.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "-f",
+    "--file",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="Pipeline file; may be repeated, later files override earlier ones.",
+)
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
 @unlock_option
 @json_option
 def command(plan_file: str, files: tuple[str, ...], yes: bool, unlock: bool, as_json: bool) -> int:
@@ -35,7 +42,7 @@ def command(plan_file: str, files: tuple[str, ...], yes: bool, unlock: bool, as_
     if not as_json:
         show_plan(plan)
     if not plan.changes:
-        click.echo("There is nothing to apply.", err=True)
+        click.echo("Nothing to apply.", err=True)
         return 0
     confirm(plan.pipeline, f"commit {counted(len(plan.changes), 'offset')} on the target", yes=yes)
     applied = apply_plan(config, plan, files or plan.files, may)
@@ -43,7 +50,7 @@ def command(plan_file: str, files: tuple[str, ...], yes: bool, unlock: bool, as_
         click.echo(json.dumps(result_object(applied)))
     else:
         show_results(applied)
-        click.echo(f"Take it back with: k2ktui undo {applied.id}", err=True)
+        click.echo(f"To undo: k2ktui undo {applied.id}", err=True)
     return exit_code(applied)
 
 
@@ -61,14 +68,14 @@ def read_plan(path: Path, now: float) -> Plan:
     try:
         return load_plan(path.read_text(), now)
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise ConfigError(
-            f"plan {safe_text(str(path))} cannot be read: {reason}",
+            f"plan {safe_text(str(path))} could not be read: {reason}",
             unchanged="Nothing was changed.",
         ) from None
     except UnusablePlan as error:
         raise Refused(
             f"plan {safe_text(str(path))} cannot be used: {safe_text(str(error))}",
             unchanged="Nothing was changed.",
-            hint="Make a new plan: k2ktui plan.",
+            hint="Make a new plan with k2ktui plan.",
         ) from None

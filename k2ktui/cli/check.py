@@ -20,7 +20,9 @@ _MARKS = {
 }
 
 
-@click.command(help="Check clusters, rights, topics, Java and Spark; nothing is changed.")
+@click.command(
+    help="Check clusters, permissions, topics, Java and Spark, without changing anything."
+)
 @file_option
 @json_option
 def command(files: tuple[str, ...], as_json: bool) -> int:

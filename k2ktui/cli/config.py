@@ -27,7 +27,7 @@ def validate(files: tuple[str, ...], as_json: bool) -> int:
     The exit code is 2 if there are any.
     """
     try:
-        loaded = _checked(files)
+        loaded = _load(files)
     except ConfigError as error:
         if not as_json:
             raise
@@ -38,7 +38,7 @@ def validate(files: tuple[str, ...], as_json: bool) -> int:
         shown = {"ok": True, "pipeline": loaded.config.name, "notes": list(loaded.notes)}
         click.echo(json.dumps(shown, indent=2))
         return ExitCode.OK
-    _tell(loaded)
+    _print_notes(loaded)
     click.echo(f"OK: pipeline {safe_text(loaded.config.name)}")
     return ExitCode.OK
 
@@ -46,7 +46,7 @@ def validate(files: tuple[str, ...], as_json: bool) -> int:
 @command.command()
 @file_option
 @json_option
-@click.option("--sources", is_flag=True, help="Beside each key, the file and line that set it.")
+@click.option("--sources", is_flag=True, help="Show the file and line that set each key.")
 def show(files: tuple[str, ...], as_json: bool, sources: bool) -> int:
     """Print the effective configuration, with secrets redacted.
 
@@ -56,7 +56,7 @@ def show(files: tuple[str, ...], as_json: bool, sources: bool) -> int:
     if as_json:
         click.echo(to_json(loaded, with_sources=sources))
         return ExitCode.OK
-    _tell(loaded)
+    _print_notes(loaded)
     click.echo(to_yaml(loaded, with_sources=sources), nl=False)
     return ExitCode.OK
 
@@ -68,13 +68,13 @@ def schema() -> int:
     return ExitCode.OK
 
 
-def _checked(files: tuple[str, ...]) -> Loaded:
+def _load(files: tuple[str, ...]) -> Loaded:
     # Only validate needs the client libraries.
     from k2ktui.kafka.properties import load_checked
 
     return load_checked(files, need_replication=False)
 
 
-def _tell(loaded: Loaded) -> None:
+def _print_notes(loaded: Loaded) -> None:
     for note in loaded.notes:
         click.echo(f"note: {note}", err=True)

@@ -25,13 +25,13 @@ def confirm(pipeline: str, what: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise Refused(
-            "nobody can be asked for confirmation here",
+            "confirmation is required, and standard input is not a terminal",
             unchanged="Nothing was changed.",
-            hint="Give --yes, after looking at what is shown.",
+            hint="Review the output above, then repeat with --yes.",
         )
     name = safe_text(pipeline)
     typed = click.prompt(
         f"Type the pipeline's name, {name}, to {what}", default="", show_default=False, err=True
     )
     if typed.strip() != pipeline:
-        raise Refused("it was not confirmed", unchanged="Nothing was changed.")
+        raise Refused("the confirmation did not match", unchanged="Nothing was changed.")

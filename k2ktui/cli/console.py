@@ -14,33 +14,34 @@ if TYPE_CHECKING:
     from k2ktui.console.session import Session
 
 COMPARE_HELP = (
-    "FILE.properties of a MirrorMaker 2 beside the pipeline, #A->B for one of its flows: what its "
-    "checkpoints would re-read, beside ours."
+    "mm2.properties of a MirrorMaker 2 that copies the same topics, to compare re-reads; "
+    "FILE#A->B selects one flow."
 )
 OPTIONS: tuple[click.Option, ...] = (
     click.Option(
         ["-f", "--file", "files"],
         multiple=True,
         metavar="FILE",
-        help="Open the console on a pipeline file; several are layered, later ones override.",
+        help="Pipeline file to open in the console; may be repeated, later files override "
+        "earlier ones.",
     ),
     click.Option(["--compare"], metavar="FILE", help=COMPARE_HELP),
-    click.Option(["--replay"], metavar="FILE", help="Open the console on a recording."),
-    click.Option(["--record"], metavar="FILE", help="Record what the console shows to a new file."),
-    click.Option(["--read-only"], is_flag=True, help="Refuse every change in this session."),
-    click.Option(["--ascii"], is_flag=True, help="Draw with ASCII signs only."),
-    click.Option(["--theme"], metavar="NAME", help="Theme to begin with; t lists them."),
+    click.Option(["--replay"], metavar="FILE", help="Recording to replay in the console."),
+    click.Option(["--record"], metavar="FILE", help="New file to record the session to."),
+    click.Option(["--read-only"], is_flag=True, help="Refuse all changes in this session."),
+    click.Option(["--ascii"], is_flag=True, help="Use ASCII characters only."),
+    click.Option(["--theme"], metavar="NAME", help="Initial theme; the key t lists the themes."),
     click.Option(
         ["--mouse/--no-mouse"],
         default=None,
-        help="Take the mouse; by default not over ssh, so that text can be selected.",
+        help="Mouse support (default: on, except over ssh, where the terminal selects text).",
     ),
     click.Option(
         ["--interval"],
         default=5.0,
         show_default=True,
         metavar="SECONDS",
-        help="Between polls; 2 at least.",
+        help="Polling interval in seconds (minimum 2).",
     ),
 )
 
@@ -67,11 +68,11 @@ def run(given: ConsoleArguments) -> int:
         ConfigError: there is no terminal, or a file or an option is not usable.
     """
     if bool(given.files) == bool(given.replay):
-        raise ConfigError("give a pipeline with -f, or a recording with --replay, one of them")
+        raise ConfigError("give either a pipeline with -f or a recording with --replay")
     if given.replay and given.record:
-        raise ConfigError("--record and --replay exclude each other")
+        raise ConfigError("--record and --replay cannot be combined")
     if given.replay and given.compare:
-        raise ConfigError("--replay and --compare exclude each other")
+        raise ConfigError("--replay and --compare cannot be combined")
     from k2ktui.console import terminal
 
     terminal.check()

@@ -8,26 +8,26 @@ from k2ktui.demo.app import DemoOptions, end, run
 
 
 @click.command(help="Start two local clusters with traffic and a pipeline between them.")
-@click.option("--fresh", is_flag=True, help="Forget what an earlier demo kept.")
-@click.option("--keep", is_flag=True, help="Keep the data; the next demo continues it.")
-@click.option("--headless", is_flag=True, help="Show a live table in place of the console.")
-@click.option("--stop", is_flag=True, help="End the demo that runs.")
+@click.option("--fresh", is_flag=True, help="Delete the data of earlier demos first.")
+@click.option("--keep", is_flag=True, help="Keep the data for the next demo to continue.")
+@click.option("--headless", is_flag=True, help="Show a live table instead of the console.")
+@click.option("--stop", is_flag=True, help="Stop the running demo.")
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0),
-    help="End by itself so long after the first figures.",
+    help="Run time in seconds, counted from the first figures.",
 )
 @click.option(
     "--rate",
     type=click.FloatRange(min=0, max=100),
     default=1.0,
     show_default=True,
-    help="Multiply the traffic, about 600 records/s.",
+    help="Factor of the traffic (1 is about 600 records/s).",
 )
 @click.option(
     "--with-mirrormaker",
     is_flag=True,
-    help="Run MirrorMaker 2 beside the pipeline; Groups shows what it would read again.",
+    help="Run MirrorMaker 2 beside the pipeline; the Groups screen compares their re-reads.",
 )
 def command(
     fresh: bool,

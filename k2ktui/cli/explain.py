@@ -13,7 +13,7 @@ from k2ktui.replication.explain import Explanation, explain_pipeline
 from k2ktui.text import safe_text
 
 
-@click.command(help="Show each topic with its target, its path, and why.")
+@click.command(help="Show each topic's target and copy path (verbatim or record), with the reason.")
 @file_option
 @json_option
 def command(files: tuple[str, ...], as_json: bool) -> None:
@@ -34,5 +34,5 @@ _COLUMNS: tuple[Column[Explanation], ...] = (
     Column("topic", lambda row: safe_text(row.topic), left=True),
     Column("target", lambda row: safe_text(row.target), left=True),
     Column("path", lambda row: safe_text(row.path or "refused"), left=True),
-    Column("why", lambda row: safe_text(row.reason), left=True),
+    Column("reason", lambda row: safe_text(row.reason), left=True),
 )

@@ -13,7 +13,7 @@ from k2ktui.engine.groups import GroupRow, Snapshot, make_group_rows, outcome, s
 from k2ktui.text import counted, safe_text
 
 
-@click.command(help="Show consumer groups on both clusters, translated, with their divergence.")
+@click.command(help="Show consumer groups on both clusters with translated offsets and divergence.")
 @file_option
 @json_option
 def command(files: tuple[str, ...], as_json: bool) -> None:

@@ -25,37 +25,46 @@ from k2ktui.replication.preflight.checks import Check, CheckOutcome
 
 _FOLLOW_S = 0.3
 
-_force = click.option("--force", is_flag=True, help="Start although a check fails.")
+_force = click.option("--force", is_flag=True, help="Start even if a check fails.")
 _take_over = click.option(
-    "--take-over", is_flag=True, help="Start although it runs elsewhere; that one is fenced."
+    "--take-over",
+    is_flag=True,
+    help="Start even if the pipeline runs elsewhere; the other run is fenced.",
 )
 _wait = click.option(
     "--wait",
     default=manager.START_S,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait until it copies; it goes on in any case.",
+    help="Maximum wait in seconds until the job copies; it keeps running afterwards.",
 )
 _timeout = click.option(
     "--timeout",
     default=manager.STOP_S,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait for its end.",
+    help="Maximum wait in seconds until the job has stopped.",
 )
 
 
-@click.group(invoke_without_command=True, help="Start, find, stop and follow detached pipelines.")
+@click.group(invoke_without_command=True, help="Run pipelines as detached jobs on this host.")
 @click.pass_context
 def command(ctx: click.Context) -> int:
     """List this host's jobs if no subcommand is given."""
-    return int(ctx.invoke(listed)) if ctx.invoked_subcommand is None else ExitCode.OK
+    return int(ctx.invoke(list_)) if ctx.invoked_subcommand is None else ExitCode.OK
 
 
-@command.command("list", help="This host's jobs; with -f also the pipeline's runs on other hosts.")
-@click.option("-f", "--file", "files", multiple=True, metavar="FILE", help="Pipeline file.")
+@command.command("list", help="List this host's jobs; with -f also runs on other hosts.")
+@click.option(
+    "-f",
+    "--file",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="Pipeline file; may be repeated, later files override earlier ones.",
+)
 @json_option
-def listed(files: tuple[str, ...] = (), as_json: bool = False) -> int:
+def list_(files: tuple[str, ...] = (), as_json: bool = False) -> int:
     """Print the jobs; without -f no cluster is contacted."""
     found, name = manager.list_jobs(), ""
     heartbeats: tuple[Runner, ...] = ()
@@ -73,15 +82,17 @@ def listed(files: tuple[str, ...] = (), as_json: bool = False) -> int:
     return ExitCode.OK
 
 
-@command.command("start", help="Check, then start the pipeline detached from this terminal.")
+@command.command("start", help="Check and start the pipeline as a detached job.")
 @file_option
 @_force
 @_take_over
 @unlock_option
 @_wait
-@click.option("-t", "--telemetry", is_flag=True, help="Export metrics, as for k2ktui start.")
+@click.option(
+    "-t", "--telemetry", is_flag=True, help="Export metrics as the OTEL_* variables specify."
+)
 @json_option
-def started(
+def start(
     files: tuple[str, ...],
     force: bool,
     take_over: bool,
@@ -94,36 +105,36 @@ def started(
     config = load_pipeline(files)
     allowed = access_to(config, unlock=unlock)
     require(allowed, "starting a job")  # before the slow checks
-    checks = _checked(config, force=force, take_over=take_over)
+    checks = _run_checks(config, force=force, take_over=take_over)
     job = manager.start_job(config, files, allowed, telemetry=telemetry)
-    return _told_begin(job, wait, checks, as_json)
+    return _report_start(job, wait, checks, as_json)
 
 
 @command.command("stop", help="Stop the pipeline's job on this host.")
 @file_option
 @_timeout
-@click.option("--now", is_flag=True, help="Do not wait for the lap.")
-@click.option("--kill", is_flag=True, help="Kill it; nothing is lost or doubled by that.")
+@click.option("--now", is_flag=True, help="Stop without waiting for the current lap.")
+@click.option("--kill", is_flag=True, help="Kill the job; no record is lost or duplicated.")
 @unlock_option
 @json_option
-def stopped(
+def stop(
     files: tuple[str, ...], timeout: float, now: bool, kill: bool, unlock: bool, as_json: bool
 ) -> int:
     """Stop the job; the exit code is 4 if it has not ended in time."""
-    job = _job(files)
+    job = _find_job(files)
     how = StopMode.KILL if kill else StopMode.NOW if now else StopMode.GRACEFULLY
     ended = manager.stop_job(job, _access_of(job, unlock), how, timeout)
     if ended.alive:
         raise TimedOut(
-            f"pid {ended.record.pid} still runs after {timeout:g} s",
-            unchanged="It was told to stop.",
-            hint="--now insists, --kill kills it; neither loses or doubles a record.",
+            f"the job (pid {ended.record.pid}) is still running after {timeout:g} s",
+            unchanged="It has received the stop signal and ends after the current lap.",
+            hint="Wait, or repeat with --now or --kill; neither loses or duplicates a record.",
         )
     _show(ended, as_json)
     return ExitCode.OK
 
 
-@command.command("restart", help="Check, stop the pipeline's job on this host, start it again.")
+@command.command("restart", help="Check, stop and start the pipeline's job on this host.")
 @file_option
 @_force
 @_take_over
@@ -131,7 +142,7 @@ def stopped(
 @_timeout
 @_wait
 @json_option
-def restarted(
+def restart(
     files: tuple[str, ...],
     force: bool,
     take_over: bool,
@@ -144,22 +155,24 @@ def restarted(
     config = load_pipeline(files)
     job = manager.find_job(files, lambda: config)
     if job is None:
-        raise _never_started()
+        raise _no_job_error()
     allowed = access_to(config, unlock=unlock)
     require(allowed, "restarting a job")
-    checks = _checked(config, force=force, take_over=take_over, restart=True)
+    checks = _run_checks(config, force=force, take_over=take_over, restart=True)
     begun = manager.restart_job(job, config, files, allowed, timeout)
-    return _told_begin(begun, wait, checks, as_json)
+    return _report_start(begun, wait, checks, as_json)
 
 
 @command.command("log", help="Show the log of the pipeline's job on this host.")
 @file_option
-@click.option("-n", "--lines", default=50, show_default=True, metavar="N", help="How many.")
-@click.option("-F", "--follow", is_flag=True, help="Go on until interrupted.")
+@click.option(
+    "-n", "--lines", default=50, show_default=True, metavar="N", help="Number of lines to show."
+)
+@click.option("-F", "--follow", is_flag=True, help="Follow the log until interrupted.")
 @json_option
-def logged(files: tuple[str, ...], lines: int, follow: bool, as_json: bool) -> int:
+def print_log(files: tuple[str, ...], lines: int, follow: bool, as_json: bool) -> int:
     """Print the last lines of the log; with --json as stored."""
-    follower = joblog.Follower(_job(files).place, lines)
+    follower = joblog.Follower(_find_job(files).place, lines)
     entries = follower.before
     while True:
         for entry in entries:
@@ -187,7 +200,7 @@ def run(place: str, lock: int) -> int:
     return run_job(job)
 
 
-def _checked(
+def _run_checks(
     config: PipelineConfig, *, force: bool, take_over: bool, restart: bool = False
 ) -> list[Check]:
     """Run the checks and print each one as it completes.
@@ -208,13 +221,18 @@ def _checked(
         raise Refused(
             f"not started: {', '.join(check.name for check in left)} failed",
             unchanged="Nothing was started or stopped.",
-            hint="" if hard else "Fix it, or give --force (--take-over for other runners).",
+            hint=""
+            if hard
+            else "Fix the failed checks, or repeat with --force (--take-over "
+            "if it runs elsewhere).",
         )
     return checks
 
 
-def _told_begin(job: Job, wait: float, checks: list[Check], as_json: bool) -> int:
-    click.echo(f"started as pid {job.record.pid}; it runs on without this terminal", err=True)
+def _report_start(job: Job, wait: float, checks: list[Check], as_json: bool) -> int:
+    click.echo(
+        f"started as pid {job.record.pid}; it keeps running when this terminal closes", err=True
+    )
     now = manager.await_running(job, wait)
     if as_json:
         shown = {"checks": [check_object(check) for check in checks], "job": job_object(now)}
@@ -226,7 +244,7 @@ def _told_begin(job: Job, wait: float, checks: list[Check], as_json: bool) -> in
     return now.code
 
 
-def _job(files: tuple[str, ...]) -> Job:
+def _find_job(files: tuple[str, ...]) -> Job:
     """Return the job of this host.
 
     Raises:
@@ -241,7 +259,7 @@ def _job(files: tuple[str, ...]) -> Job:
     job = manager.find_job(files, config)
     if job is not None:
         return job
-    raise _never_started(_elsewhere(loaded[0]))
+    raise _no_job_error(_elsewhere(loaded[0]))
 
 
 def _elsewhere(config: PipelineConfig) -> str:
@@ -252,12 +270,12 @@ def _elsewhere(config: PipelineConfig) -> str:
     return "; ".join(describe_runner(runner, time.time()) for runner in alive)
 
 
-def _never_started(elsewhere: str = "") -> Refused:
+def _no_job_error(elsewhere: str = "") -> Refused:
     return Refused(
-        "no job of this pipeline was started on this host"
-        + (f"; it runs {elsewhere}" if elsewhere else ""),
+        "this host has no job of this pipeline"
+        + (f"; it is running {elsewhere}" if elsewhere else ""),
         unchanged="Nothing was stopped.",
-        hint="k2ktui jobs start starts it here; k2ktui jobs list shows what there is.",
+        hint="List jobs with k2ktui jobs list; start one here with k2ktui jobs start.",
     )
 
 

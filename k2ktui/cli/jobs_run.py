@@ -21,12 +21,12 @@ def run_job(job: JobProcess) -> int:
     try:
         code = _run(job)
     except K2kError as error:
-        told = {"message": error.message, "unchanged": error.unchanged, "hint": error.hint}
-        write_event("error", time(), **told)
+        parts = {"message": error.message, "unchanged": error.unchanged, "hint": error.hint}
+        write_event("error", time(), **parts)
         job.ended(error.exit_code, error.message)
         return error.exit_code
     except BaseException as error:
-        job.ended(ExitCode.FINDINGS, f"a fault in k2ktui itself ({type(error).__name__})")
+        job.ended(ExitCode.FINDINGS, f"internal error in k2ktui ({type(error).__name__})")
         raise
     job.ended(code)
     return code
@@ -37,15 +37,15 @@ def _run(job: JobProcess) -> int:
     for note in loaded.notes:
         write_object(report_event(Note(note)))
 
-    def tell(report: Report) -> None:
+    def write_report(report: Report) -> None:
         if isinstance(report, Started):
             job.began(report.term, report.slots)
         write_object(report_event(report))
 
     return run(
         loaded.config,
-        tell,
-        say=_say,
+        write_report,
+        say=_write_check,
         telemetry=job.record.telemetry,
         # A detached job ignores SIGHUP.
         ending=(signal.SIGTERM, signal.SIGINT),
@@ -53,5 +53,5 @@ def _run(job: JobProcess) -> int:
     )
 
 
-def _say(check: Check) -> None:
+def _write_check(check: Check) -> None:
     write_event("check", time(), **asdict(check))

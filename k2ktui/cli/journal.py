@@ -12,9 +12,16 @@ from k2ktui.engine.journal import JournalHeader, JournalRow
 from k2ktui.text import safe_text
 
 
-@click.command(help="List what was applied and taken back, or one entry with its rows.")
+@click.command(help="List applied and undone changes, or show one entry with its rows.")
 @click.argument("entry", metavar="[ID]", required=False)
-@click.option("-f", "--file", "files", multiple=True, metavar="FILE", help="Pipeline file.")
+@click.option(
+    "-f",
+    "--file",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="Pipeline file; may be repeated, later files override earlier ones.",
+)
 @json_option
 def command(entry: str | None, files: tuple[str, ...], as_json: bool) -> None:
     """Read the journal on the target and print it."""
@@ -47,9 +54,9 @@ def _what(header: JournalHeader) -> str:
 
 _COLUMNS: tuple[Column[JournalHeader], ...] = (
     Column("id", lambda each: safe_text(each.id), left=True),
-    Column("when", lambda each: moment(each.at_ms / 1000), left=True),
-    Column("who", lambda each: safe_text(each.who), left=True),
-    Column("what", lambda each: safe_text(_what(each)), left=True),
+    Column("time", lambda each: moment(each.at_ms / 1000), left=True),
+    Column("user", lambda each: safe_text(each.who), left=True),
+    Column("operation", lambda each: safe_text(_what(each)), left=True),
     Column("rows", lambda each: safe_text(_counts(each)), left=True),
 )
 _ENTRY_COLUMNS: tuple[Column[tuple[str, JournalRow]], ...] = (

@@ -24,20 +24,20 @@ _VERBS = {
     "check": "Check clusters, rights, topics, Java and Spark before a start.",
     "config": "Validate and show pipeline files.",
     "demo": "Start two local clusters with traffic and a pipeline between them.",
-    "explain": "Show each topic's path, and why.",
-    "groups": "Show consumer groups on both clusters, translated, with their divergence.",
-    "jobs": "Start, find, stop and follow pipelines that run detached on this host.",
-    "journal": "Show what was applied and taken back.",
-    "mm2": "Import, audit and correct MirrorMaker 2.",
-    "offsets": "Show, set and clear the pipeline's own positions.",
-    "plan": "Plan which offsets to commit on the target; changes nothing.",
+    "explain": "Show each topic's target and copy path, with the reason.",
+    "groups": "Show consumer groups on both clusters with translated offsets and divergence.",
+    "jobs": "Run pipelines as detached jobs on this host.",
+    "journal": "List applied and undone changes.",
+    "mm2": "Import, audit and correct MirrorMaker 2 flows.",
+    "offsets": "Show, set and clear a pipeline's source positions.",
+    "plan": "Plan the offsets to commit on the target, without changing anything.",
     "start": "Run a pipeline.",
-    "status": "Show positions, lag and coverage; needs no running job.",
+    "status": "Show positions, lag and coverage; works while no job is running.",
     "sync": "Translate committed offsets continuously.",
-    "translate": "Translate offsets that are kept outside Kafka.",
-    "undo": "Take back what was applied.",
-    "verify": "Prove by content that translated offsets are right.",
-    "watch": "Show a pipeline's numbers as lines, again and again.",
+    "translate": "Translate offsets stored outside Kafka.",
+    "undo": "Undo an applied plan or position change.",
+    "verify": "Compare record contents to verify translated offsets.",
+    "watch": "Print a pipeline's status repeatedly.",
 }
 
 
@@ -67,7 +67,7 @@ def cli(context: click.Context, /, **given: Any) -> int | None:
     elif typed:
         # Options before a command look like the command's own, but would have no effect.
         name = context.invoked_subcommand
-        raise click.UsageError(f"options of {name} are given after it: k2ktui {name} -f FILE")
+        raise click.UsageError(f"options of {name} go after the command: k2ktui {name} -f FILE")
     return None
 
 
@@ -81,25 +81,25 @@ def main() -> NoReturn:
         error.show()
         sys.exit(ExitCode.USAGE)
     except (click.Abort, KeyboardInterrupt):
-        _leave(ExitCode.INTERRUPTED)
+        _exit(ExitCode.INTERRUPTED)
     except K2kError as error:
-        click.echo(_told(error), err=True)
-        _leave(error.exit_code)
+        click.echo(_error_text(error), err=True)
+        _exit(error.exit_code)
     except BrokenPipeError:
         # The reader of stdout is gone; without this, Python would report it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        _leave(ExitCode.OK)
+        _exit(ExitCode.OK)
     except Exception as error:
-        click.echo(_told(fault(error)), err=True)
-        _leave(ExitCode.FINDINGS)
-    _leave(code if isinstance(code, int) else ExitCode.OK)
+        click.echo(_error_text(fault(error)), err=True)
+        _exit(ExitCode.FINDINGS)
+    _exit(code if isinstance(code, int) else ExitCode.OK)
 
 
-def _leave(code: int) -> NoReturn:
+def _exit(code: int) -> NoReturn:
     sys.exit(int(code))
 
 
-def _told(error: K2kError) -> str:
+def _error_text(error: K2kError) -> str:
     parts = [f"k2ktui: {error.message}"]
     parts += [f"  {text}" for text in (error.unchanged, error.hint) if text]
     # Names should already be safe to print; this is a second line of defense.

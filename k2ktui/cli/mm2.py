@@ -7,12 +7,12 @@ import click
 from k2ktui.cli.lazy import LazyGroup
 
 _COMMANDS = {
-    "apply-checkpoints": "Commit what MirrorMaker 2's checkpoints say, checked, once.",
-    "audit": "Show what MirrorMaker 2 would make of every group, beside what is right.",
-    "publish": "Write checkpoints and heartbeats of our pipeline in MirrorMaker 2's format.",
-    "import": "Turn mm2.properties into a pipeline file of ours.",
-    "offsets": "Show, set and clear the positions that MirrorMaker 2 copies from.",
-    "takeover": "Go on where a stopped MirrorMaker 2 has come to, with a pipeline of ours.",
+    "apply-checkpoints": "Commit MirrorMaker 2's checkpoints once, after checking them.",
+    "audit": "Show what groups would re-read or skip with MirrorMaker 2's checkpoints.",
+    "publish": "Publish a pipeline's checkpoints and heartbeats in MirrorMaker 2's format.",
+    "import": "Convert mm2.properties to a pipeline file.",
+    "offsets": "Show, set and clear MirrorMaker 2's source positions.",
+    "takeover": "Take over from a stopped MirrorMaker 2 on its target topics.",
 }
 
 

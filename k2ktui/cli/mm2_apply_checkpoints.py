@@ -39,10 +39,17 @@ _UNCHANGED = "Nothing was changed."
     "file",
     required=True,
     metavar="FILE",
-    help="mm2.properties; FILE#A->B for one of its flows.",
+    help="mm2.properties; FILE#A->B selects one flow.",
 )
-@click.option("--group", metavar="REGEX", default=".*", help="Only groups that match as a whole.")
-@click.option("--topic", metavar="REGEX", default=".*", help="Only source topics that match.")
+@click.option(
+    "--group", metavar="REGEX", default=".*", help="Groups to include; the whole name must match."
+)
+@click.option(
+    "--topic",
+    metavar="REGEX",
+    default=".*",
+    help="Source topics to include; the whole name must match.",
+)
 @click.option(
     "--watch",
     "watch_s",
@@ -50,25 +57,27 @@ _UNCHANGED = "Nothing was changed."
     default=5.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long the source's ends must stand still.",
+    help="Time in seconds without new source records before committing.",
 )
 @click.option(
     "--rewind",
     type=click.Choice([str(each) for each in Rewind]),
     default=str(Rewind.NEVER),
     show_default=True,
-    help="Where the target is further than the checkpoint.",
+    help="Action where the target's committed offset is ahead of the checkpoint.",
 )
 @click.option(
     "--accept",
     "accepted",
     multiple=True,
     type=click.Choice(REQUIRED),
-    help="Go on although this check did not pass; may be repeated.",
+    help="Check whose failure is accepted; may be repeated.",
 )
-@click.option("-o", "--output", metavar="FILE", help="Write the plan there.")
-@click.option("--dry-run", is_flag=True, help="Show checks and plan, and change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("-o", "--output", metavar="FILE", help="File to write the plan to.")
+@click.option(
+    "--dry-run", is_flag=True, help="Show the checks and the plan without changing anything."
+)
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
 @json_option
 def command(
     file: str,
@@ -102,7 +111,10 @@ def command(
         )
         judged = checks(seen)
         if unreadable:
-            notes += (f"{unreadable:,} records of the checkpoints topic are not MirrorMaker 2's",)
+            notes += (
+                f"{unreadable:,} records of the checkpoints topic are not in "
+                "MirrorMaker 2's format and were ignored",
+            )
         for note in notes:
             click.echo(f"note: {note}", err=True)
         if output:
@@ -113,13 +125,13 @@ def command(
         applied = None
         if plan.changes and not dry_run and not blocking:
             confirm(plan.pipeline, f"commit {len(plan.changes):,} offsets on the target", yes=yes)
-            applied = _applied(reading, seen, plan, config, accepted)
+            applied = _apply_plan(reading, seen, plan, config, accepted)
     finally:
         reading.close()
-    return _told(judged, plan, blocking, applied, as_json=as_json)
+    return _print_result(judged, plan, blocking, applied, as_json=as_json)
 
 
-def _applied(
+def _apply_plan(
     reading: CheckpointReader,
     seen: ClusterObservation,
     plan: Plan,
@@ -133,14 +145,15 @@ def _applied(
     grown = reading.grown(seen)
     if grown and PRODUCERS_STOPPED not in accepted:
         raise Refused(
-            f"{safe_text(min(grown))} has grown since it was looked at: producers have not stopped",
+            f"{safe_text(min(grown))} has received records since the check: its producers "
+            "have not stopped",
             unchanged=_UNCHANGED,
-            hint="Stop them, and run this again.",
+            hint="Stop the producers, then repeat the command.",
         )
     return apply_plan(config, plan, plan.files, access_to(config, unlock=False))
 
 
-def _told(
+def _print_result(
     judged: list[Check],
     plan: Plan,
     blocking: list[Check],
@@ -158,15 +171,15 @@ def _told(
         click.echo(json.dumps(shown))
     elif applied:
         show_results(applied)
-        click.echo(f"Take it back with: k2ktui undo {applied.id}", err=True)
+        click.echo(f"To undo: k2ktui undo {applied.id}", err=True)
     elif not plan.changes:
-        click.echo("There is nothing to apply.", err=True)
+        click.echo("Nothing to apply.", err=True)
     if applied:
         return exit_code(applied)
     if blocking:
         names = " ".join(f"--accept {check.name}" for check in blocking)
         click.echo(
-            f"note: nothing was changed; fix what failed, or accept what it means: {names}",
+            f"note: nothing was changed; fix the failed checks, or accept their risk with: {names}",
             err=True,
         )
         return ExitCode.REFUSED
@@ -197,6 +210,6 @@ def _write(path: Path, text: str) -> None:
         write_private(path, text.encode())
     except OSError as error:
         raise ConfigError(
-            f"the plan cannot be written to {safe_text(str(path))}: {error.strerror}",
+            f"the plan could not be written to {safe_text(str(path))}: {error.strerror}",
             unchanged=_UNCHANGED,
         ) from None

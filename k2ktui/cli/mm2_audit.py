@@ -15,7 +15,7 @@ from k2ktui.mm2.pipeline import MirrorPipeline
 from k2ktui.text import safe_text
 
 
-@click.command(help="Show what MirrorMaker 2's checkpoints and commits would re-read or skip.")
+@click.command(help="Show what groups would re-read or skip with MirrorMaker 2's checkpoints.")
 @file_option
 @json_option
 def command(files: tuple[str, ...], as_json: bool) -> int:
@@ -23,7 +23,8 @@ def command(files: tuple[str, ...], as_json: bool) -> int:
     config = load_pipeline(files, mirror=True)
     if not isinstance(config, MirrorPipeline):
         raise ConfigError(
-            "mm2 audit looks at a flow of MirrorMaker 2", hint="Give its mm2.properties with -f."
+            "mm2 audit needs a MirrorMaker 2 file, not a pipeline file",
+            hint="Give its mm2.properties with -f.",
         )
     found = audit(config)
     if as_json:
@@ -35,11 +36,11 @@ def command(files: tuple[str, ...], as_json: bool) -> int:
         print_table(title, COLUMNS, found.rows)
         totals = found.totals()
         click.echo(
-            f"{totals['wrong']:,} of {totals['rows']:,} would not go on where they were: at "
-            f"checkpoints {totals['checkpoint_reread']:,} records again, "
-            f"{totals['checkpoint_skipped']:,} skipped, {totals['without_checkpoint']:,} without "
-            f"one; as committed {totals['synced_reread']:,} again, "
-            f"{totals['synced_skipped']:,} skipped; {totals['unknown']:,} not known exactly"
+            f"{totals['wrong']:,} of {totals['rows']:,} would not continue at the same "
+            f"record: with checkpoints {totals['checkpoint_reread']:,} records re-read, "
+            f"{totals['checkpoint_skipped']:,} skipped, {totals['without_checkpoint']:,} "
+            f"without one; with synced commits {totals['synced_reread']:,} re-read, "
+            f"{totals['synced_skipped']:,} skipped; {totals['unknown']:,} unknown"
         )
     return ExitCode.FINDINGS if any(row.wrong for row in found.rows) else ExitCode.OK
 
@@ -59,7 +60,7 @@ COLUMNS: tuple[Column[AuditRow], ...] = (
     Column("synced", lambda row: number(row.synced_offset)),
     Column("re-read", lambda row: number(row.synced_reread)),
     Column("skipped", lambda row: number(row.synced_skipped)),
-    Column("right", lambda row: number(row.right_offset)),
+    Column("correct", lambda row: number(row.right_offset)),
     Column("basis", lambda row: row.basis, left=True),
     Column("note", lambda row: safe_text(row.note), left=True, wide=True),
 )

@@ -14,9 +14,12 @@ from k2ktui.mm2.settings import load_settings
 from k2ktui.text import safe_text
 
 
-@click.command(help="Turn mm2.properties into a pipeline file; what has no counterpart is told.")
+@click.command(
+    help="Convert mm2.properties to a pipeline file, with notes on settings that "
+    "have no counterpart."
+)
 @click.argument("file", metavar="FILE[#A->B]")
-@click.option("-o", "--output", metavar="FILE", help="Write there instead of stdout.")
+@click.option("-o", "--output", metavar="FILE", help="File to write to (default: standard output).")
 @click.option("--json", "as_json", is_flag=True, help="Print the file and the notes as JSON.")
 def command(file: str, output: str | None, as_json: bool) -> None:
     """Read the file, print or write the pipeline, and print notes to stderr."""
@@ -34,7 +37,7 @@ def command(file: str, output: str | None, as_json: bool) -> None:
     if output is None:
         click.echo(found.text, nl=False)
     else:
-        click.echo(f"{safe_text(output)} is written; next: k2ktui config validate", err=True)
+        click.echo(f"{safe_text(output)} was written. Next: k2ktui config validate", err=True)
 
 
 def _write(path: Path, text: str) -> None:
@@ -42,7 +45,9 @@ def _write(path: Path, text: str) -> None:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise Refused(
-            f"{safe_text(path)} exists", unchanged="Nothing was written.", hint="Name another."
+            f"{safe_text(path)} already exists",
+            unchanged="Nothing was written.",
+            hint="Choose another file name.",
         ) from None
     except OSError as error:
         raise ConfigError(f"{safe_text(path)} cannot be written: {error.strerror}") from None

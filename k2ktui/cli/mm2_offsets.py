@@ -49,14 +49,17 @@ def _where(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _change_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
-        click.option("--yes", is_flag=True, help="Do not ask."),
-        click.option("--dry-run", is_flag=True, help="Show the plan and change nothing."),
-        click.option("--namespace", default="", metavar="NAME", help="Of the Strimzi resource."),
+        click.option("--yes", is_flag=True, help="Skip the confirmation."),
+        click.option("--dry-run", is_flag=True, help="Show the plan without changing anything."),
+        click.option(
+            "--namespace", default="", metavar="NAME", help="Namespace of the Strimzi resource."
+        ),
         click.option(
             "--strimzi",
             default="",
             metavar="KIND/NAME",
-            help="Print what to apply for kafkamirrormaker2/NAME or kafkaconnector/NAME instead.",
+            help="Strimzi resource (kafkamirrormaker2/NAME or kafkaconnector/NAME): print "
+            "the manifest to apply.",
         ),
     ):
         function = option(function)
@@ -87,7 +90,12 @@ def show(as_json: bool, **where: str) -> None:
 
 @command.command(name="set")
 @_change_options
-@click.option("--from", "payload", metavar="FILE", help="Positions as Connect's JSON has them.")
+@click.option(
+    "--from",
+    "payload",
+    metavar="FILE",
+    help="JSON file of positions, in the format of Connect's REST API.",
+)
 @click.argument("positions", nargs=-1, metavar="[TOPIC:PARTITION:OFFSET]...")
 def set_(payload: str | None, positions: tuple[str, ...], **options: Any) -> int:
     """Set positions; OFFSET is the next offset to copy.
@@ -96,22 +104,26 @@ def set_(payload: str | None, positions: tuple[str, ...], **options: Any) -> int
     stopped beforehand; this is verified first.
     """
     if bool(positions) == (payload is not None):
-        raise ConfigError("give either positions or --from, one of them", unchanged=_UNCHANGED)
+        raise ConfigError("give either positions or --from", unchanged=_UNCHANGED)
     if payload is not None:
-        return _run(lambda connector: _from_file(payload, connector), **options)
-    parsed = _parsed(positions)
+        return _run(lambda connector: _read_positions(payload, connector), **options)
+    parsed = _parse_positions(positions)
     return _run(lambda _: parsed, **options)
 
 
 @command.command()
 @_change_options
-@click.option("--topic", metavar="REGEX", help="All partitions of source topics that match.")
+@click.option(
+    "--topic",
+    metavar="REGEX",
+    help="Source topics whose partitions are cleared; the whole name must match.",
+)
 @click.argument("partitions", nargs=-1, metavar="[TOPIC:PARTITION]...")
 def clear(topic: str | None, partitions: tuple[str, ...], **options: Any) -> int:
     """Remove positions; the partitions then start as new ones."""
     if bool(partitions) == (topic is not None):
-        raise ConfigError("give either partitions or --topic, one of them", unchanged=_UNCHANGED)
-    named = dict.fromkeys(_parsed(f"{each}:0" for each in partitions))
+        raise ConfigError("give either partitions or --topic", unchanged=_UNCHANGED)
+    named = dict.fromkeys(_parse_positions(f"{each}:0" for each in partitions))
     if topic is None:
         return _run(lambda _: named, **options)
     try:
@@ -145,13 +157,13 @@ def _run(
         if as_json:
             click.echo(json.dumps(_change_object(change, None)))
         elif not change.changes:
-            click.echo("There is nothing to change.", err=True)
+            click.echo("Nothing to change.", err=True)
         return ExitCode.OK
     confirm(change.connector, f"change {len(change.changes):,} of its positions", yes=yes)
     done = positions.apply(change, lambda text: click.echo(f"note: {safe_text(text)}", err=True))
     if where["mirror"]:
         _journal(where["mirror"], change)
-    return _told(change, done, as_json=as_json)
+    return _print_result(change, done, as_json=as_json)
 
 
 def _journal(mirror: str, change: StoredChange) -> None:
@@ -182,22 +194,24 @@ def _for_strimzi(
     for note in change.notes:
         click.echo(f"note: {note}", err=True)
     if not change.moves:
-        raise ConfigError("there is nothing to apply", hint="--topic needs --connect URL.")
+        raise ConfigError("Nothing to apply.", hint="--topic needs --connect URL.")
     return manifest(place, change)
 
 
-def _told(change: StoredChange, done: AppliedChange, *, as_json: bool) -> int:
+def _print_result(change: StoredChange, done: AppliedChange, *, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(_change_object(change, done)))
     else:
-        click.echo(f"{len(change.changes):,} positions changed; it is {safe_text(done.state)}.")
+        click.echo(
+            f"{len(change.changes):,} positions changed; the connector is {safe_text(done.state)}."
+        )
         before = safe_text(done.before)
         click.echo(
-            f"Take it back with the same options and: k2ktui mm2 offsets set --from {before}",
+            f"To undo, use the same options with: k2ktui mm2 offsets set --from {before}",
             err=True,
         )
     if done.state == _FAILED or done.trace:
-        click.echo(f"note: it has failed since: {safe_text(done.trace)}", err=True)
+        click.echo(f"note: the connector has failed since: {safe_text(done.trace)}", err=True)
         return ExitCode.FINDINGS
     return ExitCode.OK
 
@@ -209,11 +223,11 @@ def _bounds(
     try:
         return positions.bounds(sources)
     except K2kError as error:
-        click.echo(f"note: the source cluster was not asked: {error.message}", err=True)
+        click.echo(f"note: the source cluster was not read: {error.message}", err=True)
         return None
 
 
-def _parsed(texts: Iterable[str]) -> dict[SourcePartition, int]:
+def _parse_positions(texts: Iterable[str]) -> dict[SourcePartition, int]:
     from k2ktui.sync.positions_text import parse_positions
 
     try:
@@ -222,18 +236,18 @@ def _parsed(texts: Iterable[str]) -> dict[SourcePartition, int]:
         raise ConfigError(error.message, unchanged=_UNCHANGED, hint=error.hint) from None
 
 
-def _from_file(name: str, connector: Connector) -> dict[SourcePartition, int | None]:
+def _read_positions(name: str, connector: Connector) -> dict[SourcePartition, int | None]:
     try:
         text = Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not text"
+        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise ConfigError(f"{safe_text(name)}: {why}", unchanged=_UNCHANGED) from None
     found = parse_offsets_body(text)
     others = {alias for alias, _ in found} - {connector.cluster}
     if others:
         raise ConfigError(
             f"{safe_text(name)} has positions of source cluster {safe_text(min(others))}; "
-            f"{safe_text(connector.name)} copies from {safe_text(connector.cluster)}",
+            f"{safe_text(connector.name)} copies from cluster {safe_text(connector.cluster)}",
             unchanged=_UNCHANGED,
         )
     return {source: position for (_, source), position in found.items()}
@@ -289,10 +303,10 @@ def _lag(move: StoredMove) -> int | None:
 
 def _meaning(move: StoredMove) -> str:
     if move.effect is StoredMoveEffect.CLEAR:
-        return "begins as a new partition"
+        return "starts as a new partition"
     if move.again:
         return f"up to {move.again:,} copied again"
-    return f"up to {move.left_out:,} left out" if move.left_out else ""
+    return f"up to {move.left_out:,} skipped" if move.left_out else ""
 
 
 ROWS: tuple[Column[StoredMove], ...] = (

@@ -17,19 +17,27 @@ from k2ktui.runtime.stop_flag import StopFlag
 
 
 @click.command(
-    help="Write checkpoints, heartbeats and offset-syncs in MirrorMaker 2's format to the target, "
-    "until SIGTERM or SIGINT."
+    help="Publish checkpoints, heartbeats and offset-syncs in MirrorMaker 2's format on the "
+    "target, until SIGTERM or SIGINT."
 )
 @file_option
-@click.option("--source-alias", help="What the source is called.  [default: mm2.sourceAlias]")
-@click.option("--target-alias", help="What the target is called.  [default: mm2.targetAlias]")
-@click.option("--separator", help="replication.policy.separator  [default: mm2.separator]")
+@click.option("--source-alias", help="Alias of the source cluster.  [default: mm2.sourceAlias]")
+@click.option("--target-alias", help="Alias of the target cluster.  [default: mm2.targetAlias]")
 @click.option(
-    "--interval", type=click.FloatRange(min=0.5), help="Seconds.  [default: mm2.interval]"
+    "--separator",
+    help="Separator in remote topic names "
+    "(replication.policy.separator).  [default: mm2.separator]",
 )
-@click.option("--once", is_flag=True, help="Once, then end.")
 @click.option(
-    "--force", is_flag=True, help="Write even if MirrorMaker 2's topics of this alias exist."
+    "--interval",
+    type=click.FloatRange(min=0.5),
+    help="Publishing interval in seconds (minimum 0.5).  [default: mm2.interval]",
+)
+@click.option("--once", is_flag=True, help="Publish once, then exit.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Write even if MirrorMaker 2's topics of this alias exist on the target.",
 )
 @click.option("--even-so", "force", is_flag=True, hidden=True)
 @unlock_option
@@ -66,7 +74,7 @@ def command(
         signal.signal(number, handle)
     try:
         while not over.is_set():
-            _turn(publisher, forgiving=not once)
+            _publish_once(publisher, forgiving=not once)
             if once:
                 break
             over.wait(interval or chosen.interval_s)
@@ -75,13 +83,13 @@ def command(
     return ExitCode.INTERRUPTED if seen[:1] == [signal.SIGINT] else ExitCode.OK
 
 
-def _turn(publisher: Publisher, *, forgiving: bool) -> None:
+def _publish_once(publisher: Publisher, *, forgiving: bool) -> None:
     try:
         done = publisher.turn()
     except (ConnectionFailed, TimedOut) as error:
         if not forgiving:
             raise
-        click.echo(f"note: {error.message}; trying again", err=True)
+        click.echo(f"note: {error.message}; retrying", err=True)
         return
     if done.checkpoints or done.offset_syncs:
         left = f"; {done.left_out} group-partitions have no position" if done.left_out else ""

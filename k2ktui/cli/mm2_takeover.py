@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     default=100_000,
     show_default=True,
     metavar="OFFSETS",
-    help="Of each target partition, from its end back: their mapping is rebuilt exactly.",
+    help="Number of offsets per target partition, counted back from its end, whose mapping "
+    "is rebuilt.",
 )
 @click.option(
     "--accept-unproven", is_flag=True, help="Take over partitions whose position is not proven."
 )
-@click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Show the plan without changing anything.")
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
 @unlock_option
 @json_option
 def command(
@@ -75,24 +76,25 @@ def command(
         done = take_over(config, mirror, plan, may)
     if as_json:
         click.echo(json.dumps(_object(plan, done)))
-    return _told(plan, done, refused=bool(doubtful))
+    return _print_result(plan, done, refused=bool(doubtful))
 
 
-def _told(plan: TakeoverPlan, done: TakenOver | None, *, refused: bool) -> int:
+def _print_result(plan: TakeoverPlan, done: TakenOver | None, *, refused: bool) -> int:
     notes = (*plan.notes, *(done.notes if done else ()))
     for note in notes:
         click.echo(f"note: {note}", err=True)
     if done:
-        click.echo(f"Taken over in term {done.term}. Go on with: k2ktui start -f FILE", err=True)
+        click.echo(f"Taken over in term {done.term}. Next: k2ktui start -f FILE", err=True)
     elif refused:
         click.echo(
-            "note: nothing was changed; where MirrorMaker 2 has come to is not proven for "
-            f"{len(plan.doubtful):,} partitions (--accept-unproven takes them as shown)",
+            "note: nothing was changed; the position is not proven for "
+            f"{len(plan.doubtful):,} partitions (--accept-unproven accepts the positions "
+            "shown)",
             err=True,
         )
         return ExitCode.REFUSED
     elif not plan.rows:
-        click.echo("There is nothing to take over.", err=True)
+        click.echo("Nothing to take over.", err=True)
     return ExitCode.OK
 
 
@@ -102,8 +104,9 @@ def _show(plan: TakeoverPlan) -> None:
     mapped = sum(row.mapped for row in plan.rows)
     past = sum(row.past for row in plan.rows)
     click.echo(
-        f"{len(plan.rows):,} partitions, {mapped:,} records mapped exactly; {past:,} offsets are "
-        "on the target beyond what MirrorMaker 2 had stored, and are not copied again"
+        f"{len(plan.rows):,} partitions, {mapped:,} records mapped exactly; {past:,} offsets "
+        "beyond MirrorMaker 2's stored positions are already on the target and are not "
+        "copied again"
     )
 
 
@@ -126,7 +129,7 @@ def _object(plan: TakeoverPlan, done: TakenOver | None) -> dict[str, Any]:
                 "position": row.position,
                 "exact_from": row.start,
                 "mapped": row.mapped,
-                "told": len(row.told),
+                "told": len(row.from_syncs),
                 "missing": row.missing,
                 "twice": row.twice,
                 "strange": row.strange,
@@ -142,7 +145,7 @@ def _remarks(row: TakeoverRow) -> str:
         f"{count:,} {what}"
         for count, what in (
             (row.missing, "not on the target"),
-            (row.twice, "there twice"),
+            (row.twice, "twice on the target"),
             (row.strange, "not on the source"),
         )
         if count
@@ -154,9 +157,9 @@ COLUMNS: tuple[Column[TakeoverRow], ...] = (
     Column("topic-partition", lambda row: safe_text(row.source), left=True),
     Column("target", lambda row: safe_text(f"{row.target[0]}-{row.target[1]}"), left=True),
     Column("stored", lambda row: number(row.stored)),
-    Column("goes on at", lambda row: number(row.position)),
+    Column("continues at", lambda row: number(row.position)),
     Column("exact from", lambda row: number(row.start)),
     Column("mapped", lambda row: number(row.mapped)),
-    Column("told of", lambda row: number(len(row.told)), wide=True),
+    Column("from syncs", lambda row: number(len(row.from_syncs)), wide=True),
     Column("remarks", _remarks, left=True),
 )

@@ -24,26 +24,26 @@ def where_options(*file_names: str) -> Callable[[F], F]:
     def added(function: F) -> F:
         for option in (
             click.option(
-                "--connector", default="", metavar="NAME", help="A MirrorSourceConnector."
+                "--connector", default="", metavar="NAME", help="Name of the MirrorSourceConnector."
             ),
             click.option(
                 "--connect-file",
                 default="",
                 metavar="FILE",
-                help="YAML with url, user, password, tls, timeout.",
+                help="YAML file with url, user, password, tls and timeout.",
             ),
             click.option(
                 "--connect",
                 "url",
                 default="",
                 metavar="URL",
-                help="REST interface of Kafka Connect.",
+                help="URL of Kafka Connect's REST interface.",
             ),
             click.option(
                 *file_names,
                 default="",
                 metavar="FILE",
-                help="mm2.properties of a dedicated MirrorMaker 2; FILE#A->B for one of its flows.",
+                help="mm2.properties of a dedicated MirrorMaker 2; FILE#A->B selects one flow.",
             ),
         ):
             function = option(function)
@@ -61,8 +61,8 @@ def positions_of(*, mirror: str, url: str, connect_file: str, connector: str) ->
     """
     if mirror and (url or connect_file or connector):
         raise ConfigError(
-            "a file is for a dedicated MirrorMaker 2, --connect for one on Kafka Connect; give "
-            "one of them",
+            "give either a file (dedicated MirrorMaker 2) or --connect (MirrorMaker 2 on "
+            "Kafka Connect)",
             unchanged="Nothing was changed.",
         )
     if mirror:

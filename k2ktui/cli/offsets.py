@@ -36,16 +36,18 @@ _UNCHANGED = "Nothing was changed."
 _MARKS = ("earliest", "latest")
 
 
-@click.group(name="offsets", help="Show, set and clear the pipeline's own replicated positions.")
+@click.group(name="offsets", help="Show, set and clear a pipeline's source positions.")
 def command() -> None:
     """Show and change positions on the target; the source is only read."""
 
 
 def _change_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
-        click.option("--yes", is_flag=True, help="Do not ask."),
-        click.option("--dry-run", is_flag=True, help="Show the plan and change nothing."),
-        click.option("--topic", metavar="REGEX", help="Only source topics that match as a whole."),
+        click.option("--yes", is_flag=True, help="Skip the confirmation."),
+        click.option("--dry-run", is_flag=True, help="Show the plan without changing anything."),
+        click.option(
+            "--topic", metavar="REGEX", help="Source topics to include; the whole name must match."
+        ),
         unlock_option,
         json_option,
         file_option,
@@ -54,7 +56,7 @@ def _change_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-@command.command(name="show", help="Show each partition's position beside its log's bounds.")
+@command.command(name="show", help="Show each partition's position and log bounds.")
 @file_option
 @json_option
 def show(files: tuple[str, ...], as_json: bool) -> None:
@@ -93,10 +95,15 @@ def show(files: tuple[str, ...], as_json: bool) -> None:
 
 @command.command(
     name="set",
-    help="Set positions: those given, or all with --to; the pipeline must be stopped.",
+    help="Set the positions given, or all with --to. Stop the pipeline first.",
 )
 @_change_options
-@click.option("--to", "to", metavar="WHERE", help="earliest, latest, ISO-8601 or milliseconds.")
+@click.option(
+    "--to",
+    "to",
+    metavar="WHERE",
+    help="Position for all partitions: earliest, latest, an ISO-8601 time or epoch milliseconds.",
+)
 @click.argument("positions", nargs=-1, metavar="[TOPIC:PARTITION:OFFSET]...")
 def set_(
     files: tuple[str, ...],
@@ -114,7 +121,7 @@ def set_(
             "give either positions or --to", hint="k2ktui offsets set -f FILE orders:0:1200"
         )
     if positions and topic is not None:
-        raise ConfigError("--topic goes with --to, not with single positions")
+        raise ConfigError("--topic needs --to and cannot be combined with single positions")
     wanted = parse_positions(positions)
     matches = matcher("--topic", topic)
     kind, at_ms = _place(to or "latest")
@@ -127,7 +134,7 @@ def set_(
 
 @command.command(
     name="clear",
-    help="Remove positions, so that partitions begin as new ones; the pipeline must be stopped.",
+    help="Remove positions; the partitions then start as new ones. Stop the pipeline first.",
 )
 @_change_options
 @click.argument("partitions", nargs=-1, metavar="[TOPIC[:PARTITION]]...")
@@ -142,7 +149,9 @@ def clear(
 ) -> int:
     """Plan the removal, show it, ask for confirmation and apply it."""
     if not partitions and topic is None:
-        raise ConfigError("give topics, partitions, or --topic", hint="All of them: --topic '.*'")
+        raise ConfigError(
+            "give topics, partitions, or --topic", hint="For all partitions: --topic '.*'"
+        )
     chosen = parse_partitions(partitions)
     matches = matcher("--topic", topic) if topic is not None else lambda _: False
 
@@ -152,7 +161,7 @@ def clear(
 
     def plan(known: PositionPlanner) -> PositionPlan:
         change = known.plan_clear(is_chosen)
-        _all_found(chosen, change)
+        _require_all_found(chosen, change)
         return change
 
     return _run(files, plan, _Flags(dry_run, yes, unlock, as_json))
@@ -181,10 +190,10 @@ def _run(
         _show_plan(change, flags)
         refuse_bad(change)
         if flags.dry_run or not change.changes:
-            _say_result(change, None, flags)
+            _print_result(change, None, flags)
             return ExitCode.OK
         may = access_to(config, unlock=flags.unlock)
-        require(may, "moving positions")
+        require(may, "changing positions")
         mover = PositionWriter(config, known)
         mover.refuse_running()
         verb = "set" if change.operation.endswith("set") else "clear"
@@ -192,7 +201,7 @@ def _run(
         moved = mover.apply(change, may)
     finally:
         known.close()
-    _say_result(change, moved, flags)
+    _print_result(change, moved, flags)
     return ExitCode.OK
 
 
@@ -209,19 +218,21 @@ def _show_plan(change: PositionPlan, flags: _Flags) -> None:
     left_out = sum(move.left_out for move in change.moves)
     if again:
         click.echo(
-            f"Copied again: up to {counted(again, 'record')}, duplicates on the target, unless its "
-            "topics are emptied before the start.",
+            f"Copied again: up to {counted(again, 'record')}; they become duplicates unless "
+            "the target topics are emptied first.",
             err=True,
         )
     if left_out:
-        click.echo(f"Never copied: up to {counted(left_out, 'record')}.", err=True)
+        click.echo(
+            f"Skipped: up to {counted(left_out, 'record')} that will never be copied.", err=True
+        )
 
 
-def _say_result(change: PositionPlan, moved: PositionWriteResult | None, flags: _Flags) -> None:
+def _print_result(change: PositionPlan, moved: PositionWriteResult | None, flags: _Flags) -> None:
     if flags.as_json:
         click.echo(json.dumps(change_object(change, moved)))
     elif not change.changes:
-        click.echo("There is nothing to change.", err=True)
+        click.echo("Nothing to change.", err=True)
     elif moved is None:
         click.echo("Nothing was changed (--dry-run).", err=True)
     else:
@@ -231,7 +242,7 @@ def _say_result(change: PositionPlan, moved: PositionWriteResult | None, flags: 
         click.echo(f"note: {note}", err=True)
 
 
-def _all_found(chosen: set[tuple[str, int | None]], change: PositionPlan) -> None:
+def _require_all_found(chosen: set[tuple[str, int | None]], change: PositionPlan) -> None:
     there = {(m.source.topic, m.source.partition) for m in change.moves}
     there_too = {(topic, None) for topic, _ in there}
     missing = sorted(
@@ -240,9 +251,9 @@ def _all_found(chosen: set[tuple[str, int | None]], change: PositionPlan) -> Non
     )
     if missing:
         raise ConfigError(
-            f"no position: {', '.join(safe_text(name) for name in missing)}",
+            f"no position exists for: {', '.join(safe_text(name) for name in missing)}",
             unchanged=_UNCHANGED,
-            hint="k2ktui offsets show -f FILE lists them.",
+            hint="List the positions with k2ktui offsets show -f FILE.",
         )
 
 

@@ -30,7 +30,7 @@ def file_option(function: F) -> F:
         multiple=True,
         required=True,
         metavar="FILE",
-        help="Pipeline file; several are layered, later ones override.",
+        help="Pipeline file; may be repeated, later files override earlier ones.",
     )(function)
 
 
@@ -47,7 +47,9 @@ def compare_option(function: F) -> F:
 def unlock_option(function: F) -> F:
     """Add ``--unlock``, for commands that change a cluster or a job."""
     return click.option(
-        "--unlock", is_flag=True, help="Go on where the environment is production."
+        "--unlock",
+        is_flag=True,
+        help="Allow changes although the pipeline's environment is production.",
     )(function)
 
 
@@ -73,16 +75,16 @@ def load_pipeline(files: tuple[str, ...], *, mirror: bool = False) -> PipelineCo
     if any(is_mirror_file(file) for file in files):
         if not mirror or len(files) > 1:
             raise ConfigError(
-                "a MirrorMaker 2 file cannot be used here"
-                + (", together with others" if mirror else ""),
-                hint="It can be looked at, and its groups can be moved. To replicate: "
-                "k2ktui mm2 import FILE -o pipeline.yaml.",
+                "a MirrorMaker 2 file cannot be used with this command"
+                + (", combined with other files" if mirror else ""),
+                hint="Convert it first: k2ktui mm2 import FILE -o pipeline.yaml. The "
+                "console, groups, watch and mm2 read it directly.",
             )
         pipeline, notes = load_mirror(files[0])
-        _tell(notes)
+        _print_notes(notes)
         return pipeline
     loaded = load_checked(files)
-    _tell(loaded.notes)
+    _print_notes(loaded.notes)
     return loaded.config
 
 
@@ -97,18 +99,21 @@ def load_compared(file: str | None, config: PipelineConfig) -> MirrorPipeline | 
     if file is None:
         return None
     if isinstance(config, MirrorPipeline):
-        raise ConfigError("a flow of MirrorMaker 2 is compared with k2ktui without --compare")
+        raise ConfigError(
+            "--compare needs a pipeline file; for a MirrorMaker 2 flow, the "
+            "comparison is shown without it"
+        )
     if not is_mirror_file(file):
         raise ConfigError(
-            f"--compare: {safe_text(file)} is no FILE.properties",
-            hint="Give MirrorMaker 2's own file; FILE.properties#A->B for one of its flows.",
+            f"--compare: {safe_text(file)} is not a .properties file",
+            hint="Give MirrorMaker 2's mm2.properties; FILE.properties#A->B selects one flow.",
         )
     compared, notes = load_mirror(file)
-    _tell(notes)
+    _print_notes(notes)
     return compared
 
 
-def _tell(notes: Iterable[str]) -> None:
+def _print_notes(notes: Iterable[str]) -> None:
     for note in notes:
         click.echo(f"note: {note}", err=True)
 
@@ -127,6 +132,6 @@ def matcher(option: str, pattern: str | None) -> Callable[[str], bool]:
         raise ConfigError(
             f"{option}: expected {safe_text(error)}, found {safe_text(pattern)}",
             unchanged="Nothing was done.",
-            hint="The whole name must match; .* stands for anything.",
+            hint="The whole name must match; use .* for any text.",
         ) from None
     return NamePattern(option, pattern, compiled)

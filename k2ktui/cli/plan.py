@@ -24,22 +24,36 @@ from k2ktui.private_files import write_private
 from k2ktui.text import counted, safe_text
 
 
-@click.command(help="Plan which offsets to commit on the target; changes nothing.")
+@click.command(help="Plan the offsets to commit on the target, without changing anything.")
 @file_option
 @json_option
-@click.option("--group", "group", metavar="RE", help="Only groups whose whole name matches.")
-@click.option("--topic", "topic", metavar="RE", help="Only source topics that match.")
+@click.option(
+    "--group", "group", metavar="RE", help="Groups to include; the whole name must match."
+)
+@click.option(
+    "--topic", "topic", metavar="RE", help="Source topics to include; the whole name must match."
+)
 @click.option(
     "--rewind",
     type=click.Choice([str(each) for each in Rewind]),
     default=str(Rewind.NEVER),
     show_default=True,
-    help="Where the target is further than the translation.",
+    help="Action where the target's committed offset is ahead of the translation.",
 )
-@click.option("-o", "--output", metavar="FILE", help="Write the plan there, for apply.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV for kafka-consumer-groups.")
+@click.option("-o", "--output", metavar="FILE", help="File to write the plan to, for k2ktui apply.")
 @click.option(
-    "--valid", "valid_s", default=900, show_default=True, metavar="SECONDS", help="Expires then."
+    "--csv",
+    "as_csv",
+    is_flag=True,
+    help="Print CSV for kafka-consumer-groups --reset-offsets --from-file.",
+)
+@click.option(
+    "--valid",
+    "valid_s",
+    default=900,
+    show_default=True,
+    metavar="SECONDS",
+    help="Plan lifetime in seconds.",
 )
 def command(
     files: tuple[str, ...],
@@ -56,7 +70,7 @@ def command(
     from k2ktui.sync.plans import plan_options
 
     if as_json and as_csv:
-        raise ConfigError("--json and --csv exclude each other")
+        raise ConfigError("--json and --csv cannot be combined")
     config = load_pipeline(files, mirror=True)
     options = plan_options(
         config,
@@ -97,7 +111,7 @@ def _write(path: Path, text: str) -> None:
         write_private(path, text.encode())
     except OSError as error:
         raise ConfigError(
-            f"the plan cannot be written to {safe_text(str(path))}: {error.strerror}",
+            f"the plan could not be written to {safe_text(str(path))}: {error.strerror}",
             unchanged="Nothing was changed.",
         ) from None
 
@@ -118,7 +132,7 @@ def summary(plan: Plan) -> str:
     changes = plan.changes
     reread = sum(row.reread or 0 for row in changes)
     skipped = sum(row.skipped or 0 for row in changes)
-    text = ", ".join(parts) or "no group has committed on what is replicated"
+    text = ", ".join(parts) or "no group has committed offsets of a replicated topic"
     return f"{text}; {counted(reread, 'record')} re-read and {skipped:,} skipped by what changes"
 
 

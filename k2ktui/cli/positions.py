@@ -78,7 +78,7 @@ def _meaning(move: PositionMove) -> str:
     if move.again:
         parts.append(f"up to {move.again:,} copied again")
     if move.left_out:
-        parts.append(f"up to {move.left_out:,} left out")
+        parts.append(f"up to {move.left_out:,} skipped")
     if move.why:
         parts.append(safe_text(move.why))
     return "; ".join(parts)
@@ -98,7 +98,7 @@ def _target(row: PositionRow) -> str:
 ROWS: tuple[Column[PositionRow], ...] = (
     Column("topic-partition", lambda row: safe_text(row.source), left=True),
     Column("position", lambda row: number(row.position.offset if row.position else None)),
-    Column("began at", lambda row: number(row.position.start if row.position else None)),
+    Column("started at", lambda row: number(row.position.start if row.position else None)),
     Column("term", lambda row: number(row.position.term if row.position else None)),
     Column("slot", lambda row: str(row.position.slot) if row.position else UNKNOWN, wide=True),
     Column("log start", lambda row: number(row.log.start if row.log else None)),

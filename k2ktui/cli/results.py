@@ -61,7 +61,7 @@ WRITES: tuple[Column[OffsetWrite], ...] = (
     Column("group", lambda write: safe_text(write.group), left=True),
     Column("target partition", lambda w: safe_text(f"{w.topic}-{w.partition}"), left=True),
     Column("now", lambda write: number(write.before)),
-    Column("back to", lambda write: number(write.after)),
+    Column("restored", lambda write: number(write.after)),
 )
 COLUMNS: tuple[Column[WriteResult], ...] = (
     Column("group", lambda row: safe_text(row.write.group), left=True),

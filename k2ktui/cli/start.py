@@ -35,7 +35,7 @@ _GRACE_S = 4.5
 _LAST_TURN_S = 20.0
 
 
-def _say(check: Check) -> None:
+def _print_check(check: Check) -> None:
     click.echo(check_text(check), err=True)
 
 
@@ -44,20 +44,20 @@ def _say(check: Check) -> None:
 @click.option(
     "--until-caught-up",
     is_flag=True,
-    help="End when every partition has reached the end offset seen at the start.",
+    help="Exit when every partition has reached the end offset read at startup.",
 )
 @click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="One line a lap, or a JSON object an event.",
+    help="Format: text (one line per lap) or json (one object per event).",
 )
 @click.option(
     "-t",
     "--telemetry",
     is_flag=True,
-    help="Export metrics, as the OTEL_* variables say; OTEL_METRICS_EXPORTER alone does so too.",
+    help="Export metrics as the OTEL_* variables specify (implied by OTEL_METRICS_EXPORTER).",
 )
 @unlock_option
 def command(
@@ -66,7 +66,7 @@ def command(
     """Run the pipeline, and return the exit code."""
     config = load_pipeline(files)
     require(access_to(config, unlock=unlock), "starting the pipeline")
-    tell = _tell_json if log_format == "json" else _tell_text
+    tell = _print_json if log_format == "json" else _print_text
     return run(config, tell, until_caught_up=until_caught_up, telemetry=telemetry)
 
 
@@ -74,7 +74,7 @@ def run(
     config: PipelineConfig,
     tell: Callable[[Report], None],
     *,
-    say: Callable[[Check], None] = _say,
+    say: Callable[[Check], None] = _print_check,
     until_caught_up: bool = False,
     telemetry: bool = False,
     ending: Collection[signal.Signals] | None = None,
@@ -142,7 +142,7 @@ def _preflight(config: PipelineConfig, say: Callable[[Check], None]) -> None:
         raise kind(
             f"not started: {names} failed",
             unchanged="Nothing was written.",
-            hint="k2ktui check shows every line again.",
+            hint="Fix the failed checks; k2ktui check -f FILE repeats them.",
         )
 
 
@@ -178,11 +178,11 @@ def _on_signals(
     return lambda: seen[0] if seen else 0
 
 
-def _tell_json(report: Report) -> None:
+def _print_json(report: Report) -> None:
     click.echo(json.dumps(report_event(report)))
     sys.stdout.flush()
 
 
-def _tell_text(report: Report) -> None:
+def _print_text(report: Report) -> None:
     click.echo(report_text(report))
     sys.stdout.flush()

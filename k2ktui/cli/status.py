@@ -17,10 +17,10 @@ from k2ktui.replication.status import Status, StatusReader
 from k2ktui.text import safe_text
 
 
-@click.command(help="Show positions, lag and coverage; needs no running job.")
+@click.command(help="Show positions, lag and coverage; works while no job is running.")
 @file_option
 @json_option
-@click.option("--groups", "with_groups", is_flag=True, help="Consumer groups too.")
+@click.option("--groups", "with_groups", is_flag=True, help="Include consumer groups.")
 def command(files: tuple[str, ...], as_json: bool, with_groups: bool) -> None:
     """Read both clusters once and print; if the source is down, the target's data alone."""
     config = load_pipeline(files, mirror=True)

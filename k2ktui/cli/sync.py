@@ -32,18 +32,21 @@ _SHOWN = 10
 
 @click.command(help="Translate committed offsets continuously, until SIGTERM or SIGINT.")
 @file_option
-@click.option("--once", is_flag=True, help="One poll, then end.")
+@click.option("--once", is_flag=True, help="Poll once, then exit.")
 @click.option(
     "--rewind",
     type=click.Choice([str(each) for each in Rewind]),
     default=str(Rewind.NEVER),
     show_default=True,
-    help="When a group went back on the source. Never where it committed on the target itself.",
+    help="Action where a group moved back on the source; offsets that it committed on the "
+    "target itself are never rewound.",
 )
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
-@click.option("-t", "--telemetry", is_flag=True, help="Export metrics, as for start.")
+@click.option(
+    "-t", "--telemetry", is_flag=True, help="Export metrics as the OTEL_* variables specify."
+)
 @unlock_option
 def command(
     files: tuple[str, ...], once: bool, rewind: str, log_format: str, telemetry: bool, unlock: bool
@@ -67,8 +70,8 @@ def command(
         signal.signal(number, handle)
     try:
         with measure_sync(config, _note, wanted=telemetry) as report:
-            tell = _teller(report, as_json=log_format == "json")
-            findings = _run(config, loop, over, tell, once=once)
+            print_poll = _make_poll_printer(report, as_json=log_format == "json")
+            findings = _run(config, loop, over, print_poll, once=once)
     finally:
         loop.close()
     if findings:
@@ -80,7 +83,7 @@ def _run(
     config: PipelineConfig,
     loop: SyncLoop,
     over: StopFlag,
-    tell: Callable[[SyncPoll, bool], None],
+    print_poll: Callable[[SyncPoll, bool], None],
     *,
     once: bool,
 ) -> bool:
@@ -93,9 +96,9 @@ def _run(
         except (ConnectionFailed, TimedOut) as error:
             if once or first:
                 raise
-            click.echo(f"note: {error.message}; trying again", err=True)
+            click.echo(f"note: {error.message}; retrying", err=True)
         else:
-            tell(replace(turn, duration_s=monotonic() - began), first or once)
+            print_poll(replace(turn, duration_s=monotonic() - began), first or once)
             findings = bool(loop.stopped) or (once and bool(turn.failed))
             first = False
         if once:
@@ -108,35 +111,35 @@ def _note(text: str) -> None:
     click.echo(f"note: {safe_text(text)}", err=True)
 
 
-def _teller(
+def _make_poll_printer(
     report: Callable[[SyncPoll], None], *, as_json: bool
 ) -> Callable[[SyncPoll, bool], None]:
-    def tell(turn: SyncPoll, always: bool) -> None:
+    def print_poll(turn: SyncPoll, always: bool) -> None:
         report(turn)
         if as_json:
             click.echo(json.dumps({"event": "turn", **asdict(turn)}))
             sys.stdout.flush()
         else:
-            _tell(turn, always=always)
+            _print_poll(turn, always=always)
 
-    return tell
+    return print_poll
 
 
-def _tell(turn: SyncPoll, *, always: bool) -> None:
+def _print_poll(turn: SyncPoll, *, always: bool) -> None:
     for note in turn.notes:
         _note(note)
     for failure in turn.failed:
         click.echo(f"NOT COMMITTED {failure}", err=True)
     if always or turn.applied or turn.failed:
         planned = ", ".join(f"{count:,} {action}" for action, count in sorted(turn.actions.items()))
-        stopped = f", {len(turn.stopped):,} left alone" if turn.stopped else ""
+        stopped = f", {len(turn.stopped):,} not written" if turn.stopped else ""
         bases = ", ".join(f"{count:,} {basis}" for basis, count in sorted(turn.bases.items()))
         click.echo(
             f"{counted(turn.groups, 'group')}: {planned or 'nothing to translate'}; "
             f"{turn.applied:,} committed{stopped}" + (f"; {bases}" if bases else "")
         )
         for group, count in islice(turn.rereads.items(), _SHOWN):
-            click.echo(f"  {safe_text(group)} reads at most {counted(count, 'record')} again")
+            click.echo(f"  {safe_text(group)} re-reads at most {counted(count, 'record')}")
         if (more := len(turn.rereads) - _SHOWN) > 0:
             click.echo(f"  and {counted(more, 'more group')} (k2ktui plan shows all)")
         sys.stdout.flush()

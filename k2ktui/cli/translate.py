@@ -18,14 +18,15 @@ from k2ktui.text import safe_text
 _GOOD = (Basis.EXACT, Basis.END)
 
 
-@click.command(help="Translate source offsets given as TOPIC:PARTITION:OFFSET, or a checkpoint's.")
+@click.command(help="Translate source offsets, given as arguments or as a Spark checkpoint.")
 @file_option
 @json_option
 @click.option(
     "--from-spark-checkpoint",
     "checkpoint",
     metavar="DIR",
-    help="A Structured Streaming checkpoint, its offsets directory, or one file of it.",
+    help="Structured Streaming checkpoint: its directory, its offsets directory or one "
+    "offsets file.",
 )
 @click.argument("positions", nargs=-1, metavar="[TOPIC:PARTITION:OFFSET]...")
 def command(
@@ -36,25 +37,25 @@ def command(
 
     if bool(checkpoint) == bool(positions):
         raise ConfigError(
-            "give positions as TOPIC:PARTITION:OFFSET, or --from-spark-checkpoint, one of them"
+            "give either positions as TOPIC:PARTITION:OFFSET or --from-spark-checkpoint"
         )
     config = load_pipeline(files, mirror=True)
     if checkpoint:
         return _checkpoint(config, Path(checkpoint), as_json=as_json)
     commits = parse_positions(positions)
-    (found,) = _translated(config, commits)
+    (found,) = _translate_all(config, commits)
     if as_json:
         click.echo(json.dumps({"pipeline": config.name, "positions": _objects(found, commits)}))
     else:
         print_table(f"{safe_text(config.name)}", _columns(commits), found)
     missing = commits.keys() - {source for row in found for source in row.sources}
     for source in sorted(missing):
-        click.echo(f"note: {safe_text(str(source))} was never replicated", err=True)
+        click.echo(f"note: {safe_text(str(source))} is not replicated", err=True)
     good = not missing and all(row.basis in _GOOD for row in found)
     return int(ExitCode.OK if good else ExitCode.FINDINGS)
 
 
-def _translated(
+def _translate_all(
     config: PipelineConfig, *commits: dict[SourcePartition, int]
 ) -> list[list[Translation]]:
     from k2ktui.sync.snapshot import SnapshotReader
@@ -75,7 +76,7 @@ def _checkpoint(config: PipelineConfig, path: Path, *, as_json: bool) -> int:
     each = [dict(line.positions) for line in checkpoint.lines if line.positions]
     found = {
         (row.sources[0], commits[row.sources[0]]): row
-        for commits, rows in zip(each, _translated(config, *each), strict=True)
+        for commits, rows in zip(each, _translate_all(config, *each), strict=True)
         for row in rows
         if len(row.sources) == 1
     }
@@ -83,25 +84,27 @@ def _checkpoint(config: PipelineConfig, path: Path, *, as_json: bool) -> int:
     for source, offset in sorted({at for commits in each for at in commits.items()}):
         row = found.get((source, offset))
         if row is None or row.offset is None or row.basis not in _GOOD:
-            why = _doubt(row)
+            why = _uncertainty(row)
             doubtful.append(f"{safe_text(f'{source}@{offset}')}: {safe_text(why)}")
     if doubtful:
         raise Refused(
             "some positions cannot be translated exactly:\n    " + "\n    ".join(doubtful),
             unchanged="No checkpoint was printed.",
-            hint="Wait until the pipeline has caught up, or give positions one by one.",
+            hint="Wait until the pipeline has caught up, or translate positions one by one.",
         )
 
-    def translated(source: SourcePartition, offset: int) -> tuple[str, int, int]:
+    def translate_one(source: SourcePartition, offset: int) -> tuple[str, int, int]:
         row = found[source, offset]
         assert row.offset is not None
         return (*row.target, row.offset)
 
-    click.echo(f"note: of {safe_text(str(checkpoint.path))}", err=True)
+    click.echo(f"note: read from {safe_text(str(checkpoint.path))}", err=True)
     if checkpoint.unfinished:
         batches = ", ".join(map(str, checkpoint.unfinished))
-        click.echo(f"note: batch {batches} was begun and not committed; it is run again", err=True)
-    content = checkpoint.rendered(translated)
+        click.echo(
+            f"note: batch {batches} was started but not committed; Spark runs it again", err=True
+        )
+    content = checkpoint.rendered(translate_one)
     if as_json:
         rows = [_objects([row], {at: offset})[0] for (at, offset), row in sorted(found.items())]
         batch = {"batch": checkpoint.batch, "unfinished": checkpoint.unfinished}
@@ -112,9 +115,9 @@ def _checkpoint(config: PipelineConfig, path: Path, *, as_json: bool) -> int:
     return int(ExitCode.OK)
 
 
-def _doubt(row: Translation | None) -> str:
+def _uncertainty(row: Translation | None) -> str:
     if row is None:
-        return "it was never replicated, or has no single position on the target"
+        return "it is not replicated, or has no single position on the target"
     return f"{row.basis}; {row.reason}" if row.reason else str(row.basis)
 
 

@@ -13,11 +13,18 @@ from k2ktui.engine.access import require
 from k2ktui.text import counted, safe_text
 
 
-@click.command(help="Take back an entry of the journal: the offsets that were there before.")
+@click.command(help="Undo a journal entry: commit the offsets from before it.")
 @click.argument("entry", metavar="ID")
-@click.option("-f", "--file", "files", multiple=True, metavar="FILE", help="Pipeline file.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--skip-moved", is_flag=True, help="Leave alone groups that have moved since.")
+@click.option(
+    "-f",
+    "--file",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="Pipeline file; may be repeated, later files override earlier ones.",
+)
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
+@click.option("--skip-moved", is_flag=True, help="Skip groups whose offsets have changed since.")
 @unlock_option
 @json_option
 def command(
@@ -30,14 +37,14 @@ def command(
     files = files or files_of(entry)
     config = load_pipeline(files, mirror=True)
     may = access_to(config, unlock=unlock)
-    require(may, "taking back an entry of the journal")
+    require(may, "undoing a journal entry")
     found = read_entry(config, entry)
     writes = found.reversal()
     if not as_json:
-        show_writes(f"What takes back entry {safe_text(entry)}", writes)
+        show_writes(f"Changes that undo entry {safe_text(entry)}", writes)
     if found.taken_back_by:
-        click.echo(f"note: entry {safe_text(found.taken_back_by)} took it back already", err=True)
-    confirm(config.name, f"put back {counted(len(writes), 'offset')} on the target", yes=yes)
+        click.echo(f"note: entry {safe_text(found.taken_back_by)} has already undone it", err=True)
+    confirm(config.name, f"restore {counted(len(writes), 'offset')} on the target", yes=yes)
     applied = undo_entry(config, found, files, may, skip_moved=skip_moved)
     if as_json:
         click.echo(json.dumps(result_object(applied)))

@@ -26,11 +26,29 @@ _REASONS = 3
 @click.command(help="Compare each group's next record, and sampled ranges, on both clusters.")
 @file_option
 @json_option
-@click.option("--sample", default=20, show_default=True, metavar="N", help="Pieces of the copy.")
-@click.option("--seed", default=0, show_default=True, help="Picks the same pieces again.")
-@click.option("--translated", is_flag=True, help="At translated offsets, before they are applied.")
-@click.option("--plan", "plan_file", metavar="FILE", help="At a plan's offsets, applied or not.")
-@click.option("--group", "group", metavar="RE", help="Only groups whose whole name matches.")
+@click.option(
+    "--sample", default=20, show_default=True, metavar="N", help="Number of sampled ranges."
+)
+@click.option(
+    "--seed",
+    default=0,
+    show_default=True,
+    help="Seed of the sample; the same seed selects the same ranges.",
+)
+@click.option(
+    "--translated",
+    is_flag=True,
+    help="Compare at the translated offsets instead of the committed ones.",
+)
+@click.option(
+    "--plan",
+    "plan_file",
+    metavar="FILE",
+    help="Compare at the offsets of a plan file, applied or not.",
+)
+@click.option(
+    "--group", "group", metavar="RE", help="Groups to include; the whole name must match."
+)
 @click.option("--timeout", "timeout", default=120.0, show_default=True, metavar="SECONDS")
 def command(
     files: tuple[str, ...],
@@ -46,7 +64,7 @@ def command(
     from k2ktui.sync.operations import verify_content
 
     if plan_file and translated:
-        raise ConfigError("--plan and --translated exclude each other")
+        raise ConfigError("--plan and --translated cannot be combined")
     plan = read_plan(Path(plan_file), now=0) if plan_file else None
     config = load_pipeline(files, mirror=True)
     proof = verify_content(
@@ -87,7 +105,7 @@ def _show(pipeline: str, proof: VerificationReport) -> None:
         check for check in result.checks if check.outcome is not ComparisonOutcome.SAME or check.why
     ]
     if notable:
-        title = f"{safe_text(pipeline)}: what needs a look"
+        title = f"{safe_text(pipeline)}: differences and records that could not be compared"
         print_table(title, _COLUMNS, notable, most=_SHOWN)
     for row, why in proof.unasked[:_SHOWN]:
         where = safe_text(f"{row.group}: {row.topic}-{row.partition}")
@@ -117,7 +135,7 @@ def _why(reasons: Counter[str]) -> str:
 
 
 _COLUMNS: tuple[Column[ContentCheck], ...] = (
-    Column("what", lambda check: check.what, left=True),
+    Column("check", lambda check: check.what, left=True),
     Column("outcome", lambda check: str(check.outcome), left=True),
-    Column("why", lambda check: safe_text(check.why), left=True),
+    Column("reason", lambda check: safe_text(check.why), left=True),
 )

@@ -24,16 +24,31 @@ _TICK_S = 0.5
 _ONCE_S = 30.0
 
 
-@click.command(help="Watch lag, coverage, groups and jobs as lines: for logs and screen readers.")
-@click.option("-f", "--file", "files", multiple=True, metavar="FILE", help="Pipeline file.")
-@click.option("--plain", is_flag=True, help="Lines of text; this is the default.")
-@click.option("--interval", default=5.0, show_default=True, metavar="SECONDS", help="2 at least.")
+@click.command(help="Print lag, coverage, groups and jobs repeatedly, for logs and screen readers.")
 @click.option(
-    "--once", is_flag=True, help="Print one view, then end; 1 when there is a bad problem."
+    "-f",
+    "--file",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="Pipeline file; may be repeated, later files override earlier ones.",
+)
+@click.option("--plain", is_flag=True, help="Text output (the default).")
+@click.option(
+    "--interval",
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Polling interval in seconds (minimum 2).",
+)
+@click.option(
+    "--once",
+    is_flag=True,
+    help="Print once, then exit; the exit code is 1 if there is a serious problem.",
 )
 @compare_option
-@click.option("--record", metavar="FILE", help="Record what is seen to a new file.")
-@click.option("--replay", metavar="FILE", help="Print a recording from its beginning to its end.")
+@click.option("--record", metavar="FILE", help="New file to record to.")
+@click.option("--replay", metavar="FILE", help="Recording to print from beginning to end.")
 @json_option
 def command(
     files: tuple[str, ...],
@@ -47,13 +62,13 @@ def command(
 ) -> int:
     """Print views until SIGINT or SIGTERM; with --once, findings if there is a bad problem."""
     if plain and as_json:
-        raise ConfigError("--plain and --json exclude each other")
+        raise ConfigError("--plain and --json cannot be combined")
     if bool(files) == bool(replay):
-        raise ConfigError("give a pipeline with -f, or a recording with --replay, one of them")
+        raise ConfigError("give either a pipeline with -f or a recording with --replay")
     if replay and compare:
-        raise ConfigError("--replay and --compare exclude each other")
+        raise ConfigError("--replay and --compare cannot be combined")
     if replay:
-        return _replayed(Path(replay), once=once, as_json=as_json)
+        return _replay(Path(replay), once=once, as_json=as_json)
     from k2ktui.watch.feed import MIN_INTERVAL_S
     from k2ktui.watch.poller import open_poller
 
@@ -61,10 +76,10 @@ def command(
     if once:
         interval = MIN_INTERVAL_S  # ends with the first view that is complete and settled
     feed = open_poller(config, interval, load_compared(compare, config))
-    return _watched(feed, Path(record) if record else None, once=once, as_json=as_json)
+    return _print_live(feed, Path(record) if record else None, once=once, as_json=as_json)
 
 
-def _replayed(path: Path, *, once: bool, as_json: bool) -> int:
+def _replay(path: Path, *, once: bool, as_json: bool) -> int:
     from k2ktui.watch.recording import Recording
 
     recording = Recording(path)
@@ -76,7 +91,7 @@ def _replayed(path: Path, *, once: bool, as_json: bool) -> int:
     return _code(view, view.taken_at) if once else ExitCode.OK
 
 
-def _watched(feed: Feed, record: Path | None, *, once: bool, as_json: bool) -> int:
+def _print_live(feed: Feed, record: Path | None, *, once: bool, as_json: bool) -> int:
     from k2ktui.watch.recording import Recorder
 
     recorder = Recorder(record) if record else None

@@ -63,15 +63,15 @@ class KeyAliases:
             moved = replace(moved, value=Text(java_text(moved.plain())))
         present = tree.at(path)
         if present is not None:
-            self._complain_of_doubles(present, moved)
+            self._report_duplicate(present, moved)
             moved = merge(moved, present, frozenset())
         return _with(tree, path, moved)
 
-    def _complain_of_doubles(self, present: Node, moved: Node) -> None:
+    def _report_duplicate(self, present: Node, moved: Node) -> None:
         for key, item in moved.table.items():
             twin = present.table.get(key)
             if twin is not None:
-                self._complain_of_doubles(twin, item)
+                self._report_duplicate(twin, item)
         if present.table or moved.table or moved.value is None or present.value is None:
             return
         message = f"already given as {present.written} in line {present.mark.line}"

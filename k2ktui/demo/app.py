@@ -151,7 +151,7 @@ def _run(options: DemoOptions, home: Path, screen: Screen, stack: contextlib.Exi
         screen.say("Opening the console. Leaving it (q) ends the demo.")
 
         def fault() -> str:
-            return _told(job.fault()) or (peer.fault() if peer else "")
+            return _failure_text(job.fault()) or (peer.fault() if peer else "")
 
         number = wiring.open_console(config, fault, compare)
         if number == DemoEnded.HANG_UP:
@@ -265,7 +265,7 @@ def _watch(
             time.sleep(_REFRESH_SECONDS)
 
 
-def _told(fault: str) -> str:
+def _failure_text(fault: str) -> str:
     return f"the pipeline ended by itself: {fault}" if fault else ""
 
 

@@ -374,10 +374,10 @@ def forget_job(job: Job) -> None:
 
 
 def _last_error(place: JobDirectory, record: JobRecord) -> str:
-    return joblog.last_error(_told(place, record))
+    return joblog.last_error(_read_log(place, record))
 
 
-def _told(place: JobDirectory, record: JobRecord) -> list[joblog.LogEntry]:
+def _read_log(place: JobDirectory, record: JobRecord) -> list[joblog.LogEntry]:
     return joblog.entries_since_start(joblog.read_tail(place, _TAIL), record.start)
 
 

@@ -47,7 +47,7 @@ class TakeoverRow:
         position: next source offset to copy.
         start: source offset from which the rebuilt mapping is complete.
         ranges: the rebuilt mapping.
-        told: records before ``start`` that are known from offset syncs.
+        from_syncs: records before ``start`` that are known from offset syncs.
         missing: number of source records of the span that are not on the target.
         twice: number of records of the span that are repeated on the target.
         strange: number of target records of the span that are not on the source.
@@ -62,7 +62,7 @@ class TakeoverRow:
     position: int
     start: int
     ranges: tuple[MappingRange, ...] = ()
-    told: tuple[MappingRange, ...] = ()
+    from_syncs: tuple[MappingRange, ...] = ()
     missing: int = 0
     twice: int = 0
     strange: int = 0
@@ -257,8 +257,8 @@ class _Reader:
             if stored is None:
                 return None
             doubt = "the target holds no record that would show how far it has come"
-            told = self._told(stored, copy.end)
-            return replace(row, position=stored, start=stored, told=told, doubt=doubt)
+            from_syncs = self._records_from_syncs(stored, copy.end)
+            return replace(row, position=stored, start=stored, from_syncs=from_syncs, doubt=doubt)
         matched, read, upto = self._matched(prints, begin)
         if not matched.copied:
             at = self.log.start if stored is None else stored
@@ -271,7 +271,7 @@ class _Reader:
             position=position,
             start=first,
             ranges=matched.ranges,
-            told=self._told(first, matched.pairs[0][1]),
+            from_syncs=self._records_from_syncs(first, matched.pairs[0][1]),
             missing=sum(first <= o < position and o not in matched.copied for o, _ in read),
             twice=matched.twice,
             strange=len(matched.strange),
@@ -315,7 +315,7 @@ class _Reader:
             )
         return ""
 
-    def _told(self, start: int, target: int) -> tuple[MappingRange, ...]:
+    def _records_from_syncs(self, start: int, target: int) -> tuple[MappingRange, ...]:
         return tuple(MappingRange(s, t, 1) for s, t in self.known if s < start and t < target)
 
 

@@ -157,8 +157,8 @@ def _write_mappings(
 
 def _entries(group: str, row: TakeoverRow, term: int) -> Iterator[Entry]:
     """Yield the mapping records of a partition: single records first, then the span's ranges."""
-    for told in row.told:
-        yield _entry(group, row, term, (told,), Covers(told.source, told.source + 1))
+    for single in row.from_syncs:
+        yield _entry(group, row, term, (single,), Covers(single.source, single.source + 1))
     if row.start == row.position:
         return
     parts = max(1, -(-len(row.ranges) // _RANGES_A_RECORD))

@@ -124,7 +124,7 @@ class Heartbeat:
         except Refused as error:
             self._note(error)  # retrying does not help
         except Exception as error:  # a defect here must not stop replication
-            self._note(K2kError(f"a fault in k2ktui itself ({type(error).__name__})"))
+            self._note(K2kError(f"internal error in k2ktui ({type(error).__name__})"))
 
     def _beat_until_over(self) -> None:
         target = target_cluster(self._config)

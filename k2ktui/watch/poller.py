@@ -101,7 +101,7 @@ class _Worker:
         except K2kError as error:
             self.error = safe_text(error.message, 500)
         except Exception as error:  # an internal error must not hide the other parts
-            self.error = f"a fault in k2ktui itself ({type(error).__name__})"
+            self.error = f"internal error in k2ktui ({type(error).__name__})"
 
 
 class Poller:

@@ -125,7 +125,7 @@ def test_a_fault_of_ours_is_told_and_kept_without_what_may_be_secret(
     async def steps(app: App, pilot: Driver) -> None:
         monkeypatch.setattr(positions_plan, "PositionPlanner", lambda config: Planner())
         app.push_screen(MovesScreen(fail))
-        await until(app, pilot, lambda: "a fault in k2ktui itself" in text_of(app), "told")
+        await until(app, pilot, lambda: "internal error in k2ktui" in text_of(app), "told")
         # The console goes on.
         await pilot.press("escape")
         assert not isinstance(app.screen, MovesScreen)

@@ -194,7 +194,7 @@ def test_a_fault_of_ours_shows_no_traceback_and_no_values(env: dict[str, str]) -
         assert terminal.wait() == 1
         assert terminal.now() == terminal.attributes
         told = terminal.output[terminal.output.rindex(LEFT) :].decode()
-        assert "a fault in k2ktui itself (KeyError)" in told
+        assert "internal error in k2ktui (KeyError)" in told
         assert "Traceback" not in told
         assert b"hunter2" not in terminal.output
 

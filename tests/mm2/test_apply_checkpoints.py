@@ -114,7 +114,7 @@ def test_checkpoints_are_applied_verified_and_taken_back(moving: Moving) -> None
 
     eventually(settled, "positions and checkpoints are up to date", 90)
     refused = k2ktui("mm2", "apply-checkpoints", *moving.args, "--watch", "1", code=5)
-    assert "nobody can be asked" in refused.stderr
+    assert "confirmation is required" in refused.stderr
     assert moving.on_target(moving.caught) == [None, None]
 
     found = k2ktui_json("mm2", "apply-checkpoints", *moving.args, "--watch", "1", "--yes")

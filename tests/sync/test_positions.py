@@ -274,7 +274,7 @@ def test_nothing_is_changed_by_a_dry_run_or_without_a_yes(copied: Copied) -> Non
     assert not planned["applied"] and planned["journal"] is None
     assert planned["moves"][0]["again"] == 90
     asked = k2ktui("offsets", "set", f"{topic}:0:10", "-f", file, code=REFUSED)
-    assert "nobody can be asked" in asked.stderr and "90 copied again" in asked.stdout
+    assert "confirmation is required" in asked.stderr and "90 copied again" in asked.stdout
     assert "duplicates on the target" in asked.stderr
     unchanged = change(copied, "set", f"{topic}:0:100")
     assert [move["effect"] for move in unchanged["moves"]] == ["keep"]

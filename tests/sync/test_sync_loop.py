@@ -41,7 +41,7 @@ def test_what_a_group_reads_again_is_told(copied: Copied, topic: str, source: Ka
     commit(source, ahead, {where: 53})
     done = k2ktui("sync", "-f", copied.file, "--once")
     assert "; 1 ahead, 1 exact\n" in done.stdout
-    assert done.stdout.endswith(f"\n  {ahead} reads at most 3 records again\n")
+    assert done.stdout.endswith(f"\n  {ahead} re-reads at most 3 records\n")
 
 
 @slow

@@ -134,7 +134,7 @@ def test_a_fault_of_ours_is_told_and_blinds_no_other_part(rig: Rig) -> None:
     rig.readers[PartName.GROUPS].error = ZeroDivisionError()
     rig.start()
     view = rig.view()
-    assert "fault in k2ktui" in view.part(PartName.GROUPS).error
+    assert "internal error in k2ktui" in view.part(PartName.GROUPS).error
     assert view.totals.lag_records == 1200
 
 

@@ -67,7 +67,7 @@ class StartDialog(Confirm):
         except K2kError as error:
             self._tell(failed("checks", error.message, error.hint, fatal=True))
         except Exception as error:  # a bug in k2ktui must not look like a pass
-            what = f"a fault in k2ktui itself ({type(error).__name__})"
+            what = f"internal error in k2ktui ({type(error).__name__})"
             self._tell(failed("checks", what, "Please report it.", fatal=True))
         self._tell(None)
 
