@@ -49,7 +49,7 @@ class BoundedLoader(yaml.SafeLoader):
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent):
             if event.anchor in self.anchors and event.anchor not in self._sizes:
-                raise _refused("the alias stands inside what it names", event)
+                raise _refused("the alias refers to a value that contains it", event)
             node = super().compose_node(parent, index)
             self._count(self._sizes[str(event.anchor)], event)
             return node

@@ -82,7 +82,7 @@ class KeyAliases:
         given = tree.at(("replication",))
         if given is None or not isinstance(given.value, list):
             if given is not None and given.value is not None:
-                wanted = "expected a list of one source entry and one sink entry"
+                wanted = "expected a list with one source entry and one sink entry"
                 self.problems.append(Problem(given.mark, given.written, wanted))
                 return _without(tree, ("replication",))
             return tree
@@ -93,7 +93,7 @@ class KeyAliases:
                 self.problems.append(Problem(item.mark, item.written, wanted))
             for key, entry in item.table.items():
                 if key in entries:
-                    message = f"a second {key}; one pipeline has one source and one sink entry"
+                    message = f"second {key} entry; a pipeline has one source and one sink entry"
                     self.problems.append(Problem(entry.mark, entry.written, message))
                 entries[key] = entry
         return _with(tree, ("replication",), replace(given, value=entries))

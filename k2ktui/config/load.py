@@ -111,12 +111,14 @@ def _split(paths: Iterable[str | FilePath]) -> list[str]:
     parts = [part.strip() for path in paths for part in str(path).split(",")]
     files = [part for part in parts if part]
     if not files:
-        raise ConfigError("no configuration file was given", hint="name one with -f FILE")
+        raise ConfigError(
+            "no configuration file was given", hint="Name a configuration file with -f FILE."
+        )
     for file in files:
         if file.partition("#")[0].endswith(".properties"):
             raise ConfigError(
-                f"{safe_text(file)} is no YAML but a properties file, such as MirrorMaker 2's",
-                hint="k2ktui mm2 import FILE -o pipeline.yaml makes a pipeline file of it",
+                f"{safe_text(file)} is a properties file, such as MirrorMaker 2's, and not YAML",
+                hint="Convert it to a pipeline file: k2ktui mm2 import FILE -o pipeline.yaml",
             )
     return files
 
@@ -151,7 +153,7 @@ def _replication_missing(
 ) -> None:
     if needed:
         owner = tree.nearest(("replication", "source"))
-        wanted = "missing; replication: [{source: {topic: …}}, {sink: …}] says what to replicate"
+        wanted = "missing; select topics with replication: [{source: {topic: …}}, {sink: …}]"
         problems.append(Problem(owner.mark or FilePosition("", 0), "replication", wanted))
     else:
-        notes.append("no replication section: no topic is selected, so there is nothing to start")
+        notes.append("no replication section: no topic is selected, so start has nothing to copy")

@@ -322,7 +322,9 @@ class PipelineConfig(Section):
     def _source_is_only_read(cls, source: ClusterConfig) -> ClusterConfig:
         reset_of(source.consumer)
         if source.topic_props_exclusion_list:
-            raise ValueError("topicPropsExclusionList under target.kafka; no topic is created here")
+            raise ValueError(
+                "topicPropsExclusionList under target.kafka; k2ktui creates no topics on the source"
+            )
         return source
 
     @field_validator("mm2")

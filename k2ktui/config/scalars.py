@@ -93,13 +93,13 @@ def java_text(value: Any) -> str:
         return str(value)
     if isinstance(value, (list, tuple)):
         return ",".join(java_text(item) for item in value)
-    raise ValueError("a text, number, boolean or list of these")
+    raise ValueError("a string, number, boolean or list of these")
 
 
 def parse_text(value: Any) -> str:
     """Return the verbatim text of a YAML scalar; ValueError for any other value."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise ValueError("a text")
+        raise ValueError("a string")
     return str(value)
 
 

@@ -92,7 +92,7 @@ class Templates:
             try:
                 value = MAPPERS[mapper](value)
             except ValueError:
-                raise _Unfilled(f"{shown}: the value is no {mapper}") from None
+                raise _Unfilled(f"{shown}: the value is not a valid {mapper}") from None
         return value
 
     def _env(self, name: str) -> str:
@@ -124,4 +124,4 @@ def _file(name: str, node: Node) -> str:
     except OSError as error:
         raise _Unfilled(f"{safe_text(name)} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise _Unfilled(f"{safe_text(name)} is not a text in UTF-8") from None
+        raise _Unfilled(f"{safe_text(name)} is not UTF-8 text") from None

@@ -108,7 +108,7 @@ def read_tree(file: str, problems: list[Problem]) -> Node | None:
         problems.append(Problem(FilePosition(file, line), "", f"not valid YAML: {error.problem}"))
         return None
     except (yaml.YAMLError, UnicodeDecodeError):
-        problems.append(Problem(FilePosition(file, 1), "", "not valid YAML: not a text in UTF-8"))
+        problems.append(Problem(FilePosition(file, 1), "", "not valid YAML: not UTF-8 text"))
         return None
     if composed is None:
         return Node({}, FilePosition(file, 1), "")
@@ -141,7 +141,7 @@ class _Reader:
             if key.tag == f"{_YAML}merge":
                 merged.update(self.merged(value, path))
             elif not isinstance(key, yaml.ScalarNode):
-                self.complain(key, path, "a key must be a text")
+                self.complain(key, path, "a key must be a string")
             elif key.value in own:
                 first = own[key.value].mark.line
                 self.complain(

@@ -23,7 +23,7 @@ _EXPECTED = {
     "greater_than": "more than {gt:g}",
     "greater_than_equal": "at least {ge:g}",
     "less_than_equal": "at most {le:g}",
-    "string_too_short": "a text that is not empty",
+    "string_too_short": "a non-empty string",
     "literal_error": "{expected}",
     "model_type": "a section with keys",
     "mapping_type": "a mapping of properties",
@@ -96,7 +96,7 @@ def _nearest(path: Path) -> str:
     close = close or difflib.get_close_matches(key, elsewhere, 1, 0.75)
     if close:
         return f"did you mean {inside.get(close[0]) or elsewhere[close[0]]}?"
-    return f"known here are {', '.join(sorted(here))}"
+    return f"known keys are {', '.join(sorted(here))}"
 
 
 @cache

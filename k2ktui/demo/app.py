@@ -70,7 +70,10 @@ def run(options: DemoOptions) -> ExitCode:
     if host is not None and host.waiting and _has_console(options):
         if not options.fresh:
             if options.with_mirrormaker and host.compare is None:
-                screen.say("It runs without MirrorMaker 2; with --fresh it starts over, with it.")
+                screen.say(
+                    "The running demo's data has no MirrorMaker 2. Start over with "
+                    "it: k2ktui demo --fresh --with-mirrormaker."
+                )
             return _come_back(home, host, screen)
         detached.end(host)
     with ending_signals(), _alone(home):
@@ -98,10 +101,10 @@ def end(directory: Path | None = None) -> ExitCode:
     screen = Screen()
     host = detached.host(directory or state_dir("demo"))
     if host is None:
-        screen.say("No demo runs.")
+        screen.say("No demo is running.")
         return ExitCode.OK
     detached.end(host)
-    screen.say("The demo has ended.")
+    screen.say("The demo was stopped.")
     return ExitCode.OK
 
 
@@ -112,17 +115,17 @@ def _has_console(options: DemoOptions) -> bool:
 
 def _come_back(home: Path, host: detached.Host, screen: Screen) -> ExitCode:
     """Open the console on a demo whose terminal was closed; leaving the console ends the demo."""
-    screen.say("The demo still runs. Leaving its console (q) ends it.")
+    screen.say("The demo is still running. Quit its console (q) to stop it.")
     detached.come_back(home)
     number = wiring.open_console(
         host.config,
-        lambda: "" if host.identity.alive else "the demo has ended",
+        lambda: "" if host.identity.alive else "the demo was stopped",
         host.compare,
     )
     if number == DemoEnded.HANG_UP:
         detached.come_back(home)
         return ExitCode.OK
-    screen.say("Ending the pipeline and the clusters …")
+    screen.say("Stopping the pipeline and the clusters …")
     detached.end(host)
     return ExitCode.INTERRUPTED if number == DemoEnded.INTERRUPT else ExitCode.OK
 
@@ -134,12 +137,12 @@ def _run(options: DemoOptions, home: Path, screen: Screen, stack: contextlib.Exi
     config = data / "pipeline.yaml"
     screen.show_yaml(pipeline.write_yaml(config, *addresses), config)
     if _complete(data).exists():
-        screen.say("Continuing the data of an earlier demo (--fresh starts over).")
+        screen.say("Continuing with the data of an earlier demo (--fresh starts over).")
     else:
         _write_past(addresses, screen)
         _complete(data).touch()
     compare = data / mirrormaker.FILE if options.with_mirrormaker else None
-    with _stopping("Ending the pipeline", screen):
+    with _stopping("Stopping the pipeline", screen):
         job = pipeline.start(config, data / "leash.log")
         stack.callback(job.stop)
         stack.enter_context(detached.announced(home, config, compare))
@@ -148,7 +151,7 @@ def _run(options: DemoOptions, home: Path, screen: Screen, stack: contextlib.Exi
         if not _has_console(options):
             _show_table(config, compare, job, screen, options.seconds, stack)
             return
-        screen.say("Opening the console. Leaving it (q) ends the demo.")
+        screen.say("Opening the console. Quitting it (q) stops the demo.")
 
         def fault() -> str:
             return _failure_text(job.fault()) or (peer.fault() if peer else "")
@@ -214,7 +217,7 @@ def _start_peer(
     peer = MirrorMakerProcess(mirrormaker.write_properties(file, *addresses))
     stack.callback(peer.stop, _PEER_STOP_SECONDS)
     screen.say(f"MirrorMaker 2 copies the same topics to {mirrormaker.SOURCE}.*: {file}")
-    screen.say(f"Its side alone: k2ktui -f {file}, or k2ktui mm2 audit -f {file}.")
+    screen.say(f"MirrorMaker 2 alone: k2ktui -f {file}, or k2ktui mm2 audit -f {file}.")
     return peer
 
 
@@ -254,7 +257,7 @@ def _watch(
             except K2kError as error:
                 show([], error.message)  # the user may have stopped a cluster; it comes back
             else:
-                note = f"The pipeline's log: {job.log_path}. Ctrl-C ends everything."
+                note = f"The pipeline's log: {job.log_path}. Ctrl-C stops everything."
                 beside = [comparison.render(compared.groups, compared.note)] if compared else ()
                 show(lines, note, beside)
                 flowing = any(line.mapped for line in lines) and (
@@ -266,14 +269,14 @@ def _watch(
 
 
 def _failure_text(fault: str) -> str:
-    return f"the pipeline ended by itself: {fault}" if fault else ""
+    return f"the pipeline ended unexpectedly: {fault}" if fault else ""
 
 
 def _pipeline_ended(fault: str) -> K2kError:
     return K2kError(
-        f"The pipeline ended by itself: {fault}",
-        unchanged="The clusters were stopped too; their data and logs stay.",
-        hint="k2ktui demo --fresh starts over.",
+        f"The pipeline ended unexpectedly: {fault}",
+        unchanged="The clusters were stopped too; their data and logs are kept.",
+        hint="Start over with: k2ktui demo --fresh",
     )
 
 
@@ -293,9 +296,9 @@ def _alone(home: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise Refused(
-                f"Another demo runs with {home}.",
+                f"Another demo is using {home}.",
                 unchanged="Nothing was started.",
-                hint="End that one first: k2ktui demo --stop.",
+                hint="Stop it first: k2ktui demo --stop",
             ) from None
         yield
 

@@ -90,7 +90,9 @@ def end(found: Host) -> None:
     until = time.monotonic() + _END_S
     while found.identity.alive:
         if time.monotonic() > until:
-            raise TimedOut(f"the demo, pid {found.identity.pid}, has not ended in {_END_S:g} s")
+            raise TimedOut(
+                f"the demo, pid {found.identity.pid}, has not stopped within {_END_S:g} s"
+            )
         time.sleep(_TICK_S)
 
 

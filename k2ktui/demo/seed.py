@@ -38,7 +38,7 @@ def write_past(source: str, target: str, say: Callable[[str], None] = lambda tex
 
     def write_one(topic: DemoTopic) -> None:
         chance = random.Random(topic.name)  # noqa: S311 - content, not secrets
-        say(f"Writing the past of {topic.name}: {topic.why}")
+        say(f"Writing older records to {topic.name}: {topic.why}")
         try:
             _write_source(source, topic, chance)
             _write_prior(target, topic, chance)
@@ -47,7 +47,7 @@ def write_past(source: str, target: str, say: Callable[[str], None] = lambda tex
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         list(pool.map(write_one, TOPICS))
-    say("Waiting until retention has deleted the head of sessions")
+    say("Waiting until retention has deleted the first records of sessions")
     _await_retention(source, by_name("sessions"))
 
 
@@ -133,5 +133,5 @@ def _await_retention(bootstrap: str, topic: DemoTopic) -> None:
     deadline = time.monotonic() + _RETENTION_SECONDS
     while not all(bounds(bootstrap, topic)[0]):
         if time.monotonic() >= deadline:
-            raise TimedOut(f"Retention did not delete the head of {topic.name} in time.")
+            raise TimedOut(f"Retention did not delete the first records of {topic.name} in time.")
         time.sleep(_POLL_SECONDS)

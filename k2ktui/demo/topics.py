@@ -54,7 +54,7 @@ TOPICS: tuple[DemoTopic, ...] = (
     DemoTopic(
         "orders",
         4,
-        "the target's topic has records of its own",
+        "the target topic has records of its own",
         records.order,
         seeded=8_000,
         rate=200,
@@ -64,7 +64,7 @@ TOPICS: tuple[DemoTopic, ...] = (
     DemoTopic(
         "payments",
         3,
-        "transactions, some aborted; their markers take offsets",
+        "transactions, some aborted; their markers occupy offsets",
         records.payment,
         seeded=3_000,
         rate=80,
@@ -86,7 +86,7 @@ TOPICS: tuple[DemoTopic, ...] = (
     DemoTopic(
         "customers",
         2,
-        "compacted with tombstones: holes between offsets",
+        "compacted, with tombstones: gaps between offsets",
         records.customer,
         # More than one segment of the smallest size that Kafka allows, so that the cleaner runs.
         seeded=8_000,
@@ -103,7 +103,7 @@ TOPICS: tuple[DemoTopic, ...] = (
     DemoTopic(
         "sessions",
         2,
-        "its head was deleted by retention",
+        "first records deleted by retention",
         records.session,
         seeded=6_000,
         rate=10,
@@ -113,7 +113,7 @@ TOPICS: tuple[DemoTopic, ...] = (
     DemoTopic(
         "invoices",
         2,
-        "quiet: nothing is written any more",
+        "idle: no new records",
         records.invoice,
         seeded=500,
         rate=0,
@@ -152,5 +152,5 @@ def _create(bootstrap: str, topics: tuple[DemoTopic, ...]) -> None:
         except TimeoutError:
             raise TimedOut(
                 f"The demo's topic {name} was not created within {clients.TIMEOUT_SECONDS:g} s.",
-                hint="This machine is very busy; try again later.",
+                hint="This machine is overloaded; try again later.",
             ) from None

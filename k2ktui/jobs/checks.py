@@ -35,7 +35,7 @@ def start_checks(config: PipelineConfig, *, restart: bool = False) -> Iterator[C
     yield (
         _others(config, read_job(job_directory(config)), restart)
         if reached
-        else unknown(NAME, "a cluster did not answer")
+        else unknown(NAME, "a cluster did not respond")
     )
 
 
@@ -78,8 +78,8 @@ def _others(config: PipelineConfig, job: Job | None, restart: bool) -> Check:
     if job is not None and job.alive and not restart:
         return failed(
             NAME,
-            f"it runs on this host already, as pid {job.record.pid}",
-            "Use k2ktui jobs restart, or stop it first.",
+            f"it is already running on this host as pid {job.record.pid}",
+            "Restart it with k2ktui jobs restart, or stop it first.",
             fatal=True,
         )
     try:
@@ -89,10 +89,10 @@ def _others(config: PipelineConfig, job: Job | None, restart: bool) -> Check:
     now = time()
     alive = alive_elsewhere(found, job, now)
     if not alive:
-        return passed(NAME, "no heartbeat says that it runs anywhere else")
+        return passed(NAME, "no other host sends heartbeats of this pipeline")
     where = "; ".join(describe_runner(each, now) for each in alive)
     return failed(
         NAME,
-        f"it runs {where}",
-        "Stop it there. To take over from it, give --take-over: it is fenced and ends.",
+        f"it is running {where}",
+        "Stop it there, or repeat with --take-over: the other run is then fenced and ends.",
     )

@@ -226,5 +226,5 @@ def _unwritable(path: Path, error: OSError) -> Refused:
     return Refused(
         f"{safe_text(path)} cannot be written: {error.strerror}",
         unchanged="Nothing was started.",
-        hint="Jobs are kept in the user's state directory; XDG_STATE_HOME moves it.",
+        hint="Job records are in the user's state directory; set XDG_STATE_HOME to move it.",
     )

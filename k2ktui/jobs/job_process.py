@@ -35,7 +35,7 @@ class JobProcess:
         self._writing = threading.RLock()
         record = self._place.read()
         if record is None:
-            raise Refused("jobs run is for k2ktui itself", hint="Use k2ktui jobs start.")
+            raise Refused("jobs run is an internal command", hint="Use k2ktui jobs start.")
         self.record = record
 
     def detach(self) -> None:

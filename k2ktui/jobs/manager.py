@@ -201,9 +201,9 @@ def _locked(place: JobDirectory) -> int:
     job = read_job(place)
     where = f" as pid {job.record.pid}" if job is not None and job.alive else ""
     raise Refused(
-        f"{safe_text(place.id)} runs on this host already{where}, or is being started",
-        unchanged="It goes on; nothing was started.",
-        hint="k2ktui jobs restart starts it again, k2ktui jobs log shows what it says.",
+        f"{safe_text(place.id)} is already running on this host{where}, or is being started",
+        unchanged="The running job was not changed, and no other was started.",
+        hint="Restart it with k2ktui jobs restart; read its log with k2ktui jobs log.",
     )
 
 
@@ -255,7 +255,7 @@ def _not_started(place: JobDirectory, why: str) -> Refused:
     return Refused(
         f"the job could not be started ({why}){': ' + said if said else ''}",
         unchanged="Nothing was copied.",
-        hint=f"Its log is {safe_text(place.log)}.",
+        hint=f"See its log: {safe_text(place.log)}",
     )
 
 
@@ -315,13 +315,13 @@ def _send(job: Job, number: signal.Signals) -> None:
     except PermissionError:
         raise Refused(
             f"pid {job.record.pid} belongs to another user ({safe_text(job.record.user)})",
-            unchanged="It runs on.",
+            unchanged="It was not stopped.",
         ) from None
 
 
 def _written_off(job: Job, how: StopMode) -> Job:
     """Record the end of a job that could not do so: it was killed, or had only just begun."""
-    error = "" if how is not StopMode.KILL else "it was killed by an operator"
+    error = "" if how is not StopMode.KILL else "killed by an operator"
     record = replace(job.record, phase=Phase.ENDED, ended_at=time(), error=error)
     job.place.write(record)
     return read_job(job.place) or job
@@ -354,8 +354,8 @@ def restart_job(
     if ended.alive:
         raise K2kError(
             f"pid {ended.record.pid} still runs after {timeout:g} s",
-            unchanged="It was told to stop, and nothing was started.",
-            hint="Stop it with --now or --kill, then start it.",
+            unchanged="It has received the stop signal; no new job was started.",
+            hint="Stop it with --now or --kill, then start it again.",
         )
     record = job.record
     return start_job(config, files, allowed, telemetry=record.telemetry, cwd=record.cwd)
@@ -388,6 +388,6 @@ def _death(place: JobDirectory, record: JobRecord) -> str:
     elif not same_boot(record.birth):
         why = "the host was restarted"
     else:
-        why = "it ended without a word: killed, or out of memory"
+        why = "ended without an exit code: killed, or out of memory"
     said = _last_error(place, record)
     return f"{why}; last error: {said}" if said else why

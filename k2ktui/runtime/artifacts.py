@@ -129,15 +129,15 @@ def _fetch(coordinates: tuple[str, ...], repository: Path, progress: Progress) -
     import requests
 
     logging.getLogger("jgo").setLevel(logging.ERROR)
-    progress(ProgressStep("Looking up Apache Kafka's parts"))
+    progress(ProgressStep("Resolving Apache Kafka's dependencies"))
     try:
         artifacts = _resolve(coordinates, repository)
         return _download_all(artifacts, progress)
     except (requests.RequestException, RuntimeError, OSError) as error:
         raise ConnectionFailed(
-            f"Apache Kafka's parts could not be fetched: {error}",
-            unchanged="Nothing was started; what did arrive is kept.",
-            hint="Check the network, or the proxy in HTTPS_PROXY, and run the command again.",
+            f"Apache Kafka could not be downloaded: {error}",
+            unchanged="Nothing was started; completed downloads are kept.",
+            hint="Check the network or the proxy in HTTPS_PROXY, then run the command again.",
         ) from error
 
 
@@ -187,7 +187,7 @@ def _resolver(locked_sums: Mapping[str, str]) -> Any:
                 target = Path(artifact.cached_path)
                 if _download(url, target, sha256):
                     return target
-            raise RuntimeError(f"{artifact} is in none of the repositories")
+            raise RuntimeError(f"{artifact} was not found in any repository")
 
     return Resolver()
 
@@ -205,7 +205,7 @@ def _download(url: str, target: Path, sha256: str | None) -> bool:
         return False
     response.raise_for_status()
     if not (_intact(response.content, sha256) if sha256 else _agrees(url, response.content)):
-        raise RuntimeError(f"{target.name} arrived damaged (its checksum differs)")
+        raise RuntimeError(f"{target.name} is damaged (checksum mismatch)")
     write_atomically(target, response.content)
     return True
 

@@ -56,7 +56,7 @@ class ChildProcess:
         except subprocess.TimeoutExpired:
             raise TimedOut(
                 f"Process {self.pid} did not end within {timeout:g} s.",
-                hint=f"Its log is {self.log_path}.",
+                hint=f"See its log: {self.log_path}",
             ) from None
 
     def terminate(self) -> None:

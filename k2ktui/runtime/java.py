@@ -90,10 +90,10 @@ def _choose(java_home: str, path: str) -> _Choice:
         try:
             return _Choice(_examine(executable, origin), tuple(notes))
         except _Unfit as reason:
-            notes.append(f"{origin}: {executable} is passed over: {reason}")
-    found = "\n".join(notes) or "None was found."
+            notes.append(f"{origin}: {executable} was skipped: {reason}")
+    found = "\n".join(notes) or "No Java was found."
     raise Refused(
-        f"No Java {MINIMUM_VERSION} or newer can be used.\n{found}",
+        f"No usable Java {MINIMUM_VERSION} or newer was found.\n{found}",
         unchanged="Nothing was started.",
         hint=f"Install Java {MINIMUM_VERSION}+ or set JAVA_HOME to one.",
     )
@@ -120,11 +120,11 @@ def _packaged_home() -> Path | None:
 
 def _examine(executable: Path, origin: str) -> Java:
     if not executable.is_file():
-        raise _Unfit("there is no such file")
+        raise _Unfit("the file does not exist")
     said = _run(executable, "-XshowSettings:properties", "-version")
     version = _feature_version(said)
     if version < MINIMUM_VERSION:
-        raise _Unfit(f"it is Java {version}, and {MINIMUM_VERSION} or newer is needed")
+        raise _Unfit(f"it is Java {version}; {MINIMUM_VERSION} or newer is required")
     # The java on PATH may be a link or a version manager's shim; java.home is the real directory.
     real = re.search(r"^\s*java\.home = (.+)$", said, re.MULTILINE)
     if real and origin == "PATH" and (Path(real[1]) / "bin" / "java").is_file():
@@ -135,7 +135,7 @@ def _examine(executable: Path, origin: str) -> Java:
 def _feature_version(said: str) -> int:
     match = re.search(r'version "(?:1\.)?(\d+)', said)
     if not match:
-        raise _Unfit("its version cannot be read")
+        raise _Unfit("its version could not be determined")
     return int(match[1])
 
 

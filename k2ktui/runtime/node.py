@@ -138,7 +138,7 @@ class KafkaNode:
     def cluster_id(self) -> str:
         """The cluster id; available after the first start."""
         if self._cluster_id is None:
-            raise Refused(f"The {self.name} cluster has no id yet: it was never started.")
+            raise Refused(f"The {self.name} cluster has no id: it has never been started.")
         return self._cluster_id
 
     @property
@@ -308,9 +308,10 @@ class KafkaNode:
             if time.monotonic() >= deadline:
                 self._process.stop(5.0)
                 raise TimedOut(
-                    f"The {self.name} cluster did not serve clients within {timeout:g} s.",
+                    f"The {self.name} cluster did not accept clients within {timeout:g} s.",
                     unchanged=f"It was stopped. Its log {self.log_path} ends with:\n{self.tail()}",
-                    hint="A loaded machine needs longer; otherwise the log says what it waits for.",
+                    hint="On an overloaded machine, try again; otherwise see the log for the "
+                    "cause.",
                 )
             time.sleep(_POLL_SECONDS)
 

@@ -183,8 +183,8 @@ start: {from: timestamp}
         'such as "750 milliseconds" or "5 seconds", found "5"',
         'b.yaml:10: coordination.kafka.commit.batchSize: expected at least 1, found "0"',
         'b.yaml:12: groups.pollInterval: expected more than 0, found "0 seconds"',
-        "b.yaml:13: groups.colour: unknown key; "
-        "known here are consumerGroups, offsetGuardPrefix, pollInterval",
+        "b.yaml:13: groups.colour: unknown key; known keys are consumerGroups, "
+        "offsetGuardPrefix, pollInterval",
         "b.yaml:15: replication[0].source.topic: expected a valid regular expression "
         '(missing ), unterminated subpattern at position 0), found "("',
         "b.yaml:16: replication[1].sink.topic: expected source, {prefix: …, suffix: …}, "
@@ -235,7 +235,7 @@ def test_merge_keys_and_anchors(files: Files) -> None:
 
 def test_a_loop_of_anchors_ends(files: Files) -> None:
     found = files.errors(MINIMAL + "groups: &g {consumerGroups: [*g]}")
-    assert "the alias stands inside what it names" in found[0]
+    assert "the alias refers to a value that contains it" in found[0]
 
 
 def test_layers(files: Files) -> None:

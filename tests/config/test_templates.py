@@ -53,7 +53,7 @@ metrics: {kafka: {topic: "${file:/no/such}"}}
     assert [line.split(": ", 1)[1] for line in found] == [
         'source.kafka.common."bootstrap.servers": the environment variable MISSING is not set',
         "groups.pollInterval: the environment variable GONE is not set",
-        "groups.offsetGuardPrefix: ${env:int:WORD}: the value is no int",
+        "groups.offsetGuardPrefix: ${env:int:WORD}: the value is not a valid int",
         "offsetMapping.topic: ${vault:string:x}: expected ${env:string:NAME} or ${file:/path}; "
         "write $${ for a literal ${",
         "metrics.kafka.topic: /no/such cannot be read: No such file or directory",

@@ -92,7 +92,7 @@ def test_runs_keeps_and_continues(
 
     with_data = DemoOptions(seconds=0, directory=tmp_path)
     assert app.run(with_data) is ExitCode.OK
-    assert "Continuing the data of an earlier demo" in capsys.readouterr().out
+    assert "Continuing with the data of an earlier demo" in capsys.readouterr().out
     assert not (tmp_path / "data").exists()
     assert set(children()) == before
 

@@ -59,4 +59,4 @@ def test_the_job_is_found_again_and_q_ends_everything(home: Path, mark: str) -> 
 def test_it_is_ended_from_a_script(home: Path, mark: str) -> None:
     k2ktui("demo", "--stop")
     eventually(lambda: not marked(mark), "everything is gone", 30)
-    assert "No demo runs" in k2ktui("demo", "--stop").stdout
+    assert "No demo is running" in k2ktui("demo", "--stop").stdout

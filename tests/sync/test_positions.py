@@ -275,7 +275,7 @@ def test_nothing_is_changed_by_a_dry_run_or_without_a_yes(copied: Copied) -> Non
     assert planned["moves"][0]["again"] == 90
     asked = k2ktui("offsets", "set", f"{topic}:0:10", "-f", file, code=REFUSED)
     assert "confirmation is required" in asked.stderr and "90 copied again" in asked.stdout
-    assert "duplicates on the target" in asked.stderr
+    assert "they become duplicates" in asked.stderr
     unchanged = change(copied, "set", f"{topic}:0:100")
     assert [move["effect"] for move in unchanged["moves"]] == ["keep"]
 
