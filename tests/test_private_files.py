@@ -107,7 +107,7 @@ def test_plan_files(verb: ModuleType, tmp_path: Path) -> None:
     for path in (tmp_path / "new", wide(tmp_path / "old")):
         verb._write(path, "the plan")
         assert (path.read_text(), mode(path)) == ("the plan", 0o600)
-    with pytest.raises(ConfigError, match="cannot be written"):
+    with pytest.raises(ConfigError, match="could not be written"):
         verb._write(tmp_path / "no" / "plan", "")
 
 
