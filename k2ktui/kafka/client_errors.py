@@ -11,6 +11,9 @@ from k2ktui.text import safe_text
 
 # librdkafka's own codes, negative by its convention (rdkafka.h).
 LOCAL_TIMED_OUT = -185
+MESSAGE_TIMED_OUT = -192
+PARTITION_END = -191
+OFFSET_RESET = -140
 NO_LEADER_KNOWN = -156
 _ALL_DOWN, _TLS, LOGIN = -187, -181, -169
 UNREACHABLE = frozenset({-195, -193, _ALL_DOWN, _TLS, LOGIN})  # transport, resolve, …

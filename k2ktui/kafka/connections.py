@@ -16,10 +16,10 @@ from kafka.errors import (
     SaslAuthenticationFailedError,
     UnsupportedSaslMechanismError,
 )
-from kafka.net.inet import create_connection
-from kafka.net.manager import KafkaConnectionManager
+from kafka.net.connection import KafkaConnection
 
-from k2ktui.kafka.transports import Connection, PlainTransport, TlsTransport
+from k2ktui.kafka._kafka_python import Manager
+from k2ktui.kafka.zero_copy import ZeroCopyConnection
 from k2ktui.text import safe_text
 
 _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
@@ -32,7 +32,20 @@ class Unrecoverable(Exception):
     """No bootstrap server accepts this client, and retrying would not help."""
 
 
-class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
+class Connection(KafkaConnection):  # type: ignore[misc]
+    """The library's connection, with ``ZeroCopyConnection`` as its parser."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Attach a connected transport."""
+        super().connection_made(transport)
+        self.parser = ZeroCopyConnection(
+            client_id=self.config["client_id"],
+            receive_message_max_bytes=self.config["receive_message_max_bytes"],
+            ident=f"node={self.node_id}",
+        )
+
+
+class ConnectionManager(Manager):
     """Extends the library's manager; takes the same options.
 
     Attributes:
@@ -40,6 +53,8 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
         closed_until: monotonic time until which closed ports are retried; None to retry until the
             caller's timeout, for callers that must survive a cluster restart.
     """
+
+    connection_class = Connection
 
     def __init__(self, net: Any, **options: Any) -> None:
         super().__init__(net, **options)
@@ -59,8 +74,6 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
             self._give_up()
         connection = super().get_connection(node_id, *args, **options)
         if connection.initializing:
-            # The library's connection class cannot be configured; it has not connected yet.
-            connection.__class__ = Connection
             connection.init_future.add_errback(lambda error: self._failed(node_id, error))
             connection.close_future.add_errback(lambda error: self._failed(node_id, error))
         return connection
@@ -82,27 +95,6 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
         self.failure = error
         for nodes, kind in ((self._refused, _keeps_out), (self._closed_ports, is_closed)):
             (nodes.add if kind(error) else nodes.discard)(node_id)
-
-    async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
-        config = self.config
-        sock = await create_connection(
-            self._net,
-            node.host,
-            node.port,
-            config["socket_options"],
-            proxy_url=config["proxy_url"],
-            timeout_at=timeout_at,
-        )
-        if self.ssl_enabled:
-            tls = {key: value for key, value in config.items() if key.startswith("ssl_")}
-            transport = TlsTransport(self._net, sock, host=node.host, **tls)
-        else:
-            transport = PlainTransport(self._net, sock, host=node.host)
-        try:
-            await transport.handshake()
-        except Exception as error:
-            raise KafkaConnectionError(f"TLS handshake failed: {error}") from error
-        return transport
 
 
 def _keeps_out(error: BaseException | None) -> bool:

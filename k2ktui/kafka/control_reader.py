@@ -10,6 +10,7 @@ from confluent_kafka import OFFSET_BEGINNING, IsolationLevel, KafkaError, TopicP
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.errors import K2kError, TimedOut
+from k2ktui.kafka.client_errors import PARTITION_END
 from k2ktui.kafka.clients import LEADER_WAIT_S, Cluster, Partition
 from k2ktui.text import safe_text
 
@@ -152,7 +153,7 @@ def _read(
                     yield ControlRecord(partition, offset, message.key(), message.value())
                     if offset + 1 >= remaining.get(partition, 0):
                         remaining.pop(partition, None)
-                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+                elif error.code() == PARTITION_END:
                     if offset >= remaining.get(partition, 0):
                         remaining.pop(partition, None)
                 elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:

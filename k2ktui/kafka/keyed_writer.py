@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
+from k2ktui.kafka.client_errors import MESSAGE_TIMED_OUT
 from k2ktui.kafka.clients import QUIET, Cluster
 from k2ktui.kafka.properties import librdkafka
 from k2ktui.text import safe_text
@@ -148,7 +149,7 @@ class KeyedWriter:
                 f"{where}: a record is too large",
                 hint=f"Raise max.message.bytes of {safe_text(self._topic)}.",
             )
-        if error is None or error.code() == KafkaError._MSG_TIMED_OUT:  # noqa: SLF001
+        if error is None or error.code() == MESSAGE_TIMED_OUT:
             why = f" ({self._trouble})" if self._trouble else ""
             kind = ConnectionFailed if self._trouble else TimedOut
             return kind(

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from kafka.errors import CorrelationIdError, KafkaProtocolError
 from kafka.protocol.frame import KafkaBytes
-from kafka.protocol.parser import KafkaProtocol
 
 from k2ktui.kafka import fetch_response, produce_request
+from k2ktui.kafka._kafka_python import Protocol
 
 _SIZE_BYTES = 4
 _SMALL_FRAME_BYTES = 64 << 10
@@ -31,7 +31,7 @@ class _Produced:
     correlation_id: int
 
 
-class ZeroCopyConnection(KafkaProtocol):  # type: ignore[misc]
+class ZeroCopyConnection(Protocol):
     """The protocol state of one connection; takes the library's options.
 
     The transport receives into the buffer from ``room`` and then calls ``receive_bytes``.
@@ -64,7 +64,7 @@ class ZeroCopyConnection(KafkaProtocol):  # type: ignore[misc]
         while self._filled - at >= _SIZE_BYTES:
             start = at + _SIZE_BYTES
             size = int.from_bytes(self._small[at:start], "big", signed=True)
-            self._validate_frame_size(size)
+            self.check_frame_size(size)
             if size > _SMALL_FRAME_BYTES - _SIZE_BYTES:
                 self._begin_large(start, size)
                 return found
@@ -120,7 +120,7 @@ class ZeroCopyConnection(KafkaProtocol):  # type: ignore[misc]
         copy = KafkaBytes(len(frame))
         copy.write(frame)
         copy.seek(0)
-        answer: tuple[int, Any] = self._process_response(copy)
+        answer: tuple[int, Any] = self.decode_response(copy)
         return answer
 
     def send_request(self, request: Any, correlation_id: int | None = None) -> int:
@@ -128,8 +128,8 @@ class ZeroCopyConnection(KafkaProtocol):  # type: ignore[misc]
         if not isinstance(request, produce_request.ProduceBatches):
             return int(super().send_request(request, correlation_id))
         if correlation_id is None:
-            correlation_id = int(self._next_correlation_id())
-        self.bytes_to_send += request.pieces(correlation_id, self._client_id)
+            correlation_id = int(self.next_correlation_id())
+        self.bytes_to_send += request.pieces(correlation_id, self.client_id)
         self.in_flight_requests.append(_Produced(correlation_id))
         return correlation_id
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import sys
 import threading
 import time
@@ -22,6 +21,7 @@ from typing import Any, TypeVar
 
 from k2ktui.config.model import SparkSettings
 from k2ktui.errors import K2kError
+from k2ktui.replication import _pyspark
 from k2ktui.replication.copying.worker import open_connections, run_slot
 from k2ktui.replication.executors import await_executors, runs_task, ship_code, spark_reason
 from k2ktui.replication.slot_task import SlotResult, SlotTask
@@ -38,7 +38,6 @@ from k2ktui.text import safe_text
 _T = TypeVar("_T")
 _JOB_GROUP = "k2ktui-lap"
 _MAX_JOBS = 512
-_SHELL = "pyspark-shell"
 _DIRECTORY = "k2ktui-lap-"
 _LOG = "spark.log"
 _WARM_S = 0.3
@@ -115,23 +114,15 @@ class SparkRuntime:
 
     def _launch(self) -> None:
         from pyspark import SparkContext  # slow import; only commands with jobs need it
-        from pyspark.java_gateway import launch_gateway
 
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
         # py4j also logs to the root logger, which without a handler writes to the terminal.
         logging.getLogger().addHandler(logging.NullHandler())
         self._private = Scratch(_DIRECTORY)
-        # Settings may hold secrets: pass them in a file, not on the command line. Java's output
-        # goes to a file to keep it off the terminal.
         settings = self._write_settings(self._private.path)
-        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {settings} {_SHELL}"
-        with (self._private.path / _LOG).open("wb") as out:
-            self._gateway = launch_gateway(
-                None, {"stdout": out, "stderr": out, "start_new_session": True}
-            )
+        self._gateway = _pyspark.launch_java(settings, self._private.path / _LOG)
         self._context = SparkContext(gateway=self._gateway)
-        # The default handler writes a traceback to the terminal when Java is killed.
-        self._context._accumulatorServer.handle_error = lambda *_: None  # noqa: SLF001
+        _pyspark.silence_lost_java(self._context)
         settings.unlink()
 
     def _write_settings(self, directory: Path) -> Path:
@@ -216,8 +207,7 @@ class SparkRuntime:
         except TimeoutError:
             gateway = self._gateway
             if gateway is not None:
-                with contextlib.suppress(OSError):
-                    gateway.proc.kill()
+                _pyspark.kill_java(gateway)
         except Exception:  # noqa: S110 - Java has ended; the lap's future reports it
             pass
         return otherwise
@@ -273,12 +263,9 @@ class SparkRuntime:
 
     def _gone(self, context: Any) -> str:
         """Return a message if Spark has ended, "" if it has not."""
-        try:
-            stopped = bool(context._jsc.sc().isStopped())  # noqa: SLF001 - the Python side does not know
-        except Exception:  # any error means that Java does not answer
-            stopped = True
-        master = safe_text(self._settings.master)
-        return f"Spark ({master}) has ended, and is started again" if stopped else ""
+        if not _pyspark.has_ended(context):
+            return ""
+        return f"Spark ({safe_text(self._settings.master)}) has ended, and is started again"
 
     def cancel(self) -> None:
         """Cancel the tasks of all running laps; their futures fail."""
@@ -296,8 +283,6 @@ class SparkRuntime:
 
     def _discard(self) -> None:
         """End the session so that another can start."""
-        from pyspark import SparkContext
-
         if self._context is not None:
             # If Java has ended, the first call fails; the second cleans up the Python side.
             for _ in range(2):
@@ -305,12 +290,9 @@ class SparkRuntime:
                     self._context.stop()
             self._context = None
         if self._gateway is not None:
-            with contextlib.suppress(Exception):
-                self._gateway.shutdown()
-            with contextlib.suppress(OSError):
-                self._gateway.proc.stdin.close()  # Java ends when its standard input closes
+            _pyspark.end_java(self._gateway)
             self._gateway = None
-        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - prevents reuse
+        _pyspark.forget_java()
         self.forget_files()
 
     def forget_files(self) -> None:

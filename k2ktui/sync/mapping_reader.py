@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from k2ktui.errors import K2kError, Refused
+from k2ktui.kafka.client_errors import OFFSET_RESET, PARTITION_END
 from k2ktui.kafka.clients import Cluster
 from k2ktui.text import safe_text
 
@@ -93,10 +94,10 @@ class TopicReader:
     def _ended(self, partition: int, offset: int, error: KafkaError) -> bool:
         """Whether an event means that reading a partition cannot continue for now."""
         code = error.code()
-        if code == KafkaError._PARTITION_EOF:  # noqa: SLF001
+        if code == PARTITION_END:
             self.next[partition] = max(offset, self.next.get(partition, 0))
             return False
-        if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):  # noqa: SLF001
+        if code in (OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             return True
         # librdkafka looks up the coordinator of group.id, which this reader never uses.
         if code == KafkaError.GROUP_AUTHORIZATION_FAILED or error.retriable():

@@ -1,7 +1,13 @@
-"""Transports for kafka-python connections with zero-copy receive and scatter-gather send.
+"""Everything that the wire layer relies on in kafka-python and that the library does not promise.
+
+kafka-python documents its clients, but not the layers below them (``kafka.net`` and
+``kafka.protocol``). This module holds the private names of those layers: transports with zero-copy
+receive and scatter-gather send, the manager that uses them, and a protocol class with public names
+for what subclasses need. ``tests/kafka/test_kafka_python_private.py`` checks each name and says
+what breaks without it; ``pyproject.toml`` pins the library's minor version.
 
 The library reads 4 KiB at a time, joins the chunks and copies them into the frame. These transports
-receive directly into the buffer that the connection's ``ZeroCopyConnection`` provides.
+receive directly into the buffer that the connection's parser provides (``zero_copy.py``).
 """
 
 from __future__ import annotations
@@ -14,9 +20,10 @@ from typing import Any
 
 from kafka.errors import KafkaConnectionError, KafkaError
 from kafka.net.connection import KafkaConnection
+from kafka.net.inet import create_connection
+from kafka.net.manager import KafkaConnectionManager
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
-
-from k2ktui.kafka.zero_copy import ZeroCopyConnection
+from kafka.protocol.parser import KafkaProtocol
 
 # Linux allows 1,024 pieces per call (IOV_MAX); with 64 KiB records, 64 fill the socket buffer.
 _PIECES = 64
@@ -135,14 +142,52 @@ class TlsTransport(_InPlace, KafkaSSLTransport):  # type: ignore[misc]
         super().write(memoryview(b"".join(data)))
 
 
-class Connection(KafkaConnection):  # type: ignore[misc]
-    """The library's connection, with ``ZeroCopyConnection`` as its parser."""
+class Manager(KafkaConnectionManager):  # type: ignore[misc]
+    """The library's connection manager, with the transports of this module.
 
-    def connection_made(self, transport: Any) -> None:
-        """Attach a connected transport of this module."""
-        super().connection_made(transport)
-        self.parser = ZeroCopyConnection(
-            client_id=self.config["client_id"],
-            receive_message_max_bytes=self.config["receive_message_max_bytes"],
-            ident=f"node={self.node_id}",
+    Attributes:
+        connection_class: class of the connections; the library's own cannot be configured.
+    """
+
+    connection_class: type[Any] = KafkaConnection
+
+    def get_connection(self, node_id: Any, *args: Any, **options: Any) -> Any:
+        """Return the connection to a node, as the library does; new ones have our class."""
+        connection = super().get_connection(node_id, *args, **options)
+        if connection.initializing:
+            connection.__class__ = self.connection_class  # it has not connected yet
+        return connection
+
+    async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+        config = self.config
+        sock = await create_connection(
+            self._net,
+            node.host,
+            node.port,
+            config["socket_options"],
+            proxy_url=config["proxy_url"],
+            timeout_at=timeout_at,
         )
+        if self.ssl_enabled:
+            tls = {key: value for key, value in config.items() if key.startswith("ssl_")}
+            transport = TlsTransport(self._net, sock, host=node.host, **tls)
+        else:
+            transport = PlainTransport(self._net, sock, host=node.host)
+        try:
+            await transport.handshake()
+        except Exception as error:
+            raise KafkaConnectionError(f"TLS handshake failed: {error}") from error
+        return transport
+
+
+class Protocol(KafkaProtocol):  # type: ignore[misc]
+    """The library's protocol state of one connection, with names for what a subclass needs."""
+
+    next_correlation_id = KafkaProtocol._next_correlation_id
+    check_frame_size = KafkaProtocol._validate_frame_size
+    decode_response = KafkaProtocol._process_response
+
+    @property
+    def client_id(self) -> str:
+        """The client id that requests carry."""
+        return str(self._client_id)
