@@ -48,6 +48,7 @@ class JobState(StrEnum):
 
     STARTING = "starting"
     RUNNING = "running"
+    STOPPING = "stopping"
     STOPPED = "stopped"
     FAILED = "failed"
     DIED = "died"
@@ -80,7 +81,7 @@ class Job:
     @property
     def alive(self) -> bool:
         """Whether its process is running."""
-        return self.state in (JobState.STARTING, JobState.RUNNING)
+        return self.state in (JobState.STARTING, JobState.RUNNING, JobState.STOPPING)
 
     @property
     def code(self) -> int | None:
@@ -100,7 +101,8 @@ def read_job(place: JobDirectory) -> Job | None:
     if record is None:
         return None
     if record.identity.alive:
-        state = JobState.RUNNING if record.phase is Phase.RUNNING else JobState.STARTING
+        over = record.phase is Phase.ENDED  # its process is about to be gone
+        state = JobState.STOPPING if over else JobState(record.phase)
         return Job(place, record, state, _last_error(place, record))
     young = time() - record.started_at < _FORK_S
     if record.ended_at is None and not record.birth and young:
@@ -267,7 +269,8 @@ def await_running(job: Job, timeout: float = START_S, waiting: Waiting = lambda:
         timeout: seconds.
         waiting: called between polls; an exception from it ends the wait, not the job.
     """
-    return _await(job, lambda now: now.state is not JobState.STARTING, timeout, waiting)
+    waits = (JobState.STARTING, JobState.STOPPING)
+    return _await(job, lambda now: now.state not in waits, timeout, waiting)
 
 
 def stop_job(

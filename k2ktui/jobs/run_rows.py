@@ -153,6 +153,14 @@ def _of_runner(runner: Runner, pipeline: str, now: float) -> RunRow:
     )
 
 
+def current_run(
+    jobs: Iterable[Job], runners: Sequence[Runner], pipeline: str, now: float
+) -> RunRow | None:
+    """Return the first row of a pipeline: the run that is alive, else the last one."""
+    found = make_run_rows(jobs, runners, pipeline, now)
+    return next((row for row in found if row.pipeline == pipeline), None)
+
+
 def recent_runs(found: Sequence[RunRow]) -> list[RunRow]:
     """Return live runs, the jobs of this host, and the last few runs elsewhere."""
     past = [row for row in found if not row.alive and not row.here][:SHOWN_PAST]

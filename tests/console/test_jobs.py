@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -74,6 +75,33 @@ def test_runs_here_and_elsewhere(file: Path, size: tuple[int, int]) -> None:
         await operator.sees("on the host where")
 
     at_console(session_of(file, own, elsewhere), steps, size)
+
+
+def test_the_overview_and_jobs_say_the_same_of_a_run(file: Path) -> None:
+    """A job that has just been started has sent no heartbeat; the last one is of another run."""
+    now = int(time.time() * 1000)
+    over = runner(state=RunnerState.STOPPED, started_ms=now - 9_000_000)
+    job = kept(file, phase=Phase.STARTING, term=0)
+
+    async def steps(operator: Operator) -> None:
+        await operator.sees("starting", "stopped")
+        await operator.press("1")
+        await operator.sees("starting", "no heartbeat yet")
+        (line,) = (each for each in operator.screen.splitlines() if each.startswith(" Job "))
+        assert "starting" in line and "stopped" not in line
+        assert "no job is running" not in operator.screen
+        ended = replace(job.record, phase=Phase.ENDED, ended_at=time.time(), error="boo")
+        job.place.write(ended)
+        await operator.sees("stopping")
+        await operator.press("5")
+        await operator.sees("stopping")
+        job.place.write(replace(ended, pid=2**22 + 1))
+        await operator.press("1")
+        await operator.sees("failed", "no job is running")
+        await operator.press("5")
+        await operator.sees("failed")
+
+    at_console(session_of(file, over), steps)
 
 
 def test_a_hostile_log_and_a_hostile_name_are_only_text(tmp_path: Path) -> None:

@@ -342,6 +342,8 @@ def _outcome(job: Job) -> tuple[str, Any]:
             return f"{name} runs as pid {pid}.", "information"
         case JobState.STARTING:
             return f"{name} is still starting, as pid {pid}; its log says how far it is.", "warning"
+        case JobState.STOPPING:
+            return f"{name} is stopping, as pid {pid}; its log says why.", "warning"
         case JobState.STOPPED:
             return f"{name} has stopped.", "information"
     code = "" if job.code is None else f" (exit code {job.code})"

@@ -82,12 +82,17 @@ def _columns(glyphs: Glyphs, now: Callable[[], float]) -> tuple[Column[RunRow], 
     )
 
 
+def judge_run(row: RunRow) -> SeverityLabel:
+    """Rate a run by its state."""
+    return SeverityLabel(_severity(row), row.state)
+
+
 def _severity(row: RunRow) -> Severity:
     return _SEVERITIES.get(row.state, Severity.UNKNOWN)
 
 
 def _state(glyphs: Glyphs, row: RunRow) -> Cell:
-    return glyphs.mark(SeverityLabel(_severity(row), row.state))
+    return glyphs.mark(judge_run(row))
 
 
 def _host(row: RunRow) -> str:

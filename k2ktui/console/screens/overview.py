@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import on
@@ -13,12 +14,17 @@ from k2ktui.console.export import Table
 from k2ktui.console.formatting import Cell, Glyphs, Line, Tone
 from k2ktui.console.plots import over_time
 from k2ktui.console.screens.base import ConsoleScreen
+from k2ktui.console.screens.jobs_table import judge_run
 from k2ktui.console.widgets.columns import Column
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.engine.translate import Basis
 from k2ktui.engine.trend import Direction
+from k2ktui.jobs import manager
+from k2ktui.jobs.manager import Job
+from k2ktui.jobs.run_rows import RunRow, current_run
+from k2ktui.text import counted
 from k2ktui.watch.model import ClusterView, PartName, View
 from k2ktui.watch.plain import reread_text
 from k2ktui.watch.severity import (
@@ -27,10 +33,10 @@ from k2ktui.watch.severity import (
     SeverityLabel,
     find_problems,
     judge_mirror_flow,
-    judge_runner,
     state_time,
 )
 
+_LOOK_S = 2.0
 _LABEL = 12
 _SPARK = 24
 # Lines needed by figures, frame and a few problems; lowest and highest useful plot.
@@ -52,6 +58,10 @@ class OverviewScreen(ConsoleScreen):
 
         Problems are below, the worst first. Enter goes to the cause.
     """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._jobs: tuple[Job, ...] = ()
 
     def body(self) -> ComposeResult:
         """Yield the figures, their plots, and the problems."""
@@ -78,18 +88,40 @@ class OverviewScreen(ConsoleScreen):
         )
 
     def on_mount(self) -> None:
-        """Focus the problems."""
+        """Focus the problems, and start polling this host's jobs."""
         self.query_one(Grid).focus()
+        self._look()
+        self.set_interval(_LOOK_S, self._look)
+
+    def on_screen_resume(self) -> None:
+        """Show the last view and poll the jobs immediately."""
+        super().on_screen_resume()
+        self._look()
+
+    def _look(self) -> None:
+        """Read the jobs' records on a thread: the home directory may be on a network mount."""
+        if self.is_current and not self.session.feed.replay and not self.session.pair.mirror:
+            self.background("look", manager.list_jobs, self._looked)
+
+    def _looked(self, jobs: Sequence[Job]) -> None:
+        if tuple(jobs) != self._jobs:
+            self._jobs = tuple(jobs)
+            self.refresh_view()
 
     def show_view(self, view: View) -> None:
         """Show the totals and the problems."""
         now = self.session.feed.now()
-        lines = facts(view, now, glyphs_of(self), self.size.width - 2)
+        run = _run(view, now, self._jobs)
+        lines = facts(view, now, glyphs_of(self), self.size.width - 2, run)
         self.query_one("#facts", TextLines).show(lines)
         self._plot(view)
         grid = self.query_one(Grid)
         grid.empty = "No problem is known." if view.is_current else formatting.NOT_YET
-        grid.show(find_problems(view, now))
+        found = find_problems(view, now)
+        if run is not None and run.alive and run.job is not None:
+            # Its first heartbeat may not have been read yet.
+            found = [p for p in found if p.kind != "job" or (p.key and p.key == run.runner)]
+        grid.show(found)
 
     def _plot(self, view: View) -> None:
         """Plot lag and throughput over time if there is room."""
@@ -147,7 +179,12 @@ def _mark(glyphs: Glyphs, problem: Problem) -> Cell:
     return glyphs.mark(SeverityLabel(problem.severity, problem.kind))
 
 
-def facts(view: View, now: float, glyphs: Glyphs, width: int) -> list[Line]:
+def _run(view: View, now: float, jobs: Sequence[Job]) -> RunRow | None:
+    """Return the run that the screen Jobs shows first."""
+    return current_run(jobs, view.runners, view.pair.pipeline, state_time(view, now))
+
+
+def facts(view: View, now: float, glyphs: Glyphs, width: int, run: RunRow | None) -> list[Line]:
     """Return the totals of a view as lines."""
     spark = max(0, min(_SPARK, width - 70)) if width < 110 else 2 * _SPARK
     return [
@@ -157,7 +194,10 @@ def facts(view: View, now: float, glyphs: Glyphs, width: int) -> list[Line]:
         _line("Partitions", *_partitions(view, glyphs)),
         _line("Groups", *_groups(view, glyphs)),
         *([_line("Re-reads", *_again(view, now))] if view.compares else []),
-        _line("Job", *(_mirror if view.pair.mirror else _job)(view, now, glyphs)),
+        _line(
+            "Job",
+            *(_mirror(view, now, glyphs) if view.pair.mirror else _job(view, now, glyphs, run)),
+        ),
         _line("Source", *_cluster(view, view.source, PartName.SOURCE, now, glyphs)),
         _line("Target", *_cluster(view, view.target, PartName.TARGET, now, glyphs)),
         *_notes(view),
@@ -293,22 +333,22 @@ def _mirror(view: View, now: float, glyphs: Glyphs) -> list[Cell]:
     return [mark, Cell("  MirrorMaker 2 copies; k2ktui runs no job of this flow", Tone.MUTED)]
 
 
-def _job(view: View, now: float, glyphs: Glyphs) -> list[Cell]:
-    if not _read(view, PartName.STATE):
-        return [Cell(formatting.NOT_YET)]
-    if not view.runners:
-        return [Cell("none has run yet", Tone.MUTED)]
-    runner = view.runners[0]
+def _job(view: View, now: float, glyphs: Glyphs, run: RunRow | None) -> list[Cell]:
+    if run is None:
+        text = "none has run yet" if _read(view, PartName.STATE) else formatting.NOT_YET
+        return [Cell(text, Tone.MUTED)]
+    # This host's own record of a job is not as old as the last heartbeat that was read.
+    stale = view.stale(PartName.STATE) and run.job is None
+    mark = _aged(glyphs.mark(judge_run(run)), glyphs, stale)
     at = state_time(view, now)
-    mark = _aged(glyphs.mark(judge_runner(runner, at)), glyphs, view.stale(PartName.STATE))
-    lived = formatting.age(now - runner.last_ms / 1000)
     alive = sum(each.alive(int(at * 1000)) for each in view.runners)
     more = f", {alive} at once" if alive > 1 else ""
-    where = f"{formatting.name(runner.user, 20)}@{formatting.name(runner.host, 40)}"
-    return [
-        mark,
-        Cell(f"  {where}  lap {runner.lap:,}, {runner.slots} slots{more}, heartbeat {lived} ago"),
-    ]
+    where = f"{formatting.name(run.user, 20)}@{formatting.name(run.host, 40)}"
+    if run.heartbeat_at is None:
+        return [mark, Cell(f"  {where}  no heartbeat yet")]
+    lap, lived = formatting.number(run.lap), formatting.age(max(0.0, now - run.heartbeat_at))
+    slots = counted(run.slots, "slot")
+    return [mark, Cell(f"  {where}  lap {lap}, {slots}{more}, heartbeat {lived} ago")]
 
 
 def _cluster(
