@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from k2ktui.cli.compare import COMPARE_HELP, load_compared
 from k2ktui.errors import ConfigError, ExitCode
 
 if TYPE_CHECKING:
     from k2ktui.console.session import Session
 
-COMPARE_HELP = (
-    "mm2.properties of a MirrorMaker 2 that copies the same topics, to compare re-reads; "
-    "FILE#A->B selects one flow."
-)
 OPTIONS: tuple[click.Option, ...] = (
     click.Option(
         ["-f", "--file", "files"],
@@ -85,7 +82,7 @@ def run(given: ConsoleArguments) -> int:
 
 
 def _session(given: ConsoleArguments) -> Session:
-    from k2ktui.cli.options import load_compared, load_pipeline
+    from k2ktui.cli.options import load_pipeline
     from k2ktui.console.session import Options, Session
     from k2ktui.watch.player import Player
     from k2ktui.watch.poller import describe_pair, open_poller

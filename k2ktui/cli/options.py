@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
-from k2ktui.cli.console import COMPARE_HELP
 from k2ktui.config.model import PipelineConfig
 from k2ktui.config.topics import compile_pattern
 from k2ktui.engine.access import Access, access
 from k2ktui.engine.chosen import NamePattern
 from k2ktui.errors import ConfigError
 from k2ktui.text import safe_text
-
-if TYPE_CHECKING:
-    from k2ktui.mm2.pipeline import MirrorPipeline
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,11 +33,6 @@ def file_option(function: F) -> F:
 def json_option(function: F) -> F:
     """Add ``--json``."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
-
-
-def compare_option(function: F) -> F:
-    """Add ``--compare``."""
-    return click.option("--compare", metavar="FILE", help=COMPARE_HELP)(function)
 
 
 def unlock_option(function: F) -> F:
@@ -81,39 +72,15 @@ def load_pipeline(files: tuple[str, ...], *, mirror: bool = False) -> PipelineCo
                 "console, groups, watch and mm2 read it directly.",
             )
         pipeline, notes = load_mirror(files[0])
-        _print_notes(notes)
+        print_notes(notes)
         return pipeline
     loaded = load_checked(files)
-    _print_notes(loaded.notes)
+    print_notes(loaded.notes)
     return loaded.config
 
 
-def load_compared(file: str | None, config: PipelineConfig) -> MirrorPipeline | None:
-    """Load the MirrorMaker 2 flow that ``--compare`` names; None if it was not given.
-
-    Raises:
-        ConfigError: it is not a MirrorMaker 2 file, or ``config`` is such a flow itself.
-    """
-    from k2ktui.mm2.pipeline import MirrorPipeline, is_mirror_file, load_mirror
-
-    if file is None:
-        return None
-    if isinstance(config, MirrorPipeline):
-        raise ConfigError(
-            "--compare needs a pipeline file; for a MirrorMaker 2 flow, the "
-            "comparison is shown without it"
-        )
-    if not is_mirror_file(file):
-        raise ConfigError(
-            f"--compare: {safe_text(file)} is not a .properties file",
-            hint="Give MirrorMaker 2's mm2.properties; FILE.properties#A->B selects one flow.",
-        )
-    compared, notes = load_mirror(file)
-    _print_notes(notes)
-    return compared
-
-
-def _print_notes(notes: Iterable[str]) -> None:
+def print_notes(notes: Iterable[str]) -> None:
+    """Print the notes on a loaded file to stderr."""
     for note in notes:
         click.echo(f"note: {note}", err=True)
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from k2ktui.cli.compare import compare_option, load_compared
 from k2ktui.cli.ending import ending_signals
-from k2ktui.cli.options import compare_option, json_option, load_compared, load_pipeline
+from k2ktui.cli.options import json_option, load_pipeline
 from k2ktui.errors import ConfigError, ExitCode
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from k2ktui.console import export, gc_tuning, terminal
 from k2ktui.console._textual import add_bindings
 from k2ktui.console.keys import GLOBAL, REPLAY, KeyFile, key_file, load_keys
 from k2ktui.console.messages import ViewArrived
-from k2ktui.console.screens import Entry, available
-from k2ktui.console.screens.base import ConsoleScreen, ListScreen
+from k2ktui.console.screens import available
+from k2ktui.console.screens.base import ConsoleScreen, Entry, ListScreen
 from k2ktui.console.screens.help import Help
 from k2ktui.console.session import Session
 from k2ktui.console.themes import (

@@ -12,6 +12,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.offset_anchors import OffsetAnchor
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.strict_json import (
@@ -28,7 +29,6 @@ from k2ktui.kafka.keyed_writer import KeyedWriter
 from k2ktui.kafka.topics import TopicSpec, create_topics
 from k2ktui.log.record import KafkaRecord
 from k2ktui.mm2.formats import OffsetSync
-from k2ktui.mm2.pipeline import MirrorPipeline
 from k2ktui.mm2.topic_tail import TopicTail
 from k2ktui.mm2.topics import TimedOffsetSync
 
@@ -60,7 +60,7 @@ class SyncHistory:
         target: the cluster that holds the topic.
     """
 
-    def __init__(self, config: MirrorPipeline, target: Cluster) -> None:
+    def __init__(self, config: PipelineConfig, target: Cluster) -> None:
         self._config, self._target = config, target
         self._tail = TopicTail(target, TOPIC)
         self._kept: list[Known] = []

@@ -12,17 +12,18 @@ import time
 from collections.abc import Mapping, Sequence
 from time import monotonic
 
+from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.offset_anchors import OffsetAnchors
 from k2ktui.engine.ranges import MappingRanges
 from k2ktui.engine.replica import MappingGaps, TargetPartition
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import ConnectionFailed, Refused, TimedOut
 from k2ktui.kafka.clients import Cluster
+from k2ktui.mm2.flows import Flow
 from k2ktui.mm2.history import Known, ProvenPosition, SyncHistory
 from k2ktui.mm2.log_comparison import PositionProver
-from k2ktui.mm2.pipeline import MirrorPipeline
 from k2ktui.mm2.topics import MirrorTopics, TimedOffsetSync
-from k2ktui.sync.mapping_source import Commits, MappingSource, open_mapping_source
+from k2ktui.sync.mapping_source import Commits
 from k2ktui.sync.mapping_store import MappingReport
 from k2ktui.text import safe_text
 
@@ -34,9 +35,11 @@ _DOWN_S = 30.0
 class MirrorMappings:
     """The ``MappingSource`` of one MirrorMaker 2 flow; see ``sync/mapping_source.py``."""
 
-    def __init__(self, config: MirrorPipeline, source: Cluster, target: Cluster) -> None:
-        self._flow, self._topics, self._source = config.flow, config.topics, source
-        self.topics = MirrorTopics(config.flow, source, target)
+    def __init__(
+        self, flow: Flow, config: PipelineConfig, source: Cluster, target: Cluster
+    ) -> None:
+        self._flow, self._topics, self._source = flow, config.topics, source
+        self.topics = MirrorTopics(flow, source, target)
         self._history = SyncHistory(config, target)
         self._prover = PositionProver(source, target)
         self._cuts: dict[SourcePartition, OffsetAnchors] = {}
@@ -158,8 +161,3 @@ class MirrorMappings:
             f"MirrorMaker 2 has not copied anything on {safe_text(self._flow)}: {why}",
             hint="Check the aliases, and offset-syncs.topic.location and offset.storage.topic.",
         )
-
-
-@open_mapping_source.register
-def _(config: MirrorPipeline, source: Cluster, target: Cluster) -> MappingSource:
-    return MirrorMappings(config, source, target)

@@ -10,9 +10,12 @@ from pydantic import Field, ValidationError
 from k2ktui.config.model import PipelineConfig
 from k2ktui.config.problems import Problem, format_path
 from k2ktui.errors import ConfigError
+from k2ktui.kafka.clients import Cluster
 from k2ktui.mm2.flows import Flow
 from k2ktui.mm2.importing import not_expressible, pipeline_document
+from k2ktui.mm2.mirror_mappings import MirrorMappings
 from k2ktui.mm2.settings import load_settings
+from k2ktui.sync.mapping_source import MappingSource, open_mapping_source
 
 SUFFIX = ".properties"
 
@@ -54,9 +57,11 @@ def load_mirror(file: str) -> tuple[MirrorPipeline, tuple[str, ...]]:
     Raises:
         ConfigError: reports every error of the file.
     """
-    # Registers the mapping source of this type; imported here to avoid an import cycle.
-    import k2ktui.mm2.mirror_mappings  # noqa: F401
-
     path, _, name = file.partition("#")
     settings = load_settings(Path(path))
     return MirrorPipeline.of(settings.flow(name)), settings.notes
+
+
+@open_mapping_source.register
+def _(config: MirrorPipeline, source: Cluster, target: Cluster) -> MappingSource:
+    return MirrorMappings(config.flow, config, source, target)

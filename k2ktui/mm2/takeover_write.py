@@ -32,8 +32,9 @@ from k2ktui.kafka.control import ensure_control_topics
 from k2ktui.kafka.keyed_writer import Entry, KeyedWriter
 from k2ktui.kafka.properties import wire
 from k2ktui.mm2.takeover import MirrorMakerSource, TakeoverPlan, TakeoverRow, refuse_changed_target
+from k2ktui.replication.commit_state import read_commit_state
 from k2ktui.replication.copying.partition_reader import now_ms
-from k2ktui.replication.fencing import TransactionFencer, read_commit_state
+from k2ktui.replication.fencing import TransactionFencer
 from k2ktui.replication.pipeline import commit_topic, make_warden
 from k2ktui.sync.plans import whoami
 from k2ktui.sync.position_writer import refuse_running

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from zlib import crc32
 
 from k2ktui.engine.state import (
     MalformedRecord,
@@ -16,12 +16,30 @@ from k2ktui.engine.state import (
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.control_reader import ControlRecord, read_committed, stable_ends
 
-if TYPE_CHECKING:
-    from k2ktui.replication.fencing import CommitTopic
-
-
 # Maximum number of records read per commit partition, about 0.3 s of work.
 _MOST_A_READ = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class CommitTopic:
+    """The commit topic and how this pipeline uses it.
+
+    Attributes:
+        name: topic name.
+        partitions: number of partitions.
+        group: ``coordination.commit.group``, which identifies the pipeline in a shared topic.
+        shared: keep all positions of the pipeline in one partition, instead of one per slot.
+    """
+
+    name: str
+    partitions: int
+    group: str
+    shared: bool = True
+
+    def partition(self, slot: int) -> int:
+        """Return the partition that a slot writes its positions to."""
+        first = crc32(self.group.encode()) % self.partitions
+        return first if self.shared else (first + max(0, slot)) % self.partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +93,18 @@ class CommitStateFold:
         highest = max((p.term for p in positions.values()), default=0)
         run = replace(self._run, term=max(self._run.term, highest))
         return CommitState(run, positions, self._malformed)
+
+
+def read_commit_state(target: Cluster, topic: CommitTopic, timeout: float) -> CommitState:
+    """Read a pipeline's state from the target; needs no running job and changes nothing.
+
+    Raises:
+        ConnectionFailed, TimedOut: the topic could not be read within ``timeout`` seconds.
+    """
+    ledger = CommitStateFold(topic.group)
+    for entry in read_committed(target, topic.name, topic.partitions, timeout):
+        ledger.take(entry)
+    return ledger.books()
 
 
 class CommittedPositions:

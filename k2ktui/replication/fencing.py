@@ -11,11 +11,9 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from random import random
 from time import sleep
 from typing import Any, TypeVar
-from zlib import crc32
 
 from k2ktui.engine.state import (
     MalformedRecord,
@@ -31,12 +29,12 @@ from k2ktui.engine.state import (
 from k2ktui.errors import K2kError, TimedOut
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.codes import FENCED
-from k2ktui.kafka.control_reader import await_stable, read_committed, read_written
+from k2ktui.kafka.control_reader import await_stable, read_written
 from k2ktui.kafka.transactions import Producer, add_partitions, end_transaction, init_producer
 from k2ktui.kafka.wire import CoordinatorError, Loop, OutcomeUnknown, Signal, Wire
 from k2ktui.log.rebuild import build_batches
 from k2ktui.log.records import make_records
-from k2ktui.replication.commit_state import CommitState, CommitStateFold
+from k2ktui.replication.commit_state import CommitState, CommitTopic, read_commit_state
 from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch
 from k2ktui.replication.copying.partition_reader import now_ms
@@ -68,40 +66,6 @@ _STATE_LIMIT = 512 << 10
 _RENEW_S = 10.0
 _TAKE_OVER_ATTEMPTS = 8
 _TAKE_OVER_PAUSE_S = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class CommitTopic:
-    """The commit topic and how this pipeline uses it.
-
-    Attributes:
-        name: topic name.
-        partitions: number of partitions.
-        group: ``coordination.commit.group``, which identifies the pipeline in a shared topic.
-        shared: keep all positions of the pipeline in one partition, instead of one per slot.
-    """
-
-    name: str
-    partitions: int
-    group: str
-    shared: bool = True
-
-    def partition(self, slot: int) -> int:
-        """Return the partition that a slot writes its positions to."""
-        first = crc32(self.group.encode()) % self.partitions
-        return first if self.shared else (first + max(0, slot)) % self.partitions
-
-
-def read_commit_state(target: Cluster, topic: CommitTopic, timeout: float) -> CommitState:
-    """Read a pipeline's state from the target; needs no running job and changes nothing.
-
-    Raises:
-        ConnectionFailed, TimedOut: the topic could not be read within ``timeout`` seconds.
-    """
-    ledger = CommitStateFold(topic.group)
-    for entry in read_committed(target, topic.name, topic.partitions, timeout):
-        ledger.take(entry)
-    return ledger.books()
 
 
 class TransactionFencer:

@@ -12,11 +12,11 @@ from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.kafka.control import ControlTopics, ensure_control_topics
 from k2ktui.kafka.properties import wire
-from k2ktui.replication.commit_state import CommittedPositions
+from k2ktui.replication.commit_state import CommittedPositions, CommitTopic
 from k2ktui.replication.discovery import TopicDiscovery
 from k2ktui.replication.driver import Driver
 from k2ktui.replication.events import Event, Finished
-from k2ktui.replication.fencing import CommitTopic, TransactionFencer
+from k2ktui.replication.fencing import TransactionFencer
 from k2ktui.replication.heartbeat import Heartbeat
 from k2ktui.replication.spark import SparkRuntime
 from k2ktui.replication.spark_settings import local_cores

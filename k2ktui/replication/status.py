@@ -33,7 +33,7 @@ from k2ktui.kafka.clients import (
     target_cluster,
 )
 from k2ktui.kafka.control_reader import require_offsets, stable_ends
-from k2ktui.replication.fencing import read_commit_state
+from k2ktui.replication.commit_state import read_commit_state
 from k2ktui.replication.held_back import HeldBackReader
 from k2ktui.replication.naming import target_name
 from k2ktui.replication.pipeline import commit_topic

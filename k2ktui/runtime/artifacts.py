@@ -1,9 +1,13 @@
 """Download Apache Kafka's jars (Maven artifacts) into the user's cache.
 
 :func:`classpath` resolves coordinates with jgo, downloads missing jars, and caches the result, so
-that later starts only check that the files exist. :mod:`k2ktui.runtime.artifact_lock` holds the
-resolved artifacts of the demo with checksums. Concurrent calls from several processes and threads
-are safe: the first one does the work, the others wait for it.
+that later starts only check that the files exist. Concurrent calls from several processes and
+threads are safe: the first one does the work, the others wait for it.
+
+``artifacts.lock.json``, shipped with the package, holds the demo's resolved artifacts with their
+SHA-256. With it, a first start downloads jars immediately and in parallel instead of reading about
+eighty POM files one by one, and runs exactly the files that were tested. After changing a version,
+run ``python -m k2ktui.runtime.artifacts``.
 """
 
 from __future__ import annotations
@@ -20,7 +24,6 @@ from typing import Any
 
 from k2ktui.engine.strict_json import parse_object
 from k2ktui.errors import ConnectionFailed
-from k2ktui.runtime import artifact_lock
 from k2ktui.runtime.paths import cache_dir, locked, write_atomically
 
 KAFKA_VERSION = "4.3.1"
@@ -31,6 +34,7 @@ CONNECT_MIRROR = f"org.apache.kafka:connect-mirror:{KAFKA_VERSION}"
 # Logs to standard error, which ``child_process`` redirects to the process's log file.
 LOGGING = "org.slf4j:slf4j-simple:1.7.36"
 
+_LOCK_FILE = Path(__file__).with_name("artifacts.lock.json")
 _DOWNLOADS_AT_ONCE = 6
 _TIMEOUT_SECONDS = 30
 
@@ -145,7 +149,7 @@ def _resolve(coordinates: tuple[str, ...], repository: Path) -> list[Any]:
     from jgo.maven import MavenContext
     from jgo.parse import Coordinate
 
-    locked_sums = artifact_lock.read(coordinates)
+    locked_sums = read_lock(coordinates)
     context = MavenContext(
         resolver=_resolver(locked_sums), repo_cache=repository, timeout=_TIMEOUT_SECONDS
     )
@@ -223,3 +227,32 @@ def _agrees(url: str, content: bytes) -> bool:
         return True
     found = hashlib.sha1(content, usedforsecurity=False).hexdigest()
     return bool(published.text.split()[:1] == [found])
+
+
+def read_lock(coordinates: Sequence[str]) -> dict[str, str]:
+    """Return ``group:artifact:version`` → SHA-256 of every jar that ``coordinates`` need.
+
+    Empty if exactly this list of coordinates is not locked.
+    """
+    known = _LOCK_FILE.read_bytes() if _LOCK_FILE.exists() else b"{}"
+    locks: dict[str, dict[str, str]] = json.loads(known)
+    return locks.get(" ".join(coordinates), {})
+
+
+def coordinates_of(jar: Path) -> str:
+    """Return ``group:artifact:version`` of a jar in a repository directory."""
+    *group, artifact, version = jar.parts[jar.parts.index("repository") + 1 : -1]
+    return f"{'.'.join(group)}:{artifact}:{version}"
+
+
+def write_lock() -> None:
+    """Resolve the demo's artifacts again and write the lock file."""
+    wanted = (SERVER, LOGGING)
+    _LOCK_FILE.unlink(missing_ok=True)
+    jars = classpath(*wanted, fresh=True).jars
+    sums = {coordinates_of(jar): hashlib.sha256(jar.read_bytes()).hexdigest() for jar in jars}
+    _LOCK_FILE.write_text(json.dumps({" ".join(wanted): sums}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    write_lock()

@@ -16,6 +16,15 @@ from k2ktui.engine.status import (
     with_held_back,
 )
 from k2ktui.engine.translate import Basis
+from k2ktui.watch.facts import (
+    ComparisonFacts,
+    GroupFacts,
+    Known,
+    MappedSummary,
+    SourceFacts,
+    StateFacts,
+    TargetFacts,
+)
 from k2ktui.watch.group_sums import counts, summarize_groups
 from k2ktui.watch.history import History
 from k2ktui.watch.model import (
@@ -27,15 +36,6 @@ from k2ktui.watch.model import (
     Span,
     Totals,
     View,
-)
-from k2ktui.watch.readers import (
-    ComparisonFacts,
-    GroupFacts,
-    Known,
-    MappedSummary,
-    SourceFacts,
-    StateFacts,
-    TargetFacts,
 )
 from k2ktui.watch.reason import reason_for
 

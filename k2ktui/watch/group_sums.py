@@ -9,8 +9,8 @@ from operator import attrgetter
 from k2ktui.engine.audit import Audit, AuditRow, estimate_by_checkpoints, estimate_by_translation
 from k2ktui.engine.groups import Finding, GroupRow, GroupView, outcome
 from k2ktui.engine.translate import Basis
+from k2ktui.watch.facts import GroupFacts
 from k2ktui.watch.model import GroupSide, GroupSummary, PartitionRow
-from k2ktui.watch.readers import GroupFacts
 
 
 def counts(words: Sequence[str]) -> dict[str, int]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
+from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.audit import Audit
 from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
 from k2ktui.kafka.clients import TopicDescription, source_cluster, target_cluster
@@ -17,17 +18,15 @@ from k2ktui.mm2.pipeline import MirrorPipeline
 from k2ktui.mm2.topics import MirrorTopics
 from k2ktui.replication.status import Status
 from k2ktui.watch.assemble import Assembler
+from k2ktui.watch.facts import ComparisonFacts, Facts, GroupFacts, Known, TargetFacts
 from k2ktui.watch.model import Part, PartName, PipelinePair
 from k2ktui.watch.readers import (
     ClusterInfoReader,
-    ComparisonFacts,
-    Facts,
-    GroupFacts,
     GroupReader,
-    Known,
     Reader,
-    TargetFacts,
-    make_readers,
+    SourceReader,
+    StateReader,
+    TargetReader,
 )
 
 PATH = "mirrormaker2"
@@ -40,7 +39,7 @@ class MirrorTargetReader:
         self._config = config
         self._cluster = target_cluster(config)
         self._about = ClusterInfoReader(config, "target")
-        self._copies = MirrorMappings(config, source_cluster(config), self._cluster)
+        self._copies = MirrorMappings(config.flow, config, source_cluster(config), self._cluster)
 
     def read(self, known: Known) -> TargetFacts:
         """Read positions, the log ends of their target partitions, heartbeats and checkpoints."""
@@ -117,6 +116,28 @@ def mirror_readers(config: MirrorPipeline) -> dict[PartName, Reader]:
         PartName.TARGET: MirrorTargetReader(config),
         PartName.GROUPS: MirrorGroupReader(config),
     }
+
+
+def make_readers(
+    config: PipelineConfig, compare: MirrorPipeline | None = None
+) -> dict[PartName, Reader]:
+    """Return the reader of each part of a pipeline; connects to nothing yet.
+
+    Args:
+        config: the pipeline.
+        compare: a MirrorMaker 2 flow beside it, whose checkpoints are compared.
+    """
+    found: dict[PartName, Reader] = {
+        PartName.SOURCE: SourceReader(config),
+        PartName.TARGET: TargetReader(config),
+        PartName.GROUPS: GroupReader(config),
+        PartName.STATE: StateReader(config),
+    }
+    if isinstance(config, MirrorPipeline):
+        found |= mirror_readers(config)
+    if compare is not None:
+        found[PartName.COMPARISON] = ComparisonReader(compare)
+    return found
 
 
 def _heartbeat(topics: MirrorTopics, now: float) -> str:

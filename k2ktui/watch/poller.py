@@ -18,10 +18,11 @@ from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import K2kError
 from k2ktui.text import safe_text
 from k2ktui.watch.assemble import Assembler
+from k2ktui.watch.facts import Facts, GroupFacts
 from k2ktui.watch.feed import DEFAULT_INTERVAL_S, MIN_INTERVAL_S, Listener
 from k2ktui.watch.history import Sample
 from k2ktui.watch.model import Part, PartName, PipelinePair, RangeRow, View
-from k2ktui.watch.readers import Facts, GroupFacts, Reader, last_ranges
+from k2ktui.watch.readers import Reader, last_ranges
 
 if TYPE_CHECKING:
     from k2ktui.mm2.pipeline import MirrorPipeline
@@ -302,7 +303,7 @@ def open_poller(
     from k2ktui.mm2.pipeline import MirrorPipeline
     from k2ktui.replication.routing import choose_path
     from k2ktui.watch.mm2_readers import PATH as MIRROR
-    from k2ktui.watch.readers import make_readers
+    from k2ktui.watch.mm2_readers import make_readers
 
     pair = describe_pair(config)
     sides = (config.source, config.target)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from confluent_kafka import IsolationLevel
@@ -17,12 +16,9 @@ from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.agreement import Agreement
-from k2ktui.engine.audit import Audit
-from k2ktui.engine.groups import GroupRow, GroupView, make_group_rows
-from k2ktui.engine.journal import JournalHeader, Runner
+from k2ktui.engine.groups import make_group_rows
 from k2ktui.engine.replica import Replica
 from k2ktui.engine.state import Position, SourcePartition
-from k2ktui.engine.status import HeldBack
 from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import (
     Cluster,
@@ -38,10 +34,18 @@ from k2ktui.replication.held_back import HeldBackReader
 from k2ktui.replication.pipeline import commit_topic
 from k2ktui.replication.record_times import RecordTimeReader
 from k2ktui.sync.store import StateStore
-from k2ktui.watch.model import ClusterView, PartName, RangeRow, Span
+from k2ktui.watch.facts import (
+    Facts,
+    GroupFacts,
+    Known,
+    MappedSummary,
+    SourceFacts,
+    StateFacts,
+    TargetFacts,
+)
+from k2ktui.watch.model import ClusterView, PartName, RangeRow
 
 if TYPE_CHECKING:
-    from k2ktui.mm2.pipeline import MirrorPipeline
     from k2ktui.sync.snapshot import SnapshotReader
 
 _READ_S = 20.0
@@ -49,99 +53,6 @@ _PROBE_S = 5.0
 _PEEK_S = 1.5
 _LAST_RANGES = 8
 _RANGES_UP_TO = 500
-
-
-@dataclass(frozen=True, slots=True)
-class SourceFacts:
-    """The source: bounds of its logs, and the age of the record at each position.
-
-    ``cut`` are partitions whose log ends before a position that was known when the end was read.
-    ``ends`` are last stable offsets, ``high`` high watermarks, ``held_back`` the records between
-    them. ``ages`` are seconds. ``positions`` were read just before the ends, for the lag.
-    """
-
-    taken_at: float
-    cluster: ClusterView
-    starts: Mapping[SourcePartition, int] = field(default_factory=dict)
-    ends: Mapping[SourcePartition, int] = field(default_factory=dict)
-    topic_ids: Mapping[str, str] = field(default_factory=dict)
-    partitions: tuple[SourcePartition, ...] = ()
-    ages: Mapping[SourcePartition, float] = field(default_factory=dict)
-    cut: frozenset[SourcePartition] = frozenset()
-    high: Mapping[SourcePartition, int] = field(default_factory=dict)
-    held_back: Mapping[SourcePartition, HeldBack] = field(default_factory=dict)
-    positions: Mapping[SourcePartition, Position] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class TargetFacts:
-    """The target: positions, the last stable offsets of their target partitions, and notes.
-
-    ``heartbeat_at`` is the last heartbeat of MirrorMaker 2, if it does the copying.
-    """
-
-    taken_at: float
-    cluster: ClusterView
-    positions: Mapping[SourcePartition, Position] = field(default_factory=dict)
-    ends: Mapping[Partition, int] = field(default_factory=dict)
-    started: bool = True
-    notes: tuple[str, ...] = ()
-    heartbeat_at: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class MappedSummary:
-    """Mapping of one source partition; ``known_from`` is the lowest offset it decides.
-
-    Where another program copies, ``exact`` is the number of offsets that translate exactly.
-    """
-
-    records: int
-    known_from: int
-    holes: tuple[Span, ...] = ()
-    ranges: tuple[RangeRow, ...] = ()
-    exact: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class GroupFacts:
-    """Groups on both sides, translated, and the mapping summary of each partition.
-
-    ``audit`` is what MirrorMaker 2 would make of them, if it does the copying.
-    """
-
-    taken_at: float
-    rows: tuple[GroupRow, ...] = ()
-    source: Mapping[str, GroupView] = field(default_factory=dict)
-    target: Mapping[str, GroupView] = field(default_factory=dict)
-    mapped: Mapping[SourcePartition, MappedSummary] = field(default_factory=dict)
-    replicas: Mapping[SourcePartition, Replica] = field(default_factory=dict, repr=False)
-    commits_at: float | None = None
-    source_down: str = ""
-    notes: tuple[str, ...] = ()
-    audit: Audit | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StateFacts:
-    """Heartbeats of runners, and journal headers."""
-
-    taken_at: float
-    runners: tuple[Runner, ...] = ()
-    journal: tuple[JournalHeader, ...] = ()
-    malformed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ComparisonFacts:
-    """What a MirrorMaker 2 flow beside the pipeline would make of the groups."""
-
-    taken_at: float
-    audit: Audit
-
-
-Facts = SourceFacts | TargetFacts | GroupFacts | StateFacts | ComparisonFacts
-Known = Mapping[PartName, Facts]
 
 
 class Reader(Protocol):
@@ -369,31 +280,3 @@ class StateReader:
     def close(self) -> None:
         """Disconnect from the target."""
         self._store.close()
-
-
-def make_readers(
-    config: PipelineConfig, compare: MirrorPipeline | None = None
-) -> dict[PartName, Reader]:
-    """Return the reader of each part of a pipeline; connects to nothing yet.
-
-    Args:
-        config: the pipeline.
-        compare: a MirrorMaker 2 flow beside it, whose checkpoints are compared.
-    """
-    from k2ktui.mm2.pipeline import MirrorPipeline
-
-    found: dict[PartName, Reader] = {
-        PartName.SOURCE: SourceReader(config),
-        PartName.TARGET: TargetReader(config),
-        PartName.GROUPS: GroupReader(config),
-        PartName.STATE: StateReader(config),
-    }
-    if isinstance(config, MirrorPipeline):
-        from k2ktui.watch.mm2_readers import mirror_readers
-
-        found |= mirror_readers(config)
-    if compare is not None:
-        from k2ktui.watch.mm2_readers import ComparisonReader
-
-        found[PartName.COMPARISON] = ComparisonReader(compare)
-    return found

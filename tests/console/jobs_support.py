@@ -13,8 +13,8 @@ from textual.pilot import Pilot
 from k2ktui.console.app import ConsoleApp
 from k2ktui.console.session import Options, Session
 from k2ktui.engine.journal import Runner, RunnerState
+from k2ktui.watch.facts import Facts, StateFacts
 from k2ktui.watch.model import PartName, PipelinePair
-from k2ktui.watch.readers import Facts, StateFacts
 from tests.console.acting import drive, notices, text_of, until
 from tests.jobs.support import config_of
 from tests.support.views import Made, StubFeed

@@ -55,7 +55,7 @@ class Clusters:
 @pytest.fixture
 def mappings() -> MirrorMappings:
     config = MirrorPipeline.of(parse_settings(FILE, "mm2.properties", {}).flow(""))
-    return MirrorMappings(config, source_cluster(config), target_cluster(config))
+    return MirrorMappings(config.flow, config, source_cluster(config), target_cluster(config))
 
 
 @pytest.fixture

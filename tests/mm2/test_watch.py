@@ -8,9 +8,9 @@ from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.mm2.pipeline import load_mirror
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.watch.assemble import Assembler
+from k2ktui.watch.facts import GroupFacts, MappedSummary, SourceFacts, TargetFacts
 from k2ktui.watch.mm2_readers import PATH, MirrorGroupReader
 from k2ktui.watch.model import ClusterView, Part, PartName, PipelinePair
-from k2ktui.watch.readers import GroupFacts, MappedSummary, SourceFacts, TargetFacts
 
 AT = SourcePartition("t", 0)
 

@@ -16,8 +16,8 @@ from k2ktui.replication.commit_state import (
     CommitStateFold,
     CommittedPositions,
     CommitTopicReader,
+    read_commit_state,
 )
-from k2ktui.replication.fencing import read_commit_state
 from k2ktui.replication.pipeline import commit_topic
 from k2ktui.runtime.node import KafkaNode
 from tests.support.copied import Copied, delete_topic

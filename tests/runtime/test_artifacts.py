@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from k2ktui.errors import ConnectionFailed
-from k2ktui.runtime import artifact_lock, artifacts
+from k2ktui.runtime import artifacts
 
 COORDINATE = "org.example:part:1.0"
 NEEDED = "org.example:needed:2.0"
@@ -119,7 +119,7 @@ def test_lock_saves_looking_up_and_pins_the_bytes(
         COORDINATE: hashlib.sha256(b"part jar").hexdigest(),
         NEEDED: hashlib.sha256(b"another jar").hexdigest(),
     }
-    monkeypatch.setattr(artifact_lock, "read", lambda coordinates: sums)
+    monkeypatch.setattr(artifacts, "read_lock", lambda coordinates: sums)
     with pytest.raises(ConnectionFailed, match="damaged"):
         artifacts.classpath(COORDINATE)
     repository.add(NEEDED, b"another jar")
@@ -141,7 +141,7 @@ def test_threads_share_one_download(repository: Repository) -> None:
 
 
 def test_lock_covers_what_a_node_needs() -> None:
-    sums = artifact_lock.read((artifacts.SERVER, artifacts.LOGGING))
+    sums = artifacts.read_lock((artifacts.SERVER, artifacts.LOGGING))
     assert {artifacts.SERVER, artifacts.LOGGING} <= set(sums)
     assert all(len(digest) == 64 for digest in sums.values())
 
@@ -149,7 +149,7 @@ def test_lock_covers_what_a_node_needs() -> None:
 @pytest.mark.slow
 def test_lock_is_what_jgo_resolves(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     wanted = (artifacts.SERVER, artifacts.LOGGING)
-    locked = list(artifact_lock.read(wanted))
+    locked = list(artifacts.read_lock(wanted))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(artifact_lock, "read", lambda coordinates: {})
-    assert [artifact_lock.key(jar) for jar in artifacts.classpath(*wanted).jars] == locked
+    monkeypatch.setattr(artifacts, "read_lock", lambda coordinates: {})
+    assert [artifacts.coordinates_of(jar) for jar in artifacts.classpath(*wanted).jars] == locked

@@ -11,10 +11,7 @@ from k2ktui.engine.journal import JournalHeader, Runner, RunnerState
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.engine.translate import Basis
 from k2ktui.watch.assemble import Assembler
-from k2ktui.watch.feed import Listener
-from k2ktui.watch.history import Sample
-from k2ktui.watch.model import ClusterView, Part, PartName, PipelinePair, RangeRow, View
-from k2ktui.watch.readers import (
+from k2ktui.watch.facts import (
     ComparisonFacts,
     Facts,
     GroupFacts,
@@ -23,6 +20,9 @@ from k2ktui.watch.readers import (
     StateFacts,
     TargetFacts,
 )
+from k2ktui.watch.feed import Listener
+from k2ktui.watch.history import Sample
+from k2ktui.watch.model import ClusterView, Part, PartName, PipelinePair, RangeRow, View
 
 # A clock that stands still: pictures of a screen must be the same everywhere.
 NOON = 1_795_262_400.0

@@ -14,7 +14,7 @@ from k2ktui.engine.journal import Runner, RunnerState
 from k2ktui.engine.moves import LOST, SKIPPED
 from k2ktui.engine.state import Gap, Position, SourcePartition, position_key, position_value
 from k2ktui.kafka.clients import target_cluster
-from k2ktui.replication.fencing import CommitState, CommitTopic, read_commit_state
+from k2ktui.replication.commit_state import CommitState, CommitTopic, read_commit_state
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.store import StateStore
 from tests.support.cli import k2ktui, k2ktui_json

@@ -14,9 +14,9 @@ from k2ktui.engine.translate import Basis
 from k2ktui.engine.trend import Direction
 from k2ktui.watch.assemble import Assembler
 from k2ktui.watch.codec import dumps, loads
+from k2ktui.watch.facts import MappedSummary, SourceFacts, TargetFacts
 from k2ktui.watch.model import LATE_S, Part, PartitionRow, PartName, PipelinePair, View
 from k2ktui.watch.plain import view_lines
-from k2ktui.watch.readers import MappedSummary, SourceFacts, TargetFacts
 from k2ktui.watch.severity import Severity, find_problems, judge_group_row
 from tests.support.views import NOON, Made, beside_mirrormaker, usual
 

@@ -11,10 +11,10 @@ import pytest
 from k2ktui.errors import TimedOut
 from k2ktui.watch import poller
 from k2ktui.watch.assemble import Assembler
+from k2ktui.watch.facts import Facts, Known
 from k2ktui.watch.feed import MIN_INTERVAL_S
 from k2ktui.watch.model import PartName, View
 from k2ktui.watch.poller import Poller
-from k2ktui.watch.readers import Facts, Known
 from tests.support.views import beside_mirrormaker, usual
 
 TIMEOUT = 30.0

@@ -34,39 +34,7 @@ what was shown, without planning again in between.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from importlib import import_module
-from importlib.util import find_spec
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from k2ktui.console.screens.base import ConsoleScreen
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A screen: its key, its id (also the module's name), its title, and its class."""
-
-    key: str
-    id: str
-    title: str
-    screen: str
-
-    @property
-    def module(self) -> str:
-        """Full name of the module."""
-        return f"{__name__}.{self.id}"
-
-    @property
-    def available(self) -> bool:
-        """Whether the module exists."""
-        return find_spec(self.module) is not None
-
-    def make(self) -> ConsoleScreen:
-        """Import the module and create the screen."""
-        made: ConsoleScreen = getattr(import_module(self.module), self.screen)()
-        return made
-
+from k2ktui.console.screens.base import Entry
 
 ENTRIES = (
     Entry("1", "overview", "Overview", "OverviewScreen"),

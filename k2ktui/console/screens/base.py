@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar, cast
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import ClassVar, Literal, Protocol, TypeVar, cast
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -27,10 +30,44 @@ from k2ktui.faults import fault
 from k2ktui.text import safe_text
 from k2ktui.watch.model import View
 
-if TYPE_CHECKING:
-    from k2ktui.console.app import ConsoleApp
-
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A screen: its key, its id (also the module's name), its title, and its class."""
+
+    key: str
+    id: str
+    title: str
+    screen: str
+
+    @property
+    def module(self) -> str:
+        """Full name of the module."""
+        return f"{__package__}.{self.id}"
+
+    @property
+    def available(self) -> bool:
+        """Whether the module exists."""
+        return find_spec(self.module) is not None
+
+    def make(self) -> ConsoleScreen:
+        """Import the module and create the screen."""
+        made: ConsoleScreen = getattr(import_module(self.module), self.screen)()
+        return made
+
+
+class Console(Protocol):
+    """What screens use of the app; see :class:`k2ktui.console.app.ConsoleApp`."""
+
+    session: Session
+    view: View | None
+    entries: list[Entry]
+    notes: list[str]
+
+    def action_screen(self, name: str) -> None:
+        """Switch to a screen."""
 
 
 class ConsoleScreen(Screen[None]):
@@ -49,9 +86,9 @@ class ConsoleScreen(Screen[None]):
     DETAILS: ClassVar[tuple[type[ConsoleScreen], ...]] = ()
 
     @property
-    def console(self) -> ConsoleApp:
+    def console(self) -> Console:
         """The app."""
-        return cast("ConsoleApp", self.app)
+        return cast("Console", self.app)
 
     @property
     def session(self) -> Session:

@@ -13,6 +13,7 @@ from k2ktui.console.formatting import Cell, Line, Tone
 from k2ktui.console.screens.audit import AuditScreen
 from k2ktui.console.screens.base import ListScreen
 from k2ktui.console.screens.groups_table import row_grid, side_text, summary_columns, summary_grid
+from k2ktui.console.screens.translate import plan_groups
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.text import counted, safe_text
@@ -203,7 +204,4 @@ def _compared(view: View, now: float) -> Line:
 
 
 async def _translate(screen: ListScreen, group: str) -> None:
-    # Imported here to avoid a cycle: that screen uses the columns of this one.
-    from k2ktui.console.screens.translate import plan_groups
-
-    await plan_groups(screen.console, [group])
+    await plan_groups(screen.app, [group])

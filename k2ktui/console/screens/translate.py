@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import on
+from textual.app import App
 from textual.binding import Binding, BindingType
 
 from k2ktui.console import formatting
@@ -21,11 +22,8 @@ from k2ktui.text import counted
 from k2ktui.watch.model import GroupSummary, PartName, View
 from k2ktui.watch.severity import Severity, judge_group
 
-if TYPE_CHECKING:
-    from k2ktui.console.app import ConsoleApp
 
-
-async def plan_groups(app: ConsoleApp, groups: list[str]) -> None:
+async def plan_groups(app: App[object], groups: list[str]) -> None:
     """Switch to the screen and plan these groups, unless a write is in progress there."""
     await app.switch_mode("translate")
     while isinstance(app.screen, ConsoleScreen) and len(app.screen_stack) > 1:

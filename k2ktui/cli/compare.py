@@ -1,0 +1,53 @@
+"""``--compare FILE``: a MirrorMaker 2 flow beside the pipeline; for the console and ``watch``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from k2ktui.errors import ConfigError
+from k2ktui.text import safe_text
+
+if TYPE_CHECKING:
+    from k2ktui.config.model import PipelineConfig
+    from k2ktui.mm2.pipeline import MirrorPipeline
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+COMPARE_HELP = (
+    "mm2.properties of a MirrorMaker 2 that copies the same topics, to compare re-reads; "
+    "FILE#A->B selects one flow."
+)
+
+
+def compare_option(function: F) -> F:
+    """Add ``--compare``."""
+    return click.option("--compare", metavar="FILE", help=COMPARE_HELP)(function)
+
+
+def load_compared(file: str | None, config: PipelineConfig) -> MirrorPipeline | None:
+    """Load the MirrorMaker 2 flow that ``--compare`` names; None if it was not given.
+
+    Raises:
+        ConfigError: it is not a MirrorMaker 2 file, or ``config`` is such a flow itself.
+    """
+    from k2ktui.cli.options import print_notes
+    from k2ktui.mm2.pipeline import MirrorPipeline, is_mirror_file, load_mirror
+
+    if file is None:
+        return None
+    if isinstance(config, MirrorPipeline):
+        raise ConfigError(
+            "--compare needs a pipeline file; for a MirrorMaker 2 flow, the "
+            "comparison is shown without it"
+        )
+    if not is_mirror_file(file):
+        raise ConfigError(
+            f"--compare: {safe_text(file)} is not a .properties file",
+            hint="Give MirrorMaker 2's mm2.properties; FILE.properties#A->B selects one flow.",
+        )
+    compared, notes = load_mirror(file)
+    print_notes(notes)
+    return compared

@@ -1,0 +1,108 @@
+"""What was read of each part of a pipeline, before it becomes a view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from k2ktui.engine.audit import Audit
+from k2ktui.engine.groups import GroupRow, GroupView
+from k2ktui.engine.journal import JournalHeader, Runner
+from k2ktui.engine.replica import Replica
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.status import HeldBack
+from k2ktui.kafka.clients import Partition
+from k2ktui.watch.model import ClusterView, PartName, RangeRow, Span
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFacts:
+    """The source: bounds of its logs, and the age of the record at each position.
+
+    ``cut`` are partitions whose log ends before a position that was known when the end was read.
+    ``ends`` are last stable offsets, ``high`` high watermarks, ``held_back`` the records between
+    them. ``ages`` are seconds. ``positions`` were read just before the ends, for the lag.
+    """
+
+    taken_at: float
+    cluster: ClusterView
+    starts: Mapping[SourcePartition, int] = field(default_factory=dict)
+    ends: Mapping[SourcePartition, int] = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    partitions: tuple[SourcePartition, ...] = ()
+    ages: Mapping[SourcePartition, float] = field(default_factory=dict)
+    cut: frozenset[SourcePartition] = frozenset()
+    high: Mapping[SourcePartition, int] = field(default_factory=dict)
+    held_back: Mapping[SourcePartition, HeldBack] = field(default_factory=dict)
+    positions: Mapping[SourcePartition, Position] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetFacts:
+    """The target: positions, the last stable offsets of their target partitions, and notes.
+
+    ``heartbeat_at`` is the last heartbeat of MirrorMaker 2, if it does the copying.
+    """
+
+    taken_at: float
+    cluster: ClusterView
+    positions: Mapping[SourcePartition, Position] = field(default_factory=dict)
+    ends: Mapping[Partition, int] = field(default_factory=dict)
+    started: bool = True
+    notes: tuple[str, ...] = ()
+    heartbeat_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MappedSummary:
+    """Mapping of one source partition; ``known_from`` is the lowest offset it decides.
+
+    Where another program copies, ``exact`` is the number of offsets that translate exactly.
+    """
+
+    records: int
+    known_from: int
+    holes: tuple[Span, ...] = ()
+    ranges: tuple[RangeRow, ...] = ()
+    exact: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """Groups on both sides, translated, and the mapping summary of each partition.
+
+    ``audit`` is what MirrorMaker 2 would make of them, if it does the copying.
+    """
+
+    taken_at: float
+    rows: tuple[GroupRow, ...] = ()
+    source: Mapping[str, GroupView] = field(default_factory=dict)
+    target: Mapping[str, GroupView] = field(default_factory=dict)
+    mapped: Mapping[SourcePartition, MappedSummary] = field(default_factory=dict)
+    replicas: Mapping[SourcePartition, Replica] = field(default_factory=dict, repr=False)
+    commits_at: float | None = None
+    source_down: str = ""
+    notes: tuple[str, ...] = ()
+    audit: Audit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StateFacts:
+    """Heartbeats of runners, and journal headers."""
+
+    taken_at: float
+    runners: tuple[Runner, ...] = ()
+    journal: tuple[JournalHeader, ...] = ()
+    malformed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonFacts:
+    """What a MirrorMaker 2 flow beside the pipeline would make of the groups."""
+
+    taken_at: float
+    audit: Audit
+
+
+Facts = SourceFacts | TargetFacts | GroupFacts | StateFacts | ComparisonFacts
+Known = Mapping[PartName, Facts]
