@@ -14,6 +14,7 @@ import click
 from k2ktui import __version__
 from k2ktui.cli import console
 from k2ktui.cli.console import OPTIONS
+from k2ktui.cli.ending import leave
 from k2ktui.cli.lazy import LazyGroup
 from k2ktui.errors import ExitCode, K2kError
 from k2ktui.faults import fault
@@ -96,7 +97,7 @@ def main() -> NoReturn:
 
 
 def _exit(code: int) -> NoReturn:
-    sys.exit(int(code))
+    leave(int(code))
 
 
 def _error_text(error: K2kError) -> str:

@@ -19,6 +19,7 @@ from textual.theme import Theme
 
 from k2ktui.console import export, gc_tuning, terminal
 from k2ktui.console._textual import add_bindings
+from k2ktui.console.background import abandon_on_exit
 from k2ktui.console.keys import GLOBAL, REPLAY, KeyFile, key_file, load_keys
 from k2ktui.console.messages import ViewArrived
 from k2ktui.console.screens import available
@@ -95,6 +96,7 @@ class ConsoleApp(SizedApp):
         self._load_keys()
         self._choose_theme()
         self.switch_mode(self.entries[0].id)
+        abandon_on_exit()
         self.session.feed.start(self._take)
         self.set_interval(_AGE_S, self._tick)
         self.set_interval(_THEMES_S, self._look_at_themes)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _GRACE_S = 1.5
 _APART_S = 0.5
-_CLOSE_S = 3.0
+_CLOSE_S = 0.5
 _RANGES = 500
 # Minimum seconds between reads of a part; a read may take at most the share _SHARE of the time.
 _PACE_S = {PartName.COMPARISON: 15.0}

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import json
+import threading
 from pathlib import Path
 
 import pytest
 from textual import events
 
 from k2ktui.console.app import ConsoleApp
+from k2ktui.console.screens.base import ConsoleScreen
 from k2ktui.console.screens.groups import GroupScreen
 from k2ktui.console.screens.partition import PartitionScreen
 from k2ktui.console.session import Session
@@ -252,3 +255,26 @@ def test_read_only_cannot_be_unlocked_where_it_was_asked_for(how: str) -> None:
 def test_a_timer_that_fires_when_the_screens_are_gone_does_no_harm() -> None:
     feed = StubFeed(usual())
     ConsoleApp(Session(feed, feed.made.pair))._tick()
+
+
+def test_leaving_does_not_wait_for_a_background_job() -> None:
+    begun, answered = threading.Event(), threading.Event()
+
+    def job() -> bool:
+        begun.set()
+        return answered.wait(60)
+
+    async def flow(console: Sitting) -> None:
+        screen = console.app.screen
+        assert isinstance(screen, ConsoleScreen)
+        screen.background("silent", job, lambda _: None)
+        assert await asyncio.to_thread(begun.wait, 30)
+
+    release = threading.Timer(30, answered.set)
+    release.start()
+    try:
+        sit(flow)
+        assert not answered.is_set()
+    finally:
+        release.cancel()
+        answered.set()

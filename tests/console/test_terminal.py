@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from k2ktui.watch.recording import Recorder
+from tests.jobs.support import silent_port, write_pipeline
 from tests.support.kafka import eventually
 from tests.support.terminal import Terminal
 from tests.support.tmux import TMUX, Tmux
@@ -221,3 +223,16 @@ def test_in_tmux_with_256_colours(recording: Path, env: dict[str, str]) -> None:
         tmux.press("q")
         tmux.sees("ENDED 0")
         assert "billing" not in tmux.screen  # the alternate screen is gone
+
+
+def test_leaving_does_not_wait_for_silent_clusters(tmp_path: Path, env: dict[str, str]) -> None:
+    """Neither for the feed, nor when Python exits."""
+    with silent_port() as port:
+        file = write_pipeline(tmp_path / "p.yaml", port)
+        with Terminal([*CONSOLE, "-f", str(file)], env=env) as terminal:
+            terminal.await_text("waiting for an answer")
+            began = time.monotonic()
+            terminal.send("q")
+            assert terminal.wait() == 0
+            assert time.monotonic() - began < 5.0  # it was 6 s on an idle machine
+            assert terminal.now() == terminal.attributes
