@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from k2ktui.cli.groups import COLUMNS as GROUP_COLUMNS
 from k2ktui.cli.options import file_option, json_option, load_pipeline
 from k2ktui.cli.tables import UNKNOWN, Column, moment, number, print_table
-from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.groups import GroupRow, make_group_rows
 from k2ktui.engine.status import PartitionStatus
-from k2ktui.errors import ConnectionFailed, TimedOut
-from k2ktui.replication.status import Status, StatusReader
 from k2ktui.text import safe_text
+
+if TYPE_CHECKING:
+    from k2ktui.watch.once import Reading
 
 
 @click.command(help="Show positions, lag and coverage; works while no job is running.")
@@ -23,51 +24,37 @@ from k2ktui.text import safe_text
 @click.option("--groups", "with_groups", is_flag=True, help="Include consumer groups.")
 def command(files: tuple[str, ...], as_json: bool, with_groups: bool) -> None:
     """Read both clusters once and print; if the source is down, the target's data alone."""
-    config = load_pipeline(files, mirror=True)
-    status = _status(config)
-    error = status.source_error
-    found: list[GroupRow] = []
-    if with_groups:
-        try:
-            found = _groups(config)
-        except (ConnectionFailed, TimedOut) as failed:
-            error = failed
+    from k2ktui.watch.once import read_once
+
+    reading = read_once(load_pipeline(files, mirror=True), groups=with_groups)
+    view, error = reading.view, reading.source_error or reading.groups_error
     if as_json:
-        groups = {"groups": [row.as_json() for row in found]} if with_groups else {}
-        click.echo(json.dumps({**status.as_json(), **groups}))
+        click.echo(json.dumps(status_object(reading, with_groups=with_groups)))
     else:
-        title = f"{safe_text(status.pipeline)} at {moment(status.taken_at)}"
-        print_table(title, _columns(status), status.partitions)
-        for row in status.partitions:
+        for note in view.notes:
+            click.echo(f"note: {safe_text(note)}", err=True)
+        title = f"{safe_text(view.pair.pipeline)} at {moment(view.taken_at)}"
+        rows = [row.status for row in view.partitions]
+        print_table(title, _columns(reading), rows)
+        for row in rows:
             if row.held is not None:
                 click.echo(f"{safe_text(row.topic)}-{row.partition}: {row.held.text()}")
-        if with_groups and found:
-            print_table("Consumer groups", GROUP_COLUMNS, found)
+        if view.groups:
+            print_table("Consumer groups", GROUP_COLUMNS, view.groups)
     if error is not None:
         raise error
 
 
-def _status(config: PipelineConfig) -> Status:
-    from k2ktui.mm2.pipeline import MirrorPipeline
-
-    if isinstance(config, MirrorPipeline):
-        from k2ktui.watch.mm2_readers import mirror_status
-
-        status, notes = mirror_status(config)
-        for note in notes:
-            click.echo(f"note: {note}", err=True)
-        return status
-    reader = StatusReader(config)
-    try:
-        return reader.snapshot()
-    finally:
-        reader.close()
-
-
-def _groups(config: PipelineConfig) -> list[GroupRow]:
-    from k2ktui.sync.snapshot import take_snapshot
-
-    return make_group_rows(take_snapshot(config))
+def status_object(reading: Reading, *, with_groups: bool = False) -> dict[str, Any]:
+    """Return what ``--json`` prints."""
+    view, error = reading.view, reading.source_error
+    return {
+        "pipeline": view.pair.pipeline,
+        "taken_at": view.taken_at,
+        "source_down": error.message if error else "",
+        "partitions": [asdict(row.status) for row in view.partitions],
+        **({"groups": [row.as_json() for row in view.groups]} if with_groups else {}),
+    }
 
 
 def _target(row: PartitionStatus) -> str:
@@ -79,10 +66,11 @@ def _age(row: PartitionStatus, now: float) -> str:
     return UNKNOWN if row.copied_at is None else f"{max(0.0, now - row.copied_at):,.0f} s ago"
 
 
-def _columns(status: Status) -> tuple[Column[PartitionStatus], ...]:
-    if status.source_error is None:
+def _columns(reading: Reading) -> tuple[Column[PartitionStatus], ...]:
+    if reading.source_error is None:
         return _COLUMNS
-    copied: Column[PartitionStatus] = Column("copied", lambda row: _age(row, status.taken_at))
+    now = reading.view.taken_at
+    copied: Column[PartitionStatus] = Column("copied", lambda row: _age(row, now))
     return (*_COLUMNS, copied)
 
 

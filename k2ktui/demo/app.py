@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import queue
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -18,17 +19,19 @@ from k2ktui.demo.mirrormaker import MirrorMakerProcess
 from k2ktui.demo.pipeline import DemoPipeline
 from k2ktui.demo.screen import Screen
 from k2ktui.demo.signals import DemoEnded, ending_signals
-from k2ktui.demo.status import StatusSource
-from k2ktui.demo.table import Rates, summarise
+from k2ktui.demo.table import summarize_topics
 from k2ktui.demo.traffic import Traffic
 from k2ktui.errors import ExitCode, K2kError, Refused
 from k2ktui.runtime import artifacts
 from k2ktui.runtime.node import EAGER_CLEANING, KafkaNode
 from k2ktui.runtime.paths import state_dir
+from k2ktui.watch.feed import Feed
+from k2ktui.watch.model import PartName, View
 
 _REFRESH_SECONDS = 1.0
 _HEAP = "384m"
 _PEER_STOP_SECONDS = 7.0
+_SIDES = (PartName.SOURCE, PartName.TARGET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,42 +233,43 @@ def _show_table(
     stack: contextlib.ExitStack,
 ) -> None:
     """Show the live table, with the MirrorMaker 2 comparison below it."""
-    status = wiring.pipeline_status(config)
-    stack.callback(status.close)
-    compared = wiring.comparison(config, compare) if compare else None
-    if compared:
-        stack.callback(compared.stop)
-        compared.start()
-    _watch(job, status, screen, seconds, compared)
+    feed = wiring.open_feed(config, compare)
+    stack.callback(feed.close)
+    _watch(job, feed, screen, seconds, Comparison() if compare else None)
 
 
 def _watch(
     job: DemoPipeline,
-    status: StatusSource,
+    feed: Feed,
     screen: Screen,
     seconds: float | None,
     compared: Comparison | None,
 ) -> None:
-    rates = Rates()
+    views: queue.SimpleQueue[View] = queue.SimpleQueue()
+    feed.start(views.put)
     deadline: float | None = None
     with screen.live() as show:
         while deadline is None or time.monotonic() < deadline:
             if fault := job.fault():
                 raise _pipeline_ended(fault)
             try:
-                lines = summarise(status.snapshot(), rates)
-            except K2kError as error:
-                show([], error.message)  # the user may have stopped a cluster; it comes back
-            else:
-                note = f"The pipeline's log: {job.log_path}. Ctrl-C stops everything."
-                beside = [comparison.render(compared.groups, compared.note)] if compared else ()
-                show(lines, note, beside)
-                flowing = any(line.mapped for line in lines) and (
-                    not compared or bool(compared.groups)
-                )
-                if deadline is None and seconds is not None and flowing:
-                    deadline = time.monotonic() + seconds
-            time.sleep(_REFRESH_SECONDS)
+                view = views.get(timeout=_REFRESH_SECONDS)
+            except queue.Empty:
+                continue
+            if error := next((e for name in _SIDES if (e := view.part(name).error)), ""):
+                show([], error)  # the user may have stopped a cluster; it comes back
+                continue
+            if any(view.part(name).taken_at is None for name in _SIDES):
+                continue
+            lines = summarize_topics(view)
+            if compared:
+                compared.take(view)
+            note = f"The pipeline's log: {job.log_path}. Ctrl-C stops everything."
+            beside = [comparison.render(compared.groups, compared.note)] if compared else ()
+            show(lines, note, beside)
+            flowing = any(line.mapped for line in lines) and (not compared or bool(compared.groups))
+            if deadline is None and seconds is not None and flowing:
+                deadline = time.monotonic() + seconds
 
 
 def _failure_text(fault: str) -> str:

@@ -9,7 +9,6 @@ from rich.table import Table
 from rich.text import Text
 
 from k2ktui.text import safe_text
-from k2ktui.watch.feed import Feed
 from k2ktui.watch.model import GroupSummary, PartName, View
 from k2ktui.watch.plain import reread_text
 
@@ -17,30 +16,19 @@ _UNKNOWN = "-"
 
 
 class Comparison:
-    """Watches both, and keeps the latest result.
-
-    Args:
-        feed: views of the pipeline with its comparison.
+    """The latest result.
 
     Attributes:
         groups: every group with the records it would re-read; empty until known.
         note: why the result is missing or outdated.
     """
 
-    def __init__(self, feed: Feed) -> None:
-        self._feed = feed
+    def __init__(self) -> None:
         self.groups: Sequence[GroupSummary] = ()
         self.note = "MirrorMaker 2 has not translated any group yet"
 
-    def start(self) -> None:
-        """Start the feed."""
-        self._feed.start(self._take)
-
-    def stop(self) -> None:
-        """Close the feed."""
-        self._feed.close()
-
-    def _take(self, view: View) -> None:
+    def take(self, view: View) -> None:
+        """Take the result from a view of the pipeline with its comparison."""
         failed = view.part(PartName.COMPARISON).error or view.part(PartName.GROUPS).error
         if view.audit is not None and view.audit.rows:
             self.groups, self.note = view.summaries, failed

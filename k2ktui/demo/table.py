@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -12,10 +10,11 @@ from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
-from k2ktui.demo.status import PartitionStatus
+from k2ktui.engine.status import PartitionStatus
 from k2ktui.text import safe_text
+from k2ktui.watch.assemble import sum_totals
+from k2ktui.watch.model import PartitionRow, View
 
-_RATE_WINDOW_SECONDS = 5.0
 _UNKNOWN = "-"
 
 
@@ -28,9 +27,8 @@ class TopicLine:
         paths: distinct paths (``verbatim``, ``record``).
         position: sum of the replicated positions; None if none is known.
         end: sum of the source end offsets.
-        lag_records: sum of the lags in records; ``lag_seconds`` is the largest of its partitions.
+        lag_records, lag_seconds, rate: as in :class:`~k2ktui.watch.model.Totals`.
         mapped: sum of the records with a mapping.
-        rate: mapped records per second over the last seconds; None until known.
         example: partition, position and target end of a partition that shows the divergence.
     """
 
@@ -47,48 +45,27 @@ class TopicLine:
     example: tuple[int, int, int] | None
 
 
-class Rates:
-    """Turns growing counts into records per second, over a sliding window."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._seen: dict[str, deque[tuple[float, int]]] = {}
-
-    def take(self, name: str, count: int | None) -> float | None:
-        """Add a ``count`` of ``name`` and return its rate; None until there are two."""
-        if count is None:
-            return None
-        now = self._clock()
-        seen = self._seen.setdefault(name, deque())
-        seen.append((now, count))
-        while len(seen) > 2 and now - seen[1][0] >= _RATE_WINDOW_SECONDS:
-            seen.popleft()
-        first_at, first = seen[0]
-        return (count - first) / (now - first_at) if now > first_at else None
+def summarize_topics(view: View) -> list[TopicLine]:
+    """Return one line per topic, sorted by name."""
+    topics: dict[str, list[PartitionRow]] = {}
+    for row in view.partitions:
+        topics.setdefault(row.status.topic, []).append(row)
+    return [_line(topic, topics[topic]) for topic in sorted(topics)]
 
 
-def summarise(partitions: Iterable[PartitionStatus], rates: Rates) -> list[TopicLine]:
-    """Return one line per topic, sorted by name; call it once for each snapshot."""
-    topics: dict[str, list[PartitionStatus]] = {}
-    for status in partitions:
-        topics.setdefault(status.topic, []).append(status)
-    return [_line(topic, topics[topic], rates) for topic in sorted(topics)]
-
-
-def _line(topic: str, found: Sequence[PartitionStatus], rates: Rates) -> TopicLine:
-    mapped = _total(p.mapped_records for p in found)
-    seconds = [p.lag_seconds for p in found if p.lag_seconds is not None]
+def _line(topic: str, rows: Sequence[PartitionRow]) -> TopicLine:
+    totals, found = sum_totals(rows, None), [row.status for row in rows]
     return TopicLine(
         topic=topic,
-        partitions=len(found),
-        states=tuple(sorted({p.state for p in found})),
+        partitions=totals.partitions,
+        states=tuple(totals.states),
         paths=tuple(sorted({p.path for p in found})),
         position=_total(p.position for p in found),
         end=_total(p.source_end for p in found),
-        lag_records=_total(p.lag_records for p in found),
-        lag_seconds=max(seconds, default=None),
-        mapped=mapped,
-        rate=rates.take(topic, mapped),
+        lag_records=totals.lag_records,
+        lag_seconds=totals.lag_seconds,
+        mapped=_total(p.mapped_records for p in found),
+        rate=totals.rate,
         example=_example(found),
     )
 

@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from k2ktui.config.load import load
-from k2ktui.demo.comparison import Comparison
-from k2ktui.demo.status import PartitionStatus, StatusSource
 from k2ktui.errors import K2kError
+from k2ktui.watch.feed import MIN_INTERVAL_S, Feed
 
 
-def pipeline_status(config: Path) -> StatusSource:
-    """Return the source of the status of the pipeline in the file ``config``.
+def open_feed(config: Path, compare: Path | None = None) -> Feed:
+    """Return views of the pipeline in the file ``config``.
+
+    Args:
+        config: the file.
+        compare: properties file of the MirrorMaker 2 beside it, if there is one.
 
     Raises:
-        ConfigError: the file is not a valid pipeline.
+        ConfigError: one of the files is not valid.
     """
-    # Imported here: it loads the replication engine, not needed in the demo's first seconds.
-    from k2ktui.replication.status import StatusReader
+    # Imported here: not needed in the demo's first seconds.
+    from k2ktui.mm2.pipeline import load_mirror
+    from k2ktui.watch.poller import open_poller
 
-    reader = StatusReader(load([config]).config)
-
-    class Source:
-        def snapshot(self) -> Sequence[PartitionStatus]:
-            return reader.snapshot().partitions
-
-        def close(self) -> None:
-            reader.close()
-
-    return Source()
+    mirror = load_mirror(str(compare))[0] if compare else None
+    return open_poller(load([config]).config, MIN_INTERVAL_S, mirror)
 
 
 def open_console(config: Path, watchdog: Callable[[], str], compare: Path | None = None) -> int:
@@ -74,15 +70,3 @@ def has_terminal() -> bool:
     except K2kError:
         return False
     return True
-
-
-def comparison(config: Path, properties: Path) -> Comparison:
-    """Return the comparison of k2ktui's translation of groups with MirrorMaker 2's.
-
-    Raises:
-        ConfigError: one of the files is not valid.
-    """
-    from k2ktui.mm2.pipeline import load_mirror
-    from k2ktui.watch.poller import open_poller
-
-    return Comparison(open_poller(load([config]).config, compare=load_mirror(str(properties))[0]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -71,7 +72,7 @@ class PartitionStatus:
         lag_records: source offsets from the position to ``source_end``.
         lag_seconds: age of the record at the position; 0 when there is nothing left to copy.
         target_end: last stable offset of the target partition.
-        mapped_records: records with a mapping in the mapping topic.
+        mapped_records: records with a mapping in the mapping topic; None if it was not read.
         coverage: share of the retained source offsets whose translation is exact, 0 to 1.
         held_back: number of source offsets from ``source_end`` to the high watermark, which an
             open transaction holds back.
@@ -92,7 +93,7 @@ class PartitionStatus:
     target_topic: str
     target_partition: int | None
     target_end: int | None
-    mapped_records: int
+    mapped_records: int | None
     coverage: float | None
     held_back: int | None = None
     held_back_by: int | None = None
@@ -107,6 +108,22 @@ class PartitionStatus:
         return HeldBack(
             self.held_back, self.source_end or 0, self.held_back_by, self.held_back_s or 0.0
         )
+
+
+def count_lag(position: int | None, end: int | None) -> int | None:
+    """Return the source offsets from a position to the log's end; None if either is unknown.
+
+    Args:
+        position: the next source offset to copy.
+        end: last stable offset, read after the position: a log that ends before it has no lag.
+    """
+    return None if position is None or end is None else max(0, end - position)
+
+
+def sum_lags(lags: Iterable[int | None]) -> int | None:
+    """Return the lag of a pipeline, from those of its partitions; None if none is known."""
+    known = [lag for lag in lags if lag is not None]
+    return sum(known) if known else None
 
 
 def state_of(

@@ -11,7 +11,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import Position, SourcePartition
-from k2ktui.engine.status import HeldBack
+from k2ktui.engine.status import HeldBack, count_lag, sum_lags
 from k2ktui.errors import K2kError, TimedOut
 from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
 from k2ktui.replication.commit_state import CommittedPositions
@@ -168,7 +168,7 @@ class TopicDiscovery:
             faults=(*faults, *changed),
             limits=limits,
             notes=notes,
-            lag_records=lag_of(committed, ends),
+            lag_records=_sum_lags(committed, ends),
         )
 
     def _topics(self, replicated: set[str]) -> tuple[list[TopicDescription], list[Fault]]:
@@ -272,12 +272,10 @@ class TopicDiscovery:
         return {at: latest[at] if o < 0 else o for at, o in stamped.items() if at in latest}
 
 
-def lag_of(
+def _sum_lags(
     positions: Mapping[SourcePartition, Position], ends: Mapping[SourcePartition, int]
 ) -> int | None:
-    """Return the number of source offsets between positions and ends; None if none is known."""
-    behind = [max(0, end - positions[s].offset) for s, end in ends.items() if s in positions]
-    return sum(behind) if behind else None
+    return sum_lags(count_lag(p.offset, ends.get(at)) for at, p in positions.items())
 
 
 def _partitions(topic: TopicDescription) -> list[SourcePartition]:

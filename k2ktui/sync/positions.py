@@ -19,6 +19,7 @@ from k2ktui.engine.state import (
     position_value,
     read_commit_record,
 )
+from k2ktui.engine.status import count_lag
 from k2ktui.errors import ConfigError, ConnectionFailed, K2kError, Refused, TimedOut
 from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster, target_cluster
 from k2ktui.replication.commit_state import CommitTopic, read_commit_state
@@ -44,9 +45,9 @@ class PositionRow:
     @property
     def lag(self) -> int | None:
         """Source offsets from the position to the last stable offset."""
-        if self.position is None or self.log is None:
-            return None
-        return max(0, self.log.end - self.position.offset)
+        return count_lag(
+            self.position.offset if self.position else None, self.log.end if self.log else None
+        )
 
 
 @dataclass(frozen=True, slots=True)

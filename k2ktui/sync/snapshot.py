@@ -142,6 +142,19 @@ class SnapshotReader:
         known = {at: offset for at, offset in commits.items() if at in copies.replicas}
         return translate(copies.replicas, known, copies.logs)
 
+    def read_mappings(self) -> tuple[Mapping[SourcePartition, Replica], tuple[str, ...]]:
+        """Read the copy's mappings alone, and notes on them; the source is not needed.
+
+        Raises:
+            ConnectionFailed, TimedOut: the target does not answer.
+            Refused: nothing has been replicated yet.
+        """
+        positions = self._record.positions()
+        report = self._record.refresh(_READ_S, positions, {}, {})
+        source = SourceView("", time.time())
+        found = {at: self._replica(at, position, source) for at, position in positions.items()}
+        return found, (*_notes(report), *self._record.notes())
+
     def keep(self) -> None:
         """Preserve on the target the mappings that would be lost otherwise.
 

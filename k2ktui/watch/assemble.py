@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from k2ktui.engine.audit import Audit
@@ -11,8 +11,10 @@ from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.engine.status import (
     PartitionState,
     PartitionStatus,
+    count_lag,
     coverage,
     state_of,
+    sum_lags,
     with_held_back,
 )
 from k2ktui.engine.translate import Basis
@@ -40,6 +42,7 @@ from k2ktui.watch.model import (
 from k2ktui.watch.reason import reason_for
 
 F = TypeVar("F")
+TargetOf = tuple[str, int | None]
 
 _SPANS = 32
 _SIDES = (PartName.SOURCE, PartName.TARGET)
@@ -53,6 +56,8 @@ class Assembler:
         pair: identity of the pipeline.
         path: name of the path that the pipeline's records take.
         addresses: of source and target, shown until the clusters answer.
+        target_of: returns where a partition without a position will go: topic and partition, as in
+            :class:`~k2ktui.engine.status.PartitionStatus`.
     """
 
     def __init__(
@@ -60,8 +65,10 @@ class Assembler:
         pair: PipelinePair,
         path: str = "",
         addresses: tuple[str, str] = ("", ""),
+        target_of: Callable[[SourcePartition], TargetOf] = lambda at: ("", None),
     ) -> None:
         self._pair, self._path = pair, path
+        self._target_of = target_of
         self._addresses = addresses
         self._seen: float | None = None
         self._kept: dict[SourcePartition, tuple[object, PartitionRow] | None] = {}
@@ -156,8 +163,9 @@ class Assembler:
         if lag is None and state is PartitionState.CAUGHT_UP:
             state = PartitionState.UNKNOWN  # the end is older than the position
         ages = source.ages if source is not None and lag is not None else {}
-        topic = position.target_topic if position else ""
-        partition = position.target_partition if position else None
+        topic, partition = self._target_of(at)
+        if position is not None:
+            topic, partition = position.target_topic, position.target_partition
         status = PartitionStatus(
             topic=at.topic,
             partition=at.partition,
@@ -171,7 +179,7 @@ class Assembler:
             target_topic=topic,
             target_partition=partition,
             target_end=_target_end(target, topic, partition),
-            mapped_records=mapped.records if mapped else 0,
+            mapped_records=mapped.records if mapped else 0 if mapping_read else None,
             coverage=_covered(position, start, end, mapped, mapping_read and target is not None),
             copied_at=position.at_ms / 1000 if position and position.at_ms else None,
         )
@@ -232,9 +240,7 @@ def _lag(
 ) -> int | None:
     """Return the lag when the source was last read; None if the position was unknown then."""
     end = source.ends.get(at) if source else None
-    if position is None or paired is None or end is None:
-        return None
-    return max(0, end - paired.offset)
+    return count_lag(paired.offset if position and paired else None, end)
 
 
 def _state(
@@ -305,12 +311,12 @@ def sum_totals(rows: Sequence[PartitionRow], groups: GroupFacts | None) -> Total
     exact = sum(row.basis in _EXACT for row in found)
     return Totals(
         partitions=len(rows),
-        lag_records=sum(lags) if lags else None,
+        lag_records=sum_lags(lags),
         lag_seconds=max(ages) if ages else 0.0 if lags and not any(lags) else None,
         rate=sum(rates) if rates else None,
         coverage=_coverage(rows),
         commit_coverage=exact / len(found) if found else None,
-        mapped_records=sum(row.status.mapped_records for row in rows) if groups else None,
+        mapped_records=sum(row.status.mapped_records or 0 for row in rows) if groups else None,
         states=counts([str(row.status.state) for row in rows]),
         groups=len(groups.source) if groups else None,
         bases=counts([str(row.basis) for row in found]),

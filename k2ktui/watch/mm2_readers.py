@@ -10,19 +10,18 @@ from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.audit import Audit
-from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
+from k2ktui.errors import Refused
 from k2ktui.kafka.clients import TopicDescription, source_cluster, target_cluster
 from k2ktui.mm2.audit import Auditor, compare_checkpoints
 from k2ktui.mm2.mirror_mappings import MirrorMappings
 from k2ktui.mm2.pipeline import MirrorPipeline
 from k2ktui.mm2.topics import MirrorTopics
-from k2ktui.replication.status import Status
-from k2ktui.watch.assemble import Assembler
-from k2ktui.watch.facts import ComparisonFacts, Facts, GroupFacts, Known, TargetFacts
-from k2ktui.watch.model import Part, PartName, PipelinePair
+from k2ktui.watch.facts import ComparisonFacts, GroupFacts, Known, TargetFacts
+from k2ktui.watch.model import PartName
 from k2ktui.watch.readers import (
     ClusterInfoReader,
     GroupReader,
+    MappingReader,
     Reader,
     SourceReader,
     StateReader,
@@ -119,18 +118,19 @@ def mirror_readers(config: MirrorPipeline) -> dict[PartName, Reader]:
 
 
 def make_readers(
-    config: PipelineConfig, compare: MirrorPipeline | None = None
+    config: PipelineConfig, compare: MirrorPipeline | None = None, *, groups: bool = True
 ) -> dict[PartName, Reader]:
     """Return the reader of each part of a pipeline; connects to nothing yet.
 
     Args:
         config: the pipeline.
         compare: a MirrorMaker 2 flow beside it, whose checkpoints are compared.
+        groups: whether consumer groups are read, too, or the mappings alone.
     """
     found: dict[PartName, Reader] = {
         PartName.SOURCE: SourceReader(config),
         PartName.TARGET: TargetReader(config),
-        PartName.GROUPS: GroupReader(config),
+        PartName.GROUPS: GroupReader(config) if groups else MappingReader(config),
         PartName.STATE: StateReader(config),
     }
     if isinstance(config, MirrorPipeline):
@@ -157,32 +157,3 @@ def _groups(config: MirrorPipeline, topics: MirrorTopics, now: float) -> str:
         f"MirrorMaker 2 has {len(topics.checkpoints)} checkpoints of group-partitions, the newest "
         f"{age:.0f} s old; it {done}"
     )
-
-
-def mirror_status(config: MirrorPipeline) -> tuple[Status, tuple[str, ...]]:
-    """Read everything once and return the state of every partition, and notes.
-
-    Raises:
-        ConnectionFailed, TimedOut: the target does not answer.
-        K2kError: a part cannot be read.
-    """
-    parts = make_readers(config)
-    known: dict[PartName, Facts] = {}
-    error: K2kError | None = None
-    try:
-        for name in (PartName.TARGET, PartName.SOURCE, PartName.GROUPS):
-            try:
-                known[name] = parts[name].read(known)
-            except (ConnectionFailed, TimedOut) as failed:
-                if name is PartName.TARGET:
-                    raise
-                error = error or failed
-    finally:
-        for reader in parts.values():
-            reader.close()
-    now = time.time()
-    view = Assembler(PipelinePair(config.name), PATH).view(
-        now, known, {name: Part(now) for name in known}
-    )
-    rows = tuple(row.status for row in view.partitions)
-    return Status(config.name, now, rows, error), view.notes

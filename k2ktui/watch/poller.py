@@ -288,6 +288,31 @@ def describe_pair(config: PipelineConfig) -> PipelinePair:
     return PipelinePair(config.name, config.environment, config.read_only, mirror)
 
 
+def make_assembler(config: PipelineConfig) -> Assembler:
+    """Return the assembler of a pipeline's views."""
+    from k2ktui.mm2.pipeline import MirrorPipeline
+    from k2ktui.replication.routing import choose_path
+    from k2ktui.watch.mm2_readers import PATH as MIRROR
+
+    sides = (config.source, config.target)
+    source, target = (side.kafka.common.get("bootstrap.servers", "") for side in sides)
+    path = MIRROR if isinstance(config, MirrorPipeline) else str(choose_path(config).path)
+    return Assembler(
+        describe_pair(config), path, (source, target), lambda at: _planned_target(config, at)
+    )
+
+
+def _planned_target(config: PipelineConfig, at: SourcePartition) -> tuple[str, int | None]:
+    """Return where a partition will go; the name is empty if its topic is refused."""
+    from k2ktui.replication.naming import target_name
+
+    by_key = config.replication.sink.partition == "producer"
+    try:
+        return target_name(config, at.topic), None if by_key else at.partition
+    except K2kError:
+        return "", None
+
+
 def open_poller(
     config: PipelineConfig,
     interval: float = DEFAULT_INTERVAL_S,
@@ -300,14 +325,6 @@ def open_poller(
         interval: seconds between polls.
         compare: a MirrorMaker 2 flow beside it, whose checkpoints are compared.
     """
-    from k2ktui.mm2.pipeline import MirrorPipeline
-    from k2ktui.replication.routing import choose_path
-    from k2ktui.watch.mm2_readers import PATH as MIRROR
     from k2ktui.watch.mm2_readers import make_readers
 
-    pair = describe_pair(config)
-    sides = (config.source, config.target)
-    source, target = (side.kafka.common.get("bootstrap.servers", "") for side in sides)
-    path = MIRROR if isinstance(config, MirrorPipeline) else str(choose_path(config).path)
-    assembler = Assembler(pair, path, addresses=(source, target))
-    return Poller(make_readers(config, compare), assembler, interval)
+    return Poller(make_readers(config, compare), make_assembler(config), interval)

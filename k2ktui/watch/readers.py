@@ -197,12 +197,44 @@ class TargetReader:
         """Do nothing: no connection is kept."""
 
 
-class GroupReader:
-    """Reads groups and mappings, as ``k2ktui groups`` does."""
+class MappingReader:
+    """Reads the mappings alone, which needs neither the source nor any group."""
 
     def __init__(self, config: PipelineConfig) -> None:
         self._config = config
         self._snapshots: SnapshotReader | None = None
+
+    def read(self, known: Known) -> GroupFacts:
+        """Read the mappings; empty if the pipeline was never started."""
+        target = known.get(PartName.TARGET)
+        if isinstance(target, TargetFacts) and not target.started:
+            return GroupFacts(time.time())
+        replicas, notes = self.snapshots.read_mappings()
+        few = len(replicas) <= _RANGES_UP_TO
+        mapped = {at: _mapped(replica, few) for at, replica in replicas.items()}
+        return GroupFacts(time.time(), mapped=mapped, replicas=replicas, notes=notes)
+
+    @property
+    def snapshots(self) -> SnapshotReader:
+        """The reader of both clusters."""
+        if self._snapshots is None:
+            # Imported late, so that the first screen does not wait for it.
+            from k2ktui.sync.snapshot import SnapshotReader
+
+            self._snapshots = SnapshotReader(self._config)
+        return self._snapshots
+
+    def close(self) -> None:
+        """Disconnect from both clusters."""
+        if self._snapshots is not None:
+            self._snapshots.close()
+
+
+class GroupReader(MappingReader):
+    """Reads groups and mappings, as ``k2ktui groups`` does."""
+
+    def __init__(self, config: PipelineConfig) -> None:
+        super().__init__(config)
         self._agreement = Agreement()
 
     def read(self, known: Known) -> GroupFacts:
@@ -213,12 +245,7 @@ class GroupReader:
         target = known.get(PartName.TARGET)
         if isinstance(target, TargetFacts) and not target.started:
             return GroupFacts(time.time(), commits_at=time.time())
-        if self._snapshots is None:
-            # Imported late, so that the first screen does not wait for it.
-            from k2ktui.sync.snapshot import SnapshotReader
-
-            self._snapshots = SnapshotReader(self._config)
-        snapshot = self._snapshots.take()
+        snapshot = self.snapshots.take()
         found = self._agreement.settle(
             make_group_rows(snapshot), snapshot.commits_at, snapshot.taken_at
         )
@@ -234,11 +261,6 @@ class GroupReader:
             source_down=snapshot.source_down,
             notes=snapshot.notes,
         )
-
-    def close(self) -> None:
-        """Disconnect from both clusters."""
-        if self._snapshots is not None:
-            self._snapshots.close()
 
 
 def _mapped(replica: Replica, with_ranges: bool) -> MappedSummary:

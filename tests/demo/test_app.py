@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -14,34 +13,36 @@ import pytest
 from k2ktui.demo import app, pipeline, wiring
 from k2ktui.demo.app import DemoOptions
 from k2ktui.demo.signals import DemoEnded, ending_signals
-from k2ktui.demo.status import PartitionStatus
 from k2ktui.errors import ExitCode, K2kError, Refused
-from tests.demo.test_table import Stub
+from k2ktui.watch.feed import Listener
+from k2ktui.watch.model import PartName
 from tests.support.kafka import eventually
+from tests.support.views import StubFeed, usual
 
 
-class StubStatus:
+class FailingFeed(StubFeed):
     """Fails once, as when a cluster is away, then reports."""
 
     def __init__(self) -> None:
+        super().__init__(usual())
         self.taken = 0
-        self.closed = False
 
-    def snapshot(self) -> Sequence[PartitionStatus]:
+    def start(self, listener: Listener) -> None:
+        self.made.errors = {PartName.SOURCE: "A cluster does not answer."}
+        super().start(listener)
+        self.made.errors = {}
+        self.tell()
+
+    def tell(self) -> None:
         self.taken += 1
-        if self.taken == 1:
-            raise K2kError("A cluster does not answer.")
-        return [Stub()]
-
-    def close(self) -> None:
-        self.closed = True
+        super().tell()
 
 
 @pytest.fixture
-def status(monkeypatch: pytest.MonkeyPatch) -> StubStatus:
-    """The status that the demo reads, and a pipeline that runs for ever."""
-    made = StubStatus()
-    monkeypatch.setattr(wiring, "pipeline_status", lambda config: made)
+def feed(monkeypatch: pytest.MonkeyPatch) -> FailingFeed:
+    """The views that the demo shows, and a pipeline that runs for ever."""
+    made = FailingFeed()
+    monkeypatch.setattr(wiring, "open_feed", lambda config, compare: made)
     use_fault(monkeypatch, "")
     return made
 
@@ -74,7 +75,7 @@ def children() -> list[psutil.Process]:
 
 @pytest.mark.slow
 def test_runs_keeps_and_continues(
-    status: StubStatus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    feed: FailingFeed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = set(children())
     unfinished = tmp_path / "data" / "source" / "rest"  # of a demo killed while it began
@@ -82,7 +83,7 @@ def test_runs_keeps_and_continues(
     unfinished.touch()
     options = DemoOptions(seconds=0, directory=tmp_path, keep=True, rate=0.2)
     assert app.run(options) is ExitCode.OK
-    assert status.closed
+    assert feed.closed
     assert not unfinished.exists()
     assert set(children()) == before
     said = capsys.readouterr().out
@@ -99,7 +100,7 @@ def test_runs_keeps_and_continues(
 
 @pytest.mark.slow
 def test_pipeline_that_ends_by_itself_is_an_error_with_its_reason(
-    monkeypatch: pytest.MonkeyPatch, status: StubStatus, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, feed: FailingFeed, tmp_path: Path
 ) -> None:
     use_fault(monkeypatch, "the reason")
     before = set(children())
@@ -115,12 +116,12 @@ def test_two_demos_do_not_share_data(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_everything(status: StubStatus, tmp_path: Path) -> None:
+def test_ctrl_c_ends_everything(feed: FailingFeed, tmp_path: Path) -> None:
     before = set(children())
     done = threading.Event()
 
     def interrupt() -> None:
-        eventually(lambda: status.taken > 1 or done.is_set(), "the table is shown", 90)
+        eventually(lambda: feed.taken > 1 or done.is_set(), "the table is shown", 90)
         if not done.is_set():
             os.kill(os.getpid(), signal.SIGINT)
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from k2ktui.demo.comparison import Comparison, render
 from k2ktui.watch.model import PartName
-from tests.support.views import StubFeed, beside_mirrormaker, usual
+from tests.support.views import beside_mirrormaker, usual
 
 
 def drawn(seen: Comparison) -> str:
@@ -24,8 +24,8 @@ def words(seen: Comparison) -> str:
 def test_both_columns_are_shown() -> None:
     made = beside_mirrormaker()
     made.group("odd\x1b[31m", next(iter(made.ends)))
-    seen = Comparison(StubFeed(made))
-    seen.start()
+    seen = Comparison()
+    seen.take(made.view())
     said = drawn(seen)
     rows = [" ".join(line.split()) for line in said.splitlines()]
     assert "billing 0 4,075" in rows
@@ -36,16 +36,13 @@ def test_both_columns_are_shown() -> None:
 
 
 def test_what_is_not_known_is_told() -> None:
-    seen = Comparison(StubFeed(usual()))
-    seen.start()
+    seen = Comparison()
+    seen.take(usual().view())
     assert "has not translated any group yet" in words(seen)
     made = beside_mirrormaker()
-    feed = StubFeed(made)
-    seen = Comparison(feed)
-    seen.start()
+    seen = Comparison()
+    seen.take(made.view())
     assert seen.groups and not seen.note
     made.errors = {PartName.COMPARISON: "the target is away"}
-    feed.tell()
+    seen.take(made.view())
     assert seen.groups and "the target is away" in words(seen)
-    seen.stop()
-    assert feed.closed

@@ -7,39 +7,25 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
 
 import pytest
 from rich.console import Console
 
 from k2ktui.demo.screen import Screen
-from k2ktui.demo.status import PartitionStatus
-from k2ktui.demo.table import Rates, render, summarise
+from k2ktui.demo.table import TopicLine, render, summarize_topics
+from k2ktui.watch.model import PartName
+from tests.support.views import Made
 
 
-@dataclass(frozen=True)
-class Stub:
-    topic: str = "orders"
-    partition: int = 0
-    state: str = "behind"
-    path: str = "verbatim"
-    source_start: int | None = 0
-    source_end: int | None = 100
-    position: int | None = 90
-    lag_records: int | None = 10
-    lag_seconds: float | None = 0.5
-    target_topic: str | None = "orders"
-    target_partition: int | None = 0
-    target_end: int | None = 1290
-    mapped_records: int | None = 80
-    coverage: float | None = 1.0
+def made(topic: str = "orders", *, lag: int = 10) -> Made:
+    """A pipeline of one partition; 100 records are on the source."""
+    found = Made()
+    found.partition(topic, 0, end=100, lag=lag)
+    return found
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+def lines_of(made: Made) -> list[TopicLine]:
+    return summarize_topics(made.view())
 
 
 def text_of(table: object, width: int = 140) -> str:
@@ -49,49 +35,45 @@ def text_of(table: object, width: int = 140) -> str:
 
 
 def test_a_topic_sums_up_its_partitions() -> None:
-    found: list[PartitionStatus] = [
-        Stub(),
-        Stub(partition=1, state="caught-up", position=50, lag_records=0, lag_seconds=2.0),
-    ]
-    [line] = summarise(found, Rates())
-    assert (line.partitions, line.position, line.end) == (2, 140, 200)
-    assert (line.lag_records, line.lag_seconds, line.mapped) == (10, 2.0, 160)
+    pipeline = made()
+    pipeline.partition("orders", 1, end=50)
+    [line] = lines_of(pipeline)
+    assert (line.partitions, line.position, line.end) == (2, 140, 150)
+    assert (line.lag_records, line.lag_seconds, line.mapped) == (10, 3.0, 140)
     assert line.states == ("behind", "caught-up")
-    assert line.example == (0, 90, 1290)
+    assert line.example == (0, 90, 97)
 
 
 def test_what_is_not_known_is_not_zero() -> None:
-    unknown = Stub(position=None, lag_records=None, lag_seconds=None, mapped_records=None)
-    [line] = summarise([unknown], Rates())
+    pipeline = made()
+    pipeline.unread = {PartName.TARGET, PartName.GROUPS}
+    pipeline.positions.clear()
+    [line] = lines_of(pipeline)
     assert (line.position, line.lag_records, line.lag_seconds) == (None, None, None)
-    assert (line.rate, line.example) == (None, None)
+    assert (line.mapped, line.rate, line.example) == (None, None, None)
     assert len(re.findall(r" -(?= |$)", text_of(render([line])))) == 5
 
 
-def test_rates_look_back_a_few_seconds() -> None:
-    clock = Clock()
-    rates = Rates(clock)
-    assert rates.take("a", 0) is None
-    clock.now = 2.0
-    assert rates.take("a", 200) == 100.0
-    for second in range(3, 20):
-        clock.now = float(second)
-        last = rates.take("a", 200)
-    assert last == 0.0
-    assert rates.take("b", None) is None
+def test_rates_are_those_of_the_other_screens() -> None:
+    pipeline = made()
+    for _ in range(6):
+        view = pipeline.view()
+        pipeline.now += 5
+        pipeline.copy(100)
+    [line] = summarize_topics(view)
+    assert line.rate == view.totals.rate == 20
 
 
 def test_table_shows_the_divergence_and_no_markup() -> None:
-    hostile = Stub(topic="[red]x[/red]\x1b[2J", state="[bold]")
-    shown = text_of(render(summarise([hostile], Rates()), "note [blink]"))
-    assert "p0 90 → 1,290" in shown
+    shown = text_of(render(lines_of(made("[red]x[/red]\x1b[2J")), "note [blink]"))
+    assert "p0 90 → 97" in shown
     assert "[red]x[/red]\\x1b[2J" in shown
     assert "note [blink]" in shown
     assert "\x1b" not in shown
 
 
 def test_narrow_terminal_gets_fewer_columns_whole() -> None:
-    shown = text_of(render(summarise([Stub()], Rates()), "", 80), 80)
+    shown = text_of(render(lines_of(made()), "", 80), 80)
     assert "offsets differ" not in shown
     assert "behind" in shown
     assert "…" not in shown
@@ -103,7 +85,7 @@ def test_without_a_terminal_lines_are_plain() -> None:
     with screen.busy("Working [x]"):
         pass
     with screen.live() as show:
-        show(summarise([Stub()], Rates()), "")
+        show(lines_of(made()), "")
         show([], "not so soon")
     lines = out.getvalue().splitlines()
     assert lines[0].endswith("Working [x]")
@@ -130,11 +112,11 @@ def test_closed_terminal_disturbs_nothing() -> None:
 _TALKS_TO_A_CLOSED_PIPE = """
 import sys
 from k2ktui.demo.screen import Screen
-from tests.demo.test_table import Rates, Stub, summarise
+from tests.demo.test_table import lines_of, made
 
 screen = Screen()
 with screen.live() as show:
-    show(summarise([Stub()], Rates()), "")
+    show(lines_of(made()), "")
 screen.say("shut down")
 print("it has ended in order", file=sys.stderr)
 """

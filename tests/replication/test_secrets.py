@@ -13,8 +13,9 @@ import pytest
 from confluent_kafka.admin import AclOperation
 
 from k2ktui.cli import main as command_line
-from k2ktui.replication.status import StatusReader
 from k2ktui.runtime.node import KafkaNode
+from k2ktui.watch.facts import Known
+from k2ktui.watch.readers import TargetReader
 from tests.support.kafka import Out, create_topic, eventually, produce, unique_name
 from tests.support.pipeline import Pipeline
 from tests.support.secure import SecureNode
@@ -120,11 +121,11 @@ def test_a_fault_of_our_own_tells_no_secret(
     for name, text in surroundings(tmp_path / "run").items():
         monkeypatch.setenv(name, text)
 
-    def fail(reader: StatusReader) -> None:
+    def fail(reader: TargetReader, known: Known) -> None:
         password = PASSWORD
         raise RuntimeError(f"{password} {reader._config.source.kafka.common}")
 
-    monkeypatch.setattr(StatusReader, "snapshot", fail)
+    monkeypatch.setattr(TargetReader, "read", fail)
     monkeypatch.setattr(sys, "argv", ["k2ktui", "status", "-f", str(pipe.write())])
     with pytest.raises(SystemExit) as ended:
         command_line.main()

@@ -8,18 +8,15 @@ import pytest
 from confluent_kafka import KafkaError
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.status import count_lag, sum_lags
 from k2ktui.errors import TimedOut
 from k2ktui.kafka.clients import TopicDescription
-from k2ktui.replication.discovery import TopicDiscovery, TopicSnapshot, lag_of
+from k2ktui.replication.discovery import TopicDiscovery, TopicSnapshot
 from k2ktui.replication.slot_task import CopyPath, Route
 from k2ktui.replication.targets import plan_targets
 
 ONE, OTHER = SourcePartition("t", 0), SourcePartition("t", 1)
-
-
-def at(offset: int) -> Position:
-    return Position(offset, 0, -1, "", 1, 0, "t", 0)
 
 
 def test_until_caught_up_needs_every_end() -> None:
@@ -31,9 +28,10 @@ def test_until_caught_up_needs_every_end() -> None:
 
 
 def test_lag_is_of_what_is_known() -> None:
-    assert lag_of({ONE: at(3)}, {}) is None
-    assert lag_of({ONE: at(3)}, {ONE: 5, OTHER: 7}) == 2
-    assert lag_of({ONE: at(9)}, {ONE: 5}) == 0
+    assert count_lag(3, None) is None and count_lag(None, 7) is None
+    assert (count_lag(3, 5), count_lag(9, 5)) == (2, 0)
+    assert sum_lags([None, None]) is None
+    assert sum_lags([2, None, 0]) == 2
 
 
 UNKNOWN = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from k2ktui.config.exports import MetricPrefixes
 from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.status import count_lag
 from k2ktui.replication.events import (
     Event,
     FirstRecord,
@@ -218,7 +219,7 @@ def _start(row: _Row, now: float, current: bool) -> float | None:
     return row.seen.start if current and row.seen and row.seen.start >= 0 else None
 
 
-def _end(row: _Row, now: float, current: bool) -> float | None:
+def _end(row: _Row, now: float, current: bool) -> int | None:
     """Return the end that matches the position.
 
     The end from the slot's last lap is of the same moment as the position; with a later end,
@@ -230,9 +231,8 @@ def _end(row: _Row, now: float, current: bool) -> float | None:
     return row.surveyed_end
 
 
-def _lag(row: _Row, now: float, current: bool) -> float | None:
-    end = _end(row, now, current)
-    return None if end is None or row.position is None else max(0, end - row.position)
+def _lag(row: _Row, now: float, current: bool) -> int | None:
+    return count_lag(row.position, _end(row, now, current))
 
 
 def _lag_time(row: _Row, now: float, current: bool) -> float | None:

@@ -1,0 +1,88 @@
+"""One view of a pipeline, for commands that read both clusters once and end."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
+from k2ktui.watch.facts import Facts, Known
+from k2ktui.watch.mm2_readers import make_readers
+from k2ktui.watch.model import Part, PartName, View
+from k2ktui.watch.poller import make_assembler
+from k2ktui.watch.readers import MappingReader, Reader
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A view of one moment.
+
+    Attributes:
+        view: what could be read.
+        source_error: why the source could not be read; None if it was.
+        groups_error: the same for the groups, or for the mappings.
+    """
+
+    view: View
+    source_error: K2kError | None = None
+    groups_error: K2kError | None = None
+
+
+def read_once(config: PipelineConfig, *, groups: bool) -> Reading:
+    """Read a pipeline now; without the source, the view has what the target knows.
+
+    The source is read after the positions, so that lag is of one moment.
+
+    Args:
+        config: the pipeline.
+        groups: whether consumer groups are read, too.
+
+    Raises:
+        K2kError: the target could not be read.
+    """
+    readers = make_readers(config, groups=groups)
+    del readers[PartName.STATE]
+    with ExitStack() as stack:
+        for reader in readers.values():
+            stack.enter_context(closing(reader))
+        known: dict[PartName, Facts] = {
+            PartName.TARGET: readers[PartName.TARGET].read({}),
+        }
+        with ThreadPoolExecutor(1) as pool:
+            # At the same time, so that an unreachable source costs its time-out once.
+            mapped = pool.submit(_read_groups, config, readers[PartName.GROUPS], dict(known))
+            source, source_error = _read(readers[PartName.SOURCE], known)
+            found, groups_error = mapped.result()
+    if source is not None:
+        known[PartName.SOURCE] = source
+    if found is not None:
+        known[PartName.GROUPS] = found
+    errors = {PartName.SOURCE: source_error, PartName.GROUPS: groups_error}
+    parts = {name: _part(known.get(name), errors.get(name)) for name in readers}
+    view = make_assembler(config).view(time.time(), known, parts)
+    return Reading(view, source_error, groups_error)
+
+
+def _read(reader: Reader, known: Known) -> tuple[Facts | None, K2kError | None]:
+    try:
+        return reader.read(known), None
+    except K2kError as error:
+        return None, error
+
+
+def _read_groups(
+    config: PipelineConfig, reader: Reader, known: Known
+) -> tuple[Facts | None, K2kError | None]:
+    """Read the groups; the mappings alone if a cluster that only groups need does not answer."""
+    found, error = _read(reader, known)
+    if isinstance(error, (ConnectionFailed, TimedOut)):
+        with closing(MappingReader(config)) as mappings:
+            found, _ = _read(mappings, known)
+    return found, error
+
+
+def _part(facts: Facts | None, error: K2kError | None) -> Part:
+    return Part(facts.taken_at if facts else None, error.message if error else "")
