@@ -11,11 +11,12 @@ from hypothesis import settings
 
 from k2ktui.runtime.node import EAGER_CLEANING, KafkaNode
 from tests.support.brokers import Brokers
+from tests.support.examples import examples
 from tests.support.kafka import START_S
 from tests.support.secure import SecureNode, start_secure_node
 
 # A loaded machine fails no test: timings belong to bench/.
-settings.register_profile("k2ktui", deadline=None)
+settings.register_profile("k2ktui", deadline=None, max_examples=examples(100))
 settings.load_profile("k2ktui")
 
 pytest_plugins = ["tests.parallel"]

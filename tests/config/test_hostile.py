@@ -14,6 +14,7 @@ from k2ktui.config import load
 from k2ktui.config.show import to_json, to_yaml
 from k2ktui.config.validate import known_paths
 from k2ktui.errors import ConfigError
+from tests.support.examples import examples
 
 FULL = Path(__file__).with_name("full.yaml").read_text(encoding="utf-8")
 PATHS = [*known_paths()]
@@ -47,7 +48,7 @@ def load_and_show(text: str) -> None:
         to_json(loaded, with_sources=True)
 
 
-@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow])
 @given(st.text(max_size=60))
 @example("a: &a [*a]")
 @example("<<: {a: b}")
@@ -66,7 +67,7 @@ def test_any_text(text: str) -> None:
     load_and_show(text)
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.sampled_from(PATHS), values), min_size=1, max_size=4))
 def test_any_value_at_any_key(changes: list[tuple[tuple[str | int, ...], Any]]) -> None:
     tree = yaml.safe_load(FULL)

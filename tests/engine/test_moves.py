@@ -19,6 +19,7 @@ from k2ktui.engine.moves import (
     plan_move,
 )
 from k2ktui.engine.state import Gap, Position, SourcePartition
+from tests.support.examples import examples
 
 SOURCE = SourcePartition("t", 0)
 LOG = SourceLog(0, 1000, "a")
@@ -170,7 +171,7 @@ class Model:
         return any(gap.first <= offset < gap.end for gap in self.position.gaps)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(
     st.integers(0, 60),
     st.lists(st.tuples(st.sampled_from(["copy", "set"]), st.integers(0, 60)), max_size=12),

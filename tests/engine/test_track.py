@@ -15,6 +15,7 @@ from k2ktui.engine.ranges import NOT_FOUND, MappingRanges, RangeColumns
 from k2ktui.engine.replica import Replica, TargetLog, find_mapping_gaps
 from k2ktui.engine.state import Covers, Position, SourcePartition
 from k2ktui.engine.translate import Basis, translate
+from tests.support.examples import examples
 
 Target = tuple[str, int]
 Landed = dict[int, tuple[Target, int]]
@@ -243,7 +244,7 @@ def test_another_partition_from_some_run_on_changes_nothing(
         assert (of(track.lanes), decided(track)) == expected
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(logs, st.lists(st.tuples(st.integers(1, 12), st.integers(1, 15)), min_size=1, max_size=4))
 def test_bounds_change_no_answer(log: Log, rounds: list[tuple[int, int]]) -> None:
     track, read = MappingLog(), 0
@@ -309,7 +310,7 @@ def test_what_only_old_records_tell(log: Log, steps: int, old: int, low: int) ->
     assert repeated <= {offset for offset in known if offset >= low}
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(logs, st.integers(1, 40), st.integers(0, 20))
 def test_nothing_is_skipped_whatever_is_lost(log: Log, steps: int, gone: int) -> None:
     """What cannot be known is unmapped; what is given is the first unread record, or before it."""

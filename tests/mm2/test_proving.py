@@ -14,6 +14,7 @@ from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.log.content import KafkaRecord, LogBounds, RecordRange
 from k2ktui.mm2 import log_comparison
 from k2ktui.mm2.comparing import UNSTABLE
+from tests.support.examples import examples
 
 AT = SourcePartition("t", 0)
 Log = Mapping[int, bytes]
@@ -272,7 +273,7 @@ def borders(
     return [(low, None), (low, high), *([(None, high)] if high else [])]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(transactional(st.just(10_000)), st.data())
 def test_transactions_leave_nothing_unproven(log: Transactional, data: st.DataObject) -> None:
     """Markers and aborted records, copied or not: every position, also on a marker, is exact."""
@@ -283,7 +284,7 @@ def test_transactions_leave_nothing_unproven(log: Transactional, data: st.DataOb
         assert log.right(offset, found)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(transactional(st.integers(1, 4)), st.data())
 def test_records_of_aborted_transactions_are_never_taken_for_others(
     log: Transactional, data: st.DataObject
@@ -295,7 +296,7 @@ def test_records_of_aborted_transactions_are_never_taken_for_others(
         assert isinstance(found, str) or log.right(offset, found)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(transactional(st.just(10_000), compacted=True), st.data())
 def test_compacted_copies_of_transactions(log: Transactional, data: st.DataObject) -> None:
     """Whatever compaction deleted on either side, a position that is told is right."""

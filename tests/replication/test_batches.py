@@ -40,6 +40,7 @@ from k2ktui.log.records import (
     read_varints,
 )
 from k2ktui.replication.copying.range_builder import RangeBuilder
+from tests.support.examples import examples
 
 blobs = st.none() | st.binary(max_size=40)
 headers = st.lists(st.tuples(st.text(max_size=8), blobs), max_size=3)
@@ -81,7 +82,7 @@ def seen(data: bytes | bytearray | memoryview) -> list[tuple[Any, ...]]:
     ]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(deltas, codecs, blobs, headers, st.integers(0, 60))
 def test_rebuilding_keeps_every_record_and_maps_it(
     gaps: list[int], codec: int, key: bytes | None, found: list[Any], position: int

@@ -25,6 +25,7 @@ from k2ktui.log.records import Records, decode_records
 from k2ktui.replication.copying.batch_routing import route_next
 from k2ktui.replication.copying.partition_reader import PartitionReader
 from k2ktui.replication.slot_task import Assignment, CopyPath, FaultKind, HeaderRules, Route
+from tests.support.examples import examples
 
 CODECS = {1: gzip_encode, 2: snappy_encode, 3: lz4_encode, 4: zstd_encode}
 FIRST, COUNT = 40, 12
@@ -138,7 +139,7 @@ def offsets_differ(original: bytes, damaged: bytes) -> bool:
 
 
 @pytest.mark.parametrize("name", BATCHES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_a_damaged_batch_stops_the_feed_or_is_not_there_yet(name: str, data: st.DataObject) -> None:
     """Bits flip, and the end is cut off: what is behind a checksum is never copied changed.
@@ -165,7 +166,7 @@ def test_a_damaged_batch_stops_the_feed_or_is_not_there_yet(name: str, data: st.
 
 
 @pytest.mark.parametrize("name", BATCHES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_damage_behind_a_right_checksum_is_found_or_harmless(
     name: str, data: st.DataObject

@@ -25,6 +25,7 @@ from k2ktui.replication.epochs import (
     ProducerEpochs,
 )
 from tests.support.coordinator import Coordinator, Fault, ModelWire, Pause, Produce, Version
+from tests.support.examples import examples
 
 PARTITIONS = 2
 _S = 60.0
@@ -256,7 +257,7 @@ def actions(kinds: list[str]) -> st.SearchStrategy[tuple[str, int, int, Fault]]:
 ANY = actions(["step"] * 9 + ["start", "time out", "time out", "expire", "move", "arrive", "kill"])
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     version=st.sampled_from(Version),
     first_epoch=st.sampled_from([-1, 32758, 32764]),

@@ -25,6 +25,7 @@ from k2ktui.replication.copying import source_fetcher as module
 from k2ktui.replication.copying.partition_reader import PartitionReader
 from k2ktui.replication.copying.source_fetcher import SourceFetcher
 from k2ktui.replication.slot_task import Assignment, CopyPath, Route
+from tests.support.examples import examples
 
 KEY = ("t", 0)
 RESPONSE_BATCHES = 4
@@ -217,7 +218,7 @@ def _no_pauses() -> Any:
         yield
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.lists(STEPS, max_size=60), st.booleans(), st.booleans())
 def test_what_is_taken_is_what_the_source_has(
     steps: list[tuple[str, int]], continue_on_loss: bool, compare_epochs: bool

@@ -33,6 +33,7 @@ from k2ktui.engine.state import MappingRecord as OffsetMapping
 from k2ktui.kafka.clients import TopicDescription
 from k2ktui.sync import mapping_reload, mapping_store
 from k2ktui.sync.mapping_store import MappingStore
+from tests.support.examples import examples
 
 Where = tuple[str, int]
 NAME = "p"
@@ -275,7 +276,7 @@ def counted(world: World, row: GroupRow) -> int | None:
 
 @settings(
     deadline=None,
-    max_examples=60,
+    max_examples=examples(60),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(

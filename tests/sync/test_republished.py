@@ -30,6 +30,7 @@ from k2ktui.kafka.keyed_writer import Entry
 from k2ktui.sync import mapping_reload, mapping_republish
 from k2ktui.sync.mapping_sort import MappingSorter
 from k2ktui.sync.mapping_store import MappingStore
+from tests.support.examples import examples
 
 A, B, C = (SourcePartition("s", number) for number in range(3))
 LANE = ("t", 0)
@@ -234,7 +235,7 @@ def test_after_a_failed_repeat_the_store_says_what_it_does_not_know(topic: Topic
     assert store.doubts(A) == MappingGaps(holes=((5, held),))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(st.integers(0, 2**32))
 def test_repeats_never_claim_more_than_they_hold(seed: int) -> None:
     """Random topics, memory bounds, needs and deletions: what a later reader takes as known from
