@@ -66,6 +66,7 @@ _CLOSED_AFTER = 4
 # Kinds for which the listing is the only source of details; share groups commit no offsets.
 _LISTED_ONLY = frozenset({"share", "streams"})
 
+_NO_KIP_848 = GroupError(Code.UNSUPPORTED_VERSION)
 _NOT_TOLD = GroupError(Code.NONE, "the broker left it out of its answer", doubtful=True)
 
 Verdicts = dict[str, dict[TopicPartition, str]]
@@ -268,7 +269,9 @@ class ConsumerGroupClient:
             # A group whose kind was unknown or has changed is not found as a classic one.
             modern += [n for n, answer in found.items() if answer == GroupState(n, "", "")]
             described = await self._courier.ask(modern, describe_consumer())
-            found |= described
+            # Without the feature group.version (Kafka 3.9, or a cluster upgraded from it), brokers
+            # offer this request and refuse it: there, the answer about classic groups is complete.
+            found |= {n: a for n, a in described.items() if n not in found or a != _NO_KIP_848}
         for name, answer in found.items():
             if isinstance(answer, GroupError):
                 why = describe_error(answer, self._label, "Describe")

@@ -11,8 +11,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from k2ktui.errors import Refused
-from k2ktui.kafka.groups import HAS_MEMBERS, ConsumerGroupClient, GroupCommit
+from k2ktui.kafka.groups import HAS_MEMBERS, ConsumerGroupClient, GroupCommit, GroupState
 from k2ktui.runtime.node import KafkaNode
+from tests.support.brokers import Brokers
 from tests.support.kafka import (
     TIMEOUT,
     client,
@@ -192,6 +193,19 @@ def test_groups_are_described_with_their_members(target: KafkaNode, connect: Con
             assert only.host == "/127.0.0.1"
         assert found[new].members[0].id == consumer.memberid()
         assert {each.error for each in found.values()} == {""}
+
+
+@pytest.mark.slow
+def test_brokers_without_the_consumer_protocol_describe_missing_groups(
+    brokers: Brokers, connect: Connect
+) -> None:
+    """Kafka 3.9 offers ConsumerGroupDescribe, and refuses it with UNSUPPORTED_VERSION."""
+    (node,) = brokers("3.9")
+    topic, stopped, missing = create_topic(node), unique_name("stopped"), unique_name("missing")
+    commit_offsets(node, stopped, {(topic, 0): 1})
+    found = connect(node).describe([stopped, missing])
+    assert found[stopped] == GroupState(stopped, "Empty", "classic")
+    assert found[missing] == GroupState(missing, "", "")
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
