@@ -48,9 +48,11 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Keep together what shares something that is dear to start.
 
     Tests of a module that share a fixture stay in one process. So do all that need brokers of other
-    versions, and all fast tests that need clusters; slow tests and proofs are too long for one,
-    each of their processes has clusters.
+    versions, unless they name a group, and all fast tests that need clusters; slow tests and proofs
+    are too long for one, each of their processes has clusters.
     """
+    if item.get_closest_marker("xdist_group") is not None:
+        return
     needs = set(getattr(item, "fixturenames", ()))
     if "brokers" in needs:
         item.add_marker(pytest.mark.xdist_group("brokers"))

@@ -42,7 +42,16 @@ class Pair:
         return made
 
 
-@pytest.fixture(scope="module", params=PAIRS, ids="-to-".join)
+def _params() -> list[Any]:
+    """The pairs. All tests of a pair run in one process, see tests.parallel."""
+    names = ["-to-".join(pair) for pair in PAIRS]
+    return [
+        pytest.param(pair, id=name, marks=pytest.mark.xdist_group(name))
+        for pair, name in zip(PAIRS, names, strict=True)
+    ]
+
+
+@pytest.fixture(scope="module", params=_params())
 def pair(
     request: pytest.FixtureRequest, brokers: Brokers, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Pair]:

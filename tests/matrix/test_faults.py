@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from tests.matrix.conftest import Pair
+from tests.support.cli import k2ktui_json
 from tests.support.kafka import START_S, create_topic, end_offsets, eventually, produce
 from tests.support.oracle import COMMIT_TOPIC
 from tests.support.pipeline import Pipeline, Run
@@ -51,10 +52,20 @@ def test_killed_fenced_and_refused(pair: Pair) -> None:
         run.expect("firstrecord")
         _restart_brokers(pair)
         pipeline.await_copying()
+    _await_caught_up(pipeline)
     assert run.stop() == 0
     run.await_gone()
-    pipeline.catch_up()
     pipeline.prove(_WIDE_RECORDS + traffic.sent // 3)
+
+
+def _await_caught_up(pipeline: Pipeline) -> None:
+    """Wait until all that the source holds now is copied."""
+
+    def caught_up() -> bool:
+        rows = k2ktui_json("status", "-f", pipeline.write())["partitions"]
+        return all(row["lag_records"] == 0 for row in rows)
+
+    eventually(caught_up, f"{pipeline.name} has caught up")
 
 
 def _wide_batches(pair: Pair) -> str:

@@ -17,6 +17,9 @@ from tests.support.kafka import TIMEOUT, Headers, Out, client, eventually, uniqu
 
 _NOT_KNOWN_YET = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
+# Longer than any test; a topic's state in the client is older than the default of 30 seconds.
+_PROPAGATION_MS = 3_600_000
+
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -73,10 +76,13 @@ class Traffic:
             _producer(node, compression_type=codec, linger_ms=linger)
             for codec, linger in (("none", 0), ("lz4", 5), ("zstd", 20))
         ]
-        identity = unique_name("traffic")
-        self._transactional = _producer(
-            node, transactional_id=identity, transaction_timeout_ms=120_000
+        self._start_transactional = partial(
+            _producer,
+            node,
+            transactional_id=unique_name("traffic"),
+            transaction_timeout_ms=120_000,
         )
+        self._transactional = self._start_transactional()
         self._transactions = transactions
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -97,8 +103,11 @@ class Traffic:
     ) -> None:
         self._over.set()
         self._thread.join()
-        if kind is None and self._failure is not None:
+        if self._failure is None:
+            return
+        if error is None:
             raise self._failure
+        error.add_note(f"the traffic had ended before, with {self._failure!r}")
 
     def _run(self) -> None:
         try:
@@ -114,17 +123,27 @@ class Traffic:
         if not self._transactions or self._dice.random() < 0.5:
             self._send(self._dice.choice(self._plain), topic, records)
             return
-        self._transactional.begin_transaction()
         try:
-            self._send(self._transactional, topic, records)
+            self._send_in_transaction(topic, records)
+        except KafkaException:
+            # Like an application that starts again after a fatal error. An abort of what had not
+            # reached a broker that was killed is one. What is open is aborted.
+            self._transactional = self._start_transactional()
+            self._transactional.init_transactions(TIMEOUT)
+
+    def _send_in_transaction(self, topic: str, records: Iterable[Out]) -> None:
+        producer = self._transactional
+        producer.begin_transaction()
+        try:
+            self._send(producer, topic, records)
             if self._dice.random() < 0.33:
-                self._transactional.abort_transaction(TIMEOUT)
+                producer.abort_transaction(TIMEOUT)
             else:
-                self._transactional.commit_transaction(TIMEOUT)
+                producer.commit_transaction(TIMEOUT)
         except KafkaException as error:
             if not error.args[0].txn_requires_abort():
                 raise
-            self._transactional.abort_transaction(TIMEOUT)
+            producer.abort_transaction(TIMEOUT)
 
     def _send(self, producer: Producer, topic: str, records: Iterable[Out]) -> None:
         for out in records:
@@ -152,6 +171,12 @@ def _sent(producer: Producer, topic: str, out: Out) -> bool:
 
 
 def _producer(node: KafkaNode, **settings: object) -> Producer:
-    # Brokers go away in these tests; the clients need to be patient, and not to tell.
-    patient = client(node, delivery_timeout_ms=120_000, **settings) | {"log_level": 0}
-    return Producer(patient)
+    """Make a client for brokers that go away: patient, and silent.
+
+    A broker of ZooKeeper's time that has just started answers that topics do not exist, until its
+    controller has told it of them. librdkafka believes the first such answer once it has known the
+    topic for ``topic.metadata.propagation.max.ms``: it drops what it has buffered, and then does
+    not believe for as long that the topic exists.
+    """
+    patient = {"delivery.timeout.ms": 120_000, "topic.metadata.propagation.max.ms": _PROPAGATION_MS}
+    return Producer(client(node, **settings) | patient | {"log_level": 0})
