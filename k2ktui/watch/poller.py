@@ -39,7 +39,7 @@ _SHARE = 0.2
 class _Worker:
     """Reads one part on request, on its own thread; owns the reader."""
 
-    def __init__(self, name: PartName, reader: Reader, done: Callable[[], None]) -> None:
+    def __init__(self, name: PartName, reader: Reader, done: Callable[[_Worker], None]) -> None:
         self.facts: Facts | None = None
         self.error = ""
         self.asked_at: float | None = None
@@ -90,8 +90,7 @@ class _Worker:
                 self._read()
                 if pace := _PACE_S.get(self._name):
                     self._rests_until = max(began + pace, began + (monotonic() - began) / _SHARE)
-                self.asked_at = None
-                self._done()
+                self._done(self)
         finally:
             self._reader.close()
 
@@ -194,8 +193,10 @@ class Poller:
     def _known(self) -> dict[PartName, Facts]:
         return {name: w.facts for name, w in self._workers.items() if w.facts is not None}
 
-    def _note(self) -> None:
+    def _note(self, worker: _Worker) -> None:
+        # Both under the lock: otherwise a round could end between the two, and emit a second view.
         with self._wake:
+            worker.asked_at = None
             self._news = True
             self._wake.notify_all()
 

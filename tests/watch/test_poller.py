@@ -35,7 +35,7 @@ class Scripted:
     def read(self, known: Known) -> Facts:
         self._log.append(self.name)
         self.known = known
-        assert self.free.wait(TIMEOUT)
+        self.free.wait()
         if self.error:
             raise self.error
         return self.made._facts()[self.name]
@@ -67,7 +67,9 @@ class Rig:
 
 
 @pytest.fixture
-def rig() -> Iterator[Rig]:
+def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+    # A round ends when all have answered, however long a busy machine takes for that.
+    monkeypatch.setattr(poller, "_GRACE_S", TIMEOUT)
     made = Rig()
     yield made
     for reader in made.readers.values():
@@ -139,12 +141,16 @@ def test_a_fault_of_ours_is_told_and_blinds_no_other_part(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("hung", list(PartName))
-def test_a_part_that_hangs_is_told_and_asked_once(rig: Rig, hung: PartName) -> None:
+def test_a_part_that_hangs_is_told_and_asked_once(
+    rig: Rig, hung: PartName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(poller, "_GRACE_S", 0.3)
     rig.readers[hung].free.clear()
     rig.start()
-    view = rig.view()
     others = [name for name in PartName if name is not hung]
-    assert all(view.part(name).taken_at for name in others)
+    view = rig.view()
+    while not all(view.part(name).taken_at for name in others):
+        view = rig.view()
     assert view.part(hung).taken_at is None
     rig.poller.refresh()
     while not (view := rig.view()).part(hung).pending_s:
