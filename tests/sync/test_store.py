@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -33,8 +32,17 @@ from k2ktui.replication.events import Progress, Started, Stopped, TopicsDiscover
 from k2ktui.replication.heartbeat import Heartbeat
 from k2ktui.replication.slot_task import Fault, FaultKind
 from k2ktui.runtime.node import KafkaNode
+from k2ktui.sync.liveness import SETTLE_S, HeartbeatObserver
 from k2ktui.sync.store import PipelineState, StateStore
-from tests.support.kafka import Out, create_topic, eventually, produce, read_all, unique_name
+from tests.support.kafka import (
+    TIMEOUT,
+    Out,
+    create_topic,
+    eventually,
+    produce,
+    read_all,
+    unique_name,
+)
 from tests.support.preflight import pipeline, plain
 
 NOW = 1_763_000_000_000
@@ -193,29 +201,23 @@ def test_a_run_is_alive_if_its_heartbeat_changes(
     skew_s: int,
 ) -> None:
     """Its clock is an hour off: judged by it, it was silent, or alive long after its end."""
-    monkeypatch.setattr("k2ktui.sync.liveness.SETTLE_S", 3.0)
     writer, reader = make_store(config), make_store(config)
+    now = [0.0]
+    reader._observer = HeartbeatObserver(lambda: now[0])
 
     def beat(name: str) -> Runner:
         at = int((time.time() + skew_s) * 1000)
         return Runner(name, "h", "u", 1, at, at, RunnerState.RUNNING, term=1)
 
+    def second_passes(_: float) -> None:
+        now[0] += 1.0
+        writer.put([beat("alive")])
+
+    monkeypatch.setattr("k2ktui.sync.store.sleep", second_passes)
     writer.put([beat("dead"), beat("alive")])
-    over = threading.Event()
-
-    def go_on() -> None:
-        while not over.wait(0.2):
-            writer.put([beat("alive")])
-
-    thread = threading.Thread(target=go_on)
-    thread.start()
-    try:
-        state = reader.read_settled()
-        alive = state.alive(int(time.time() * 1000))
-    finally:
-        over.set()
-        thread.join()
-    assert [runner.runner for runner in alive] == ["alive"]
+    state = reader.read_settled()
+    assert now[0] >= SETTLE_S
+    assert [runner.runner for runner in state.alive(int(time.time() * 1000))] == ["alive"]
     assert state.runners[0].runner == "alive"
 
 
@@ -289,7 +291,7 @@ def test_heartbeats_tell_how_a_run_goes(config: PipelineConfig, make_store: Make
 
     heart.ending()
     beat(store, RunnerState.STOPPING)
-    heart.stop()
+    heart.stop(TIMEOUT)
     assert [r.state for r in store.read().runners] == [RunnerState.STOPPED]
     assert heart.notes() == []
 
@@ -300,7 +302,7 @@ def test_heartbeats_come_by_themselves(config: PipelineConfig, make_store: MakeS
     heart = Heartbeat(config, time.time())
     heart.start()
     first = beat(store, RunnerState.STARTING)
-    eventually(lambda: store.read().runners[0].at_ms > first.at_ms, "the next", 8)
+    eventually(lambda: store.read().runners[0].at_ms > first.at_ms, "the next")
     heart.stop()
 
 
@@ -335,6 +337,4 @@ def test_a_heart_that_may_not_beat_says_so_once(source: KafkaNode, target: Kafka
 
 
 def test_a_heart_that_never_began_can_be_stopped(config: PipelineConfig) -> None:
-    began = time.monotonic()
-    Heartbeat(config, time.time()).stop()
-    assert time.monotonic() - began < 1
+    Heartbeat(config, time.time()).stop()  # it would raise, or hang
