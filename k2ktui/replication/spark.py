@@ -94,6 +94,7 @@ class SparkRuntime:
         self._private: Scratch | None = None
         self._changing = threading.Lock()
         self._over = False
+        self._end_reported: Any = None  # the context whose end a failed lap has reported
 
     def start(self) -> None:
         """Start or join Spark.
@@ -237,17 +238,26 @@ class SparkRuntime:
                 context.parallelize(range(count), count).mapPartitions(task).collect()
             )
         except Exception as error:
-            reason = self._gone(context) or spark_reason(error)
-            raise LapLost(reason) from None
+            ended = self._gone(context)
+            if ended:
+                self._end_reported = context
+            raise LapLost(ended or spark_reason(error)) from None
         return found
 
     def _living(self) -> Any:
-        """Return the session's context; if Spark has ended, start a new session first."""
+        """Return the session's context; if Spark has ended, start a new session first.
+
+        If Spark ended between two laps, no lap failed because of it: this one does, as its report.
+        """
         with self._changing:
             if self._over:
                 raise LapLost("the run is over")
-            if self._gone(self._context):
+            context = self._context
+            ended = self._gone(context)
+            if ended:
                 self._start_again()
+                if self._end_reported is not context:
+                    raise LapLost(ended)
             return self._context
 
     def _start_again(self) -> None:

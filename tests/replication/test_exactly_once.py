@@ -15,7 +15,7 @@ import pytest
 from k2ktui.runtime.node import KafkaNode
 from tests.replication.conftest import MakePipeline
 from tests.support.kafka import create_topic, eventually
-from tests.support.pipeline import Event, Pipeline, Run
+from tests.support.pipeline import START_TIMEOUT, Event, Pipeline, Run
 from tests.support.traffic import Traffic
 from tests.support.verifiable import VerifiableProducer, consume
 
@@ -82,6 +82,8 @@ def test_all_killed_with_a_transaction_open(pipeline: Pipeline, topics: dict[str
     pipeline.prove()
 
 
+# Four starts of Spark, each within the time that `expect` and `wait` allow for one.
+@pytest.mark.timeout(4 * START_TIMEOUT + 180)
 @pytest.mark.seeds(5)
 def test_any_process_killed_at_any_time(
     pipeline: Pipeline, topics: dict[str, int], seed: int
@@ -132,6 +134,28 @@ def test_spark_killed(pipeline: Pipeline, topics: dict[str, int]) -> None:
             told = run.told
             # The first of these may tell of laps before.
             eventually(lambda told=told: laps_with_records(run, told) > 1, "it goes on", 120)
+    assert run.stop() == 0
+    assert run.err.read_text() == ""
+    run.await_gone()
+    pipeline.catch_up()
+    pipeline.prove()
+
+
+def test_spark_killed_between_two_laps(make_pipeline: MakePipeline, source: KafkaNode) -> None:
+    """No lap fails because of it; the driver says so all the same."""
+    topic = create_topic(source)
+    pipeline = make_pipeline([topic])
+    pipeline.settings = {"spark.slots": 1}
+    with Traffic(source, {topic: 1}, 4):
+        run = pipeline.start()
+        run.expect("firstrecord")
+        pipeline.arm("token", signal.SIGSTOP)  # the driver is about to submit the only slot's lap
+        (driver,) = eventually(run.suspended, "the driver is suspended", 120)
+        kill(run.java())
+        told = run.told
+        driver.resume()
+        run.expect("note", spark_has_ended, since=told)
+        pipeline.await_copying()
     assert run.stop() == 0
     assert run.err.read_text() == ""
     run.await_gone()
