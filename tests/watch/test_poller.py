@@ -18,6 +18,7 @@ from k2ktui.watch.poller import Poller
 from tests.support.views import beside_mirrormaker, usual
 
 TIMEOUT = 30.0
+_SHORT_GRACE_S = 0.3
 
 
 class Scripted:
@@ -91,9 +92,12 @@ def test_the_source_is_read_after_the_target_and_knows_what_it_said(rig: Rig) ->
     assert PartName.TARGET in rig.readers[PartName.SOURCE].known
 
 
-def test_the_source_is_read_after_a_slow_target_not_beside_it(rig: Rig) -> None:
+def test_the_source_is_read_after_a_slow_target_not_beside_it(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rig.start()
     rig.view()
+    monkeypatch.setattr(poller, "_GRACE_S", _SHORT_GRACE_S)
     target = rig.readers[PartName.TARGET]
     target.free.clear()
     rig.poller.refresh()
@@ -107,7 +111,10 @@ def test_the_source_is_read_after_a_slow_target_not_beside_it(rig: Rig) -> None:
     assert rig.readers[PartName.SOURCE].known[PartName.TARGET] is facts
 
 
-def test_positions_that_arrive_after_the_source_was_read_make_it_read_again(rig: Rig) -> None:
+def test_positions_that_arrive_after_the_source_was_read_make_it_read_again(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(poller, "_GRACE_S", _SHORT_GRACE_S)
     target = rig.readers[PartName.TARGET]
     target.free.clear()
     rig.start()
@@ -144,7 +151,7 @@ def test_a_fault_of_ours_is_told_and_blinds_no_other_part(rig: Rig) -> None:
 def test_a_part_that_hangs_is_told_and_asked_once(
     rig: Rig, hung: PartName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(poller, "_GRACE_S", 0.3)
+    monkeypatch.setattr(poller, "_GRACE_S", _SHORT_GRACE_S)
     rig.readers[hung].free.clear()
     rig.start()
     others = [name for name in PartName if name is not hung]
