@@ -209,11 +209,11 @@ def test_a_run_is_alive_if_its_heartbeat_changes(
         at = int((time.time() + skew_s) * 1000)
         return Runner(name, "h", "u", 1, at, at, RunnerState.RUNNING, term=1)
 
-    def second_passes(_: float) -> None:
-        now[0] += 1.0
+    def time_passes(_: float) -> None:
+        now[0] += SETTLE_S / 3
         writer.put([beat("alive")])
 
-    monkeypatch.setattr("k2ktui.sync.store.sleep", second_passes)
+    monkeypatch.setattr("k2ktui.sync.store.sleep", time_passes)
     writer.put([beat("dead"), beat("alive")])
     state = reader.read_settled()
     assert now[0] >= SETTLE_S
