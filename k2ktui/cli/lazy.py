@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from collections.abc import Mapping
 from typing import Any
@@ -31,6 +32,19 @@ class LazyGroup(click.Group):
         name = f"{self._prefix}{cmd_name.replace('-', '_')}"
         command: click.Command = importlib.import_module(f"k2ktui.cli.{name}").command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Name commands that are spelled like an unknown one."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = difflib.get_close_matches(args[0], self._verbs, n=3)
+            if not near:
+                raise
+            text = f"{error.message} Did you mean {' or '.join(near)}?"
+            raise click.UsageError(text, ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

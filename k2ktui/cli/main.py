@@ -23,6 +23,7 @@ from k2ktui.text import safe_text
 _VERBS = {
     "apply": "Apply a plan: commit translated offsets on the target.",
     "check": "Check clusters, rights, topics, Java and Spark before a start.",
+    "completion": "Print a completion script for bash, zsh or fish.",
     "config": "Validate and show pipeline files.",
     "demo": "Start two local clusters with traffic and a pipeline between them.",
     "explain": "Show each topic's target and copy path, with the reason.",
@@ -42,6 +43,11 @@ _VERBS = {
 }
 
 
+_FIRST_STEPS = """
+Try it:                   k2ktui demo
+Open the console:         k2ktui -f pipeline.yaml
+Check before a start:     k2ktui check -f pipeline.yaml
+Run in the background:    k2ktui jobs start -f pipeline.yaml"""
 _PRIVATE = 0o077
 _TYPED = click.core.ParameterSource.COMMANDLINE
 
@@ -65,6 +71,7 @@ def cli(context: click.Context, /, **given: Any) -> int | None:
         if typed:
             return console.run(console.ConsoleArguments(**given))
         click.echo(context.get_help())
+        click.echo(_FIRST_STEPS)
     elif typed:
         # Options before a command look like the command's own, but would have no effect.
         name = context.invoked_subcommand

@@ -1,0 +1,67 @@
+"""The command line itself: what it says without a command, about a mistyped one, and to shells."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.verbs import k2ktui
+
+PROGRAM = Path(sys.executable).with_name("k2ktui")
+
+
+def test_without_a_command_it_names_the_first_steps() -> None:
+    said = k2ktui()
+    assert said.code == 0
+    assert "k2ktui demo" in said.out and "k2ktui -f pipeline.yaml" in said.out
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [(("statsu",), "status"), (("jobs", "strat"), "start"), (("mm2", "audti"), "audit")],
+)
+def test_a_mistyped_command_is_answered_with_the_right_one(
+    typed: tuple[str, ...], meant: str
+) -> None:
+    said = k2ktui(*typed)
+    assert said.code == 2
+    assert f"No such command '{typed[-1]}'" in said.err
+    assert "Did you mean" in said.err and meant in said.err
+
+
+def test_nothing_is_suggested_for_what_is_like_nothing() -> None:
+    said = k2ktui("zzzzzz")
+    assert said.code == 2 and "Did you mean" not in said.err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_completion_script_is_for_its_shell(shell: str) -> None:
+    said = k2ktui("completion", shell)
+    assert said.code == 0, said.err
+    assert f"_K2KTUI_COMPLETE={shell}_complete" in said.out
+    assert shutil.which(shell) is None or parses(shell, said.out)
+
+
+def parses(shell: str, script: str) -> bool:
+    done = subprocess.run([shell, "-n"], input=script, text=True, check=False)
+    return done.returncode == 0
+
+
+def test_bash_completes_commands_and_options() -> None:
+    """As the script asks: with the words so far, and the number of the word at the cursor."""
+
+    def completed(words: str, at: int) -> set[str]:
+        asked = {"_K2KTUI_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(at)}
+        done = subprocess.run(
+            [PROGRAM], env={**os.environ, **asked}, capture_output=True, text=True, check=False
+        )
+        return {line.partition(",")[2] for line in done.stdout.splitlines()}
+
+    assert completed("k2ktui sta", 1) == {"start", "status"}
+    assert completed("k2ktui jobs st", 2) >= {"start", "stop"}
+    assert "--json" in completed("k2ktui groups --", 2)
