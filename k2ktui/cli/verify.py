@@ -13,7 +13,7 @@ from k2ktui.cli.apply import read_plan
 from k2ktui.cli.options import file_option, json_option, load_pipeline, matcher
 from k2ktui.cli.tables import Column, print_table
 from k2ktui.errors import ConfigError, ExitCode
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
 
 if TYPE_CHECKING:
     from k2ktui.sync.operations import VerificationReport
@@ -82,7 +82,7 @@ def command(
     else:
         for note in proof.notes:
             click.echo(f"note: {note}", err=True)
-        _show(config.name, proof)
+        _show(config.name, proof, sampled=sample > 0)
     different = result.positions.different + result.ranges.different
     return int(ExitCode.FINDINGS if different else ExitCode.OK)
 
@@ -97,7 +97,7 @@ def _object(proof: VerificationReport) -> dict[str, Any]:
     }
 
 
-def _show(pipeline: str, proof: VerificationReport) -> None:
+def _show(pipeline: str, proof: VerificationReport, *, sampled: bool) -> None:
     from k2ktui.sync.record_comparison import ComparisonOutcome
 
     result = proof.verification
@@ -122,6 +122,12 @@ def _show(pipeline: str, proof: VerificationReport) -> None:
         reasons = Counter(why for _, why in proof.unasked)
         click.echo(
             f"positions of groups that were not compared: {len(proof.unasked):,}{_why(reasons)}"
+        )
+    if sampled and result.sampled_from < result.mapped:
+        click.echo(
+            f"The sample is of the newest {result.sampled_from:,} of "
+            f"{counted(result.mapped, 'mapped record')}: older ranges are not in memory "
+            "(offsetMapping.retention.count)."
         )
 
 

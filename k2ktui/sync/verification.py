@@ -109,9 +109,17 @@ class ContentCheck:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """All checks: those of groups in the order of the rows, then those of ranges."""
+    """All checks: those of groups in the order of the rows, then those of ranges.
+
+    Attributes:
+        checks: the checks.
+        sampled_from: number of mapped records from which ranges were drawn: those in memory.
+        mapped: number of all mapped records.
+    """
 
     checks: tuple[ContentCheck, ...]
+    sampled_from: int = 0
+    mapped: int = 0
 
     @property
     def positions(self) -> VerificationTotals:
@@ -153,6 +161,8 @@ class Verification:
             "positions": self.positions.as_json(),
             "ranges": self.ranges.as_json(),
             "records": self.records.as_json(),
+            "sampled_from": self.sampled_from,
+            "mapped": self.mapped,
             "checks": [check.as_json() for check in self.checks],
         }
 

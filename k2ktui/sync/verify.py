@@ -105,7 +105,14 @@ def verify(
         ContentCheck(row.group, row.pair, 1, verdict.outcome, verdict.why, hashes)
         for row, (verdict, hashes) in ((row, found[row.pair]) for row in rows)
     ]
-    return Verification((*checks, *ranges))
+    held = {source: _held(replica) for source, replica in known.items()}
+    mapped = sum(max(held[source], replica.mapped) for source, replica in known.items())
+    return Verification((*checks, *ranges), sum(held.values()), mapped)
+
+
+def _held(replica: Replica) -> int:
+    """Return the number of mapped records whose ranges are in memory."""
+    return sum(int(ranges.columns().count.sum()) for ranges in replica.lanes.values())
 
 
 def _in_turn(pairs: Sequence[PositionPair]) -> Iterator[list[PositionPair]]:
