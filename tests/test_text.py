@@ -10,6 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from k2ktui.engine.applying import results_text, undo_text
+from k2ktui.replication.event_text import report_text
+from k2ktui.replication.events import Progress, Started
 from k2ktui.text import safe_text
 
 _ESCAPE = re.compile(r"\\x([0-9a-f]{2})|\\u([0-9a-f]{4})|\\U([0-9a-f]{8})")
@@ -80,3 +83,18 @@ def test_a_limit() -> None:
     assert safe_text("abcdef", 4) == "abc…"
     assert safe_text("abcd", 4) == "abcd"
     assert safe_text("\x1b" * 9, 6) == "\\x1b\\…"
+
+
+def test_results_of_changes_are_sentences() -> None:
+    counts = {"applied": 3, "refused": 1}
+    assert results_text(counts) == "3 rows applied, 1 row refused"
+    assert undo_text(counts) == "3 rows undone, 1 row refused."
+    assert undo_text({"applied": 1}) == "1 row undone."
+
+
+def test_no_sentence_counts_one_in_the_plural() -> None:
+    started = report_text(Started("orders", 1, 1, 1, 2.0))
+    assert "1 partition in 1 slot, ready" in started
+    progress = report_text(Progress(1, 1.0, 1, 90, 0, 1, 0.1, 0.1, 0.0, 1, 0, None))
+    assert "1 record, " in progress and "1 transaction, " in progress
+    assert progress.endswith("1 partition")

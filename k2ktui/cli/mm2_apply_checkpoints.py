@@ -20,7 +20,7 @@ from k2ktui.engine.plan import Plan, Rewind, dump_plan
 from k2ktui.errors import ConfigError, ExitCode, Refused
 from k2ktui.mm2.checkpoint_plan import REQUIRED, checks, make_plan, standing_in_the_way
 from k2ktui.private_files import write_private
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
 
 if TYPE_CHECKING:
     from k2ktui.config.model import PipelineConfig
@@ -124,7 +124,11 @@ def command(
         blocking = standing_in_the_way(judged, accepted)
         applied = None
         if plan.changes and not dry_run and not blocking:
-            confirm(plan.pipeline, f"commit {len(plan.changes):,} offsets on the target", yes=yes)
+            confirm(
+                plan.pipeline,
+                f"commit {counted(len(plan.changes), 'offset')} on the target",
+                yes=yes,
+            )
             applied = _apply_plan(reading, seen, plan, config, accepted)
     finally:
         reading.close()

@@ -12,7 +12,7 @@ from k2ktui.engine.audit import AuditRow
 from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.mm2.audit import audit
 from k2ktui.mm2.pipeline import MirrorPipeline
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
 
 
 @click.command(help="Show what groups would re-read or skip with MirrorMaker 2's checkpoints.")
@@ -37,7 +37,7 @@ def command(files: tuple[str, ...], as_json: bool) -> int:
         totals = found.totals()
         click.echo(
             f"{totals['wrong']:,} of {totals['rows']:,} would not continue at the same "
-            f"record: with checkpoints {totals['checkpoint_reread']:,} records re-read, "
+            f"record: with checkpoints {counted(totals['checkpoint_reread'], 'record')} re-read, "
             f"{totals['checkpoint_skipped']:,} skipped, {totals['without_checkpoint']:,} "
             f"without one; with synced commits {totals['synced_reread']:,} re-read, "
             f"{totals['synced_skipped']:,} skipped; {totals['unknown']:,} unknown"

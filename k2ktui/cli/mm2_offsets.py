@@ -26,7 +26,7 @@ from k2ktui.mm2.positions import (
     plan,
     reset_in_words,
 )
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
 
 if TYPE_CHECKING:
     from k2ktui.cli.mm2_where import Positions
@@ -203,7 +203,8 @@ def _print_result(change: StoredChange, done: AppliedChange, *, as_json: bool) -
         click.echo(json.dumps(_change_object(change, done)))
     else:
         click.echo(
-            f"{len(change.changes):,} positions changed; the connector is {safe_text(done.state)}."
+            f"{counted(len(change.changes), 'position')} changed; "
+            f"the connector is {safe_text(done.state)}."
         )
         before = safe_text(done.before)
         click.echo(

@@ -14,6 +14,7 @@ from k2ktui.engine.access import require
 from k2ktui.errors import ConnectionFailed, ExitCode, TimedOut
 from k2ktui.mm2.publish import MirrorNames, Publisher
 from k2ktui.runtime.stop_flag import StopFlag
+from k2ktui.text import counted
 
 
 @click.command(
@@ -93,4 +94,5 @@ def _publish_once(publisher: Publisher, *, forgiving: bool) -> None:
         return
     if done.checkpoints or done.offset_syncs:
         left = f"; {done.left_out} group-partitions have no position" if done.left_out else ""
-        click.echo(f"{done.checkpoints} checkpoints, {done.offset_syncs} offset-syncs{left}")
+        syncs = counted(done.offset_syncs, "offset-sync")
+        click.echo(f"{counted(done.checkpoints, 'checkpoint')}, {syncs}{left}")

@@ -12,7 +12,7 @@ from k2ktui.cli.mm2_where import positions_of, where_options
 from k2ktui.cli.options import access_to, file_option, json_option, load_pipeline, unlock_option
 from k2ktui.cli.tables import Column, number, print_table
 from k2ktui.errors import ExitCode
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
 
 if TYPE_CHECKING:
     from k2ktui.mm2.takeover import TakeoverPlan, TakeoverRow
@@ -71,7 +71,7 @@ def command(
         _show(plan)
     done = None
     if plan.rows and not dry_run and not doubtful:
-        what = f"write positions of {len(plan.rows):,} partitions"
+        what = f"write positions of {counted(len(plan.rows), 'partition')}"
         confirm(config.name, what, yes=yes)
         done = take_over(config, mirror, plan, may)
     if as_json:
@@ -88,7 +88,7 @@ def _print_result(plan: TakeoverPlan, done: TakenOver | None, *, refused: bool) 
     elif refused:
         click.echo(
             "note: nothing was changed; the position is not proven for "
-            f"{len(plan.doubtful):,} partitions (--accept-unproven accepts the positions "
+            f"{counted(len(plan.doubtful), 'partition')} (--accept-unproven accepts the positions "
             "shown)",
             err=True,
         )
@@ -104,7 +104,8 @@ def _show(plan: TakeoverPlan) -> None:
     mapped = sum(row.mapped for row in plan.rows)
     past = sum(row.past for row in plan.rows)
     click.echo(
-        f"{len(plan.rows):,} partitions, {mapped:,} records mapped exactly; {past:,} offsets "
+        f"{counted(len(plan.rows), 'partition')}, {counted(mapped, 'record')} mapped exactly; "
+        f"{counted(past, 'offset')} "
         "beyond MirrorMaker 2's stored positions are already on the target and are not "
         "copied again"
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from k2ktui.cli.tables import MOST, Column, number, print_table
-from k2ktui.engine.applying import OffsetWrite, WriteOutcome, WriteResult
+from k2ktui.engine.applying import OffsetWrite, WriteOutcome, WriteResult, results_text
 from k2ktui.errors import ExitCode
 from k2ktui.text import safe_text
 
@@ -45,7 +45,7 @@ def show_results(applied: Applied) -> None:
     """Print the rows, those that were not applied first."""
     rows = sorted(applied.rows, key=lambda row: row.result is WriteOutcome.APPLIED)
     print_table(f"Journal entry {applied.id}", COLUMNS, rows, most=MOST)
-    click.echo(", ".join(f"{count:,} {result}" for result, count in applied.counts.items()))
+    click.echo(f"{results_text(applied.counts)}.")
 
 
 def show_writes(title: str, writes: Sequence[OffsetWrite]) -> None:

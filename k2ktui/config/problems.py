@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from k2ktui.errors import ConfigError
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
 
 Path = tuple[str | int, ...]
 
@@ -49,7 +49,7 @@ def refuse(problems: Sequence[Problem]) -> ConfigError:
     """Return one error that reports all ``problems``, ordered by file and line."""
     placed = sorted(problems, key=lambda problem: problem.mark or FilePosition("", 0))
     lines = list(dict.fromkeys(str(problem) for problem in placed))
-    count = "1 error" if len(lines) == 1 else f"{len(lines)} errors"
+    count = counted(len(lines), "error")
     return ConfigError(
         "\n".join([f"the configuration has {count}:", *(f"  {line}" for line in lines)]),
         hint="Correct the file and try again; docs/configuration.md lists every key.",

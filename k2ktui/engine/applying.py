@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from k2ktui.engine.groups import ABSENT, GroupView
 from k2ktui.engine.plan import PlanRow
+from k2ktui.text import counted
 
 
 class WriteOutcome(StrEnum):
@@ -23,6 +24,18 @@ class WriteOutcome(StrEnum):
     CHANGED = "changed"
     NOT_WRITTEN = "not written"
     UNKNOWN = "unknown"
+
+
+def results_text(counts: Mapping[str, int]) -> str:
+    """Return the counts of outcomes, such as ``3 rows applied, 1 row refused``."""
+    return ", ".join(f"{counted(count, 'row')} {word}" for word, count in counts.items())
+
+
+def undo_text(counts: Mapping[str, int]) -> str:
+    """Return the outcomes of an undo as a sentence, such as ``3 rows undone.``"""
+    others = {word: n for word, n in counts.items() if word != WriteOutcome.APPLIED}
+    more = f", {results_text(others)}" if others else ""
+    return f"{counted(counts.get(WriteOutcome.APPLIED, 0), 'row')} undone{more}."
 
 
 @dataclass(frozen=True, slots=True)

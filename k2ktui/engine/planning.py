@@ -18,6 +18,7 @@ from k2ktui.engine.guard import add_guard, split_guard
 from k2ktui.engine.pins import pinned
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind, decide_action
 from k2ktui.engine.translate import Translation
+from k2ktui.text import counted
 
 _ITS_OWN = "the application has committed further on the target itself"
 _ACTIVE = "still active on the source"
@@ -114,7 +115,7 @@ def _further(row: PlanRow) -> bool:
 def _state(view: GroupView) -> str:
     """Return the state on the target; a group with members never counts as empty."""
     if view.members and view.state in EMPTY_STATES:
-        return f"{view.state or 'Unknown'} with {view.members} members"
+        return f"{view.state or 'Unknown'} with {counted(view.members, 'member')}"
     return view.state
 
 

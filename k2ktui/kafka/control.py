@@ -36,7 +36,7 @@ from k2ktui.kafka.topics import (
     not_ready,
     topic_settings,
 )
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
 
 _DAY_MS = 86_400_000
 _SLOT_PARTITIONS = 6
@@ -283,8 +283,8 @@ def _wrong_count(
     if wanted is None or wanted == topic.partitions:
         return None
     return Refused(
-        f"topic {safe_text(topic.name)} for {_HOLDS[role]} has {topic.partitions} partitions; "
-        f"{_SECTION[role]} says {wanted}",
+        f"topic {safe_text(topic.name)} for {_HOLDS[role]} has "
+        f"{counted(topic.partitions, 'partition')}; {_SECTION[role]} says {wanted}",
         unchanged="It was not changed: other pipelines may use it.",
         hint=f"Set {_SECTION[role]}.partitions: {topic.partitions}, or name another topic.",
     )

@@ -25,7 +25,7 @@ from k2ktui.kafka.clients import (
     TopicDescription,
     reason,
 )
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
 
 T = TypeVar("T")
 Settings = Mapping[str, ConfigEntry]
@@ -275,7 +275,7 @@ _CREATE_HINTS = {
 def _not_grown(cluster: Cluster, name: str, count: int, error: KafkaException) -> K2kError | None:
     _raise_if_silent(cluster, "adding partitions", error)
     return Refused(
-        f"topic {safe_text(name)} could not be grown to {count} partitions on the "
+        f"topic {safe_text(name)} could not be grown to {counted(count, 'partition')} on the "
         f"{cluster.label} cluster: {reason(error)}",
         unchanged="It has the partitions it had.",
         hint="Grant the target principal Alter on the topic, or grow it: "

@@ -31,6 +31,7 @@ from k2ktui.log.record import KafkaRecord
 from k2ktui.mm2.formats import OffsetSync
 from k2ktui.mm2.topic_tail import TopicTail
 from k2ktui.mm2.topics import TimedOffsetSync
+from k2ktui.text import counted
 
 TOPIC = "__k2k_mm2_offset_syncs"
 _VERSION = 1
@@ -113,7 +114,7 @@ class SyncHistory:
         """Return a note on unreadable records, if any."""
         if not self._malformed:
             return []
-        return [f"{self._malformed} records of {TOPIC} are damaged and were left out"]
+        return [f"{counted(self._malformed, 'damaged record')} of {TOPIC} left out"]
 
     def close(self) -> None:
         """Close all connections."""

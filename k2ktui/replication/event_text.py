@@ -61,8 +61,9 @@ def report_text(report: Report) -> str:
     match report:
         case Started():
             return (
-                f"{safe_text(report.pipeline)}: term {report.term}, {report.partitions} partitions "
-                f"in {report.slots} slots, ready after {report.seconds:.1f} s"
+                f"{safe_text(report.pipeline)}: term {report.term}, "
+                f"{counted(report.partitions, 'partition')} in "
+                f"{counted(report.slots, 'slot')}, ready after {report.seconds:.1f} s"
             )
         case FirstRecord():
             return f"first records visible on the target after {report.seconds:.1f} s"
@@ -88,8 +89,10 @@ def _progress(report: Progress) -> str:
     lag = "…" if report.lag_records is None else f"{report.lag_records:,}"
     stopped = f", {report.stopped} stopped" if report.stopped else ""
     return (
-        f"lap {report.lap}: {report.records:,} records, {rate:,.0f}/s, {megabytes:.1f} MB/s, "
-        f"{report.transactions} transactions, lag {lag}, {report.partitions} partitions{stopped}"
+        f"lap {report.lap}: {counted(report.records, 'record')}, {rate:,.0f}/s, "
+        f"{megabytes:.1f} MB/s, "
+        f"{counted(report.transactions, 'transaction')}, lag {lag}, "
+        f"{counted(report.partitions, 'partition')}{stopped}"
     )
 
 

@@ -16,7 +16,7 @@ from k2ktui.replication.routing import choose_path
 from k2ktui.replication.slot_task import CopyPath
 from k2ktui.replication.target_settings import TIMESTAMP_TYPE
 from k2ktui.replication.targets import TargetPlan, plan_targets
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +95,9 @@ def explain(
 def _plan_words(plan: TargetPlan, topic: TopicDescription) -> list[str]:
     words = list(plan.notes)
     if plan.create is not None:
-        words.insert(0, f"the target will be created with {plan.partitions} partitions")
+        words.insert(0, f"the target will be created with {counted(plan.partitions, 'partition')}")
     if plan.grow_to:
-        words.append(f"the target will be grown to {plan.grow_to} partitions")
+        words.append(f"the target will be grown to {counted(plan.grow_to, 'partition')}")
     if topic.name in plan.short:
         words.append(plan.short[topic.name].message)
     return words

@@ -37,7 +37,7 @@ from k2ktui.replication.target_settings import (
     TIMESTAMP_TYPE,
     target_spec,
 )
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
 
 _READY_ATTEMPTS = 100
 _READY_DELAY_S = 0.1
@@ -245,7 +245,8 @@ class _Planner:
     def _too_narrow(self, topic: TopicDescription, found: TopicDescription) -> K2kError:
         partial = topic.name in self.replicated
         return Refused(
-            f"topic {safe_text(topic.name)} has {topic.partitions} partitions and its target "
+            f"topic {safe_text(topic.name)} has "
+            f"{counted(topic.partitions, 'partition')} and its target "
             f"{safe_text(found.name)} has {found.partitions}; partition: source keeps partition "
             "numbers",
             unchanged=f"Nothing was written for its partitions from {found.partitions} on, and "
@@ -334,7 +335,8 @@ def _missing(config: PipelineConfig, topic: TopicDescription, spec: TopicSpec) -
 
 def _set_too_narrow(topic: TopicDescription, spec: TopicSpec) -> K2kError:
     return Refused(
-        f"topic {safe_text(topic.name)} is not copied: it has {topic.partitions} partitions, and "
+        f"topic {safe_text(topic.name)} is not copied: it has "
+        f"{counted(topic.partitions, 'partition')}, and "
         f"topicCreation.replication gives its target {safe_text(spec.name)} {spec.partitions}; "
         "partition: source keeps partition numbers",
         unchanged="Nothing of it was written, and the target was not created.",

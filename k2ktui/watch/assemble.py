@@ -18,6 +18,7 @@ from k2ktui.engine.status import (
     with_held_back,
 )
 from k2ktui.engine.translate import Basis
+from k2ktui.text import counted
 from k2ktui.watch.facts import (
     ComparisonFacts,
     GroupFacts,
@@ -347,5 +348,5 @@ def _notes(
     if target is not None and not target.started:
         notes.append("the pipeline has not been started yet")
     if state is not None and state.malformed:
-        notes.append(f"{state.malformed} records of the state topic cannot be read")
+        notes.append(f"{counted(state.malformed, 'record')} of the state topic cannot be read")
     return tuple(notes)

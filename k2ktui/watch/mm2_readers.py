@@ -16,6 +16,7 @@ from k2ktui.mm2.audit import Auditor, compare_checkpoints
 from k2ktui.mm2.mirror_mappings import MirrorMappings
 from k2ktui.mm2.pipeline import MirrorPipeline
 from k2ktui.mm2.topics import MirrorTopics
+from k2ktui.text import counted
 from k2ktui.watch.facts import ComparisonFacts, GroupFacts, Known, TargetFacts
 from k2ktui.watch.model import PartName
 from k2ktui.watch.readers import (
@@ -153,7 +154,5 @@ def _groups(config: MirrorPipeline, topics: MirrorTopics, now: float) -> str:
         return f"MirrorMaker 2 has written no checkpoint of a group; it {done}"
     newest = max(each.at_ms for each in topics.checkpoints.values())
     age = max(0.0, now - newest / 1000)
-    return (
-        f"MirrorMaker 2 has {len(topics.checkpoints)} checkpoints of group-partitions, the newest "
-        f"{age:.0f} s old; it {done}"
-    )
+    count = counted(len(topics.checkpoints), "checkpoint")
+    return f"MirrorMaker 2 has {count} of group-partitions, the newest {age:.0f} s old; it {done}"

@@ -136,7 +136,7 @@ def _jobs(view: View, now: float) -> str:
     seen = max(0.0, now - runner.last_ms / 1000)
     return (
         f"job {standing} on {safe_text(runner.host)} as {safe_text(runner.user)}, "
-        f"lap {runner.lap:,}, {runner.slots} slots, heartbeat {seen:,.0f} s ago"
+        f"lap {runner.lap:,}, {counted(runner.slots, 'slot')}, heartbeat {seen:,.0f} s ago"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from k2ktui.engine.state import Position
 from k2ktui.engine.status import PartitionState, PartitionStatus
+from k2ktui.text import counted
 
 
 def reason_for(status: PartitionStatus, position: Position | None) -> str:
@@ -30,7 +31,7 @@ def reason_for(status: PartitionStatus, position: Position | None) -> str:
 def _lost(status: PartitionStatus) -> str:
     position, start, end = status.position, status.source_start, status.source_end
     if position is not None and start is not None and position < start:
-        return f"{start - position:,} offsets were deleted on the source before they were copied"
+        return f"{counted(start - position, 'offset')} deleted on the source before being copied"
     if position is not None and end is not None and position > end:
         return f"the source log ends at {end:,}, {position - end:,} before the position: it was cut"
     return "records were lost on the source"

@@ -88,22 +88,22 @@ def test_from_a_plan_to_applied_verified_and_taken_back(
         await pilot.press("A")
         await confirm(app, pilot, copied.name)
         await until(app, pilot, lambda: plan_of(app).applied, "applied")
-        await shows(app, pilot, "2 applied")
+        await shows(app, pilot, "2 rows applied")
         assert committed(target, group, where) == {(topic, 0): 12, (topic, 1): 37}
         await pilot.press("v")
         await shows(app, pilot, "2 same, 0 different")
         await shows(app, pilot, "● same")
         await pilot.press("U")
         await confirm(app, pilot, copied.name)
-        await shows(app, pilot, "taken back: 2 applied")
+        await shows(app, pilot, "2 rows undone.")
         assert committed(target, group, where) == before
         await pilot.press("7")
         await shows(app, pilot, "undo of")
         await pilot.press("j", "enter")
-        await shows(app, pilot, "2 applied")
+        await shows(app, pilot, "2 rows applied")
         await until(app, pilot, lambda: app.screen.query_one(Grid).rows, "read")
         await pilot.press("G")
-        await shows(app, pilot, "8 “there before” → 37")
+        await shows(app, pilot, "8 (metadata “there before”) → 37")
 
     drive(session_of(copied), steps, (110, 30))
     told = k2ktui_json("journal", "-f", copied.file)["journal"]
@@ -128,7 +128,7 @@ def test_an_offset_that_moves_after_the_plan_is_told_and_planned_again(
         await shows(app, pilot, "1 create  1 advance")
         await pilot.press("A")
         await confirm(app, pilot, copied.name)
-        await shows(app, pilot, "2 applied")
+        await shows(app, pilot, "2 rows applied")
 
     drive(session_of(copied), steps)
     assert committed(target, group, [(topic, 0)]) == {(topic, 0): 12}
@@ -169,7 +169,7 @@ def test_undo_takes_back_what_has_not_moved(
         await planned(app, pilot)
         await pilot.press("A")
         await confirm(app, pilot, copied.name)
-        await shows(app, pilot, "2 applied")
+        await shows(app, pilot, "2 rows applied")
         commit(target, group, {(topic, 0): 20})
         await pilot.press("7")
         await shows(app, pilot, "● done")
@@ -196,7 +196,7 @@ def test_without_the_source_a_plan_is_made_of_its_kept_commits(
         await shows(app, pilot, "are from a snapshot")
         await pilot.press("A")
         await confirm(app, pilot, copied.name)
-        await shows(app, pilot, "1 applied")
+        await shows(app, pilot, "1 row applied")
         await pilot.press("v")
         await shows(app, pilot, "verify needs both clusters")
 
@@ -226,7 +226,7 @@ def test_hostile_names_are_shown_and_moved(
             assert "\x1b" not in screen
             assert "\u202e" not in screen
         await confirm(app, pilot, copied.name)
-        await shows(app, pilot, "5 applied")
+        await shows(app, pilot, "5 rows applied")
 
     drive(session_of(copied), steps)
     for name in names:

@@ -128,13 +128,13 @@ def test_from_the_start_of_the_job_to_its_end(
         tmux.sees("1 rewind", "rewind: follow")
         tmux.press("A")
         agree(tmux)
-        tmux.sees("1 applied", "journal entry")
+        tmux.sees("1 row applied", "journal entry")
         assert committed(target, group, [where]) == {where: READ + PRIOR}
         tmux.press("v")
         tmux.sees("1 same, 0 different")
         tmux.press("U")
         agree(tmux)
-        tmux.sees("taken back: 1 applied")
+        tmux.sees("1 row undone.")
         assert committed(target, group, [where]) == {where: AHEAD}
 
         tmux.press("q", "5")

@@ -322,7 +322,7 @@ def test_the_explain_verb(source: KafkaNode, target: KafkaNode, tmp_path: Path) 
     rows = {row["topic"]: row for row in json.loads(result.stdout)["topics"]}
     assert set(rows) == {topic, internal, missing}
     assert rows[topic]["target"] == f"copy.{topic}" and rows[topic]["path"] == "verbatim"
-    assert "will be created with 1 partitions" in rows[topic]["reason"]
+    assert "will be created with 1 partition" in rows[topic]["reason"]
     assert rows[missing]["path"] is None and "cannot be described" in rows[missing]["reason"]
     assert rows[internal]["path"] is None
 

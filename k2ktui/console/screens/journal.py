@@ -17,6 +17,7 @@ from k2ktui.console.screens.positions_plan import MovesScreen
 from k2ktui.console.widgets.columns import Column
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of
+from k2ktui.engine.applying import results_text, undo_text
 from k2ktui.engine.journal import JournalHeader, JournalRow
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import K2kError
@@ -175,7 +176,7 @@ class EntryScreen(OperationScreen):
         """Return the entry's id, kind and counts."""
         return (
             Cell(f"entry {safe_text(self._header.id)}", Tone.HEADING),
-            Cell(f"  {_what(self._header)}  {_counts(self._header)}"),
+            Cell(f"  {_what(self._header)}  {safe_text(results_text(self._header.counts))}"),
             *([Cell(f"; found now: {self._now()}", Tone.WARN)] if self._unended else []),
         )
 
@@ -199,8 +200,10 @@ class EntryScreen(OperationScreen):
         if line is None:
             return []
         group, row = line
-        before = _with_metadata(row.before, row.before_metadata)
-        after = _with_metadata(row.after, row.after_metadata)
+        # The metadata of a position is its whole record.
+        own = self._header.operation in (SET, CLEAR)
+        before = _with_metadata(row.before, "" if own else row.before_metadata)
+        after = _with_metadata(row.after, "" if own else row.after_metadata)
         return [
             (Cell(safe_text(group, 200), Tone.HEADING),),
             (Cell(f"{safe_text(row.topic, 200)}-{row.partition}  {before} → {after}"),),
@@ -251,12 +254,11 @@ def plan_back(screen: OperationScreen, entry: operations.JournalEntry) -> bool:
 
 def tell_undone(screen: OperationScreen, applied: Applied) -> None:
     """Report the outcome of an undo; a failure stays on the screen."""
-    counts = ", ".join(f"{count:,} {result}" for result, count in applied.counts.items())
-    text = f"journal entry {applied.id}: {counts}"
+    text = f"{undo_text(applied.counts)} Journal entry {applied.id}."
     if applied.complete:
-        screen.tell(f"taken back: {text}", "information")
+        screen.tell(text, "information")
     else:
-        screen.error = K2kError(f"not all was taken back: {text}", hint="Open it: it says why.")
+        screen.error = K2kError(text, hint="Open the entry: it has the reason of each row.")
 
 
 def _done(entry: JournalHeader, undone: JournalHeader | None) -> str:
@@ -287,7 +289,7 @@ def told(entry: JournalHeader, undone: JournalHeader | None) -> list[Line]:
             Cell(f"by {safe_text(who or host, 60)} from {safe_text(host, 80)}"),
             Cell(f"  plan {safe_text(entry.plan)}" if entry.plan else "", Tone.MUTED),
         ),
-        (Cell(f"{_what(entry)}: {_counts(entry)}"),),
+        (Cell(f"{_what(entry)}: {safe_text(results_text(entry.counts))}"),),
     ]
     if undone is not None:
         by = f"by {safe_text(undone.who, 80)}, entry {safe_text(undone.id)}"
@@ -315,7 +317,7 @@ def _bad(row: JournalRow) -> bool:
 def _with_metadata(offset: int | None, metadata: str) -> str:
     text = "none" if offset is None else f"{offset:,}"
     shown = safe_text(metadata.rstrip("\0"), 120)
-    return f"{text} “{shown}”" if shown else text
+    return f"{text} (metadata “{shown}”)" if shown else text
 
 
 def _columns(glyphs: Glyphs, verdict: Any) -> tuple[Column[JournalHeader], ...]:

@@ -16,7 +16,7 @@ from k2ktui.console.formatting import Cell, Glyphs, Line, Tone
 from k2ktui.console.screens.base import ConsoleScreen
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_lines import TextLines
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
 from k2ktui.watch.history import Sample
 from k2ktui.watch.model import PartitionRow, RangeRow, View
 from k2ktui.watch.severity import judge_partition
@@ -173,7 +173,7 @@ def ranges(found: Sequence[RangeRow], most: int) -> list[Line]:
     shown = list(found)[-min(most, _SHOWN_RANGES) :][::-1]
     lines: list[Line] = [_fact("Ranges", f"the last {len(shown)} of {len(found):,} at hand")]
     for source, target, count in shown:
-        text = f"  {source:>15,} → {target:>15,}  {count:>9,} records"
+        text = f"  {source:>15,} → {target:>15,}  {counted(count, 'record'):>17}"
         lines.append((Cell(text, Tone.PLAIN),))
     return lines
 

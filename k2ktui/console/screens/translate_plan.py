@@ -20,7 +20,7 @@ from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.plan_table import PlanLine
 from k2ktui.console.widgets.styled_text import glyphs_of
-from k2ktui.engine.applying import WriteResult
+from k2ktui.engine.applying import WriteResult, results_text, undo_text
 from k2ktui.engine.plan import Plan, Rewind, dump_plan, plan_remarks, uncertain_first
 from k2ktui.errors import K2kError, PartlyApplied
 from k2ktui.sync import operations, plan_files
@@ -144,13 +144,13 @@ class PlanScreen(OperationScreen):
             command = self._command(plan)
             found += [self._validity(plan), (Cell(f"$ {safe_text(command)}", Tone.MUTED),)]
             return found + self._proof()
-        done = ", ".join(f"{count:,} {result}" for result, count in self.applied.counts.items())
+        done = results_text(self.applied.counts)
         tone = Tone.OK if self.applied.complete else Tone.BAD
         found.append((Cell(f"{done}", tone), Cell(f"  journal entry {self.applied.id}")))
         found += self._proof()
         if self._back is not None:
-            back = ", ".join(f"{count:,} {result}" for result, count in self._back.counts.items())
-            found.append((Cell(f"taken back: {back}  journal entry {self._back.id}"),))
+            back = undo_text(self._back.counts)
+            found.append((Cell(f"{back}  journal entry {self._back.id}"),))
         return found
 
     def _validity(self, plan: Plan) -> Line:

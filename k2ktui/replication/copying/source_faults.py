@@ -8,6 +8,7 @@ from k2ktui.engine.state import SourcePartition
 from k2ktui.kafka.codes import code_name
 from k2ktui.replication.copying.partition_reader import PartitionReader
 from k2ktui.replication.slot_task import Fault, FaultKind
+from k2ktui.text import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ def describe_loss(feed: PartitionReader, start: int, end: int, diverged_at: int)
     if start <= at <= end:
         return None
     if at < start:
-        lost = f"{start - at} offsets were deleted before they could be copied"
+        lost = f"{counted(start - at, 'offset')} deleted before being copied"
     else:
         lost = "the log was cut below the position"
     return Loss(
