@@ -16,7 +16,7 @@ from k2ktui.cli.tables import print_table
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, access, require
 from k2ktui.engine.journal import Runner
-from k2ktui.errors import ExitCode, K2kError, Refused, TimedOut
+from k2ktui.errors import ConnectionFailed, ExitCode, K2kError, Refused, TimedOut
 from k2ktui.jobs import joblog, manager
 from k2ktui.jobs.checks import NAME, alive_elsewhere, describe_runner, read_runners, start_checks
 from k2ktui.jobs.manager import Job, StopMode
@@ -206,7 +206,8 @@ def _run_checks(
     """Run the checks and print each one as it completes.
 
     Raises:
-        Refused: a check failed that no given option overrides.
+        ConnectionFailed: a cluster is unreachable.
+        Refused: another check failed that no given option overrides.
     """
     checks = []
     for check in start_checks(config, restart=restart):
@@ -218,7 +219,8 @@ def _run_checks(
     ]
     if left:
         hard = any(check.fatal for check in left)
-        raise Refused(
+        kind = ConnectionFailed if any(check.unreachable for check in left) else Refused
+        raise kind(
             f"not started: {', '.join(check.name for check in left)} failed",
             unchanged="Nothing was started or stopped.",
             hint=""

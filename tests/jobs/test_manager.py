@@ -143,7 +143,7 @@ def test_a_job_that_cannot_begin_tells_why(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_start_checks_first_and_starts_nothing_that_cannot_work(tmp_path: Path) -> None:
     file = write_pipeline(tmp_path / "dead.yaml", 1)
-    done = k2ktui("jobs", "start", "-f", file, "--force", code=5)
+    done = k2ktui("jobs", "start", "-f", file, "--force", code=3)
     assert "source cluster" in done.stderr
     assert "Nothing was started" in done.stderr
     assert manager.list_jobs() == []

@@ -83,10 +83,10 @@ def test_the_same_cluster_twice(source: KafkaNode) -> None:
 def test_a_fault_of_the_program_in_a_check_is_a_failed_check(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def broken(side: clusters.CheckedCluster) -> None:
-        raise ValueError(side.label)
+    def broken(label: str, bootstrap: str) -> None:
+        raise ValueError(label)
 
-    monkeypatch.setattr(clusters, "_connect", broken)
+    monkeypatch.setattr(clusters, "await_open", broken)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
     checks = run_checks(pipeline(plain(NOBODY), plain(NOBODY), "t"))
@@ -94,7 +94,7 @@ def test_a_fault_of_the_program_in_a_check_is_a_failed_check(
     for side in ("source cluster", "target cluster"):
         found = named(checks, side)
         assert found.outcome is CheckOutcome.FAIL and found.fatal
-        assert "a fault in k2ktui itself (ValueError)" in found.detail
+        assert "internal error in k2ktui (ValueError)" in found.detail
         assert "crash.txt" in found.hint
     assert exit_code(checks) is ExitCode.REFUSED
 

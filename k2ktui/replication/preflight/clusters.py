@@ -16,6 +16,7 @@ from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.probe import READING, TRANSACTIONS, WRITING, NotDisclosed, Probe
 from k2ktui.kafka.properties import wire
 from k2ktui.kafka.topics import broker_count
+from k2ktui.kafka.unreachable import await_open
 from k2ktui.replication.preflight.checks import Check, failed, failed_by, passed, unknown
 from k2ktui.text import counted, safe_text
 
@@ -68,6 +69,8 @@ def open_clusters(config: PipelineConfig, stack: ExitStack) -> dict[str, Checked
 def _reach(config: PipelineConfig, side: CheckedCluster) -> None:
     name = f"{side.label} cluster"
     try:
+        # Connecting in every role takes twice as long to find that nothing listens.
+        await_open(side.label, side.cluster.config.bootstrap_servers)
         _connect(side)
         side.cluster_id = side.cluster.cluster_id()
         brokers = broker_count(side.cluster)
