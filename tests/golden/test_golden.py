@@ -1,0 +1,110 @@
+"""Every writer writes the bytes of ``written.json``, and every reader reads them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from k2ktui.engine.journal import StateRecord
+from k2ktui.engine.journal_format import read_state_key, read_state_value, state_key, state_value
+from k2ktui.engine.plan import Plan, dump_plan, load_plan
+from k2ktui.engine.state import (
+    MappingRecord,
+    mapping_key,
+    mapping_value,
+    position_key,
+    position_value,
+    read_commit_record,
+    read_mapping_record,
+    run_key,
+    run_value,
+)
+from k2ktui.jobs.job_directory import JobDirectory, JobRecord, Phase
+from k2ktui.watch.codec import dumps, loads
+from tests.engine.test_plan import PLAN
+from tests.fuzz.parsers import AT, POSITION, RANGES, RUN, RUNS, STATE
+
+GOLDEN: dict[str, list[str]] = json.loads((Path(__file__).parent / "written.json").read_text())
+HOSTILE = 'g"\\\u2028\x1bü'
+PLANS = {
+    "plan": PLAN,
+    "plan, hostile": replace(
+        PLAN,
+        pipeline=HOSTILE,
+        files=(f"/{HOSTILE}.yaml",),
+        created_at=1_795_252_312.786,
+        rows=(replace(PLAN.rows[0], group=HOSTILE, metadata=HOSTILE, current=None),),
+    ),
+}
+JOB = JobRecord(
+    "a1", "p", "g", ("/p.yaml", "/q.yaml"), "/home/ops", False, "production", True, 4711,
+    "1.25", "bastion", HOSTILE, "0.1.0", 1_795_252_312.786, Phase.ENDED, 7, 4, 1_795_252_400.0, 1,
+    "why", 3,
+)  # fmt: skip
+JOBS = {"job": JOB, "job, running": replace(JOB, phase=Phase.RUNNING, ended_at=None, code=None)}
+VIEWS = ("view", "view beside MirrorMaker 2")
+STATES = {f"state: {type(each).__name__}": each for each in STATE}
+MAPPINGS = {"mapping: ranges": RANGES, "mapping: runs": RUNS}
+
+
+def written(tmp_path: Path) -> dict[str, list[str]]:
+    """Everything as it is written now."""
+    found = {
+        "position": [position_key("g", AT), position_value(POSITION)],
+        "run": [run_key("g"), run_value(RUN)],
+        **{name: [mapping_key(each), mapping_value(each)] for name, each in MAPPINGS.items()},
+        **{name: [state_key("g", each.key), state_value(each)] for name, each in STATES.items()},
+    }
+    texts = {name: [part.decode() for part in parts] for name, parts in found.items()}
+    texts |= {name: [dump_plan(plan)] for name, plan in PLANS.items()}
+    for name, job in JOBS.items():
+        JobDirectory(tmp_path).write(job)
+        texts[name] = [(tmp_path / "job.json").read_text()]
+    return texts
+
+
+def test_all_is_written_as_ever(tmp_path: Path) -> None:
+    expected = {name: texts for name, texts in GOLDEN.items() if name not in VIEWS}
+    assert written(tmp_path) == expected
+
+
+def test_positions_and_runs_are_read() -> None:
+    for name, expected in (("position", ("g", AT, POSITION)), ("run", ("g", None, RUN))):
+        key, value = (text.encode() for text in GOLDEN[name])
+        assert read_commit_record(key, value) == expected
+
+
+@pytest.mark.parametrize("name", MAPPINGS)
+def test_mappings_are_read(name: str) -> None:
+    key, value = (text.encode() for text in GOLDEN[name])
+    expected: MappingRecord = MAPPINGS[name]
+    assert read_mapping_record(key, value) == expected
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_state_is_read(name: str) -> None:
+    key, value = (text.encode() for text in GOLDEN[name])
+    group, found = read_state_key(key)
+    expected: StateRecord = STATES[name]
+    assert group == "g" and found is not None and read_state_value(found, value) == expected
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_plans_are_read(name: str) -> None:
+    expected: Plan = PLANS[name]
+    assert load_plan(GOLDEN[name][0], 1500.0) == expected
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_jobs_are_read(name: str, tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text(GOLDEN[name][0])
+    assert JobDirectory(tmp_path).read() == JOBS[name]
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_are_read(name: str) -> None:
+    text = GOLDEN[name][0]
+    assert dumps(loads(text)) == text
