@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from k2ktui.engine.bounded import Count
+
 _MARK = re.compile(r"(\d+)\.(\d+);")
 METADATA_LIMIT = 4096
 
@@ -22,8 +24,8 @@ class MappingVersion:
     replicated positions; it only grows within a term.
     """
 
-    term: int
-    position: int
+    term: Count
+    position: Count
 
 
 def add_guard(prefix: str, version: MappingVersion, metadata: str) -> str:

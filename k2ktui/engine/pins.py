@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from k2ktui.engine.bounded import Count, Number, Text
 from k2ktui.engine.replica import TargetLog, TargetPartition
 
 
@@ -20,11 +21,11 @@ class PinnedLog:
         end: last stable offset, None if unknown.
     """
 
-    topic: str
-    partition: int
-    topic_id: str
-    start: int | None
-    end: int | None
+    topic: Text
+    partition: Number
+    topic_id: Text
+    start: Count | None
+    end: Count | None
 
     @property
     def at(self) -> TargetPartition:

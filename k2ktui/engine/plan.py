@@ -12,21 +12,22 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Annotated, Any
 
+from pydantic import FailFast, TypeAdapter
+
+from k2ktui.engine.bounded import Count, Number, Seconds, Text, read_as
 from k2ktui.engine.groups import EMPTY_STATES
 from k2ktui.engine.guard import MappingVersion, is_stale
 from k2ktui.engine.pins import PinnedLog
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.strict_json import (
     LARGEST_INT,
-    LARGEST_MS,
     MalformedRecord,
     field,
     integer,
     items,
     mapping,
-    number,
     parse_object,
     rows,
 )
@@ -36,11 +37,9 @@ from k2ktui.text import safe_text
 
 VERSION = 2
 _LARGEST_FILE = 512 << 20
-_LATEST_S = LARGEST_MS / 1000
 _ID_LENGTH = 12
 _NAMED = 5
 _SOURCE = re.compile(r"[^,@]+-([0-9]{1,10})@([0-9]{1,19})")
-E = TypeVar("E", bound=StrEnum)
 _SPECIAL = re.compile(r'[,"\r\n]')
 
 
@@ -87,21 +86,21 @@ class PlanRow:
         metadata: the application's own commit metadata, which is kept.
     """
 
-    group: str
-    topic: str
-    partition: int
-    source: str
-    state_source: str
-    state_target: str
-    current: int | None
-    proposed: int | None
+    group: Text
+    topic: Text
+    partition: Number
+    source: Text
+    state_source: Text
+    state_target: Text
+    current: Count | None
+    proposed: Count | None
     basis: Basis
-    reread: int | None
-    skipped: int | None
+    reread: Count | None
+    skipped: Count | None
     action: Action
-    reason: str
+    reason: Text
     version: MappingVersion
-    metadata: str = ""
+    metadata: Text = ""
 
     @property
     def sources(self) -> tuple[tuple[SourcePartition, int], ...]:
@@ -127,16 +126,16 @@ class Plan:
     ``logs`` are the target partitions as they were; the plan is refused if they no longer match.
     """
 
-    pipeline: str
-    source_cluster: str
-    target_cluster: str
-    created_at: float
-    expires_at: float
-    made_by: str
+    pipeline: Text
+    source_cluster: Text
+    target_cluster: Text
+    created_at: Seconds
+    expires_at: Seconds
+    made_by: Text
     rewind: Rewind
-    rows: tuple[PlanRow, ...]
-    files: tuple[str, ...] = ()
-    logs: tuple[PinnedLog, ...] = ()
+    rows: Annotated[tuple[PlanRow, ...], FailFast()]
+    files: Annotated[tuple[Text, ...], FailFast()] = ()
+    logs: Annotated[tuple[PinnedLog, ...], FailFast()] = ()
 
     @property
     def digest(self) -> str:
@@ -309,54 +308,18 @@ def _canonical(plan: Plan) -> str:
 
 
 def _plan(found: dict[str, Any]) -> Plan:
-    return Plan(
-        pipeline=strict_text(field(found, "pipeline")),
-        source_cluster=strict_text(field(found, "source_cluster")),
-        target_cluster=strict_text(field(found, "target_cluster")),
-        created_at=_time(field(found, "created_at")),
-        expires_at=_time(field(found, "expires_at")),
-        made_by=strict_text(field(found, "made_by")),
-        rewind=_member(Rewind, field(found, "rewind")),
-        rows=tuple(_row(mapping(row)) for row in items(field(found, "rows"))),
-        files=tuple(strict_text(path) for path in items(field(found, "files"))),
-        logs=tuple(
-            PinnedLog(
-                strict_text(topic),
-                integer(partition, high=LARGEST_INT),
-                strict_text(topic_id),
-                _offset(start),
-                _offset(end),
-            )
-            for topic, partition, topic_id, start, end in rows(field(found, "logs"), 5)
-        ),
-    )
-
-
-def _row(row: dict[str, Any]) -> PlanRow:
-    version = mapping(field(row, "version"))
-    found = PlanRow(
-        group=strict_text(field(row, "group")),
-        topic=strict_text(field(row, "topic")),
-        source=strict_text(field(row, "source")),
-        state_source=strict_text(field(row, "state_source")),
-        state_target=strict_text(field(row, "state_target")),
-        current=_offset(field(row, "current")),
-        proposed=_offset(field(row, "proposed")),
-        reread=_offset(field(row, "reread")),
-        skipped=_offset(field(row, "skipped")),
-        reason=strict_text(field(row, "reason")),
-        metadata=strict_text(field(row, "metadata")),
-        partition=integer(field(row, "partition"), high=LARGEST_INT),
-        basis=_member(Basis, field(row, "basis")),
-        action=_member(Action, field(row, "action")),
-        version=MappingVersion(
-            integer(field(version, "term")), integer(field(version, "position"))
-        ),
-    )
-    _check_sources(found.source)
-    if found.changes and found.proposed is None:
-        raise MalformedRecord("a row that changes an offset to none")
-    return found
+    # These fields have defaults, but are in every file.
+    for row in items(field(found, "rows")):
+        field(mapping(row), "metadata")
+    field(found, "files")
+    names = PinnedLog.__slots__
+    logs = [dict(zip(names, log, strict=True)) for log in rows(field(found, "logs"), len(names))]
+    plan = read_as(_PLAN, {**found, "logs": logs})
+    for row in plan.rows:
+        _check_sources(row.source)
+        if row.changes and row.proposed is None:
+            raise MalformedRecord("a row that changes an offset to none")
+    return plan
 
 
 def _check_sources(source: str) -> None:
@@ -367,16 +330,4 @@ def _check_sources(source: str) -> None:
         integer(int(place[1]), high=LARGEST_INT), integer(int(place[2]))
 
 
-def _member(kind: type[E], value: object) -> E:
-    word = strict_text(value)
-    if word not in list(kind):
-        raise MalformedRecord(f"an unknown {kind.__name__.lower()}")
-    return kind(word)
-
-
-def _offset(value: object) -> int | None:
-    return None if value is None else integer(value)
-
-
-def _time(value: object) -> float:
-    return number(value, high=_LATEST_S)
+_PLAN = TypeAdapter(Plan)

@@ -18,7 +18,7 @@ LARGEST_INT = (1 << 31) - 1
 # 9999-12-31, the largest date of Python's datetime.
 LARGEST_MS = 253_402_300_799_999
 _LARGEST_BYTES = 64 << 20
-_LONGEST = 1 << 20
+LONGEST = 1 << 20
 
 
 class MalformedRecord(ValueError):
@@ -55,7 +55,7 @@ def parse_object(
     return value
 
 
-def text(value: object, longest: int = _LONGEST) -> str:
+def text(value: object, longest: int = LONGEST) -> str:
     """Return a string that can be encoded as UTF-8."""
     if not isinstance(value, str):
         raise _wrong(value, "a text")

@@ -13,20 +13,19 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.bounded import Count, Flag, Seconds, Text, read_as
 from k2ktui.engine.strict_json import (
+    LARGEST,
     LARGEST_INT,
-    LARGEST_MS,
     MalformedRecord,
     field,
-    flag,
     integer,
-    items,
-    number,
     parse_object,
-    text,
 )
 from k2ktui.errors import Refused
 from k2ktui.jobs.process import ProcessIdentity
@@ -37,8 +36,6 @@ _VERSION = 1
 _RECORD, _LOCK, LOG = "job.json", "lock", "log.jsonl"
 _LONGEST_SLUG = 40
 _LARGEST_RECORD = 1 << 20
-_LATEST_S = LARGEST_MS / 1000
-_TEXTS = ("start", "pipeline", "group", "cwd", "environment", "birth", "host", "user", "version")
 
 
 class Phase(StrEnum):
@@ -70,27 +67,27 @@ class JobRecord:
         starts: number of starts on this host.
     """
 
-    start: str
-    pipeline: str
-    group: str
-    files: tuple[str, ...]
-    cwd: str
-    telemetry: bool
-    environment: str
-    read_only: bool
-    pid: int
-    birth: str
-    host: str
-    user: str
-    version: str
-    started_at: float
+    start: Text
+    pipeline: Text
+    group: Text
+    files: tuple[Text, ...]
+    cwd: Text
+    telemetry: Flag
+    environment: Text
+    read_only: Flag
+    pid: Count
+    birth: Text
+    host: Text
+    user: Text
+    version: Text
+    started_at: Seconds
     phase: Phase = Phase.STARTING
-    term: int = 0
-    slots: int = 0
-    ended_at: float | None = None
-    code: int | None = None
-    error: str = ""
-    starts: int = 1
+    term: Count = 0
+    slots: Count = 0
+    ended_at: Seconds | None = None
+    code: Annotated[int, Field(strict=True, ge=-LARGEST_INT, le=LARGEST)] | None = None
+    error: Text = ""
+    starts: Count = 1
 
     @property
     def identity(self) -> ProcessIdentity:
@@ -204,22 +201,11 @@ def _slug(name: str) -> str:
 def _record(value: dict[str, Any]) -> JobRecord:
     if integer(field(value, "v")) != _VERSION:
         raise MalformedRecord("of another version")
-    found = {each.name: field(value, each.name) for each in fields(JobRecord)}
-    for name in ("pid", "term", "slots", "starts"):
-        found[name] = integer(found[name])
-    for name in (*_TEXTS, "error"):
-        found[name] = text(found[name])
-    for name in ("telemetry", "read_only"):
-        found[name] = flag(found[name])
-    if found["ended_at"] is not None:
-        found["ended_at"] = number(found["ended_at"], high=_LATEST_S)
-    if found["code"] is not None:
-        found["code"] = integer(found["code"], -LARGEST_INT)
-    found["files"] = tuple(text(file) for file in items(found["files"]))
-    found["started_at"] = number(found["started_at"], high=_LATEST_S)
-    if found["phase"] not in list(Phase):
-        raise MalformedRecord("of an unknown phase")
-    return JobRecord(**{**found, "phase": Phase(found["phase"])})
+    # Some fields have defaults, but all are in every record.
+    return read_as(_RECORDS, {each.name: field(value, each.name) for each in fields(JobRecord)})
+
+
+_RECORDS = TypeAdapter(JobRecord)
 
 
 def _unwritable(path: Path, error: OSError) -> Refused:
