@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from k2ktui.cli.confirm import confirm
-from k2ktui.cli.options import access_to, json_option, load_pipeline, unlock_option
+from k2ktui.cli.options import access_to, json_option, load_flow, unlock_option
 from k2ktui.cli.plan import show_plan
 from k2ktui.cli.results import exit_code, result_object, show_results
 from k2ktui.engine.access import require
@@ -36,8 +36,8 @@ def command(plan_file: str, files: tuple[str, ...], yes: bool, unlock: bool, as_
     from k2ktui.sync.operations import apply_plan
 
     plan = read_plan(Path(plan_file), time.time())
-    config = load_pipeline(files or plan.files, mirror=True)
-    may = access_to(config, unlock=unlock)
+    flow = load_flow(files or plan.files)
+    may = access_to(flow.config, unlock=unlock)
     require(may, "applying a plan")
     if not as_json:
         show_plan(plan)
@@ -45,7 +45,7 @@ def command(plan_file: str, files: tuple[str, ...], yes: bool, unlock: bool, as_
         click.echo("Nothing to apply.", err=True)
         return 0
     confirm(plan.pipeline, f"commit {counted(len(plan.changes), 'offset')} on the target", yes=yes)
-    applied = apply_plan(config, plan, files or plan.files, may)
+    applied = apply_plan(flow.config, plan, files or plan.files, may)
     if as_json:
         click.echo(json.dumps(result_object(applied)))
     else:

@@ -11,8 +11,8 @@ from k2ktui.errors import ConfigError
 from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
-    from k2ktui.config.model import PipelineConfig
-    from k2ktui.mm2.pipeline import MirrorPipeline
+    from k2ktui.mm2.mirror_flow import MirrorFlow
+    from k2ktui.sync.flow import Flow
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,18 +27,18 @@ def compare_option(function: F) -> F:
     return click.option("--compare", metavar="FILE", help=COMPARE_HELP)(function)
 
 
-def load_compared(file: str | None, config: PipelineConfig) -> MirrorPipeline | None:
+def load_compared(file: str | None, flow: Flow) -> MirrorFlow | None:
     """Load the MirrorMaker 2 flow that ``--compare`` names; None if it was not given.
 
     Raises:
-        ConfigError: it is not a MirrorMaker 2 file, or ``config`` is such a flow itself.
+        ConfigError: it is not a MirrorMaker 2 file, or ``flow`` is such a flow itself.
     """
     from k2ktui.cli.options import print_notes
-    from k2ktui.mm2.pipeline import MirrorPipeline, is_mirror_file, load_mirror
+    from k2ktui.mm2.mirror_flow import is_mirror_file, load_mirror
 
     if file is None:
         return None
-    if isinstance(config, MirrorPipeline):
+    if flow.pipeline is None:
         raise ConfigError(
             "--compare needs a pipeline file; for a MirrorMaker 2 flow, the "
             "comparison is shown without it"

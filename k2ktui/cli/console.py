@@ -82,7 +82,7 @@ def run(given: ConsoleArguments) -> int:
 
 
 def _session(given: ConsoleArguments) -> Session:
-    from k2ktui.cli.options import load_pipeline
+    from k2ktui.cli.options import load_flow
     from k2ktui.console.session import Options, Session
     from k2ktui.watch.player import Player
     from k2ktui.watch.poller import describe_pair, open_poller
@@ -92,13 +92,13 @@ def _session(given: ConsoleArguments) -> Session:
     if given.replay:
         player = Player(Path(given.replay))
         return Session(player, player.pair, options=options)
-    config = load_pipeline(given.files, mirror=True)
+    flow = load_flow(given.files)
     recorder = Recorder(Path(given.record)) if given.record else None
-    compare = load_compared(given.compare, config)
+    compare = load_compared(given.compare, flow)
     return Session(
-        open_poller(config, given.interval, compare),
-        describe_pair(config),
-        config,
+        open_poller(flow, given.interval, compare),
+        describe_pair(flow),
+        flow,
         given.files,
         options,
         recorder,

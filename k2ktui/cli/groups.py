@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from k2ktui.cli.options import file_option, json_option, load_pipeline
+from k2ktui.cli.options import file_option, json_option, load_flow
 from k2ktui.cli.tables import MOST, Column, moment, number, print_table, signed
 from k2ktui.engine.groups import GroupRow, Snapshot, make_group_rows, outcome, snapshot_notes
 from k2ktui.text import counted, safe_text
@@ -20,7 +20,7 @@ def command(files: tuple[str, ...], as_json: bool) -> None:
     """Read both clusters once and print."""
     from k2ktui.sync.snapshot import take_snapshot
 
-    snapshot = take_snapshot(load_pipeline(files, mirror=True))
+    snapshot = take_snapshot(load_flow(files))
     found = make_group_rows(snapshot)
     if as_json:
         click.echo(json.dumps(as_object(snapshot, found)))

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from k2ktui.cli.options import json_option, load_pipeline
+from k2ktui.cli.options import json_option, load_flow
 from k2ktui.cli.tables import Column, moment, number, print_table
 from k2ktui.engine.journal import JournalHeader, JournalRow
 from k2ktui.text import safe_text
@@ -29,7 +29,7 @@ def command(entry: str | None, files: tuple[str, ...], as_json: bool) -> None:
     from k2ktui.sync.operations import journal_json, read_entry, read_journal
 
     files = files or (files_of(entry) if entry else last_files())
-    config = load_pipeline(files, mirror=True)
+    config = load_flow(files).config
     if entry is None:
         headers = read_journal(config)
         if as_json:

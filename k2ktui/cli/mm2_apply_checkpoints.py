@@ -97,14 +97,14 @@ def command(
     commits the offsets on the target and reads them back. k2ktui undo reverts it.
     """
     from k2ktui.mm2.checkpoint_reader import CheckpointReader, read_checkpoints
-    from k2ktui.mm2.pipeline import load_mirror
+    from k2ktui.mm2.mirror_flow import load_mirror
     from k2ktui.sync.plans import whoami
 
-    config, notes = load_mirror(file)
+    flow, notes = load_mirror(file)
     chosen = _matching("--group", group), _matching("--topic", topic)
-    reading = CheckpointReader(config)
+    reading = CheckpointReader(flow)
     try:
-        found, unreadable = read_checkpoints(config, reading.target.cluster)
+        found, unreadable = read_checkpoints(flow.properties, reading.target.cluster)
         seen = reading.observe(found, *chosen, watch_s)
         plan = make_plan(
             seen, rewind=Rewind(rewind), valid_s=900.0, made_by=whoami(), files=(_absolute(file),)
@@ -129,7 +129,7 @@ def command(
                 f"commit {counted(len(plan.changes), 'offset')} on the target",
                 yes=yes,
             )
-            applied = _apply_plan(reading, seen, plan, config, accepted)
+            applied = _apply_plan(reading, seen, plan, flow.config, accepted)
     finally:
         reading.close()
     return _print_result(judged, plan, blocking, applied, as_json=as_json)

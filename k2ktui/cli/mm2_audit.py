@@ -6,12 +6,11 @@ import json
 
 import click
 
-from k2ktui.cli.options import file_option, json_option, load_pipeline
+from k2ktui.cli.options import file_option, json_option, load_flow
 from k2ktui.cli.tables import UNKNOWN, Column, moment, number, print_table
 from k2ktui.engine.audit import AuditRow
-from k2ktui.errors import ConfigError, ExitCode
+from k2ktui.errors import ExitCode
 from k2ktui.mm2.audit import audit
-from k2ktui.mm2.pipeline import MirrorPipeline
 from k2ktui.text import counted, safe_text
 
 
@@ -20,13 +19,8 @@ from k2ktui.text import counted, safe_text
 @json_option
 def command(files: tuple[str, ...], as_json: bool) -> int:
     """Read both clusters once and print; findings if a group would not resume where it was."""
-    config = load_pipeline(files, mirror=True)
-    if not isinstance(config, MirrorPipeline):
-        raise ConfigError(
-            "mm2 audit needs a MirrorMaker 2 file, not a pipeline file",
-            hint="Give its mm2.properties with -f.",
-        )
-    found = audit(config)
+    flow = load_flow(files)
+    found = audit(flow)
     if as_json:
         click.echo(json.dumps(found.as_json()))
     else:

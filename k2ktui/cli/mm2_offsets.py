@@ -168,10 +168,10 @@ def _run(
 
 def _journal(mirror: str, change: StoredChange) -> None:
     """Write a dedicated MirrorMaker 2's change to its journal (k2ktui journal -f FILE)."""
-    from k2ktui.mm2.pipeline import load_mirror
+    from k2ktui.mm2.mirror_flow import load_mirror
     from k2ktui.mm2.positions_backup import write_journal
 
-    note = write_journal(load_mirror(mirror)[0], change)
+    note = write_journal(load_mirror(mirror)[0].config, change)
     if note:
         click.echo(f"note: {note}", err=True)
 

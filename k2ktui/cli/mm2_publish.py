@@ -9,7 +9,7 @@ from types import FrameType
 import click
 
 from k2ktui.cli.ending import ending_signals
-from k2ktui.cli.options import access_to, file_option, load_pipeline, unlock_option
+from k2ktui.cli.options import access_to, file_option, load_flow, unlock_option
 from k2ktui.engine.access import require
 from k2ktui.errors import ConnectionFailed, ExitCode, TimedOut
 from k2ktui.mm2.publish import MirrorNames, Publisher
@@ -62,7 +62,8 @@ def command(
         seen.append(number)
         over.set()
 
-    config = load_pipeline(files, mirror=True)
+    flow = load_flow(files)
+    config = flow.config
     require(access_to(config, unlock=unlock), "publishing")
     chosen = config.mm2
     names = MirrorNames(
@@ -70,7 +71,7 @@ def command(
         target_alias or chosen.target_alias,
         separator or chosen.separator,
     )
-    publisher = Publisher(config, names, force=force or chosen.force)
+    publisher = Publisher(flow, names, force=force or chosen.force)
     for number in ending_signals():
         signal.signal(number, handle)
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -13,6 +13,9 @@ from k2ktui.engine.access import Access, access
 from k2ktui.engine.chosen import NamePattern
 from k2ktui.errors import ConfigError
 from k2ktui.text import safe_text
+
+if TYPE_CHECKING:
+    from k2ktui.sync.flow import Flow
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -49,34 +52,49 @@ def access_to(config: PipelineConfig, *, unlock: bool) -> Access:
     return access(configured=config.read_only, environment=config.environment, unlocked=unlock)
 
 
-def load_pipeline(files: tuple[str, ...], *, mirror: bool = False) -> PipelineConfig:
-    """Load the files, and print their notes to stderr.
-
-    Args:
-        files: pipeline files.
-        mirror: also accept a MirrorMaker 2 file, ``FILE.properties[#A->B]``, as a pipeline that
-            can be watched and whose groups can be moved.
+def load_pipeline(files: tuple[str, ...]) -> PipelineConfig:
+    """Load the files of a pipeline, and print their notes to stderr.
 
     Raises:
         ConfigError: all errors in the files, including those of client properties.
     """
     from k2ktui.kafka.properties import load_checked
-    from k2ktui.mm2.pipeline import is_mirror_file, load_mirror
+    from k2ktui.mm2.mirror_flow import is_mirror_file
 
     if any(is_mirror_file(file) for file in files):
-        if not mirror or len(files) > 1:
-            raise ConfigError(
-                "a MirrorMaker 2 file cannot be used with this command"
-                + (", combined with other files" if mirror else ""),
-                hint="Convert it first: k2ktui mm2 import FILE -o pipeline.yaml. The "
-                "console, groups, watch and mm2 read it directly.",
-            )
-        pipeline, notes = load_mirror(files[0])
-        print_notes(notes)
-        return pipeline
+        raise _misplaced("")
     loaded = load_checked(files)
     print_notes(loaded.notes)
     return loaded.config
+
+
+def load_flow(files: tuple[str, ...]) -> Flow:
+    """Load what can be watched and whose groups can be moved, and print the files' notes to stderr.
+
+    Args:
+        files: those of a pipeline, or one MirrorMaker 2 file: ``FILE.properties[#A->B]``.
+
+    Raises:
+        ConfigError: all errors in the files, including those of client properties.
+    """
+    from k2ktui.mm2.mirror_flow import is_mirror_file, load_mirror
+    from k2ktui.sync.flow import PipelineFlow
+
+    if not any(is_mirror_file(file) for file in files):
+        return PipelineFlow(load_pipeline(files))
+    if len(files) > 1:
+        raise _misplaced(", combined with other files")
+    flow, notes = load_mirror(files[0])
+    print_notes(notes)
+    return flow
+
+
+def _misplaced(how: str) -> ConfigError:
+    return ConfigError(
+        f"a MirrorMaker 2 file cannot be used with this command{how}",
+        hint="Convert it first: k2ktui mm2 import FILE -o pipeline.yaml. The "
+        "console, groups, watch and mm2 read it directly.",
+    )
 
 
 def print_notes(notes: Iterable[str]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from k2ktui.cli.options import file_option, json_option, load_pipeline, matcher
+from k2ktui.cli.options import file_option, json_option, load_flow, matcher
 from k2ktui.cli.tables import MOST, Column, moment, number, print_table, signed
 from k2ktui.engine.plan import (
     Action,
@@ -71,15 +71,15 @@ def command(
 
     if as_json and as_csv:
         raise ConfigError("--json and --csv cannot be combined")
-    config = load_pipeline(files, mirror=True)
+    flow = load_flow(files)
     options = plan_options(
-        config,
+        flow.config,
         rewind=Rewind(rewind),
         valid_s=valid_s,
         group=matcher("--group", group),
         topic=matcher("--topic", topic),
     )
-    plan, notes = create_plan(config, options, files)
+    plan, notes = create_plan(flow, options, files)
     for note in notes:
         click.echo(f"note: {note}", err=True)
     if output:

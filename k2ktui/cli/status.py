@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from k2ktui.cli.groups import COLUMNS as GROUP_COLUMNS
-from k2ktui.cli.options import file_option, json_option, load_pipeline
+from k2ktui.cli.options import file_option, json_option, load_flow
 from k2ktui.cli.tables import UNKNOWN, Column, moment, number, print_table
 from k2ktui.engine.status import PartitionStatus
 from k2ktui.text import safe_text
@@ -26,7 +26,7 @@ def command(files: tuple[str, ...], as_json: bool, with_groups: bool) -> None:
     """Read both clusters once and print; if the source is down, the target's data alone."""
     from k2ktui.watch.once import read_once
 
-    reading = read_once(load_pipeline(files, mirror=True), groups=with_groups)
+    reading = read_once(load_flow(files), groups=with_groups)
     view, error = reading.view, reading.source_error or reading.groups_error
     if as_json:
         click.echo(json.dumps(status_object(reading, with_groups=with_groups)))

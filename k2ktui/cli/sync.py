@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from k2ktui.cli.ending import ending_signals
-from k2ktui.cli.options import access_to, file_option, load_pipeline, unlock_option
+from k2ktui.cli.options import access_to, file_option, load_flow, unlock_option
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import require
 from k2ktui.engine.plan import Rewind
@@ -55,9 +55,10 @@ def command(
     from k2ktui.sync.loop import SyncLoop
     from k2ktui.sync.metrics import measure_sync
 
-    config = load_pipeline(files, mirror=True)
+    flow = load_flow(files)
+    config = flow.config
     require(access_to(config, unlock=unlock), "translating continuously")
-    loop = SyncLoop(config, Rewind(rewind))
+    loop = SyncLoop(flow, Rewind(rewind))
     over, seen = StopFlag(), [0]
 
     def handle(number: int, frame: FrameType | None) -> None:

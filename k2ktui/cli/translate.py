@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from k2ktui.cli.options import file_option, json_option, load_pipeline
+from k2ktui.cli.options import file_option, json_option, load_flow
 from k2ktui.cli.tables import Column, number, print_table
-from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Basis, Translation
 from k2ktui.errors import ConfigError, ExitCode, Refused
 from k2ktui.text import safe_text
 
 _GOOD = (Basis.EXACT, Basis.END)
+
+if TYPE_CHECKING:
+    from k2ktui.sync.flow import Flow
 
 
 @click.command(help="Translate source offsets, given as arguments or as a Spark checkpoint.")
@@ -39,15 +42,17 @@ def command(
         raise ConfigError(
             "give either positions as TOPIC:PARTITION:OFFSET or --from-spark-checkpoint"
         )
-    config = load_pipeline(files, mirror=True)
+    flow = load_flow(files)
     if checkpoint:
-        return _checkpoint(config, Path(checkpoint), as_json=as_json)
+        return _checkpoint(flow, Path(checkpoint), as_json=as_json)
     commits = parse_positions(positions)
-    (found,) = _translate_all(config, commits)
+    (found,) = _translate_all(flow, commits)
     if as_json:
-        click.echo(json.dumps({"pipeline": config.name, "positions": _objects(found, commits)}))
+        click.echo(
+            json.dumps({"pipeline": flow.config.name, "positions": _objects(found, commits)})
+        )
     else:
-        print_table(f"{safe_text(config.name)}", _columns(commits), found)
+        print_table(f"{safe_text(flow.config.name)}", _columns(commits), found)
     missing = commits.keys() - {source for row in found for source in row.sources}
     for source in sorted(missing):
         click.echo(f"note: {safe_text(str(source))} is not replicated", err=True)
@@ -55,19 +60,17 @@ def command(
     return int(ExitCode.OK if good else ExitCode.FINDINGS)
 
 
-def _translate_all(
-    config: PipelineConfig, *commits: dict[SourcePartition, int]
-) -> list[list[Translation]]:
+def _translate_all(flow: Flow, *commits: dict[SourcePartition, int]) -> list[list[Translation]]:
     from k2ktui.sync.snapshot import SnapshotReader
 
-    snapshots = SnapshotReader(config)
+    snapshots = SnapshotReader(flow)
     try:
         return [snapshots.translate(each) for each in commits]
     finally:
         snapshots.close()
 
 
-def _checkpoint(config: PipelineConfig, path: Path, *, as_json: bool) -> int:
+def _checkpoint(flow: Flow, path: Path, *, as_json: bool) -> int:
     """Print the checkpoint's offsets file for the target, only if every offset is exact."""
     from k2ktui.sync.spark_checkpoints import read_checkpoint
 
@@ -76,7 +79,7 @@ def _checkpoint(config: PipelineConfig, path: Path, *, as_json: bool) -> int:
     each = [dict(line.positions) for line in checkpoint.lines if line.positions]
     found = {
         (row.sources[0], commits[row.sources[0]]): row
-        for commits, rows in zip(each, _translate_all(config, *each), strict=True)
+        for commits, rows in zip(each, _translate_all(flow, *each), strict=True)
         for row in rows
         if len(row.sources) == 1
     }
@@ -108,7 +111,7 @@ def _checkpoint(config: PipelineConfig, path: Path, *, as_json: bool) -> int:
     if as_json:
         rows = [_objects([row], {at: offset})[0] for (at, offset), row in sorted(found.items())]
         batch = {"batch": checkpoint.batch, "unfinished": checkpoint.unfinished}
-        body = {"pipeline": config.name, **batch, "positions": rows, "content": content}
+        body = {"pipeline": flow.config.name, **batch, "positions": rows, "content": content}
         click.echo(json.dumps(body))
     else:
         click.echo(content, nl=False)

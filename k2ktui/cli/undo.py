@@ -7,7 +7,7 @@ import json
 import click
 
 from k2ktui.cli.confirm import confirm
-from k2ktui.cli.options import access_to, json_option, load_pipeline, unlock_option
+from k2ktui.cli.options import access_to, json_option, load_flow, unlock_option
 from k2ktui.cli.results import exit_code, result_object, show_results, show_writes
 from k2ktui.engine.access import require
 from k2ktui.text import counted, safe_text
@@ -35,7 +35,7 @@ def command(
     from k2ktui.sync.operations import read_entry, undo_entry
 
     files = files or files_of(entry)
-    config = load_pipeline(files, mirror=True)
+    config = load_flow(files).config
     may = access_to(config, unlock=unlock)
     require(may, "undoing a journal entry")
     found = read_entry(config, entry)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from k2ktui.cli.apply import read_plan
-from k2ktui.cli.options import file_option, json_option, load_pipeline, matcher
+from k2ktui.cli.options import file_option, json_option, load_flow, matcher
 from k2ktui.cli.tables import Column, print_table
 from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.text import counted, safe_text
@@ -66,9 +66,9 @@ def command(
     if plan_file and translated:
         raise ConfigError("--plan and --translated cannot be combined")
     plan = read_plan(Path(plan_file), now=0) if plan_file else None
-    config = load_pipeline(files, mirror=True)
+    flow = load_flow(files)
     proof = verify_content(
-        config,
+        flow,
         group=matcher("--group", group),
         translated=translated,
         plan=plan,
@@ -78,11 +78,11 @@ def command(
     )
     result = proof.verification
     if as_json:
-        click.echo(json.dumps({"pipeline": config.name, **_object(proof)}))
+        click.echo(json.dumps({"pipeline": flow.config.name, **_object(proof)}))
     else:
         for note in proof.notes:
             click.echo(f"note: {note}", err=True)
-        _show(config.name, proof, sampled=sample > 0)
+        _show(flow.config.name, proof, sampled=sample > 0)
     different = result.positions.different + result.ranges.different
     return int(ExitCode.FINDINGS if different else ExitCode.OK)
 

@@ -14,7 +14,7 @@ import click
 
 from k2ktui.cli.compare import compare_option, load_compared
 from k2ktui.cli.ending import ending_signals
-from k2ktui.cli.options import json_option, load_pipeline
+from k2ktui.cli.options import json_option, load_flow
 from k2ktui.errors import ConfigError, ExitCode
 
 if TYPE_CHECKING:
@@ -73,10 +73,10 @@ def command(
     from k2ktui.watch.feed import MIN_INTERVAL_S
     from k2ktui.watch.poller import open_poller
 
-    config = load_pipeline(files, mirror=True)
+    flow = load_flow(files)
     if once:
         interval = MIN_INTERVAL_S  # ends with the first view that is complete and settled
-    feed = open_poller(config, interval, load_compared(compare, config))
+    feed = open_poller(flow, interval, load_compared(compare, flow))
     return _print_live(feed, Path(record) if record else None, once=once, as_json=as_json)
 
 

@@ -8,12 +8,15 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, access
 from k2ktui.watch.feed import Feed
 from k2ktui.watch.model import PipelinePair
 from k2ktui.watch.recording import Recorder
+
+if TYPE_CHECKING:
+    from k2ktui.sync.flow import Flow
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ class Session:
     Attributes:
         feed: the source of views; the console closes it.
         pair: the pipeline.
-        config: the pipeline's configuration; None while a recording is shown.
+        flow: what is shown; None while a recording is.
         files: the configuration files, as named on the command line.
         recorder: where views are recorded.
         notes: what the operator should know from the start.
@@ -55,7 +58,7 @@ class Session:
 
     feed: Feed
     pair: PipelinePair
-    config: PipelineConfig | None = None
+    flow: Flow | None = None
     files: tuple[str, ...] = ()
     options: Options = Options()
     recorder: Recorder | None = None

@@ -22,11 +22,12 @@ def open_feed(config: Path, compare: Path | None = None) -> Feed:
         ConfigError: one of the files is not valid.
     """
     # Imported here: not needed in the demo's first seconds.
-    from k2ktui.mm2.pipeline import load_mirror
+    from k2ktui.mm2.mirror_flow import load_mirror
+    from k2ktui.sync.flow import PipelineFlow
     from k2ktui.watch.poller import open_poller
 
     mirror = load_mirror(str(compare))[0] if compare else None
-    return open_poller(load([config]).config, MIN_INTERVAL_S, mirror)
+    return open_poller(PipelineFlow(load([config]).config), MIN_INTERVAL_S, mirror)
 
 
 def open_console(config: Path, watchdog: Callable[[], str], compare: Path | None = None) -> int:
@@ -47,10 +48,11 @@ def open_console(config: Path, watchdog: Callable[[], str], compare: Path | None
     from k2ktui.console.app import open_console as run
     from k2ktui.console.session import Options, Session
     from k2ktui.kafka.properties import load_checked
-    from k2ktui.mm2.pipeline import load_mirror
+    from k2ktui.mm2.mirror_flow import load_mirror
+    from k2ktui.sync.flow import PipelineFlow
     from k2ktui.watch.poller import describe_pair, open_poller
 
-    loaded = load_checked((str(config),)).config
+    loaded = PipelineFlow(load_checked((str(config),)).config)
     mirror = load_mirror(str(compare))[0] if compare else None
     options = Options(theme=theme)
     feed = open_poller(loaded, compare=mirror)

@@ -5,31 +5,72 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
+from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.audit import SURE, Audit, AuditRow
 from k2ktui.engine.groups import GroupRow, make_group_rows
+from k2ktui.errors import ConfigError
 from k2ktui.kafka.clients import source_cluster, target_cluster
+from k2ktui.mm2.flows import FlowProperties
 from k2ktui.mm2.formats import GroupPartition
-from k2ktui.mm2.pipeline import MirrorPipeline
 from k2ktui.mm2.topics import MirrorTopics, WrittenCheckpoint
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.snapshot import SnapshotReader
+
+
+class CheckpointAuditor:
+    """Compares a flow's checkpoints with translated groups; see ``GroupAuditor`` in sync/flow.py.
+
+    Args:
+        properties: the flow as MirrorMaker 2 is configured.
+        config: its name and clusters.
+    """
+
+    def __init__(self, properties: FlowProperties, config: PipelineConfig) -> None:
+        self._name = config.name
+        self._topics = MirrorTopics(properties, source_cluster(config), target_cluster(config))
+
+    def read(self) -> None:
+        """Read new checkpoints.
+
+        A checkpoint written after the groups were read would appear too far ahead of them.
+        """
+        self._topics.read_checkpoints()
+
+    def audit(self, rows: Sequence[GroupRow], taken_at: float, notes: Sequence[str]) -> Audit:
+        """Compare the checkpoints with translated groups; ``taken_at`` is in epoch seconds."""
+        found = compare_checkpoints(rows, self._topics.checkpoints, taken_at)
+        own = (*self._topics.unseen_checkpoints(), *self._topics.unreadable())
+        return Audit(self._name, taken_at, tuple(found), (*own, *notes))
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._topics.close()
 
 
 class Auditor:
     """Audits one flow repeatedly; each audit reads only the records added since the last one.
 
     Args:
-        config: the flow as a pipeline.
+        flow: a flow of MirrorMaker 2.
+
+    Raises:
+        ConfigError: k2ktui copies the flow.
     """
 
-    def __init__(self, config: MirrorPipeline) -> None:
-        self._name = config.name
-        self._topics = MirrorTopics(config.flow, source_cluster(config), target_cluster(config))
-        self._snapshots = SnapshotReader(config)
+    def __init__(self, flow: Flow) -> None:
+        auditor = flow.open_auditor()
+        if auditor is None:
+            raise ConfigError(
+                "mm2 audit needs a MirrorMaker 2 file, not a pipeline file",
+                hint="Give its mm2.properties with -f.",
+            )
+        self._auditor = auditor
+        self._snapshots = SnapshotReader(flow)
 
     def close(self) -> None:
         """Close all connections."""
         self._snapshots.close()
-        self._topics.close()
+        self._auditor.close()
 
     def audit(self) -> Audit:
         """Read both clusters and compare; changes nothing.
@@ -37,19 +78,14 @@ class Auditor:
         Raises:
             K2kError: a cluster or a topic cannot be read, or nothing has been copied yet.
         """
-        # Checkpoints first: one written after the groups were read would appear too far ahead.
-        self._topics.read_checkpoints()
+        self._auditor.read()
         snapshot = self._snapshots.take()
-        now = time.time()
-        found = compare_checkpoints(make_group_rows(snapshot), self._topics.checkpoints, now)
-        unseen = self._topics.unseen_checkpoints()
-        notes = (*unseen, *self._topics.unreadable(), *snapshot.notes)
-        return Audit(self._name, now, tuple(found), notes)
+        return self._auditor.audit(make_group_rows(snapshot), time.time(), snapshot.notes)
 
 
-def audit(config: MirrorPipeline) -> Audit:
-    """Audit a flow once; raises the same errors as ``Auditor.audit``."""
-    auditor = Auditor(config)
+def audit(flow: Flow) -> Audit:
+    """Audit a flow once; raises the same errors as ``Auditor``."""
+    auditor = Auditor(flow)
     try:
         return auditor.audit()
     finally:

@@ -20,8 +20,9 @@ from k2ktui.mm2.checkpoint_plan import (
     NextRecordRelation,
 )
 from k2ktui.mm2.connect import NOTHING
+from k2ktui.mm2.flows import FlowProperties
 from k2ktui.mm2.formats import PARTITION, Checkpoint, ForeignRecord, GroupPartition, read_checkpoint
-from k2ktui.mm2.pipeline import MirrorPipeline
+from k2ktui.mm2.mirror_flow import MirrorFlow
 from k2ktui.mm2.positions_topic import TopicPositions
 from k2ktui.sync.cluster_readers import ConsumerGroupReader, TargetClusterReader
 from k2ktui.text import safe_text
@@ -35,7 +36,7 @@ _SEARCHED = 200
 Chosen = Callable[[str], bool]
 
 
-def read_checkpoints(config: MirrorPipeline, target: Cluster) -> tuple[list[Checkpoint], int]:
+def read_checkpoints(properties: FlowProperties, target: Cluster) -> tuple[list[Checkpoint], int]:
     """Read the whole checkpoints topic once.
 
     Returns:
@@ -45,7 +46,7 @@ def read_checkpoints(config: MirrorPipeline, target: Cluster) -> tuple[list[Chec
         Refused: the topic does not exist, or reading it is not authorized.
         ConnectionFailed, TimedOut: the target did not answer.
     """
-    topic = config.flow.checkpoints_topic
+    topic = properties.checkpoints_topic
     described = target.describe([topic])[topic]
     if not isinstance(described, TopicDescription):
         raise Refused(
@@ -74,11 +75,12 @@ class CheckpointReader:
     """Reads both clusters of a flow; ``close`` closes the connections.
 
     Args:
-        config: the flow as a pipeline.
+        flow: a flow of MirrorMaker 2.
     """
 
-    def __init__(self, config: MirrorPipeline) -> None:
-        self._config = config
+    def __init__(self, flow: MirrorFlow) -> None:
+        config = flow.config
+        self._name, self._properties = config.name, flow.properties
         self.target = TargetClusterReader(config)
         self._source = source_cluster(config)
         self._source_groups = ConsumerGroupReader(config, "source")
@@ -110,7 +112,7 @@ class CheckpointReader:
         names = sorted({each.at.group for each in kept})
         target_ids = self.target.topic_ids(sources)
         seen = ClusterObservation(
-            pipeline=self._config.name,
+            pipeline=self._name,
             source_cluster=self._source.cluster_id(),
             target_cluster=self.target.cluster.cluster_id(),
             at=time.time(),
@@ -122,7 +124,7 @@ class CheckpointReader:
                 {(a.topic, a.partition) for each in kept if (a := each.at).topic in target_ids}
             ),
             target_ids=target_ids,
-            own_topics=self._config.flow.policy.kind == "default",
+            own_topics=self._properties.policy.kind == "default",
             source_ends=ends,
             watched_s=watch_s,
         )
@@ -142,7 +144,7 @@ class CheckpointReader:
         sources: dict[str, str] = {}
         kept = []
         for each in found:
-            upstream = self._config.flow.policy.upstream_topic(each.at.topic)
+            upstream = self._properties.policy.upstream_topic(each.at.topic)
             if upstream is not None and group(each.at.group) and topic(upstream):
                 sources[each.at.topic] = upstream
                 kept.append(each)
@@ -166,7 +168,7 @@ class CheckpointReader:
 
     def _behind(self, ends: Mapping[SourcePartition, int]) -> dict[SourcePartition, int]:
         """Return the source partitions with records that MirrorMaker 2 has not copied."""
-        positions = TopicPositions(self._config.flow).positions()
+        positions = TopicPositions(self._properties).positions()
         starts = self._source.offsets([(s.topic, s.partition) for s in ends], OffsetSpec.earliest())
         left = {}
         for source, end in ends.items():

@@ -23,7 +23,7 @@ def is_client(key: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Flow:
+class FlowProperties:
     """One replication flow of MirrorMaker 2, from a source to a target cluster.
 
     Attributes:

@@ -13,7 +13,7 @@ from k2ktui.config.problems import Problem, is_secret_key
 from k2ktui.config.scalars import duration_text
 from k2ktui.config.topics import compile_pattern
 from k2ktui.errors import ConfigError
-from k2ktui.mm2.flows import ROLES, Flow, Side, is_client
+from k2ktui.mm2.flows import ROLES, FlowProperties, Side, is_client
 from k2ktui.mm2.policy import NameFilter, numbered_references, shift_references
 from k2ktui.text import safe_text
 
@@ -75,7 +75,7 @@ class Imported:
     notes: tuple[str, ...]
 
 
-def pipeline_document(flow: Flow, name: str, value: Value) -> dict[str, Any]:
+def pipeline_document(flow: FlowProperties, name: str, value: Value) -> dict[str, Any]:
     """Return a flow as the content of a pipeline file.
 
     Args:
@@ -110,7 +110,7 @@ def pipeline_document(flow: Flow, name: str, value: Value) -> dict[str, Any]:
     return tree
 
 
-def import_flow(flow: Flow) -> Imported:
+def import_flow(flow: FlowProperties) -> Imported:
     """Convert a flow, read without filling its variables, to a pipeline file.
 
     Secrets are not written: they are replaced by environment variables, which the notes name.
@@ -132,7 +132,7 @@ def import_flow(flow: Flow) -> Imported:
     return Imported(head + text, tuple(dict.fromkeys(notes)))
 
 
-def _check_patterns(flow: Flow, tree: Mapping[str, Any]) -> None:
+def _check_patterns(flow: FlowProperties, tree: Mapping[str, Any]) -> None:
     problems = []
     for key, pattern in (
         ("topics", tree["replication"]["source"]["topic"]),
@@ -146,7 +146,7 @@ def _check_patterns(flow: Flow, tree: Mapping[str, Any]) -> None:
         raise not_expressible(flow, problems)
 
 
-def not_expressible(flow: Flow, problems: Sequence[Problem]) -> ConfigError:
+def not_expressible(flow: FlowProperties, problems: Sequence[Problem]) -> ConfigError:
     """Return the error of a flow that no pipeline can stand for."""
     name = safe_text(f"{flow} of {flow.file}" if flow.file else flow)
     lines = [f"  {problem}" for problem in problems]
@@ -157,7 +157,7 @@ def not_expressible(flow: Flow, problems: Sequence[Problem]) -> ConfigError:
     )
 
 
-def topic_pattern(flow: Flow) -> str:
+def topic_pattern(flow: FlowProperties) -> str:
     """Return one expression for the source topics that a flow copies, except heartbeats."""
     policy = flow.policy
     dot = re.escape(policy.internal_separator)
@@ -197,13 +197,13 @@ def _scoped(pattern: str) -> str:
     return f"(?{found[1]}:{pattern[found.end() :]})" if found else pattern
 
 
-def _sink(flow: Flow) -> str | dict[str, str]:
+def _sink(flow: FlowProperties) -> str | dict[str, str]:
     if flow.policy.kind == "identity":
         return "source"
     return {"prefix": f"{flow.source}{flow.policy.separator}"}
 
 
-def _clients(flow: Flow, side: Side, value: Value) -> dict[str, Any]:
+def _clients(flow: FlowProperties, side: Side, value: Value) -> dict[str, Any]:
     found: dict[str, Any] = {}
     by_role = flow.clients[side]
     for role in ("common", *ROLES):
@@ -220,12 +220,12 @@ def _clients(flow: Flow, side: Side, value: Value) -> dict[str, Any]:
     return found
 
 
-def _excluded_settings(flow: Flow) -> list[str]:
+def _excluded_settings(flow: FlowProperties) -> list[str]:
     """Return the excluded topic settings that are plain names, not regular expressions."""
     return [name for name in _listed_exclusions(flow) if _PLAIN_NAME.fullmatch(name)]
 
 
-def _listed_exclusions(flow: Flow) -> list[str]:
+def _listed_exclusions(flow: FlowProperties) -> list[str]:
     given = flow.settings
     old = given.get("config.properties.blacklist", "")
     return _listed(given.get("config.properties.exclude", old))
@@ -246,7 +246,7 @@ def _value_for_file(side: Side, role: str, key: str, text: str, *, notes: list[s
     return f"${{env:string:{name}}}"
 
 
-def _without_counterpart(flow: Flow) -> list[str]:
+def _without_counterpart(flow: FlowProperties) -> list[str]:
     notes = []
     given = dict.fromkeys(flow.worker, f"{flow.target}.") | dict.fromkeys(flow.settings, "")
     for key in sorted(given):
@@ -270,7 +270,7 @@ def _without_counterpart(flow: Flow) -> list[str]:
     return notes + _tuning(flow)
 
 
-def _tuning(flow: Flow) -> list[str]:
+def _tuning(flow: FlowProperties) -> list[str]:
     """Return a note for every client property that is not carried over."""
     notes = []
     sides: Mapping[Side, str] = {"source": flow.source, "target": flow.target}

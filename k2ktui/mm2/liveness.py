@@ -20,7 +20,7 @@ from k2ktui.kafka.control_reader import require_offsets
 from k2ktui.kafka.groups import ConsumerGroupClient
 from k2ktui.kafka.properties import wire
 from k2ktui.log.content import ContentReader
-from k2ktui.mm2.flows import Flow
+from k2ktui.mm2.flows import FlowProperties
 from k2ktui.mm2.formats import (
     PARTITION,
     ForeignRecord,
@@ -36,7 +36,7 @@ _LEAST_S = 3.0
 _POLL_S = 0.25
 
 
-def find_signs_of_life(flow: Flow, target: Cluster) -> list[str]:
+def find_signs_of_life(flow: FlowProperties, target: Cluster) -> list[str]:
     """Return messages that show that a flow's MirrorMaker 2 runs; empty if it is stopped.
 
     Watches for three of its heartbeat intervals, at least three seconds.
@@ -54,7 +54,7 @@ def find_signs_of_life(flow: Flow, target: Cluster) -> list[str]:
     return _group(flow) or _written_since(flow, target, before)
 
 
-def require_stopped(flow: Flow, target: Cluster, unchanged: str) -> None:
+def require_stopped(flow: FlowProperties, target: Cluster, unchanged: str) -> None:
     """Check that MirrorMaker 2 is stopped.
 
     Raises:
@@ -72,7 +72,7 @@ def require_stopped(flow: Flow, target: Cluster, unchanged: str) -> None:
         )
 
 
-def _group(flow: Flow) -> list[str]:
+def _group(flow: FlowProperties) -> list[str]:
     """Check the group of its workers for members."""
     name = flow.worker_group
     with ConsumerGroupClient(wire(flow.cluster("target"), "admin"), "target") as groups:
@@ -86,7 +86,7 @@ def _group(flow: Flow) -> list[str]:
     return [f"its workers' group {safe_text(name)} is {state.state}, with members on {hosts}"]
 
 
-def _ends(flow: Flow, target: Cluster) -> dict[Partition, int]:
+def _ends(flow: FlowProperties, target: Cluster) -> dict[Partition, int]:
     topics = target.describe([HEARTBEATS, flow.connect_offsets_topic])
     where = [
         (name, number)
@@ -97,7 +97,9 @@ def _ends(flow: Flow, target: Cluster) -> dict[Partition, int]:
     return require_offsets(target, where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
 
 
-def _written_since(flow: Flow, target: Cluster, before: Mapping[Partition, int]) -> list[str]:
+def _written_since(
+    flow: FlowProperties, target: Cluster, before: Mapping[Partition, int]
+) -> list[str]:
     """Check for heartbeats and positions of this flow written since ``before``."""
     grown = {
         at: end - before[at] for at, end in _ends(flow, target).items() if end > before.get(at, end)
@@ -119,7 +121,7 @@ def _written_since(flow: Flow, target: Cluster, before: Mapping[Partition, int])
     return sorted(signs)
 
 
-def _beats(flow: Flow, key: bytes | None) -> bool:
+def _beats(flow: FlowProperties, key: bytes | None) -> bool:
     try:
         aliases, _ = read_heartbeat(key, None)
     except ForeignRecord:
@@ -127,7 +129,7 @@ def _beats(flow: Flow, key: bytes | None) -> bool:
     return aliases == (flow.source, flow.target)
 
 
-def _stores(flow: Flow, key: bytes | None, value: bytes | None) -> bool:
+def _stores(flow: FlowProperties, key: bytes | None, value: bytes | None) -> bool:
     try:
         found = read_connect_offset(key, value)
     except ForeignRecord:

@@ -17,15 +17,15 @@ from k2ktui.engine.offset_anchors import OffsetAnchors
 from k2ktui.engine.ranges import MappingRanges
 from k2ktui.engine.replica import MappingGaps, TargetPartition
 from k2ktui.engine.state import Position, SourcePartition
-from k2ktui.errors import ConnectionFailed, Refused, TimedOut
+from k2ktui.errors import ConnectionFailed, TimedOut
 from k2ktui.kafka.clients import Cluster
-from k2ktui.mm2.flows import Flow
+from k2ktui.mm2.flows import FlowProperties
 from k2ktui.mm2.history import Known, ProvenPosition, SyncHistory
 from k2ktui.mm2.log_comparison import PositionProver
 from k2ktui.mm2.topics import MirrorTopics, TimedOffsetSync
-from k2ktui.sync.mapping_source import Commits
+from k2ktui.sync.mapping_source import Commits, CopierState, NothingCopied
 from k2ktui.sync.mapping_store import MappingReport
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
 
 _SLOT = -1
 # Back-off in seconds after the source did not answer, since every attempt costs a timeout.
@@ -36,7 +36,7 @@ class MirrorMappings:
     """The ``MappingSource`` of one MirrorMaker 2 flow; see ``sync/mapping_source.py``."""
 
     def __init__(
-        self, flow: Flow, config: PipelineConfig, source: Cluster, target: Cluster
+        self, flow: FlowProperties, config: PipelineConfig, source: Cluster, target: Cluster
     ) -> None:
         self._flow, self._topics, self._source = flow, config.topics, source
         self.topics = MirrorTopics(flow, source, target)
@@ -106,6 +106,14 @@ class MirrorMappings:
         notes = (unseen, self.topics.unreadable(), self._history.notes(), self._prover.notes())
         return [*down, *(note for some in notes for note in some)]
 
+    def read_copier(self) -> CopierState:
+        """Read MirrorMaker 2's heartbeats and checkpoints; errors are the protocol's."""
+        self.topics.read_beats()
+        self.topics.read_checkpoints()
+        now, last = time.time(), self.topics.beats.last
+        heard = None if last is None else last / 1000
+        return CopierState(heard, (_heartbeat(heard, now), self._checkpoints(now)))
+
     def keep(self) -> None:
         """Write new offset syncs and proven positions to the history on the target."""
         self._history.write()
@@ -154,10 +162,28 @@ class MirrorMappings:
         topic = self._flow.target_topic(at.topic)
         return Position(end, 0, -1, "", 0, _SLOT, topic, at.partition)
 
-    def _nothing(self) -> Refused:
+    def _checkpoints(self, now: float) -> str:
+        done = "commits them on the target" if self._flow.syncs_groups else "does not commit them"
+        written = self.topics.checkpoints
+        if not written:
+            return f"MirrorMaker 2 has written no checkpoint of a group; it {done}"
+        newest = max(each.at_ms for each in written.values())
+        age = max(0.0, now - newest / 1000)
+        count = counted(len(written), "checkpoint")
+        return (
+            f"MirrorMaker 2 has {count} of group-partitions, the newest {age:.0f} s old; it {done}"
+        )
+
+    def _nothing(self) -> NothingCopied:
         missing = ", ".join(safe_text(name) for name in self.topics.missing())
         why = f"there is no topic {missing}" if missing else "its topics name no topic of this flow"
-        return Refused(
+        return NothingCopied(
             f"MirrorMaker 2 has not copied anything on {safe_text(self._flow)}: {why}",
             hint="Check the aliases, and offset-syncs.topic.location and offset.storage.topic.",
         )
+
+
+def _heartbeat(last: float | None, now: float) -> str:
+    if last is None:
+        return "MirrorMaker 2 has shown no heartbeat"
+    return f"MirrorMaker 2's last heartbeat was {max(0.0, now - last):.0f} s ago"

@@ -12,7 +12,7 @@ from pathlib import Path
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConfigError, K2kError, PartlyApplied, Refused
 from k2ktui.mm2.connect import NOTHING, PAUSED, STOPPED, Connect
-from k2ktui.mm2.flows import Flow
+from k2ktui.mm2.flows import FlowProperties
 from k2ktui.mm2.positions import (
     SOURCE_CONNECTOR,
     Bounds,
@@ -62,7 +62,7 @@ class RestPositions:
         return Connector(self._name, cluster, state, reset_of(config), positions)
 
     @cached_property
-    def flow(self) -> Flow:
+    def flow(self) -> FlowProperties:
         """The connector's flow, without the offsets topic, which Connect's API does not show."""
         return connector_flow(self._connect.config(self._name), "")
 

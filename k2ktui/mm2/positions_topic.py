@@ -16,7 +16,7 @@ from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.control_reader import read_committed
 from k2ktui.kafka.keyed_writer import Entry, KeyedWriter
 from k2ktui.mm2.connect import NOTHING, STOPPED
-from k2ktui.mm2.flows import Flow
+from k2ktui.mm2.flows import FlowProperties
 from k2ktui.mm2.formats import (
     SOURCE_CONNECTOR,
     ConnectorPartition,
@@ -53,7 +53,7 @@ class TopicPositions:
         flow: the flow.
     """
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: FlowProperties) -> None:
         self.flow = self._flow = flow
         self._target = Cluster(flow.cluster("target"), "target")
 

@@ -31,9 +31,9 @@ from k2ktui.mm2.formats import (
     offset_sync_key,
     offset_sync_value,
 )
-from k2ktui.mm2.pipeline import MirrorPipeline
 from k2ktui.mm2.policy import HEARTBEATS, ReplicationPolicy
 from k2ktui.sync.background import BackgroundRunner
+from k2ktui.sync.flow import Flow, PipelineFlow
 from k2ktui.sync.snapshot import SnapshotReader
 from k2ktui.text import safe_text
 
@@ -86,18 +86,19 @@ class Publisher:
     """Writes the changes since the previous turn.
 
     Args:
-        config: a k2ktui pipeline.
+        flow: a pipeline of k2ktui.
         names: its aliases and topic names.
         force: write even if MirrorMaker 2 seems to own these topics.
 
     Raises:
-        ConfigError: ``config`` is a MirrorMaker 2 flow, or an alias is missing.
+        ConfigError: it is a flow of MirrorMaker 2, or an alias is missing.
         Refused: MirrorMaker 2 owns these topics, or they cannot be created.
         ConnectionFailed, TimedOut: the target does not answer.
     """
 
-    def __init__(self, config: PipelineConfig, names: MirrorNames, *, force: bool = False) -> None:
-        if isinstance(config, MirrorPipeline):
+    def __init__(self, flow: Flow, names: MirrorNames, *, force: bool = False) -> None:
+        config = flow.pipeline
+        if config is None:
             raise ConfigError(
                 "MirrorMaker 2 publishes itself", hint="Give a pipeline file of k2ktui with -f."
             )
@@ -112,7 +113,7 @@ class Publisher:
         if not force:
             _alone(self._target, names)
         _ensure(config, self._target, names)
-        self._snapshots = SnapshotReader(config)
+        self._snapshots = SnapshotReader(flow)
         self._writers = {topic: self._writer(topic) for topic in names.all}
         self._checkpoints: dict[GroupPartition, Checkpoint] = {}
         self._syncs: dict[SourcePartition, OffsetSync] = {}
@@ -186,7 +187,7 @@ class PublisherThread(BackgroundRunner):
     def _made(self) -> Publisher:
         chosen = self._config.mm2
         names = MirrorNames(chosen.source_alias, chosen.target_alias, chosen.separator)
-        return Publisher(self._config, names, force=chosen.force)
+        return Publisher(PipelineFlow(self._config), names, force=chosen.force)
 
 
 def checkpoints_of(snapshot: Snapshot) -> tuple[dict[GroupPartition, Checkpoint], int]:

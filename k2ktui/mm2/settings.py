@@ -14,7 +14,7 @@ from typing import Literal
 
 from k2ktui.config.problems import FilePosition, Problem, refuse
 from k2ktui.errors import ConfigError
-from k2ktui.mm2.flows import ROLES, Flow, Side, is_client
+from k2ktui.mm2.flows import ROLES, FlowProperties, Side, is_client
 from k2ktui.mm2.javaprops import Property, parse
 from k2ktui.mm2.policy import (
     GROUPS_DEFAULT,
@@ -43,11 +43,11 @@ class MirrorSettings:
 
     file: str
     clusters: tuple[str, ...]
-    flows: tuple[Flow, ...]
+    flows: tuple[FlowProperties, ...]
     notes: tuple[str, ...]
     unusable: Mapping[str, Sequence[Problem]] = field(default_factory=dict)
 
-    def flow(self, name: str = "") -> Flow:
+    def flow(self, name: str = "") -> FlowProperties:
         """Return the flow ``A->B``, or the only enabled one if ``name`` is empty.
 
         Raises:
@@ -107,7 +107,7 @@ def parse_settings(raw: bytes, file: str, env: Mapping[str, str] | None) -> Mirr
     return found
 
 
-def connector_flow(config: Mapping[str, str], offsets_topic: str) -> Flow:
+def connector_flow(config: Mapping[str, str], offsets_topic: str) -> FlowProperties:
     """Return the flow of a MirrorMaker 2 connector that runs on a Connect cluster.
 
     Args:
@@ -176,7 +176,7 @@ class _Reading:
         size = len(prefix)
         return {k[size:]: p.value for k, p in self.properties.items() if k.startswith(prefix)}
 
-    def _flow(self, source: str, target: str) -> Flow:
+    def _flow(self, source: str, target: str) -> FlowProperties:
         own = self._below(f"{source}->{target}.")
         common = {k: p.value for k, p in self.properties.items() if "->" not in k}
         settings = {k: v for k, v in (common | own).items() if not is_client(k)}
@@ -184,7 +184,7 @@ class _Reading:
             "source": self._clients(source, own, "source"),
             "target": self._clients(target, own, "target"),
         }
-        return Flow(
+        return FlowProperties(
             source=source,
             target=target,
             settings=settings,
@@ -235,7 +235,7 @@ class _Reading:
             own_alias=source,
         )
 
-    def _problems(self, flow: Flow) -> list[Problem]:
+    def _problems(self, flow: FlowProperties) -> list[Problem]:
         problems = []
         for side, alias in (("source", flow.source), ("target", flow.target)):
             by_role = flow.clients[side]  # type: ignore[index]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from k2ktui.engine.state import SourcePartition
 from k2ktui.kafka.clients import Cluster
-from k2ktui.mm2.flows import Flow
+from k2ktui.mm2.flows import FlowProperties
 from k2ktui.mm2.formats import OffsetSync
 from k2ktui.mm2.matching import safe_pairs
 from k2ktui.mm2.topics import MirrorTopics
@@ -14,7 +14,7 @@ from k2ktui.mm2.topics import MirrorTopics
 Syncs = Mapping[SourcePartition, tuple[tuple[int, int], ...]]
 
 
-def read_syncs(flow: Flow, source: Cluster, target: Cluster) -> Syncs:
+def read_syncs(flow: FlowProperties, source: Cluster, target: Cluster) -> Syncs:
     """Return source and target offsets of the records in the offset syncs, by partition.
 
     Both increase strictly. The result is empty if the offset-syncs topic does not exist.

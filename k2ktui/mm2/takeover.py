@@ -21,7 +21,7 @@ from k2ktui.errors import Refused
 from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster, target_cluster
 from k2ktui.log.content import ContentReader, RecordPart, content_digest
 from k2ktui.mm2.connect import NOTHING
-from k2ktui.mm2.flows import Flow
+from k2ktui.mm2.flows import FlowProperties
 from k2ktui.mm2.matching import Matched, Print, match
 from k2ktui.mm2.syncs import Syncs, read_syncs
 from k2ktui.replication.naming import target_name
@@ -98,7 +98,7 @@ class MirrorMakerSource(Protocol):
     """Interface to the MirrorMaker 2 that is taken over from."""
 
     @property
-    def flow(self) -> Flow:
+    def flow(self) -> FlowProperties:
         """The replication flow that it runs."""
 
     def positions(self) -> dict[SourcePartition, int]:

@@ -9,7 +9,7 @@ from typing import TypeVar
 from k2ktui.engine.state import SourcePartition
 from k2ktui.kafka.clients import Cluster
 from k2ktui.log.record import KafkaRecord
-from k2ktui.mm2.flows import Flow
+from k2ktui.mm2.flows import FlowProperties
 from k2ktui.mm2.formats import (
     Checkpoint,
     ForeignRecord,
@@ -126,7 +126,7 @@ class MirrorTopics:
         beats: times of the last heartbeats.
     """
 
-    def __init__(self, flow: Flow, source: Cluster, target: Cluster) -> None:
+    def __init__(self, flow: FlowProperties, source: Cluster, target: Cluster) -> None:
         syncs_on = source if flow.offset_syncs_side == "source" else target
         self._flow = flow
         self._syncs = _Topic(syncs_on, flow.offset_syncs_topic)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.applying import WriteOutcome, WriteResult, find_conflicts, make_writes
 from k2ktui.engine.groups import EMPTY_STATES, Snapshot
 from k2ktui.engine.journal import SYNC
@@ -18,6 +17,7 @@ from k2ktui.engine.planning import commit_metadata, make_plan
 from k2ktui.errors import K2kError
 from k2ktui.sync.apply import Applier
 from k2ktui.sync.commit_snapshots import CommitSnapshotWriter
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.plans import plan_options
 from k2ktui.sync.snapshot import SnapshotReader
 from k2ktui.text import safe_text
@@ -55,11 +55,12 @@ class SyncPoll:
 
 
 class SyncLoop:
-    """The sync application of one pipeline; call ``turn`` every poll interval."""
+    """The sync application of one flow; call ``turn`` every poll interval."""
 
-    def __init__(self, config: PipelineConfig, rewind: Rewind = Rewind.NEVER) -> None:
+    def __init__(self, flow: Flow, rewind: Rewind = Rewind.NEVER) -> None:
+        config = flow.config
         self._config = config
-        self._snapshots = SnapshotReader(config)
+        self._snapshots = SnapshotReader(flow)
         self._keeper = CommitSnapshotWriter(self._snapshots.store)
         self._applier = Applier(config, self._snapshots.target, self._snapshots.store)
         self._rewind = rewind

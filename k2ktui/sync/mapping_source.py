@@ -1,30 +1,38 @@
-"""Sources of offset mappings: the pipeline's own topics, or another program's.
-
-``open_mapping_source`` dispatches on the type of the configuration; other types register theirs.
-"""
+"""The source of a flow's positions and mappings; :class:`k2ktui.sync.flow.Flow` opens it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import singledispatch
-from time import monotonic
-from typing import Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
-from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.offset_anchors import OffsetAnchors
 from k2ktui.engine.ranges import MappingRanges
 from k2ktui.engine.replica import MappingGaps, TargetPartition
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import Refused
-from k2ktui.kafka.clients import Cluster
-from k2ktui.replication.commit_state import CommitTopicReader
-from k2ktui.replication.pipeline import commit_topic
-from k2ktui.sync.mapping_store import MappingReport, MappingStore
-from k2ktui.text import safe_text
+
+if TYPE_CHECKING:
+    from k2ktui.sync.mapping_store import MappingReport
 
 Commits = Mapping[SourcePartition, Collection[int]]
 
-_READ_S = 30.0
+
+class NothingCopied(Refused):
+    """Nothing of the flow has been replicated yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopierState:
+    """What another program that copies says about itself.
+
+    Attributes:
+        heartbeat_at: its last heartbeat in epoch seconds; None if there is none.
+        notes: messages for the operator.
+    """
+
+    heartbeat_at: float | None = None
+    notes: tuple[str, ...] = ()
 
 
 class MappingSource(Protocol):
@@ -35,7 +43,7 @@ class MappingSource(Protocol):
 
         Raises:
             ConnectionFailed, TimedOut: a cluster does not answer.
-            Refused: nothing has been replicated yet.
+            NothingCopied: nothing has been replicated yet.
         """
         ...
 
@@ -80,6 +88,14 @@ class MappingSource(Protocol):
         """Return messages for the operator about the mappings."""
         ...
 
+    def read_copier(self) -> CopierState:
+        """Read what the program that copies says about itself; empty if it is k2ktui.
+
+        Raises:
+            ConnectionFailed, TimedOut: the target does not answer.
+        """
+        ...
+
     def keep(self) -> None:
         """Preserve on the target what would be lost otherwise.
 
@@ -91,61 +107,3 @@ class MappingSource(Protocol):
     def close(self) -> None:
         """Disconnect from the clusters."""
         ...
-
-
-@singledispatch
-def open_mapping_source(config: PipelineConfig, source: Cluster, target: Cluster) -> MappingSource:
-    """Return the mapping source of a pipeline; reads nothing yet."""
-    return _PipelineMappings(config, target)
-
-
-class _PipelineMappings:
-    """k2ktui's own mappings: the commit topic and the mapping topic."""
-
-    def __init__(self, config: PipelineConfig, target: Cluster) -> None:
-        self._config, self._target = config, target
-        self._books = CommitTopicReader(target)
-        self._store = MappingStore(config, target)
-        self.lanes = self._store.lanes
-        self.doubts = self._store.doubts
-        self.mapped = self._store.mapped
-        self.held_from = self._store.held_from
-        self._needed: dict[SourcePartition, int] = {}
-        self._next_repeat = 0.0
-        self.close = self._store.close
-
-    def positions(self) -> Mapping[SourcePartition, Position]:
-        name = self._config.coordination.commit.topic
-        found = self._target.find(name)
-        if found is None:
-            raise Refused(
-                f"pipeline {safe_text(self._config.name)} has not copied anything yet: topic "
-                f"{safe_text(name)} does not exist on the target cluster",
-                hint="Start it first: k2ktui start -f FILE.",
-            )
-        topic = commit_topic(self._config, found.partitions)
-        return self._books.read(topic, found, _READ_S).positions
-
-    def refresh(
-        self,
-        timeout: float,
-        positions: Mapping[SourcePartition, Position],
-        commits: Commits,
-        landed: Mapping[TargetPartition, int],
-    ) -> MappingReport:
-        report = self._store.refresh(timeout, positions)
-        self._needed = {at: min(offsets) for at, offsets in commits.items()}
-        self._store.reach(self._needed, landed)
-        return report
-
-    def cuts(self, source: SourcePartition) -> OffsetAnchors | None:
-        return None
-
-    def notes(self) -> Sequence[str]:
-        return ()
-
-    def keep(self) -> None:
-        """Republish mappings that groups still need, before retention deletes them."""
-        if monotonic() >= self._next_repeat:
-            self._next_repeat = monotonic() + self._config.offset_mapping.retention.schedule_s
-            self._store.republish(self._needed)

@@ -25,6 +25,7 @@ from k2ktui.errors import ConfigError, ConnectionFailed, Refused
 from k2ktui.sync.apply import Applied, Applier, judge_entry, read_results, refuse_other_pipeline
 from k2ktui.sync.cluster_readers import TargetClusterReader
 from k2ktui.sync.entry_files import remember
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.plans import make_pipeline_plan
 from k2ktui.sync.proof import ignored_parts, open_verification
 from k2ktui.sync.snapshot import take_snapshot
@@ -44,21 +45,19 @@ def _ignore(_: WriteResult) -> None:
     return
 
 
-def create_plan(
-    config: PipelineConfig, options: PlanOptions, files: Sequence[str]
-) -> tuple[Plan, list[str]]:
+def create_plan(flow: Flow, options: PlanOptions, files: Sequence[str]) -> tuple[Plan, list[str]]:
     """Take a snapshot and plan; return the plan and the notes about the snapshot.
 
     Args:
-        config: the pipeline.
+        flow: whose groups are planned.
         options: how to plan, see :func:`k2ktui.sync.plans.plan_options`.
-        files: the pipeline's files, which the plan remembers.
+        files: the flow's files, which the plan remembers.
 
     Raises:
         ConfigError: a pattern of the options matches nothing.
         ConnectionFailed, TimedOut, Refused: as for ``SnapshotReader.take``.
     """
-    snapshot = take_snapshot(config)
+    snapshot = take_snapshot(flow)
     require_match(options.group, snapshot.source.keys(), "group")
     require_match(options.topic, {at.topic for at in snapshot.replicas}, "topic")
     return make_pipeline_plan(snapshot, options, files), snapshot_notes(snapshot)
@@ -227,7 +226,7 @@ class VerificationReport:
 
 
 def verify_content(
-    config: PipelineConfig,
+    flow: Flow,
     *,
     group: Callable[[str], bool],
     translated: bool = False,
@@ -239,7 +238,7 @@ def verify_content(
     """Compare groups' next records, and sampled ranges, on both clusters; changes nothing.
 
     Args:
-        config: the pipeline.
+        flow: whose records are compared.
         group: predicate that selects the groups.
         translated: compare at translated offsets instead of the committed offsets on the target.
         plan: compare at the offsets of a plan, applied or not; groups that continue to consume
@@ -252,11 +251,11 @@ def verify_content(
         ConfigError: ``group`` is a pattern that matches no group.
     """
     if plan is not None:
-        refuse_other_pipeline(plan, config)
+        refuse_other_pipeline(plan, flow.config)
     planned_from: dict[SourcePartition, set[int]] = {}
     for at, offset in (each for row in (plan.rows if plan else ()) for each in row.sources):
         planned_from.setdefault(at, set()).add(offset)
-    snapshot, source, target = open_verification(config, planned_from)
+    snapshot, source, target = open_verification(flow, planned_from)
     if snapshot.source_down:
         raise ConnectionFailed(
             f"{snapshot.source_down}: its records cannot be compared",
@@ -280,7 +279,7 @@ def verify_content(
         replicas=snapshot.replicas,
         sample=sample,
         seed=seed,
-        ignore=ignored_parts(config),
+        ignore=ignored_parts(flow.config),
         timeout=timeout,
     )
     notes = snapshot_notes(snapshot)

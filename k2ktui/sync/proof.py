@@ -9,17 +9,19 @@ from k2ktui.engine.groups import Snapshot
 from k2ktui.engine.state import SourcePartition
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.log.record import RecordPart
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.snapshot import take_snapshot
 
 
 def open_verification(
-    config: PipelineConfig, offsets: Mapping[SourcePartition, Collection[int]]
+    flow: Flow, offsets: Mapping[SourcePartition, Collection[int]]
 ) -> tuple[Snapshot, Cluster, Cluster]:
     """Return both clusters and a snapshot in which these source offsets can be looked up.
 
     Errors as for ``SnapshotReader.take``.
     """
-    return take_snapshot(config, offsets), source_cluster(config), target_cluster(config)
+    sides = source_cluster(flow.config), target_cluster(flow.config)
+    return take_snapshot(flow, offsets), *sides
 
 
 def ignored_parts(config: PipelineConfig) -> frozenset[RecordPart]:

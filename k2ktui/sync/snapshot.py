@@ -18,7 +18,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.groups import GroupView, Snapshot
 from k2ktui.engine.replica import Replica, TargetLog, TargetPartition, target_partitions_of
 from k2ktui.engine.state import Position, SourcePartition
@@ -26,8 +25,8 @@ from k2ktui.engine.translate import Translation, translate
 from k2ktui.errors import ConnectionFailed, TimedOut
 from k2ktui.sync.cluster_readers import SourceClusterReader, SourceView, TargetClusterReader
 from k2ktui.sync.commit_snapshots import read_known_commits
+from k2ktui.sync.flow import Flow
 from k2ktui.sync.mapping_sort import MalformedMapping
-from k2ktui.sync.mapping_source import open_mapping_source
 from k2ktui.sync.mapping_store import MappingReport
 from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
@@ -47,7 +46,7 @@ class _Copies:
 
 
 class SnapshotReader:
-    """Takes snapshots of one pipeline; keeps connections and mappings between them.
+    """Takes snapshots of one flow; keeps connections and mappings between them.
 
     Attributes:
         target: reader of the target cluster, also used for writing.
@@ -55,11 +54,12 @@ class SnapshotReader:
         last_source: the source as the last snapshot read it, None if it did not answer.
     """
 
-    def __init__(self, config: PipelineConfig) -> None:
+    def __init__(self, flow: Flow) -> None:
+        config = flow.config
         self._config = config
         self._source = SourceClusterReader(config)
         self.target = TargetClusterReader(config)
-        self._record = open_mapping_source(config, self._source.cluster, self.target.cluster)
+        self._record = flow.open_mappings(self._source.cluster, self.target.cluster)
         self.store = StateStore(config, self.target.cluster)
         self.last_source: SourceView | None = None
 
@@ -272,10 +272,10 @@ def _landed(
 
 
 def take_snapshot(
-    config: PipelineConfig, also: Mapping[SourcePartition, Collection[int]] = _NOTHING
+    flow: Flow, also: Mapping[SourcePartition, Collection[int]] = _NOTHING
 ) -> Snapshot:
     """Take one snapshot; arguments and errors as for ``SnapshotReader.take``."""
-    snapshots = SnapshotReader(config)
+    snapshots = SnapshotReader(flow)
     try:
         return snapshots.take(also)
     finally:

@@ -7,13 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
-from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
+from k2ktui.sync.flow import Flow
 from k2ktui.watch.facts import Facts, Known
-from k2ktui.watch.mm2_readers import make_readers
 from k2ktui.watch.model import Part, PartName, View
 from k2ktui.watch.poller import make_assembler
-from k2ktui.watch.readers import MappingReader, Reader
+from k2ktui.watch.readers import MappingReader, Reader, make_readers
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +30,19 @@ class Reading:
     groups_error: K2kError | None = None
 
 
-def read_once(config: PipelineConfig, *, groups: bool) -> Reading:
-    """Read a pipeline now; without the source, the view has what the target knows.
+def read_once(flow: Flow, *, groups: bool) -> Reading:
+    """Read a flow now; without the source, the view has what the target knows.
 
     The source is read after the positions, so that lag is of one moment.
 
     Args:
-        config: the pipeline.
+        flow: what is read.
         groups: whether consumer groups are read, too.
 
     Raises:
         K2kError: the target could not be read.
     """
-    readers = make_readers(config, groups=groups)
+    readers = make_readers(flow, groups=groups)
     del readers[PartName.STATE]
     with ExitStack() as stack:
         for reader in readers.values():
@@ -53,7 +52,7 @@ def read_once(config: PipelineConfig, *, groups: bool) -> Reading:
         }
         with ThreadPoolExecutor(1) as pool:
             # At the same time, so that an unreachable source costs its time-out once.
-            mapped = pool.submit(_read_groups, config, readers[PartName.GROUPS], dict(known))
+            mapped = pool.submit(_read_groups, flow, readers[PartName.GROUPS], dict(known))
             source, source_error = _read(readers[PartName.SOURCE], known)
             found, groups_error = mapped.result()
     if source is not None:
@@ -62,7 +61,7 @@ def read_once(config: PipelineConfig, *, groups: bool) -> Reading:
         known[PartName.GROUPS] = found
     errors = {PartName.SOURCE: source_error, PartName.GROUPS: groups_error}
     parts = {name: _part(known.get(name), errors.get(name)) for name in readers}
-    view = make_assembler(config).view(time.time(), known, parts)
+    view = make_assembler(flow).view(time.time(), known, parts)
     return Reading(view, source_error, groups_error)
 
 
@@ -73,13 +72,11 @@ def _read(reader: Reader, known: Known) -> tuple[Facts | None, K2kError | None]:
         return None, error
 
 
-def _read_groups(
-    config: PipelineConfig, reader: Reader, known: Known
-) -> tuple[Facts | None, K2kError | None]:
+def _read_groups(flow: Flow, reader: Reader, known: Known) -> tuple[Facts | None, K2kError | None]:
     """Read the groups; the mappings alone if a cluster that only groups need does not answer."""
     found, error = _read(reader, known)
     if isinstance(error, (ConnectionFailed, TimedOut)):
-        with closing(MappingReader(config)) as mappings:
+        with closing(MappingReader(flow)) as mappings:
             found, _ = _read(mappings, known)
     return found, error
 

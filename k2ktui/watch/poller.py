@@ -11,21 +11,18 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import K2kError
+from k2ktui.sync.flow import Flow
 from k2ktui.text import safe_text
 from k2ktui.watch.assemble import Assembler
 from k2ktui.watch.facts import Facts, GroupFacts
 from k2ktui.watch.feed import DEFAULT_INTERVAL_S, MIN_INTERVAL_S, Listener
 from k2ktui.watch.history import Sample
 from k2ktui.watch.model import Part, PartName, PipelinePair, RangeRow, View
-from k2ktui.watch.readers import Reader, last_ranges
-
-if TYPE_CHECKING:
-    from k2ktui.mm2.pipeline import MirrorPipeline
+from k2ktui.watch.readers import Reader, last_ranges, make_readers
 
 _GRACE_S = 1.5
 _APART_S = 0.5
@@ -281,25 +278,19 @@ class Poller:
             self._listener(self.view())
 
 
-def describe_pair(config: PipelineConfig) -> PipelinePair:
-    """Return the identity of a pipeline for its views."""
-    from k2ktui.mm2.pipeline import MirrorPipeline
-
-    mirror = isinstance(config, MirrorPipeline)
+def describe_pair(flow: Flow) -> PipelinePair:
+    """Return the identity of a flow for its views."""
+    config, mirror = flow.config, flow.pipeline is None
     return PipelinePair(config.name, config.environment, config.read_only, mirror)
 
 
-def make_assembler(config: PipelineConfig) -> Assembler:
-    """Return the assembler of a pipeline's views."""
-    from k2ktui.mm2.pipeline import MirrorPipeline
-    from k2ktui.replication.routing import choose_path
-    from k2ktui.watch.mm2_readers import PATH as MIRROR
-
+def make_assembler(flow: Flow) -> Assembler:
+    """Return the assembler of a flow's views."""
+    config = flow.config
     sides = (config.source, config.target)
     source, target = (side.kafka.common.get("bootstrap.servers", "") for side in sides)
-    path = MIRROR if isinstance(config, MirrorPipeline) else str(choose_path(config).path)
     return Assembler(
-        describe_pair(config), path, (source, target), lambda at: _planned_target(config, at)
+        describe_pair(flow), flow.path, (source, target), lambda at: _planned_target(config, at)
     )
 
 
@@ -315,17 +306,15 @@ def _planned_target(config: PipelineConfig, at: SourcePartition) -> tuple[str, i
 
 
 def open_poller(
-    config: PipelineConfig,
+    flow: Flow,
     interval: float = DEFAULT_INTERVAL_S,
-    compare: MirrorPipeline | None = None,
+    compare: Flow | None = None,
 ) -> Poller:
-    """Return a feed of a pipeline's clusters; connects only when it starts.
+    """Return a feed of a flow's clusters; connects only when it starts.
 
     Args:
-        config: the pipeline.
+        flow: what is watched.
         interval: seconds between polls.
-        compare: a MirrorMaker 2 flow beside it, whose checkpoints are compared.
+        compare: a flow of MirrorMaker 2 beside it, whose checkpoints are compared.
     """
-    from k2ktui.watch.mm2_readers import make_readers
-
-    return Poller(make_readers(config, compare), make_assembler(config), interval)
+    return Poller(make_readers(flow, compare), make_assembler(flow), interval)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from confluent_kafka import IsolationLevel
@@ -29,12 +30,13 @@ from k2ktui.kafka.clients import (
 )
 from k2ktui.kafka.probe import Probe
 from k2ktui.kafka.properties import wire
-from k2ktui.replication.commit_state import CommitTopicReader
 from k2ktui.replication.held_back import HeldBackReader
-from k2ktui.replication.pipeline import commit_topic
 from k2ktui.replication.record_times import RecordTimeReader
+from k2ktui.sync.flow import Flow
+from k2ktui.sync.mapping_source import MappingSource, NothingCopied
 from k2ktui.sync.store import StateStore
 from k2ktui.watch.facts import (
+    ComparisonFacts,
     Facts,
     GroupFacts,
     Known,
@@ -166,42 +168,53 @@ class SourceReader:
 
 
 class TargetReader:
-    """Reads positions and target log ends."""
+    """Reads positions, target log ends, and what a program that copies says about itself."""
 
-    def __init__(self, config: PipelineConfig) -> None:
-        self._config = config
-        self._cluster = target_cluster(config)
-        self._books = CommitTopicReader(self._cluster)
-        self._about = ClusterInfoReader(config, "target")
+    def __init__(self, flow: Flow) -> None:
+        self._flow = flow
+        self._cluster = target_cluster(flow.config)
+        self._about = ClusterInfoReader(flow.config, "target")
+        self._mappings: MappingSource | None = None
 
     def read(self, known: Known) -> TargetFacts:
-        """Read the commit topic, and the ends of the target partitions it names."""
+        """Read the positions, and the ends of the target partitions that they name."""
         about = self._about.view(self._cluster)
-        name = self._config.coordination.commit.topic
-        found = self._cluster.find(name)
-        if found is None:
+        if self._mappings is None:
+            source = source_cluster(self._flow.config)
+            self._mappings = self._flow.open_mappings(source, self._cluster)
+        try:
+            positions = dict(self._mappings.positions())
+        except NothingCopied:
             return TargetFacts(time.time(), about, started=False)
-        topic = commit_topic(self._config, found.partitions)
-        books = self._books.read(topic, found, _READ_S)
         wanted = {
             (p.target_topic, p.target_partition)
-            for p in books.positions.values()
+            for p in positions.values()
             if p.target_partition is not None
         }
         existing = self._cluster.describe(sorted({topic for topic, _ in wanted}))
         where = [at for at in wanted if isinstance(existing.get(at[0]), TopicDescription)]
         ends = self._cluster.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
-        return TargetFacts(time.time(), about, books.positions, ends)
+        copier = self._mappings.read_copier()
+        return TargetFacts(
+            time.time(),
+            about,
+            positions,
+            ends,
+            notes=copier.notes,
+            heartbeat_at=copier.heartbeat_at,
+        )
 
     def close(self) -> None:
-        """Do nothing: no connection is kept."""
+        """Disconnect from the clusters."""
+        if self._mappings is not None:
+            self._mappings.close()
 
 
 class MappingReader:
     """Reads the mappings alone, which needs neither the source nor any group."""
 
-    def __init__(self, config: PipelineConfig) -> None:
-        self._config = config
+    def __init__(self, flow: Flow) -> None:
+        self._flow = flow
         self._snapshots: SnapshotReader | None = None
 
     def read(self, known: Known) -> GroupFacts:
@@ -221,7 +234,7 @@ class MappingReader:
             # Imported late, so that the first screen does not wait for it.
             from k2ktui.sync.snapshot import SnapshotReader
 
-            self._snapshots = SnapshotReader(self._config)
+            self._snapshots = SnapshotReader(self._flow)
         return self._snapshots
 
     def close(self) -> None:
@@ -233,15 +246,31 @@ class MappingReader:
 class GroupReader(MappingReader):
     """Reads groups and mappings, as ``k2ktui groups`` does."""
 
-    def __init__(self, config: PipelineConfig) -> None:
-        super().__init__(config)
+    def __init__(self, flow: Flow) -> None:
+        super().__init__(flow)
         self._agreement = Agreement()
+        self._auditor = flow.open_auditor()
 
     def read(self, known: Known) -> GroupFacts:
         """Take a snapshot and translate it; empty if the pipeline was never started.
 
-        A bad finding is settled only if a later reading agrees.
+        A bad finding is settled only if a later reading agrees. Checkpoints of a program that
+        copies are audited on the same snapshot.
         """
+        auditor = self._auditor
+        if auditor is None:
+            return self._read(known)
+        auditor.read()
+        found = self._read(known)
+        return replace(found, audit=auditor.audit(found.rows, found.taken_at, found.notes))
+
+    def close(self) -> None:
+        """Disconnect from both clusters."""
+        if self._auditor is not None:
+            self._auditor.close()
+        super().close()
+
+    def _read(self, known: Known) -> GroupFacts:
         target = known.get(PartName.TARGET)
         if isinstance(target, TargetFacts) and not target.started:
             return GroupFacts(time.time(), commits_at=time.time())
@@ -302,3 +331,45 @@ class StateReader:
     def close(self) -> None:
         """Disconnect from the target."""
         self._store.close()
+
+
+class ComparisonReader:
+    """Audits a flow of MirrorMaker 2 that copies beside the pipeline."""
+
+    def __init__(self, flow: Flow) -> None:
+        # Imported late: few sessions compare.
+        from k2ktui.mm2.audit import Auditor
+
+        self._auditor = Auditor(flow)
+
+    def read(self, known: Known) -> ComparisonFacts:
+        """Audit the flow now."""
+        found = self._auditor.audit()
+        return ComparisonFacts(found.taken_at, found)
+
+    def close(self) -> None:
+        """Disconnect from the clusters."""
+        self._auditor.close()
+
+
+def make_readers(
+    flow: Flow, compare: Flow | None = None, *, groups: bool = True
+) -> dict[PartName, Reader]:
+    """Return the reader of each part of a flow; connects to nothing yet.
+
+    Args:
+        flow: what is watched.
+        compare: a flow of MirrorMaker 2 beside it, whose checkpoints are compared.
+        groups: whether consumer groups are read, too, or the mappings alone. Without whole ranges,
+            what groups committed is compared to learn more of the mapping, so they are always read.
+    """
+    with_groups = groups or flow.pipeline is None
+    found: dict[PartName, Reader] = {
+        PartName.SOURCE: SourceReader(flow.config),
+        PartName.TARGET: TargetReader(flow),
+        PartName.GROUPS: GroupReader(flow) if with_groups else MappingReader(flow),
+        PartName.STATE: StateReader(flow.config),
+    }
+    if compare is not None:
+        found[PartName.COMPARISON] = ComparisonReader(compare)
+    return found

@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 
 from k2ktui.console.app import ConsoleApp
 from k2ktui.console.session import Options, Session
+from k2ktui.sync.flow import PipelineFlow
 from k2ktui.watch.model import PipelinePair
 from k2ktui.watch.poller import open_poller
 from tests.support.copied import Copied
@@ -41,7 +42,13 @@ def session_of(copied: Copied, **options: Any) -> Session:
     """Return a console's session on a pipeline with real clusters."""
     config = copied.config
     pair = PipelinePair(config.name, config.environment, config.read_only)
-    return Session(open_poller(config, 2.0), pair, config, (str(copied.file),), Options(**options))
+    return Session(
+        open_poller(PipelineFlow(config), 2.0),
+        pair,
+        PipelineFlow(config),
+        (str(copied.file),),
+        Options(**options),
+    )
 
 
 def text_of(app: ConsoleApp) -> str:

@@ -13,6 +13,7 @@ from textual.pilot import Pilot
 from k2ktui.console.app import ConsoleApp
 from k2ktui.console.session import Options, Session
 from k2ktui.engine.journal import Runner, RunnerState
+from k2ktui.sync.flow import PipelineFlow
 from k2ktui.watch.facts import Facts, StateFacts
 from k2ktui.watch.model import PartName, PipelinePair
 from tests.console.acting import drive, notices, text_of, until
@@ -37,7 +38,7 @@ def session_of(
     config = config_of(file)
     pair = PipelinePair(config.name, environment)
     feed = StubFeed(Runs(pair, time.time(), runners=runners), replay=replay)
-    kept = None if replay else config
+    kept = None if replay else PipelineFlow(config)
     return Session(feed, pair, kept, (str(file),), Options(**options))
 
 

@@ -15,11 +15,12 @@ from k2ktui.engine.journal import JournalHeader
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind
 from k2ktui.engine.translate import Basis
 from k2ktui.sync.apply import Applied
+from k2ktui.sync.flow import PipelineFlow
 from tests.support.console import Sitting, sit
 from tests.support.pictures import compare, mostly_slow
 from tests.support.views import NOON, usual
 
-CONFIG = PipelineConfig.model_construct(name="orders")
+FLOW = PipelineFlow(PipelineConfig.model_construct(name="orders"))
 SIZES = [(60, 20), (80, 24), (120, 40)]
 SCREENS = ("translate", "plan", "confirm", "applied", "positions", "journal")
 DRAWN = [(screen, "k2k-dark", size) for screen in SCREENS for size in SIZES]
@@ -76,11 +77,11 @@ def test_screens_look_as_they_did(
     ]
     drawn: list[str] = []
 
-    async def flow(console: Sitting) -> None:
+    async def steps(console: Sitting) -> None:
         await open_screen(console, screen)
         drawn.append(console.svg())
 
-    sit(flow, made, size=size, theme=theme, files=("orders.yaml",), config=CONFIG)
+    sit(steps, made, size=size, theme=theme, files=("orders.yaml",), flow=FLOW)
     compare(drawn[0], f"{screen}-{theme}-{size[0]}x{size[1]}")
 
 

@@ -16,6 +16,7 @@ from k2ktui.console.screens.journal import EntryScreen
 from k2ktui.console.session import Options, Session
 from k2ktui.engine.journal import JournalHeader, JournalRow, JournalRows
 from k2ktui.errors import Refused
+from k2ktui.sync.flow import PipelineFlow
 from k2ktui.sync.operations import JournalEntry
 from tests.console.acting import drive, notices, text_of, until
 from tests.support.views import NOON, Made, StubFeed
@@ -39,7 +40,7 @@ UNDO = header(4, {"applied": 3}, "undo", undoes=FIRST.id)
 
 def session(*headers: JournalHeader, config: bool = True, **options: Any) -> Session:
     made = Made(journal=sorted(headers, key=lambda each: each.id, reverse=True))
-    known = PipelineConfig.model_construct(name="orders") if config else None
+    known = PipelineFlow(PipelineConfig.model_construct(name="orders")) if config else None
     return Session(StubFeed(made), made.pair, known, ("p.yaml",), Options(**options))
 
 

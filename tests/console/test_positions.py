@@ -18,6 +18,7 @@ from k2ktui.console.session import Session
 from k2ktui.console.widgets.selectable_grid import SelectableGrid
 from k2ktui.engine.moves import MoveEffect, PositionMove
 from k2ktui.engine.state import SourcePartition
+from k2ktui.sync.flow import PipelineFlow
 from k2ktui.sync.positions import SET, PositionPlan, PositionPlanner
 from tests.console.acting import drive, notices, text_of, until
 from tests.support.views import Made, StubFeed
@@ -82,7 +83,7 @@ def session(*, config: bool) -> Session:
     made = Made()
     for partition in (0, 1):
         made.partition("a", partition, end=50)
-    known = PipelineConfig.model_construct(name="orders") if config else None
+    known = PipelineFlow(PipelineConfig.model_construct(name="orders")) if config else None
     return Session(StubFeed(made), made.pair, known, ("p.yaml",))
 
 

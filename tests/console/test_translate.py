@@ -23,6 +23,7 @@ from k2ktui.console.widgets.selectable_grid import SelectableGrid
 from k2ktui.engine.guard import MappingVersion
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind
 from k2ktui.engine.translate import Basis
+from k2ktui.sync.flow import PipelineFlow
 from tests.console.acting import drive, notices, shows, text_of, until
 from tests.support.views import NOON, Made, StubFeed
 
@@ -69,7 +70,7 @@ def session(*skips: int, config: bool = True, **options: Any) -> Session:
     at = made.partition("orders", 0, end=50)
     for number, each in enumerate(skips):
         made.group(f"g{number}", at, divergence=each)
-    known = PipelineConfig.model_construct(name="orders") if config else None
+    known = PipelineFlow(PipelineConfig.model_construct(name="orders")) if config else None
     return Session(StubFeed(made), made.pair, known, ("p.yaml",), Options(**options))
 
 

@@ -11,7 +11,7 @@ from k2ktui.kafka.clients import target_cluster
 from k2ktui.log.record import KafkaRecord
 from k2ktui.mm2.formats import OffsetSync
 from k2ktui.mm2.history import Known, ProvenPosition, SyncHistory
-from k2ktui.mm2.pipeline import MirrorPipeline
+from k2ktui.mm2.mirror_flow import MirrorFlow
 from k2ktui.mm2.settings import parse_settings
 from k2ktui.mm2.topics import TimedOffsetSync
 
@@ -28,7 +28,7 @@ SOURCES = st.builds(SourcePartition, st.text(max_size=9), st.integers(0, 3))
 
 
 def history(flow: str) -> SyncHistory:
-    config = MirrorPipeline.of(parse_settings(FILE, "mm2.properties", {}).flow(flow))
+    config = MirrorFlow.of(parse_settings(FILE, "mm2.properties", {}).flow(flow)).config
     return SyncHistory(config, target_cluster(config))
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from k2ktui.config.load import load
+from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ConfigError
-from k2ktui.mm2.flows import Flow
+from k2ktui.mm2.flows import FlowProperties
 from k2ktui.mm2.importing import import_flow
-from k2ktui.mm2.pipeline import MirrorPipeline, load_mirror
+from k2ktui.mm2.mirror_flow import MirrorFlow, load_mirror
 from tests.support.cli import k2ktui, k2ktui_json
 
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";'
@@ -64,7 +65,7 @@ def test_the_pipeline_takes_what_the_flow_takes(file: Path, tmp_path: Path) -> N
     assert 'password="p"' not in text + done.stderr and "${env:B_SERVERS}" in done.stderr
     env = {"SOURCE_SASL_JAAS_CONFIG": JAAS, "TARGET_BOOTSTRAP_SERVERS": "b:9092"}
     config = load([output], env=env).config
-    flow = load_mirror_with(file, B_SERVERS="b:9092").flow
+    flow = load_mirror_with(file, B_SERVERS="b:9092").properties
     for topic in TOPICS:
         assert config.topics.matches(topic) is flow.replicates(topic), topic
     for group in GROUPS:
@@ -76,7 +77,7 @@ def test_the_pipeline_takes_what_the_flow_takes(file: Path, tmp_path: Path) -> N
     assert "exists" in k2ktui("mm2", "import", file, "-o", output, code=5).stderr
 
 
-def load_mirror_with(file: Path, **env: str) -> MirrorPipeline:
+def load_mirror_with(file: Path, **env: str) -> MirrorFlow:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in env.items():
             patch.setenv(name, value)
@@ -119,14 +120,14 @@ def test_flags_within_the_group_filters(tmp_path: Path) -> None:
     assert config.consumer_groups.matches("APP") and not config.consumer_groups.matches("App-X")
 
 
-def flags(tmp_path: Path, lines: str) -> tuple[Flow, MirrorPipeline]:
+def flags(tmp_path: Path, lines: str) -> tuple[FlowProperties, PipelineConfig]:
     path = tmp_path / "mm2.properties"
     path.write_text(FLAGS + lines)
-    config = load_mirror(str(path))[0]
+    flow = load_mirror(str(path))[0]
     written = tmp_path / "pipeline.yaml"
-    written.write_text(import_flow(config.flow).text)
-    assert load([written], env={}).config.topics == config.topics
-    return config.flow, config
+    written.write_text(import_flow(flow.properties).text)
+    assert load([written], env={}).config.topics == flow.config.topics
+    return flow.properties, flow.config
 
 
 @pytest.mark.parametrize("topics", ["(?P<a>x)", "(?x)orders #"])

@@ -9,8 +9,8 @@ from k2ktui.errors import ConnectionFailed, K2kError
 from k2ktui.kafka.clients import source_cluster, target_cluster
 from k2ktui.log.record import KafkaRecord
 from k2ktui.mm2.formats import OffsetSync
+from k2ktui.mm2.mirror_flow import MirrorFlow
 from k2ktui.mm2.mirror_mappings import MirrorMappings
-from k2ktui.mm2.pipeline import MirrorPipeline
 from k2ktui.mm2.settings import parse_settings
 from k2ktui.mm2.topics import TimedOffsetSync
 
@@ -54,8 +54,9 @@ class Clusters:
 
 @pytest.fixture
 def mappings() -> MirrorMappings:
-    config = MirrorPipeline.of(parse_settings(FILE, "mm2.properties", {}).flow(""))
-    return MirrorMappings(config.flow, config, source_cluster(config), target_cluster(config))
+    flow = MirrorFlow.of(parse_settings(FILE, "mm2.properties", {}).flow(""))
+    config = flow.config
+    return flow.open_mappings(source_cluster(config), target_cluster(config))
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from k2ktui.errors import ConfigError
-from k2ktui.mm2.flows import Flow
+from k2ktui.mm2.flows import FlowProperties
 from k2ktui.mm2.javaprops import parse
 from k2ktui.mm2.settings import MirrorSettings, connector_flow, load_settings, parse_settings
 
@@ -23,7 +23,7 @@ def read(text: str, **env: str) -> MirrorSettings:
     return parse_settings(text.encode("latin-1"), "mm2.properties", env)
 
 
-def flow(text: str = "", **env: str) -> Flow:
+def flow(text: str = "", **env: str) -> FlowProperties:
     return read(PLAIN + text, **env).flow()
 
 

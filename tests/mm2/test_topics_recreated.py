@@ -19,7 +19,7 @@ from k2ktui.mm2.formats import (
     connect_offset_key,
     connect_offset_value,
 )
-from k2ktui.mm2.pipeline import MirrorPipeline
+from k2ktui.mm2.mirror_flow import MirrorFlow
 from k2ktui.mm2.settings import parse_settings
 from k2ktui.mm2.topic_tail import TopicTail, _New
 from k2ktui.mm2.topics import MirrorTopics
@@ -61,8 +61,9 @@ class Stored:
 
 @pytest.fixture
 def topics() -> MirrorTopics:
-    config = MirrorPipeline.of(parse_settings(FILE, "mm2.properties", {}).flow(""))
-    return MirrorTopics(config.flow, source_cluster(config), target_cluster(config))
+    flow = MirrorFlow.of(parse_settings(FILE, "mm2.properties", {}).flow(""))
+    config = flow.config
+    return MirrorTopics(flow.properties, source_cluster(config), target_cluster(config))
 
 
 def position(at: SourcePartition, last: int) -> tuple[bytes, bytes]:

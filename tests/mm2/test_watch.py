@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from k2ktui.engine.state import Position, SourcePartition
-from k2ktui.mm2.pipeline import load_mirror
+from k2ktui.mm2.mirror_flow import PATH, load_mirror
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.watch.assemble import Assembler
 from k2ktui.watch.facts import GroupFacts, MappedSummary, SourceFacts, TargetFacts
-from k2ktui.watch.mm2_readers import PATH, MirrorGroupReader
 from k2ktui.watch.model import ClusterView, Part, PartName, PipelinePair
+from k2ktui.watch.readers import GroupReader
 
 AT = SourcePartition("t", 0)
 
@@ -42,8 +42,8 @@ east.bootstrap.servers = {target.bootstrap}
 west-{tmp_path.name}->east.enabled = true
 """
     )
-    config, _ = load_mirror(str(file))
-    reader = MirrorGroupReader(config)
+    flow, _ = load_mirror(str(file))
+    reader = GroupReader(flow)
     try:
         known = {PartName.TARGET: TargetFacts(1.0, ClusterView(), started=False)}
         found = reader.read(known)

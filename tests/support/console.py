@@ -77,7 +77,7 @@ class Sitting:
 
 
 def sit(
-    flow: Flow,
+    steps: Flow,
     made: Made | None = None,
     *,
     size: tuple[int, int] = (80, 24),
@@ -86,10 +86,10 @@ def sit(
     themes: tuple[Path, ...] | None = None,
     **options: Any,
 ) -> None:
-    """Open the console and let ``flow`` use it.
+    """Open the console and let ``steps`` use it.
 
     Args:
-        flow: what the operator does, and what a test expects.
+        steps: what the operator does, and what a test expects.
         made: the pipeline; the usual one by default.
         size: of the terminal.
         feed: in place of one that shows ``made``.
@@ -98,7 +98,7 @@ def sit(
         options: of the session and of the console.
     """
     feed = feed or StubFeed(made or usual())
-    own = {name: options.pop(name) for name in ("config", "files", "notes") if name in options}
+    own = {name: options.pop(name) for name in ("flow", "files", "notes") if name in options}
     chosen = Options(
         keys=keys or Path("there-is-no-such-file"),
         themes=themes or (shipped_directory(),),
@@ -112,7 +112,7 @@ def sit(
             async with app.run_test(size=size, notifications=True) as pilot:
                 sitting = Sitting(app, feed, pilot)
                 await sitting.settle()
-                await flow(sitting)
+                await steps(sitting)
         if app.fault is not None:
             raise app.fault
 

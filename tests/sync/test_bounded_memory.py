@@ -9,6 +9,7 @@ import pytest
 from k2ktui.engine.groups import make_group_rows
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync import operations
+from k2ktui.sync.flow import PipelineFlow
 from k2ktui.sync.plans import plan_options
 from k2ktui.sync.snapshot import take_snapshot
 from tests.support.copied import Copied, commit
@@ -35,11 +36,13 @@ def test_where_memory_holds_no_mapping(
     commit(source, group, {(topic, 0): at})
     for off in (-500, 300):
         commit(target, group, {(topic, 0): landed[at + off]})
-        (row,) = make_group_rows(take_snapshot(copied.config))
+        (row,) = make_group_rows(take_snapshot(PipelineFlow(copied.config)))
         assert (row.translated_offset, row.basis) == (landed[at], "exact")
         assert row.divergence == off
     # A plan is proven where it was made, although the group has gone on since.
-    plan, _ = operations.create_plan(copied.config, plan_options(copied.config), ())
+    plan, _ = operations.create_plan(PipelineFlow(copied.config), plan_options(copied.config), ())
     commit(source, group, {(topic, 0): RECORDS})
-    proof = operations.verify_content(copied.config, group=lambda _: True, plan=plan, sample=0)
+    proof = operations.verify_content(
+        PipelineFlow(copied.config), group=lambda _: True, plan=plan, sample=0
+    )
     assert proof.verification.positions.same == 1

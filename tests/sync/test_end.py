@@ -7,6 +7,7 @@ from pathlib import Path
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Basis
 from k2ktui.runtime.node import KafkaNode
+from k2ktui.sync.flow import PipelineFlow
 from k2ktui.sync.snapshot import SnapshotReader
 from tests.support.copied import Copied
 from tests.support.kafka import (
@@ -27,7 +28,7 @@ def test_the_end(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
     at, position = SourcePartition(topic, 0), 14
     eventually(lambda: end_offsets(source, topic)[0] == position, "the marker is written")
     pairs = copied.copy(topic)[topic, 0]
-    snapshots = SnapshotReader(copied.config)
+    snapshots = SnapshotReader(PipelineFlow(copied.config))
 
     def told(offset: int) -> tuple[int | None, Basis, int | None]:
         (row,) = snapshots.translate({at: offset})
@@ -56,7 +57,7 @@ def test_the_end(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
 def test_nothing_was_copied_yet(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
     copied, topic = Copied(tmp_path, source, target), create_topic(source)
     copied.copy(topic)
-    snapshots = SnapshotReader(copied.config)
+    snapshots = SnapshotReader(PipelineFlow(copied.config))
     try:
         (row,) = snapshots.translate({SourcePartition(topic, 0): 0})
         assert (row.offset, row.basis) == (copied.prior, Basis.END)

@@ -13,6 +13,7 @@ from k2ktui.errors import Refused
 from k2ktui.kafka.properties import load_checked
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.apply import Applied, Applier
+from k2ktui.sync.flow import PipelineFlow
 from k2ktui.sync.plans import make_pipeline_plan, plan_options
 from k2ktui.sync.snapshot import SnapshotReader, take_snapshot
 from tests.support.copied import Copied, commit, committed, delete_topic
@@ -36,13 +37,13 @@ def topic(copied: Copied, source: KafkaNode) -> str:
 
 
 def plan_of(copied: Copied) -> Plan:
-    snapshot = take_snapshot(copied.config)
+    snapshot = take_snapshot(PipelineFlow(copied.config))
     return make_pipeline_plan(snapshot, plan_options(copied.config), [str(copied.file)])
 
 
 def apply(file: Path, plan: Plan) -> Applied:
     config = load_checked([str(file)]).config
-    snapshots = SnapshotReader(config)
+    snapshots = SnapshotReader(PipelineFlow(config))
     try:
         return Applier(config, snapshots.target, snapshots.store).apply(plan)
     finally:

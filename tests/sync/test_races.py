@@ -20,6 +20,7 @@ from k2ktui.engine.plan import Plan, Rewind
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.apply import Applied, Applier
 from k2ktui.sync.cluster_readers import TargetClusterReader
+from k2ktui.sync.flow import PipelineFlow
 from k2ktui.sync.loop import SyncLoop
 from k2ktui.sync.plans import make_pipeline_plan, plan_options
 from k2ktui.sync.snapshot import SnapshotReader, take_snapshot
@@ -76,7 +77,7 @@ class Disturbed(TargetClusterReader):
 
 
 def plan_of(copied: Copied, rewind: Rewind = Rewind.NEVER) -> Plan:
-    snapshot = take_snapshot(copied.config)
+    snapshot = take_snapshot(PipelineFlow(copied.config))
     return make_pipeline_plan(
         snapshot, plan_options(copied.config, rewind=rewind), [str(copied.file)]
     )
@@ -92,7 +93,7 @@ def applied_with(copied: Copied, look: int, disturb: Callable[[], object]) -> Ap
     """
     plan = plan_of(copied)
     target = Disturbed(copied, look, disturb)
-    store = SnapshotReader(copied.config).store
+    store = SnapshotReader(PipelineFlow(copied.config)).store
     try:
         return Applier(copied.config, target, store).apply(plan)
     finally:
@@ -117,7 +118,7 @@ def test_a_member_that_joins_between_check_and_write_is_refused_by_the_broker(
     joins, stays = copied.group("joins"), copied.group("stays")
     for group in (joins, stays):
         commit(source, group, {(topic, 0): 50})
-    snapshots = SnapshotReader(copied.config)
+    snapshots = SnapshotReader(PipelineFlow(copied.config))
     applier = JoinsBeforeTheWrite(copied.config, snapshots.target, snapshots.store)
     with contextlib.ExitStack() as stack:
         stack.callback(snapshots.close)
@@ -169,7 +170,7 @@ def test_commits_on_the_source_while_it_is_translated(
         while not over.is_set():
             commit(source, chosen.choice(groups), {(topic, 0): chosen.randrange(COUNT + 1)})
 
-    snapshots = SnapshotReader(copied.config)
+    snapshots = SnapshotReader(PipelineFlow(copied.config))
     with ThreadPoolExecutor(1) as pool:
         committing = pool.submit(consume)
         try:
@@ -190,7 +191,7 @@ def test_two_sync_applications_at_once(
     """They do not fight: offsets never go back, and end where the source's are."""
     groups = [copied.group(f"g{n}") for n in range(4)]
     where = (topic, 0)
-    loops = [SyncLoop(copied.config), SyncLoop(copied.config)]
+    loops = [SyncLoop(PipelineFlow(copied.config)), SyncLoop(PipelineFlow(copied.config))]
     failed: list[str] = []
 
     def follow(loop: SyncLoop) -> None:

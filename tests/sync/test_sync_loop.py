@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from k2ktui.runtime.node import KafkaNode
+from k2ktui.sync.flow import PipelineFlow
 from k2ktui.sync.loop import SyncLoop, SyncPoll
 from k2ktui.sync.metrics import CATALOGUE, SyncMetrics
 from tests.support.cli import k2ktui
@@ -54,7 +55,7 @@ def test_a_group_in_use_on_the_target_stops_nobody_else(
     for group in (used, idle):
         commit(source, group, {where: 20})
     commit(target, used, {where: 7})
-    loop = SyncLoop(copied.config)
+    loop = SyncLoop(PipelineFlow(copied.config))
     with contextlib.closing(loop):
         with member(target, used, topic, "classic"):
             turn = loop.turn()
@@ -78,7 +79,7 @@ def test_a_dead_source_is_told_once_and_gone_on_without(
 ) -> None:
     group, where = copied.group("g"), (topic, 0)
     commit(source, group, {where: 20})
-    loop = SyncLoop(copied.config)
+    loop = SyncLoop(PipelineFlow(copied.config))
     with contextlib.closing(loop):
         loop.turn()
         commit(target, group, {where: 8}, "k2k_1.1;")

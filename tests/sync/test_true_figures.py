@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from k2ktui.engine.groups import make_group_rows
 from k2ktui.runtime.node import KafkaNode
+from k2ktui.sync.flow import PipelineFlow
 from k2ktui.sync.snapshot import SnapshotReader
 from tests.support.cli import k2ktui, k2ktui_json
 from tests.support.copied import Copied, commit
@@ -67,7 +68,7 @@ def going_on(
 def test_a_group_that_goes_on_on_both_clusters_is_no_alarm(copied: Copied) -> None:
     topic, landed = topic_of(copied, RECORDS)
     group, found = copied.group("g"), []
-    snapshots = SnapshotReader(copied.config)
+    snapshots = SnapshotReader(PipelineFlow(copied.config))
     try:
         with going_on(copied, group, topic, landed):
             for _ in range(6):

@@ -13,6 +13,7 @@ from k2ktui.cli.status import status_object
 from k2ktui.console.session import Session
 from k2ktui.demo.table import summarize_topics
 from k2ktui.engine.status import PartitionState, count_lag, sum_lags
+from k2ktui.sync.flow import PipelineFlow
 from k2ktui.watch.codec import dumps
 from k2ktui.watch.model import PartName, PipelinePair, View
 from k2ktui.watch.once import Reading
@@ -107,7 +108,7 @@ def test_screens_show_the_same_sums(file: Path) -> None:
         for (topic, partition), each in LAGS.items():
             assert re.search(rf"{topic}-{partition} .* {each:,} ", operator.screen)
 
-    session = Session(StubFeed(pipeline), pipeline.pair, config, (str(file),))
+    session = Session(StubFeed(pipeline), pipeline.pair, PipelineFlow(config), (str(file),))
     at_console(session, steps, (160, 40))
 
 

@@ -279,7 +279,7 @@ class JobsScreen(ListScreen):
             self.tell(f"{_MIRROR}. {_TAKE_OVER}", "warning")
             return None
         if job is None or job.record.files == manager.absolute_paths(self.session.files):
-            return self.session.config
+            return self.session.flow.pipeline if self.session.flow else None
         reading = self.run_worker(
             lambda: load_checked(job.record.files).config,
             group="config",

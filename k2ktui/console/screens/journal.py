@@ -159,7 +159,7 @@ class EntryScreen(OperationScreen):
         self._read()
 
     def _read(self) -> None:
-        if self.session.config is None:
+        if self.session.flow is None:
             self.error = K2kError("this is a recording, which holds no rows of the journal")
             self.show_state()
             return

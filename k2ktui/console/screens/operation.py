@@ -23,6 +23,7 @@ from k2ktui.engine.applying import OffsetWrite
 from k2ktui.errors import K2kError
 from k2ktui.sync import operations
 from k2ktui.sync.apply import Applied, SomethingMoved
+from k2ktui.sync.flow import Flow
 from k2ktui.text import counted, safe_text
 
 T = TypeVar("T")
@@ -62,12 +63,17 @@ class OperationScreen(ListScreen):
         return []
 
     @property
-    def config(self) -> PipelineConfig:
-        """The pipeline's configuration; used only by actions that are available."""
-        config = self.session.config
-        if config is None:
+    def flow(self) -> Flow:
+        """What the screen works on; used only by actions that are available."""
+        flow = self.session.flow
+        if flow is None:
             raise K2kError("this is a recording")
-        return config
+        return flow
+
+    @property
+    def config(self) -> PipelineConfig:
+        """The flow's settings; used only by actions that are available."""
+        return self.flow.config
 
     def act(
         self,
@@ -167,7 +173,7 @@ class OperationScreen(ListScreen):
         """Return why an action is unavailable now."""
         if action not in self.NEEDS | self.CHANGES:
             return super().refusal(action)
-        if self.session.config is None:
+        if self.session.flow is None:
             return "this is a recording"
         if self.busy:
             return f"{self.busy}; wait for its end"

@@ -21,7 +21,6 @@ from k2ktui.console.widgets.selectable_grid import SelectableGrid
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_prompt import TextPrompt
 from k2ktui.engine.state import SourcePartition
-from k2ktui.mm2.pipeline import MirrorPipeline
 from k2ktui.sync.positions import PositionPlan, PositionPlanner
 from k2ktui.text import counted, safe_text
 from k2ktui.watch.model import PartitionRow, PartName, View
@@ -123,10 +122,10 @@ class PositionsScreen(ListScreen):
             self.app.push_screen(MovesScreen(lambda known: known.plan_clear(chosen.__contains__)))
 
     def _may_plan(self) -> bool:
-        config, why = self.session.config, ""
-        if config is None:
+        flow, why = self.session.flow, ""
+        if flow is None:
             why = "this is a recording"
-        elif isinstance(config, MirrorPipeline):
+        elif flow.pipeline is None:
             why = f"{_MIRROR} k2ktui mm2 offsets shows, sets and clears them."
         if why:
             self.tell(why, "warning")

@@ -111,7 +111,7 @@ class TranslateScreen(ListScreen):
     def plan(self, groups: list[str]) -> None:
         """Open a plan of these groups."""
         every = {group.group for group in self.console.view.summaries} if self.console.view else ()
-        if self.session.config is None:
+        if self.session.flow is None:
             self.tell("Plan: this is a recording", "warning")
         elif groups:
             chosen = None if set(groups) == every else frozenset(groups)

@@ -225,12 +225,12 @@ class PlanScreen(OperationScreen):
 
     def action_plan_again(self) -> None:
         """Make a new plan for the same groups."""
-        groups, config, files = self._groups, self.config, self.session.files
+        groups, flow, files = self._groups, self.flow, self.session.files
         chosen = (lambda _: True) if groups is None else groups.__contains__
-        options = plan_options(config, rewind=self._rewind, group=chosen)
+        options = plan_options(flow.config, rewind=self._rewind, group=chosen)
 
         def job() -> Shown:
-            plan, notes = operations.create_plan(config, options, files)
+            plan, notes = operations.create_plan(flow, options, files)
             return Shown(plan, (*notes, *plan_remarks(plan)), plan_files.keep(plan))
 
         self.act("planning", job, self._planned)
@@ -320,12 +320,12 @@ class PlanScreen(OperationScreen):
 
     def action_verify(self) -> None:
         """Compare the next records of the plan's groups on both clusters."""
-        shown, config = self.shown, self.config
+        shown, flow = self.shown, self.flow
         if shown is None:
             return
 
         def job() -> operations.VerificationReport:
-            return operations.verify_content(config, group=lambda _: True, plan=shown.plan)
+            return operations.verify_content(flow, group=lambda _: True, plan=shown.plan)
 
         self.act("comparing the next records", job, self._proven)
 

@@ -1,0 +1,89 @@
+"""A flow of MirrorMaker 2: its groups can be read and moved; k2ktui never copies its records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from pydantic import ValidationError
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.config.problems import Problem, format_path
+from k2ktui.errors import ConfigError
+from k2ktui.kafka.clients import Cluster
+from k2ktui.mm2.audit import CheckpointAuditor
+from k2ktui.mm2.flows import FlowProperties
+from k2ktui.mm2.importing import not_expressible, pipeline_document
+from k2ktui.mm2.mirror_mappings import MirrorMappings
+from k2ktui.mm2.settings import load_settings
+from k2ktui.sync.flow import Flow
+
+SUFFIX = ".properties"
+PATH = "mirrormaker2"
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorFlow(Flow):
+    """A flow of MirrorMaker 2.
+
+    Attributes:
+        properties: the flow as MirrorMaker 2 is configured; contains secrets.
+    """
+
+    properties: FlowProperties = field(repr=False)
+
+    @classmethod
+    def of(cls, properties: FlowProperties) -> Self:
+        """Make a flow of its properties.
+
+        Raises:
+            ConfigError: a setting of the flow cannot be expressed in a pipeline.
+        """
+        name = str(properties)
+        tree = pipeline_document(properties, name, lambda side, role, key, text: text)
+        try:
+            return cls(PipelineConfig.model_validate(tree), properties)
+        except ValidationError as failure:
+            raise _not_expressible(properties, failure) from None
+
+    @property
+    def pipeline(self) -> None:
+        """None: MirrorMaker 2 copies."""
+
+    @property
+    def path(self) -> str:
+        """The name of MirrorMaker 2's path."""
+        return PATH
+
+    def open_mappings(self, source: Cluster, target: Cluster) -> MirrorMappings:
+        """Return MirrorMaker 2's offset syncs as the source."""
+        return MirrorMappings(self.properties, self.config, source, target)
+
+    def open_auditor(self) -> CheckpointAuditor:
+        """Return the auditor of MirrorMaker 2's checkpoints."""
+        return CheckpointAuditor(self.properties, self.config)
+
+
+def _not_expressible(properties: FlowProperties, failure: ValidationError) -> ConfigError:
+    # The values may be secrets, and are left out.
+    found = failure.errors(include_url=False, include_input=False, include_context=False)
+    expected = [(each["loc"], each["msg"].replace("Value error,", "expected")) for each in found]
+    problems = [Problem(None, format_path(path), text) for path, text in expected]
+    return not_expressible(properties, problems)
+
+
+def is_mirror_file(file: str) -> bool:
+    """Return whether a ``-f`` argument names MirrorMaker 2's file: ``FILE.properties[#A->B]``."""
+    return file.partition("#")[0].endswith(SUFFIX)
+
+
+def load_mirror(file: str) -> tuple[MirrorFlow, tuple[str, ...]]:
+    """Load the flow named by ``FILE.properties[#A->B]``, and notes on the file.
+
+    Raises:
+        ConfigError: reports every error of the file.
+    """
+    path, _, name = file.partition("#")
+    settings = load_settings(Path(path))
+    return MirrorFlow.of(settings.flow(name)), settings.notes

@@ -1,0 +1,102 @@
+"""What is copied from a source to a target: by a pipeline of k2ktui, or by another program.
+
+Views, plans and verification work on a :class:`Flow`, whichever program copies the records. What
+needs a pipeline (to start it, to move its positions) takes :attr:`Flow.pipeline`.
+:class:`k2ktui.mm2.mirror_flow.MirrorFlow` is a flow of MirrorMaker 2.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.audit import Audit
+from k2ktui.engine.groups import GroupRow
+from k2ktui.kafka.clients import Cluster
+from k2ktui.sync.mapping_source import MappingSource
+
+if TYPE_CHECKING:
+    from k2ktui.sync.pipeline_mappings import PipelineMappings
+
+
+class GroupAuditor(Protocol):
+    """Compares the offsets that another program translates with the correct ones."""
+
+    def read(self) -> None:
+        """Read its new checkpoints; called before the groups are read.
+
+        Raises:
+            K2kError: a cluster or a topic cannot be read.
+        """
+        ...
+
+    def audit(self, rows: Sequence[GroupRow], taken_at: float, notes: Sequence[str]) -> Audit:
+        """Compare the checkpoints with translated groups and the notes on their snapshot; pure."""
+        ...
+
+    def close(self) -> None:
+        """Disconnect from the clusters."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Flow(ABC):
+    """What is copied, how its mappings are read, and what k2ktui may write.
+
+    Attributes:
+        config: clusters, topics, groups and limits; contains secrets. Of a flow that another
+            program copies, the settings of an equivalent pipeline.
+    """
+
+    config: PipelineConfig = field(repr=False)
+
+    @property
+    @abstractmethod
+    def pipeline(self) -> PipelineConfig | None:
+        """The pipeline that may be started and whose positions may be moved.
+
+        None if another program copies: only its consumer groups may be moved.
+        """
+
+    @property
+    @abstractmethod
+    def path(self) -> str:
+        """Name of the path that the records take."""
+
+    @abstractmethod
+    def open_mappings(self, source: Cluster, target: Cluster) -> MappingSource:
+        """Return the source of positions and mappings; reads nothing yet."""
+
+    @abstractmethod
+    def open_auditor(self) -> GroupAuditor | None:
+        """Return the auditor of the other program's checkpoints; None if k2ktui copies."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineFlow(Flow):
+    """A pipeline of k2ktui."""
+
+    @property
+    def pipeline(self) -> PipelineConfig:
+        """The pipeline itself."""
+        return self.config
+
+    @property
+    def path(self) -> str:
+        """The path of topics without an exception."""
+        # Imported late, here and below, so that the first screen does not wait for it.
+        from k2ktui.replication.routing import choose_path
+
+        return str(choose_path(self.config).path)
+
+    def open_mappings(self, source: Cluster, target: Cluster) -> PipelineMappings:
+        """Return the pipeline's own topics as the source."""
+        from k2ktui.sync.pipeline_mappings import PipelineMappings
+
+        return PipelineMappings(self.config, target)
+
+    def open_auditor(self) -> None:
+        """Return None: nothing else translates the groups."""

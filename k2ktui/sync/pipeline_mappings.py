@@ -1,0 +1,79 @@
+"""Positions and mappings that a pipeline of k2ktui has written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from time import monotonic
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.offset_anchors import OffsetAnchors
+from k2ktui.engine.replica import TargetPartition
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.kafka.clients import Cluster
+from k2ktui.replication.commit_state import CommitTopicReader
+from k2ktui.replication.pipeline import commit_topic
+from k2ktui.sync.mapping_source import Commits, CopierState, NothingCopied
+from k2ktui.sync.mapping_store import MappingReport, MappingStore
+from k2ktui.text import safe_text
+
+_READ_S = 30.0
+
+
+class PipelineMappings:
+    """k2ktui's own mappings: the commit topic and the mapping topic."""
+
+    def __init__(self, config: PipelineConfig, target: Cluster) -> None:
+        self._config, self._target = config, target
+        self._books = CommitTopicReader(target)
+        self._store = MappingStore(config, target)
+        self.lanes = self._store.lanes
+        self.doubts = self._store.doubts
+        self.mapped = self._store.mapped
+        self.held_from = self._store.held_from
+        self._needed: dict[SourcePartition, int] = {}
+        self._next_repeat = 0.0
+        self.close = self._store.close
+
+    def positions(self) -> Mapping[SourcePartition, Position]:
+        """Read the commit topic; the errors are the protocol's."""
+        name = self._config.coordination.commit.topic
+        found = self._target.find(name)
+        if found is None:
+            raise NothingCopied(
+                f"pipeline {safe_text(self._config.name)} has not copied anything yet: topic "
+                f"{safe_text(name)} does not exist on the target cluster",
+                hint="Start it first: k2ktui start -f FILE.",
+            )
+        topic = commit_topic(self._config, found.partitions)
+        return self._books.read(topic, found, _READ_S).positions
+
+    def refresh(
+        self,
+        timeout: float,
+        positions: Mapping[SourcePartition, Position],
+        commits: Commits,
+        landed: Mapping[TargetPartition, int],
+    ) -> MappingReport:
+        """Read new mappings, and load what these offsets depend on."""
+        report = self._store.refresh(timeout, positions)
+        self._needed = {at: min(offsets) for at, offsets in commits.items()}
+        self._store.reach(self._needed, landed)
+        return report
+
+    def cuts(self, source: SourcePartition) -> OffsetAnchors | None:
+        """Return None: there are whole ranges."""
+        return None
+
+    def notes(self) -> Sequence[str]:
+        """Return no notes."""
+        return ()
+
+    def read_copier(self) -> CopierState:
+        """Return nothing: heartbeats of k2ktui are in the state topic."""
+        return CopierState()
+
+    def keep(self) -> None:
+        """Republish mappings that groups still need, before retention deletes them."""
+        if monotonic() >= self._next_repeat:
+            self._next_repeat = monotonic() + self._config.offset_mapping.retention.schedule_s
+            self._store.republish(self._needed)
