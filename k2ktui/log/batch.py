@@ -47,7 +47,7 @@ class Defect(StrEnum):
     HOLE = "compaction removed records inside the batch"
     APPEND_TIME = "the source topic stamps append time"
     LEGACY = "an old message format (magic 0 or 1)"
-    TRIMMED = "it begins before the position"
+    TRIMMED = "it starts before the position"
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,5 +196,5 @@ def is_abort_marker(batch: Batch) -> bool:
     # of a single-record batch being 0), key length, then key: version int16, type int16.
     at = HEADER_BYTES + 5
     if len(batch.view) < at + 4:
-        raise CorruptBatch(f"the control batch at offset {batch.base_offset} is cut short")
+        raise CorruptBatch(f"the control batch at offset {batch.base_offset} is truncated")
     return batch.count == 1 and struct.unpack_from(">hh", batch.view, at)[1] == 0

@@ -59,7 +59,7 @@ class AbsenceReason(StrEnum):
 
     DELETED = "it is below the log start offset"
     NONE = "there is no committed record"
-    UNSTABLE = "an open transaction holds the last stable offset back"
+    UNSTABLE = "an open transaction holds back the last stable offset"
     BEYOND = "it is beyond the high watermark"
     UNREAD = "it could not be read"
 

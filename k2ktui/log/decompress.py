@@ -78,8 +78,8 @@ def with_lz4_checksum(data: bytes) -> bytes:
 
 def _too_large(name: str, size: int, limit: int) -> CorruptBatch:
     return CorruptBatch(
-        f"its {size} bytes of {name} data hold more than {limit} bytes: "
-        f"the limit is {_RATIO} times as much, and {_LEAST_BYTES} bytes at least"
+        f"its {size} bytes of {name} data hold more than {limit} bytes: the limit is {_RATIO} "
+        f"times as much, and at least {_LEAST_BYTES} bytes"
     )
 
 

@@ -181,9 +181,9 @@ class _Reading:
         elif code in TOPIC_GONE:
             self._refuse(at, "the topic does not exist, or the principal may not describe it")
         elif code == Code.INVALID_TOPIC:
-            self._refuse(at, "no topic can have this name")
+            self._refuse(at, "the topic name is not valid")
         elif info and info.partitions and at[1] not in info.partitions:
-            self._refuse(at, f"the topic has {counted(len(info.partitions), 'partition')}")
+            self._refuse(at, f"the topic has only {counted(len(info.partitions), 'partition')}")
         elif info and at[1] in info.partitions and info.partitions[at[1]].node >= 0:
             return info.partitions[at[1]].node
         else:

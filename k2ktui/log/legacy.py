@@ -51,7 +51,7 @@ def messages(data: bytes) -> list[Message]:
     except (struct.error, ValueError) as error:
         if isinstance(error, CorruptBatch):
             raise
-        raise CorruptBatch("a message of an old format is cut short") from error
+        raise CorruptBatch("a message of an old format is truncated") from error
 
 
 def _unwrapped(outer: _Entry, codec: int) -> list[Message]:
@@ -60,16 +60,20 @@ def _unwrapped(outer: _Entry, codec: int) -> list[Message]:
         body = with_lz4_checksum(body)
     inner = list(_entries(decompress(codec, body)))
     if not inner:
-        raise CorruptBatch("a compressed message holds none")
+        raise CorruptBatch("a compressed message contains no message")
     if any(entry.attributes & COMPRESSION_MASK or entry.magic != outer.magic for entry in inner):
-        raise CorruptBatch("a compressed message holds one that is compressed or of another format")
+        raise CorruptBatch(
+            "a compressed message contains a message that is compressed or of another format"
+        )
     first = max(0, outer.offset - inner[-1].offset) if outer.magic else 0
     found = [_message(entry, first) for entry in inner]
     if outer.magic and outer.attributes & APPEND_TIME:
         found = [(offset, outer.timestamp, key, value) for offset, _, key, value in found]
     offsets = [offset for offset, *_ in found]
     if sorted(set(offsets)) != offsets or offsets[0] < 0 or offsets[-1] > outer.offset:
-        raise CorruptBatch("the offsets in a compressed message do not increase up to its own")
+        raise CorruptBatch(
+            "the offsets in a compressed message do not increase up to the message's own offset"
+        )
     return found
 
 
@@ -84,7 +88,7 @@ def _entries(data: bytes) -> Iterator[_Entry]:
         at += _SIZED.size
         message = data[at : at + size] if size >= 0 else b""
         if len(message) != size:
-            raise CorruptBatch("a message of an old format is cut short")
+            raise CorruptBatch("a message of an old format is truncated")
         yield _entry(offset, message)
         at += size
 

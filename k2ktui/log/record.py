@@ -139,7 +139,7 @@ def record_at(found: Records, row: int, kind: TimestampType) -> KafkaRecord:
             content, at = _nullable(tail, at)
             headers.append(((name or b"").decode("utf-8", "surrogateescape"), content))
     except IndexError as error:
-        raise CorruptBatch(f"the record at {found.offsets[row]} is cut short") from error
+        raise CorruptBatch(f"the record at {found.offsets[row]} is truncated") from error
     if at != len(tail):
         raise CorruptBatch(f"the record at {found.offsets[row]} has another length than it says")
     return KafkaRecord(

@@ -152,7 +152,7 @@ def decode_with_keys(batch: Batch, position: int = 0) -> Decoded:
     except CorruptBatch as error:
         raise CorruptBatch(f"the batch at offset {batch.base_offset}: {error}") from error
     except (IndexError, OverflowError) as error:
-        raise CorruptBatch(f"the batch at offset {batch.base_offset} is cut short") from error
+        raise CorruptBatch(f"the batch at offset {batch.base_offset} is truncated") from error
 
 
 def _columns(batch: Batch, position: int) -> Decoded:

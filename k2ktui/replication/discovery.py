@@ -72,7 +72,8 @@ class TopicSnapshot:
         missing = sorted(self.routes.keys() - self.ends.keys())
         if missing:
             raise TimedOut(
-                f"nobody tells where {missing[0]} on the source cluster ends: it has no leader",
+                f"the end offset of {missing[0]} on the source cluster is unavailable: the "
+                "partition has no leader",
                 unchanged="Nothing was copied.",
                 hint="Check the source cluster's health, then start again.",
             )
@@ -183,9 +184,10 @@ class TopicDiscovery:
                     Fault(
                         SourcePartition(name, 0),
                         FaultKind.GONE,
-                        f"topic {name} is listed but cannot be described on the source: "
-                        f"{topic.str()}",
-                        "Create it, grant Describe and Read on it, or take it off the list.",
+                        f"topic {name} is selected by name but cannot be described on the "
+                        f"source: {topic.str()}",
+                        "Create it, grant Describe and Read on it, or remove it from "
+                        "replication.source.topic.",
                     )
                 )
         return topics, faults
@@ -301,8 +303,8 @@ def _changed(
         return Fault(
             source,
             FaultKind.TARGET_GONE,
-            f"topic {target.name} was deleted and created again on the target: the records up to "
-            f"offset {position.offset} of {source} were in the old one",
+            f"topic {target.name} was deleted and created again on the target: the records up "
+            f"to offset {position.offset} of {source} were in the deleted topic",
             f"Clear the positions of {source.topic} to copy it again from its start.",
             position.offset,
         )

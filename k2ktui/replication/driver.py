@@ -113,7 +113,10 @@ class Driver:
         self._positions = dict(books.positions)
         if books.malformed:
             self._report(
-                Note(f"{books.malformed} records of {self._warden.topic.name} are not k2ktui's")
+                Note(
+                    f"{books.malformed} records of {self._warden.topic.name} are not in "
+                    "k2ktui's format and were ignored"
+                )
             )
         self._slots = [SlotState(number) for number in range(slots)]
         self._learn(self._surveyor.survey(self._positions))
@@ -185,7 +188,9 @@ class Driver:
         begun = {s: p for s, p in survey.begin.items() if s not in self._positions}
         if reborn:
             self._warden.begin_term(len(self._slots))
-            self._report(Note(f"{_topics(reborn)}: created again on the source, copied anew"))
+            self._report(
+                Note(f"{_topics(reborn)}: created again on the source; copied from the start")
+            )
         if begun or reborn:
             self._begin({**begun, **reborn})
         known = {source for slot in self._slots for source in slot.sources}
@@ -273,7 +278,9 @@ class Driver:
         slot.running = None
         self._spark.give_up(lap)
         self._teller.lap_ended(slot.number, None)
-        reason = f"its task did not end within {self._laps.longest_s:.0f} s; its job is canceled"
+        reason = (
+            f"its task did not end within {self._laps.longest_s:.0f} s; its Spark job was canceled"
+        )
         self._recover(slot, reason, lost=True)
 
     def _take_over_again(self) -> None:
@@ -307,7 +314,9 @@ class Driver:
         if self._offsets(slot) != before:
             self._troubles.over(slot.name)
         if not self._stopping.is_set():
-            self._troubles.tell(slot.name, f"{reason}; its positions are read again", news=news)
+            self._troubles.tell(
+                slot.name, f"{reason}; its positions are read from the target again", news=news
+            )
         if away:
             self._postpone(slot, away)
 
@@ -329,13 +338,13 @@ class Driver:
         if found is not None and found.newer_than(known):
             self._positions[source] = found
         elif known is not None:
-            raise TimedOut(f"the position of {source} there is older than one that was committed")
+            raise TimedOut(f"the position of {source} on the target is older than a committed one")
 
     def _postpone(self, slot: SlotState, reason: str) -> None:
         """Back off while the target does not answer; the slot copies nothing meanwhile."""
         slot.broken = True
         slot.failed()
-        self._troubles.tell(slot.name, f"waits for the target cluster: {reason}")
+        self._troubles.tell(slot.name, f"waiting for the target cluster: {reason}")
 
     def _judge(self, fault: Fault) -> None:
         """Resolve a fault that needs no operator; otherwise stop the partition."""

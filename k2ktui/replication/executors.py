@@ -25,7 +25,7 @@ _SETTLED_S = 1.5
 _SETTLING_S = 15.0
 _POLL_S = 0.1
 _LONGEST_REASON = 400
-_GUIDE = "docs/spark-cluster.md says what executors need."
+_GUIDE = "See docs/spark-cluster.md for the requirements of executors."
 # The last line of a Python traceback, and Spark's own first line.
 _RAISED = re.compile(r"^(?:[\w.]*\.)?(\w+(?:Error|Exception)): (.*)$", re.MULTILINE)
 _LOST = re.compile(r"(ExecutorLostFailure.*|Job .*cancelled.*|.*SparkContext was shut down.*)")
@@ -65,7 +65,7 @@ def await_executors(
     except TimeoutError:
         context.cancelAllJobs()
         raise K2kError(
-            f"{safe_text(master)} gave no executor within {_FIRST_TASK_S:g} s",
+            f"{safe_text(master)} provided no executor within {_FIRST_TASK_S:g} s",
             unchanged="Nothing was written.",
             hint="Check that it has workers with free cores and memory (spark.cores.max, "
             "spark.executor.memory), and that they can connect to this machine "

@@ -19,7 +19,7 @@ def superseded(pipeline: str) -> Superseded:
     """Return the error of a driver that another one has fenced."""
     return Superseded(
         f"another k2ktui has started pipeline {pipeline} and fenced this one",
-        unchanged="This one stopped writing at once; the other goes on from its positions.",
+        unchanged="This run stopped writing at once; the other continues from its positions.",
         hint="Run a pipeline in one place only.",
     )
 
@@ -27,9 +27,9 @@ def superseded(pipeline: str) -> Superseded:
 def ownership_lost() -> OwnershipLost:
     """Return the error of a driver that got no response to the bump of its own epoch."""
     return OwnershipLost(
-        "the transaction coordinator's answer about the driver's epoch was lost",
-        unchanged="Nothing is written until the pipeline is taken over again.",
-        hint="A running pipeline takes over again by itself; otherwise start it again.",
+        "the transaction coordinator's response about the driver's epoch was lost",
+        unchanged="No records are written until the run has taken over the pipeline again.",
+        hint="A running pipeline takes over automatically; otherwise start it again.",
     )
 
 

@@ -194,7 +194,8 @@ class Heartbeat:
     def _note(self, error: K2kError) -> None:
         if not self._noted and not self._over.is_set():
             self._notes.append(
-                "no heartbeat (the pipeline runs all the same; others cannot see that it does): "
+                "heartbeats cannot be written (the pipeline keeps copying, but other hosts "
+                "do not see it running):  "
                 + ". ".join(part for part in (error.message, error.hint) if part)
             )
         self._noted = True

@@ -159,7 +159,7 @@ class HeldBackWatch:
         late = {source: held for source, held in held_back.items() if held.too_long}
         for source in self._told_until.keys() - late.keys():
             del self._told_until[source]
-            self._report(Note(f"{source}: the transaction that held records back has ended"))
+            self._report(Note(f"{source}: the transaction that held back records has ended"))
         stopped = []
         for source, held in late.items():
             position = positions.get(source)
@@ -179,8 +179,8 @@ def _fault(source: SourcePartition, held: HeldBack) -> Fault:
         FaultKind.HELD_BACK,
         f"{source} is not caught up: {held.text()}. Its records are copied once that transaction "
         "is committed or aborted",
-        "Stop or restart its producer; abort a transaction that nothing will end with "
-        "kafka-transactions.sh --bootstrap-server SOURCE abort "
-        f"--topic {source.topic} --partition {source.partition} --start-offset {held.stable}.",
+        "Stop or restart its producer; abort an abandoned transaction with "
+        f"kafka-transactions.sh --bootstrap-server SOURCE abort --topic {source.topic} "
+        f"--partition {source.partition} --start-offset {held.stable}.",
         held.stable,
     )

@@ -16,7 +16,7 @@ from k2ktui.replication.notifier import ThrottledNotifier
 from k2ktui.replication.slot_task import Fault
 
 _RETRY_S = 1.0
-_SUBJECT = "going on behind lost records"
+_SUBJECT = "continuing after lost records"
 
 
 class LossRecorder:
@@ -80,7 +80,7 @@ class LossRecorder:
         positions.update(moved)
         self._faults.clear()
         for fault in faults:
-            text = f"went on at {fault.offset} (onSourceDataLoss: continue)"
+            text = f"continued at {fault.offset} (onSourceDataLoss: continue)"
             self._report(Note(f"{fault.message}; {text}"))
 
     def _moved(self, position: Position, fault: Fault) -> Position:

@@ -25,13 +25,13 @@ def check_supported(config: PipelineConfig) -> None:
             "features.schemaMapping is enabled, and k2ktui does not rewrite schema ids: consumers "
             "on the target would read records with the ids of the source's registry",
             unchanged="Nothing was copied.",
-            hint="Set features.schemaMapping: disabled where both sides share one registry (or "
-            "the ids are the same); otherwise these topics need another tool.",
+            hint="Set features.schemaMapping: disabled where both sides share one registry "
+            "(or the ids are the same); otherwise copy these topics with another tool.",
         )
     if config.features.bidirectional_replication:
         raise ConfigError(
-            "features.bidirectionalReplication is enabled, and k2ktui does not filter records by "
-            "that header: they would travel in circles between the clusters, for ever",
+            "features.bidirectionalReplication is enabled, and k2ktui does not filter "
+            "records by that header: they would be copied back and forth without end",
             unchanged="Nothing was copied.",
             hint="Set features.bidirectionalReplication: disabled, and keep the topics of the two "
             "directions apart (replication.sink.topic prefix or suffix).",
@@ -47,7 +47,7 @@ def target_name(config: PipelineConfig, topic: str) -> str:
     """
     forbidden = _forbidden(config, topic)
     if forbidden:
-        raise _refuse(topic, f"it is {forbidden}", "Take it out of replication.source.topic.")
+        raise _refuse(topic, f"it is {forbidden}", "Remove it from replication.source.topic.")
     name = config.topic_mapping.target_for(topic)
     if name is None:
         raise _refuse(
@@ -65,8 +65,8 @@ def target_name(config: PipelineConfig, topic: str) -> str:
     if not _LEGAL.fullmatch(name):
         raise _refuse(
             topic,
-            f"its target {safe_text(name, 80)!r} is no legal topic name "
-            "(1 to 249 letters, digits, '.', '_' and '-')",
+            f"its target {safe_text(name, 80)!r} is not a valid topic name (1 to 249 letters, "
+            "digits, '.', '_' and '-')",
             "Change replication.sink.topic.",
         )
     return name
@@ -83,6 +83,6 @@ def _forbidden(config: PipelineConfig, topic: str) -> str:
 def _refuse(topic: str, why: str, hint: str) -> K2kError:
     return Refused(
         f"topic {safe_text(topic)} is not copied: {why}",
-        unchanged="Nothing of it was written.",
+        unchanged="None of its records were written.",
         hint=hint,
     )

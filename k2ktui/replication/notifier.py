@@ -55,4 +55,4 @@ class ThrottledNotifier:
         """Mark the subject's problem as resolved; report how long it lasted unless it was short."""
         lasted = self._clock() - self._began.pop(subject, self._clock())
         if self._told.pop(subject, None) and lasted >= _WORTH_AN_END_S:
-            self._report(Note(f"{subject}: goes on after {lasted:.0f} s"))
+            self._report(Note(f"{subject}: recovered after {lasted:.0f} s"))

@@ -82,7 +82,7 @@ def choose_path(
     why = _record_reasons(config, timestamp_type)
     if why:
         return Choice(CopyPath.RECORD, "; ".join(why))
-    reason = "records and partitions stay as they are"
+    reason = "records and partitions are unchanged"
     if others:
         reason += (
             f"; shares its target with {len(others)} other source "

@@ -227,7 +227,7 @@ class SparkRuntime:
 
             attempt = TaskContext.get()
             if attempt is not None and attempt.attemptNumber() > 0:
-                raise RuntimeError("a slot's token is good for one attempt only")
+                raise RuntimeError("a slot task is valid for one attempt only")
             for index in indexes:
                 yield run_slot(tokens[index], source, target)
 
@@ -251,7 +251,7 @@ class SparkRuntime:
         """
         with self._changing:
             if self._over:
-                raise LapLost("the run is over")
+                raise LapLost("the run has ended")
             context = self._context
             ended = self._gone(context)
             if ended:
@@ -275,7 +275,7 @@ class SparkRuntime:
         """Return a message if Spark has ended, "" if it has not."""
         if not _pyspark.has_ended(context):
             return ""
-        return f"Spark ({safe_text(self._settings.master)}) has ended, and is started again"
+        return f"Spark ({safe_text(self._settings.master)}) stopped and is being restarted"
 
     def cancel(self) -> None:
         """Cancel the tasks of all running laps; their futures fail."""
@@ -314,7 +314,8 @@ class SparkRuntime:
 
 def _ended(reason: str) -> SparkEnded:
     return SparkEnded(
-        f"Spark has ended, and could not be started again: {reason}",
-        unchanged="What was committed is whole; what was not is aborted at the next start.",
-        hint="Start again: it goes on from the positions on the target.",
+        f"Spark stopped and could not be restarted: {reason}",
+        unchanged="Committed records are complete; open transactions are aborted at the next "
+        "start.",
+        hint="Start the pipeline again; it continues from the positions on the target.",
     )

@@ -130,7 +130,7 @@ def unauthenticated_reason(settings: SparkSettings) -> str:
     if is_local(settings.master):
         return ""
     if not _on(settings, "spark.authenticate"):
-        return "spark.authenticate is off: whoever reaches Spark's ports can read the tasks"
+        return "spark.authenticate is off: anyone with access to Spark's ports can read the tasks"
     keys = ("spark.authenticate.secret", "spark.authenticate.secret.file")
     # YARN and Kubernetes generate and distribute the secret themselves.
     if settings.master.startswith(_STANDALONE) and not any(settings.config.get(k) for k in keys):

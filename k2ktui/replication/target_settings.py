@@ -97,16 +97,16 @@ def _common_settings(
     if not disputed:
         return agreed, ()
     return agreed, (
-        f"its source topics differ in {', '.join(map(safe_text, disputed))}: left at the target's "
-        "default; topicCreation.replication can set it",
+        f"its source topics differ in {', '.join(map(safe_text, disputed))}: the target's "
+        "default applies; topicCreation.replication can set it",
     )
 
 
 def _unread_note(topic: str) -> str:
     return (
-        f"the settings of {safe_text(topic)} cannot be read on the source (that takes "
-        "DescribeConfigs): created with the target's defaults and those of topicCreation."
-        "replication; a compacted topic needs cleanup.policy there"
+        f"the settings of {safe_text(topic)} cannot be read on the source (requires "
+        "DescribeConfigs): created with the target's defaults and those of "
+        "topicCreation.replication; a compacted topic needs cleanup.policy there"
     )
 
 

@@ -309,8 +309,8 @@ def _undescribed(topic: TopicDescription, name: str, error: KafkaError) -> K2kEr
     return Refused(
         f"topic {safe_text(topic.name)} is not copied: its target {safe_text(name)} cannot be "
         f"described: {safe_text(error.str())}",
-        unchanged="Nothing of it was written.",
-        hint="Grant the target principal Describe and Write on it, and Create to make it.",
+        unchanged="None of its records were written.",
+        hint="Grant the target principal Describe and Write on it, and Create to create it.",
     )
 
 
@@ -318,7 +318,7 @@ def _vanished(topic: TopicDescription, spec: TopicSpec) -> K2kError:
     return Refused(
         f"topic {safe_text(topic.name)} was being copied to {safe_text(spec.name)}, which does not "
         "exist on the target any more (or replication.sink.topic was changed)",
-        unchanged="It was not created again: the records copied so far would be missing in it.",
+        unchanged="It was not created again: it would lack the records copied so far.",
         hint=f"Clear the positions of {safe_text(topic.name)} to copy it again from its start.",
     )
 
@@ -327,7 +327,7 @@ def _missing(config: PipelineConfig, topic: TopicDescription, spec: TopicSpec) -
     return Refused(
         f"topic {safe_text(topic.name)} is not copied: its target {safe_text(spec.name)} does not "
         "exist, and features.autoCreateTopics is disabled",
-        unchanged="Nothing of it was written.",
+        unchanged="None of its records were written.",
         hint="Set features.autoCreateTopics: enabled, or create it: "
         + create_command(config.target, spec),
     )

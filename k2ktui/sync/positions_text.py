@@ -71,7 +71,7 @@ def _position(word: str) -> tuple[SourcePartition, int]:
 
 def _topic(text: str) -> str:
     if not is_topic_name(text):
-        raise ValueError("no topic can have this name")
+        raise ValueError("the topic name is not valid")
     return text
 
 

@@ -99,7 +99,7 @@ def _kill_worker(run: Run, worker: psutil.Process) -> None:
 def _kill_java(run: Run, worker: psutil.Process) -> None:
     told = run.told
     run.java().kill()
-    run.expect("note", lambda event: "has ended, and is started again" in event["text"], since=told)
+    run.expect("note", lambda event: "stopped and is being restarted" in event["text"], since=told)
 
 
 def _taken_over_with_a_transaction_open(pipeline: Pipeline, first: Run) -> Run:

@@ -119,7 +119,7 @@ def laps_with_records(run: Run, since: int) -> int:
 
 
 def spark_has_ended(event: Event) -> bool:
-    return "Spark (local[2]) has ended, and is started again" in event["text"]
+    return "Spark (local[2]) stopped and is being restarted" in event["text"]
 
 
 def test_spark_killed(pipeline: Pipeline, topics: dict[str, int]) -> None:
@@ -176,8 +176,8 @@ def test_spark_killed_where_it_cannot_start_again(
         kill(run.java())
         assert run.wait() == 1
     said = run.err.read_text()
-    assert "Spark has ended, and could not be started again: Spark did not start" in said
-    assert "Start again" in said and "Traceback" not in said
+    assert "Spark stopped and could not be restarted: Spark did not start" in said
+    assert "Start the pipeline again" in said and "Traceback" not in said
     run.await_gone()
     pipeline.catch_up()
     pipeline.prove()

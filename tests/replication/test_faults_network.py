@@ -121,7 +121,7 @@ def test_a_cluster_is_away_for_longer_than_anybody_waits(
         node.start()
     with Traffic(pipeline.source, topics, 3):
         pipeline.await_copying()
-        run.expect("note", lambda event: "goes on after" in event["text"], since=told)
+        run.expect("note", lambda event: "recovered after" in event["text"], since=told)
     assert run.stop() == 0
     pipeline.catch_up()
     pipeline.prove()

@@ -63,7 +63,7 @@ def test_a_source_topic_is_created_anew(
         run.expect("stopped", lambda e, p=partition: told(e, anew, p, "re-created", "gone"))
     if running:
         run.expect("stopped", lambda e: told(e, anew, 0, "re-created"))
-        eventually(lambda: len(read_all(target, other)) == 300, "the other goes on")
+        eventually(lambda: len(read_all(target, other)) == 300, "the other continues")
         assert run.stop() == 0
     assert [got.value for got in read_all(target, anew)] == [got.value for got in before]
     assert pipeline.catch_up(FINDINGS).events("finished")[0]["caught_up"] is False
@@ -87,7 +87,7 @@ def test_a_source_topic_is_deleted(
     delete_topic(source, gone)
     run.expect("stopped", lambda e: told(e, gone, 0, "gone"))
     produce(source, other, mixture(4, 100, 1))
-    eventually(lambda: len(read_all(target, other)) == 300, "the other goes on")
+    eventually(lambda: len(read_all(target, other)) == 300, "the other continues")
     assert run.stop() == 0
     prove(source, target, pipeline.name, other)
 
@@ -209,7 +209,7 @@ def test_the_target_topic_is_deleted(
     produce(source, gone, mixture(3, 100, 1))
     produce(source, other, mixture(4, 100, 1))
     run.expect("stopped", lambda e: told(e, gone, 0, "target-gone", "refused"))
-    eventually(lambda: len(read_all(target, other)) == 300, "the other goes on")
+    eventually(lambda: len(read_all(target, other)) == 300, "the other continues")
     assert run.stop() == 0
     prove(source, target, pipeline.name, other)
     again_run = pipeline.catch_up(FINDINGS)

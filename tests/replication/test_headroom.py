@@ -46,9 +46,9 @@ def headroom(config: PipelineConfig) -> Check:
     [
         ({"retention.ms": "86400000"}, 3600, CheckOutcome.PASS, "in 22 h 59 min"),
         ({"retention.ms": "86400000"}, 86000, CheckOutcome.FAIL, "in 6 min"),
-        ({"retention.ms": "-1"}, 3600, CheckOutcome.PASS, "deletes none by age"),
-        ({"cleanup.policy": "compact"}, 3600, CheckOutcome.PASS, "deletes none by age"),
-        ({"retention.bytes": "1000000"}, 3600, CheckOutcome.UNKNOWN, "bound by size"),
+        ({"retention.ms": "-1"}, 3600, CheckOutcome.PASS, "deletes no records by age"),
+        ({"cleanup.policy": "compact"}, 3600, CheckOutcome.PASS, "deletes no records by age"),
+        ({"retention.bytes": "1000000"}, 3600, CheckOutcome.UNKNOWN, "limited by size"),
     ],
 )
 def test_headroom(
@@ -98,4 +98,4 @@ def test_a_partition_of_which_nothing_is_known(source: KafkaNode, target: KafkaN
     found = headroom(with_position(source, target, topic, 3, number=1))
 
     assert found.outcome is CheckOutcome.UNKNOWN
-    assert f"nobody tells the bounds of {topic}-1" in found.detail
+    assert f"the log bounds of {topic}-1 are unavailable" in found.detail

@@ -54,8 +54,8 @@ def test_a_time_out_is_tried_again() -> None:
     assert not recorder.pending and positions[LOST].offset == 10 and positions[LOST].term == 2
     assert stub.written == [positions]
     assert [event.text for event in told if isinstance(event, Note)] == [
-        "going on behind lost records: no answer",
-        "t-0: records 5 to 9 are gone; went on at 10 (onSourceDataLoss: continue)",
+        "continuing after lost records: no answer",
+        "t-0: records 5 to 9 are gone; continued at 10 (onSourceDataLoss: continue)",
     ]
 
 

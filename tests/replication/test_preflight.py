@@ -109,7 +109,7 @@ def test_a_cluster_that_does_not_answer(source: KafkaNode) -> None:
     assert named(checks, "source cluster").outcome is CheckOutcome.PASS
     assert "connection refused" in named(checks, "target cluster").detail
     assert checks[-1].outcome is CheckOutcome.UNKNOWN
-    assert "the target cluster did not answer" in checks[-1].detail
+    assert "the target cluster did not respond" in checks[-1].detail
 
 
 def test_a_login_that_is_refused(secure: SecureNode, target: KafkaNode) -> None:

@@ -182,7 +182,7 @@ def test_waits_until_all_executors_are_there(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_cluster_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executors, "_FIRST_TASK_S", 0.01)
     context = Context(2)
-    with pytest.raises(K2kError, match="spark://x:1 gave no executor within") as caught:
+    with pytest.raises(K2kError, match="spark://x:1 provided no executor within") as caught:
         executors.await_executors(context, "spark://x:1", answers(None))
     assert context.cancelled
     assert "spark.executor.memory" in caught.value.hint

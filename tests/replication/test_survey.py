@@ -20,10 +20,12 @@ ONE, OTHER = SourcePartition("t", 0), SourcePartition("t", 1)
 
 
 def test_until_caught_up_needs_every_end() -> None:
-    """A partition whose end nobody tells is not one that is caught up."""
+    """A partition whose end offset is unavailable is not caught up."""
     routes = {each: Route(CopyPath.VERBATIM, "t", each.partition, 2) for each in (ONE, OTHER)}
     assert TopicSnapshot(routes, ends={ONE: 5, OTHER: 0}).every_end() == {ONE: 5, OTHER: 0}
-    with pytest.raises(TimedOut, match="nobody tells where t-1 on the source cluster ends"):
+    with pytest.raises(
+        TimedOut, match="the end offset of t-1 on the source cluster is unavailable"
+    ):
         TopicSnapshot(routes, ends={ONE: 5}).every_end()
 
 

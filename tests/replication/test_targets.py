@@ -261,8 +261,8 @@ def test_one_of_several_sources_does_not_fit(pair: Pair) -> None:
         ({"static": "__consumer_offsets"}, "is an internal topic of Kafka"),
         ({"static": "__k2k_offset_mappings"}, "is a control topic"),
         ({"staticMapping": {"other": "x"}}, "no pattern of replication.sink.topic.staticMapping"),
-        ({"prefix": "no spaces "}, "no legal topic name"),
-        ({"prefix": "x" * 250}, "no legal topic name"),
+        ({"prefix": "no spaces "}, "not a valid topic name"),
+        ({"prefix": "x" * 250}, "not a valid topic name"),
         ({"prefix": "\x1b[2J"}, r"\x1b[2J"),
     ],
 )

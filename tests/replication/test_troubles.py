@@ -66,7 +66,7 @@ def test_its_end_is_told_if_it_lasted_and_the_next_one_is_new() -> None:
     told.texts.clear()
     told.troubles.over("slot 0")
     told.troubles.over("slot 0")
-    assert told.texts == ["slot 0: goes on after 35 s"]
+    assert told.texts == ["slot 0: recovered after 35 s"]
     assert told.last(5, "refused") == [0]
     told.texts.clear()
     told.troubles.over("slot 0")

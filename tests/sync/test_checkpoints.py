@@ -285,9 +285,9 @@ def test_all_bad_arguments_are_reported_at_once() -> None:
     bad = {
         "orders": "expected three parts between colons, found 1",
         "a:b:0:1": "found 4",
-        ":0:1": "no topic can have this name",
-        "..:0:1": "no topic can have this name",
-        "o" * 250 + ":0:1": "no topic can have this name",
+        ":0:1": "the topic name is not valid",
+        "..:0:1": "the topic name is not valid",
+        "o" * 250 + ":0:1": "the topic name is not valid",
         "orders:x:1": "the partition is not a whole number",
         "orders:-1:1": "the partition is not a whole number",
         "orders:0:": "the offset is not a whole number",
@@ -297,7 +297,7 @@ def test_all_bad_arguments_are_reported_at_once() -> None:
         "orders:2147483648:1": "the partition is too large",
         "orders:0:9223372036854775808": "the offset is too large",
         "orders:0:" + "9" * 5000: "the offset is too large",
-        "\x1b[31m:0:1": "no topic can have this name",
+        "\x1b[31m:0:1": "the topic name is not valid",
         "": "an empty argument: expected three parts",
     }
     with pytest.raises(ConfigError) as caught:

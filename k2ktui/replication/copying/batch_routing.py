@@ -159,7 +159,7 @@ def _with_headers(
     try:
         tails = [change(o, t) for o, t in zip(found.offsets.tolist(), found.tails, strict=True)]
     except IndexError as error:
-        raise CorruptBatch("a record has no headers where they should be") from error
+        raise CorruptBatch("the headers of a record are missing or damaged") from error
     return Records(found.offsets, found.timestamps, tails)
 
 

@@ -105,9 +105,9 @@ class PartitionReader:
         """Stop the partition before a batch that cannot be read."""
         self.stop(
             FaultKind.CORRUPT,
-            f"{self.source} on the source: {error}; nothing from offset {offset} on is copied",
-            "Check the source broker's disk and log. Once the batch is repaired or deleted there, "
-            "start again; `k2ktui offsets set` passes over it.",
+            f"{self.source} on the source: {error}; no record from offset {offset} on is copied",
+            "Check the source broker's disk and log. Repair or delete the batch there and "
+            "start again, or skip it with k2ktui offsets set.",
             offset,
         )
 

@@ -97,7 +97,10 @@ class SlotCopier:
         except (SlotFailed, OutcomeUnknown) as failed:
             outcome, error = LapOutcome.FAILED, str(failed)
         except BatchRefused as refused:
-            outcome, error = LapOutcome.FAILED, f"a batch was refused: {code_name(refused.code)}"
+            outcome, error = (
+                LapOutcome.FAILED,
+                (f"the target rejected a batch: {code_name(refused.code)}"),
+            )
             if refused.outgoing.feed is not None:
                 source, where = refused.outgoing.feed.source, self._where[refused.outgoing]
                 faults.append(target_faults.refused(refused, source, where))

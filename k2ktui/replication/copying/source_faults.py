@@ -37,7 +37,7 @@ def describe_loss(feed: PartitionReader, start: int, end: int, diverged_at: int)
         return Loss(
             FaultKind.DIVERGED,
             f"the source log of {source} was rewritten from offset {diverged_at} on (unclean "
-            f"leader election): what was copied up to {at} is no longer there",
+            f"leader election): records copied up to offset {at} no longer exist on the source",
             max(diverged_at, start),
         )
     if start <= at <= end:
@@ -45,7 +45,7 @@ def describe_loss(feed: PartitionReader, start: int, end: int, diverged_at: int)
     if at < start:
         lost = f"{counted(start - at, 'offset')} deleted before being copied"
     else:
-        lost = "the log was cut below the position"
+        lost = "the log was truncated below the position"
     return Loss(
         FaultKind.TRUNCATED,
         f"the source no longer holds {source} at offset {at}: its log start offset is {start}, "
@@ -59,8 +59,8 @@ def stop_for_loss(feed: PartitionReader, lost: Loss, at: int | None) -> None:
     feed.stop(
         lost.kind,
         lost.message,
-        "Set onSourceDataLoss: continue to go on from what is left (the gap is recorded), or "
-        "restore the source.",
+        "Set onSourceDataLoss: continue to copy the remaining records (the gap is recorded), "
+        "or restore the source.",
         feed.fetched if at is None else at,
     )
 
@@ -81,7 +81,8 @@ def stop_deleted(feed: PartitionReader) -> None:
     feed.stop(
         FaultKind.GONE,
         f"topic {feed.source.topic} no longer exists on the source",
-        "Nothing is left to copy; take it out of the selection if it is not coming back.",
+        "No records are left to copy. If the topic is not created again, remove it from "
+        "replication.source.topic.",
         feed.fetched,
     )
 
@@ -98,8 +99,8 @@ def recreated_fault(source: SourcePartition, position: int) -> Fault:
         source,
         FaultKind.RECREATED,
         f"topic {source.topic} was deleted and created again on the source: its offsets start "
-        f"over, and the position {position} belongs to the old one",
-        "Set onSourceDataLoss: continue to copy the new one from its start.",
+        f"over, and the position {position} belongs to the deleted topic",
+        "Set onSourceDataLoss: continue to copy the new topic from its start.",
         position,
     )
 

@@ -16,10 +16,10 @@ def unavailable(
     return Fault(
         source,
         FaultKind.UNAVAILABLE,
-        f"{target[0]}-{target[1]} on the target takes no writes: {reason}; {source} is not copied "
-        f"from offset {offset} on, the other partitions go on",
-        "Check the target's brokers and the partition's in-sync replicas (min.insync.replicas). "
-        "It is tried again by itself.",
+        f"{target[0]}-{target[1]} on the target accepts no writes: {reason}; {source} is not "
+        f"copied from offset {offset} on, other partitions continue",
+        "Check the target's brokers and the partition's in-sync replicas "
+        "(min.insync.replicas). The copy is retried automatically.",
         offset,
     )
 
@@ -29,8 +29,8 @@ def gone(source: SourcePartition, target: TargetPartition, offset: int) -> Fault
     return Fault(
         source,
         FaultKind.TARGET_GONE,
-        f"{target[0]}-{target[1]} on the target refused {source} at offset {offset}: it no longer "
-        "exists",
+        f"{target[0]}-{target[1]} on the target rejected {source} at offset {offset}: it no "
+        "longer exists",
         f"Restore {target[0]} on the target, or clear the positions of {source.topic}.",
         offset,
     )
@@ -47,15 +47,15 @@ def refused(error: BatchRefused, source: SourcePartition, where: TargetPartition
     what = f"{code_name(code)} {error.detail}".strip() if code else error.detail
     if code in (Code.MESSAGE_TOO_LARGE, Code.RECORD_LIST_TOO_LARGE):
         kind = FaultKind.TOO_LARGE
-        what = f"{len(outgoing.data)} bytes are more than its max.message.bytes"
+        what = f"{len(outgoing.data)} bytes exceed its max.message.bytes"
         hint = f"Raise max.message.bytes of {topic} on the target."
     elif code == Code.TOPIC_AUTHORIZATION_FAILED:
-        kind, what = FaultKind.UNAUTHORIZED, "the target principal may not write there"
+        kind, what = FaultKind.UNAUTHORIZED, "the target principal lacks Write on the topic"
         hint = f"Grant it Describe and Write on topic {topic} on the target."
     return Fault(
         source,
         kind,
-        f"{topic}-{partition} on the target refused {source} at offset {first}: {what}",
+        f"{topic}-{partition} on the target rejected {source} at offset {first}: {what}",
         hint,
         first,
     )

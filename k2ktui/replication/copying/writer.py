@@ -51,7 +51,7 @@ class PartitionsUnavailable(SlotFailed):
         first, reason = next(iter(found.items()))
         more = f", and {len(found) - 1} more" if len(found) > 1 else ""
         super().__init__(
-            f"{first[0]}-{first[1]} on the target has taken no writes for "
+            f"{first[0]}-{first[1]} on the target has accepted no writes for "
             f"{UNAVAILABLE_AFTER_S:g} s: {reason}{more}"
         )
         self.found = found
@@ -302,7 +302,7 @@ class Writer:
     ) -> None:
         """Resend the same bytes in order after the connection failed or was lost."""
         for lane, _ in items:
-            lane.fails(f"its leader, broker {node}, does not answer", silent=True)
+            lane.fails(f"its leader, broker {node}, does not respond", silent=True)
             self._again(lane)
         self._in_flight[node] -= 1
         self._signal.set()
@@ -311,9 +311,9 @@ class Writer:
         code = answer.error_code
         if code == 0:
             if answer.base_offset < 0:
-                raise BatchRefused(outgoing, code, "it was acknowledged without an offset")
+                raise BatchRefused(outgoing, code, "the acknowledgment has no offset")
             if lane.flying[0] is not outgoing:
-                raise SlotFailed(f"{lane.target} acknowledged out of order")
+                raise SlotFailed(f"{lane.target} sent acknowledgments out of order")
             lane.flying.popleft()
             lane.proven = True
             lane.gone_since = lane.failing_since = 0.0

@@ -115,7 +115,7 @@ def _version(config: PipelineConfig, side: CheckedCluster) -> Check:
     if not reading and config.features.exactly_once:
         floor = {**WRITING, **TRANSACTIONS}
     missing = probe.too_old_for(floor)
-    spoken = f"speaks the protocol of Kafka {probe.version}"
+    spoken = f"supports the protocol of Kafka {probe.version}"
     if not missing:
         return passed(name, spoken)
     hint = "Upgrade its brokers to Kafka 2.5 or later"
@@ -131,8 +131,8 @@ def check_ids(source: CheckedCluster, target: CheckedCluster) -> Check:
         return passed(name, "source and target are different clusters")
     return failed(
         name,
-        f"source and target are the same cluster ({safe_text(source.cluster_id)}): a topic would "
-        "be copied onto itself, for ever",
+        f"source and target are the same cluster ({safe_text(source.cluster_id)}): each topic "
+        "would be copied onto itself without end",
         "Correct bootstrap.servers of source.kafka or target.kafka.",
         fatal=True,
     )
@@ -148,9 +148,7 @@ def check_clocks(source: CheckedCluster, target: CheckedCluster) -> Iterator[Che
         try:
             ahead = side.probes["admin"].clock_ahead()
         except NotDisclosed as reason:
-            yield unknown(
-                name, f"{reason}; Kafka has no other way to ask, and check writes nothing"
-            )
+            yield unknown(name, f"{reason}; Kafka offers no other way to read it without writing")
             continue
         word = "ahead of" if ahead >= 0 else "behind"
         found = f"{abs(ahead):,.3f} s {word} this machine's"
@@ -160,5 +158,5 @@ def check_clocks(source: CheckedCluster, target: CheckedCluster) -> Iterator[Che
             yield failed(
                 name,
                 f"{found}: lag in seconds and retention by time will be off by that much",
-                "Synchronise the clocks (NTP) of this machine and of the cluster's nodes.",
+                "Synchronize the clocks (NTP) of this machine and of the cluster's nodes.",
             )

@@ -60,7 +60,9 @@ def check_headroom(
     names = {topic.name for topic in topics}
     known = {at: p.offset for at, p in positions.items() if at.topic in names}
     if not known:
-        return passed(NAME, "nothing is copied yet: the start position counts, nothing can be lost")
+        return passed(
+            NAME, "no records copied yet: copying begins at the start position, nothing can be lost"
+        )
     where = [(at.topic, at.partition) for at in known]
     starts = source.offsets(where, OffsetSpec.earliest())
     ends = source.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
@@ -78,8 +80,8 @@ def check_headroom(
         return failed(
             NAME,
             f"the source deleted records before they were copied: {first_names(lost)}",
-            "Set onSourceDataLoss: continue to go on behind them (the gap is recorded), or clear "
-            "the positions of those topics.",
+            "Set onSourceDataLoss: continue to copy the remaining records (the gap is "
+            "recorded), or clear the positions of those topics.",
         )
     if lost:
         return passed(
@@ -92,8 +94,9 @@ def check_headroom(
     if unasked:
         return unknown(
             NAME,
-            f"nobody tells the bounds of {first_names(unasked)}: no leader, or it no longer exists",
-            "Check the source cluster's health and the rights on those topics.",
+            f"the log bounds of {first_names(unasked)} are unavailable: no leader, or the "
+            "topic no longer exists",
+            "Check the source cluster's health and the permissions on those topics.",
         )
     if waiting:
         return judged
@@ -111,7 +114,7 @@ def _judge(source: Cluster, waiting: list[_Waiting]) -> Check:
             unbounded += 1
         else:
             if int(_value(found, "retention.bytes") or -1) >= 0:
-                reasons.add("some topics are also bound by size (retention.bytes)")
+                reasons.add("some topics are also limited by size (retention.bytes)")
             retention = int(_value(found, "retention.ms") or -1)
             unbounded += retention < 0
             if retention >= 0:
@@ -136,7 +139,7 @@ def _verdict(
     if not left:
         if reasons:
             return unknown(NAME, behind + why)
-        return passed(NAME, f"{behind}; the source deletes none by age")
+        return passed(NAME, f"{behind}; the source deletes no records by age")
     seconds, _, first = min(left, key=lambda each: each[0])
     when = f"the oldest, of {first_names([first.source])}, is due for deletion "
     when += f"in {format_duration(seconds)}" if seconds > 0 else "now"

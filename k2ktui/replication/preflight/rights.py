@@ -113,7 +113,7 @@ def _topics_allow(
             fatal=not set(vital).isdisjoint(lacking),
         )
     if any(rights.operations is None for rights in found.values()):
-        return unknown(name, "its brokers do not tell what a principal may do (KIP-430)")
+        return unknown(name, "its brokers do not report a principal's permissions (KIP-430)")
     return passed(name, f"{right} on {counted(len(found), 'topic')}")
 
 

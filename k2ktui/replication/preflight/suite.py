@@ -43,7 +43,7 @@ from k2ktui.text import safe_text
 __all__ = ["Check", "CheckOutcome", "each_check", "exit_code", "run_checks"]
 
 _OLDEST_SPARK = (4, 1)
-_SPARK_GUIDE = "docs/spark-cluster.md says how."
+_SPARK_GUIDE = "See docs/spark-cluster.md."
 _INSTALL = "Run: pip install 'pyspark>=4.1,<5'"
 
 
@@ -72,7 +72,7 @@ def _across(config: PipelineConfig, sides: Mapping[str, CheckedCluster]) -> Iter
     silent = [side.label for side in sides.values() if not side.answers]
     if silent:
         what = "cluster identity, clocks, rights, control topics, target topics, retention"
-        yield unknown(what, f"the {' and the '.join(silent)} cluster did not answer")
+        yield unknown(what, f"the {' and the '.join(silent)} cluster did not respond")
         return
     source, target = sides["source"], sides["target"]
     yield check_ids(source, target)
@@ -86,7 +86,7 @@ def _supported(config: PipelineConfig) -> Check:
         check_supported(config)
     except K2kError as error:
         return failed_by("pipeline", error, fatal=True)
-    return passed("pipeline", f"{safe_text(config.name)} uses nothing that k2ktui does not do")
+    return passed("pipeline", f"{safe_text(config.name)} uses only supported features")
 
 
 def _java() -> Check:
@@ -134,5 +134,5 @@ def _spark_security(config: PipelineConfig) -> Check:
             f'Set {" and ".join(plain)} to "true" in spark.config. {_SPARK_GUIDE}',
         )
     if is_local(config.spark.master):
-        return passed(name, "tasks are protected from this machine's other users by a secret")
+        return passed(name, "tasks are protected from other users of this machine by a secret")
     return passed(name, "tasks are authenticated and encrypted")

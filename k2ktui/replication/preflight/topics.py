@@ -131,7 +131,7 @@ def _targets(
         yield from checks
     if fine:
         news = f", {len(specs):,} of them to be created" if specs else ""
-        yield passed("target topics", f"{counted(fine, 'topic')} as needed{news}")
+        yield passed("target topics", f"{counted(fine, 'topic')} as required{news}")
     if blind:
         yield _unread(blind, created=bool(specs))
 
@@ -193,8 +193,8 @@ def _compared(
         alter = alter_command(config.target, plan.name, MAX_MESSAGE_BYTES, str(limit))
         yield failed(
             name,
-            f"{MAX_MESSAGE_BYTES} is {ours:,}, and {limit:,} on the source: a single record of a "
-            "size between them would stop its partition",
+            f"{MAX_MESSAGE_BYTES} is {ours:,}, and {limit:,} on the source: a record larger "
+            "than that would stop its partition",
             f"Run: {alter}",
         )
     if _POLICY in config.topic_creation.replication.settings_for(plan.name).config:
@@ -210,8 +210,8 @@ def _compared(
         yield failed(
             name,
             f"{_POLICY} is {','.join(sorted(here))}, and {policy} on the source: {loss}",
-            f"Run: {alter_command(config.target, plan.name, _POLICY, policy)} - or set it for this "
-            "topic in topicCreation.replication, if it is meant.",
+            f"Run: {alter_command(config.target, plan.name, _POLICY, policy)} - or, if it is "
+            "intended, set it for this topic in topicCreation.replication.",
         )
 
 

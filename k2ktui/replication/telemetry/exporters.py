@@ -124,8 +124,8 @@ class ExporterGuard:
             self._told = True
             with suppress(Exception):  # the listener may be closed
                 self._note(
-                    f"metrics: the {self._name} exporter failed: {safe_text(why, 300)}; "
-                    "the run goes on, and the exporter is tried again without further notes"
+                    f"metrics: the {self._name} exporter failed: {safe_text(why, 300)}; the "
+                    "run continues, and the exporter is retried without further notes"
                 )
         return pause
 
@@ -244,7 +244,7 @@ class _Otlp(OTLPMetricExporter):
         def attempt() -> None:
             _WORDS.last = ""
             if send(metrics_data, timeout_millis, **kwargs) is not MetricExportResult.SUCCESS:
-                raise ExportFailed(_WORDS.last or "the endpoint did not take them")
+                raise ExportFailed(_WORDS.last or "the endpoint rejected them")
 
         self.guard(attempt)
         return MetricExportResult.SUCCESS

@@ -314,7 +314,7 @@ CATALOGUE: tuple[Metric, ...] = (
     _partition(
         "lost",
         "{offset}",
-        "Source offsets passed over because their records were gone; absent if there are none",
+        "Source offsets skipped because their records no longer existed; absent if there are none",
         lambda row, now, current: row.lost or None,
     ),
     Metric(
@@ -330,7 +330,7 @@ CATALOGUE: tuple[Metric, ...] = (
     _written(
         "rebuilt.batches",
         "{batch}",
-        "Record batches sent that could not go as they were",
+        "Record batches sent that could not be copied unchanged",
         lambda t: t.rebuilt,
     ),
     _written("transactions", "{transaction}", "Committed transactions", lambda t: t.transactions),
@@ -377,7 +377,7 @@ CATALOGUE: tuple[Metric, ...] = (
         PipelineMetrics.faults,
         counter=True,
     ),
-    _pipeline("laps", "{lap}", "Laps by the way they ended", PipelineMetrics.laps, counter=True),
+    _pipeline("laps", "{lap}", "Laps by outcome", PipelineMetrics.laps, counter=True),
     _pipeline(
         "lap.time",
         "s",
@@ -387,7 +387,7 @@ CATALOGUE: tuple[Metric, ...] = (
     _pipeline(
         "lap.pause",
         "s",
-        "Time a slot stood still before its last lap",
+        "Idle time of a slot before its last lap",
         lambda figures: figures.by_slot(lambda slot: slot.pause_s),
     ),
     _pipeline(

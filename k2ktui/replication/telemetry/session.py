@@ -53,7 +53,7 @@ def read_exporter_names(env: Mapping[str, str], *, wanted: bool) -> tuple[str, .
             raise ConfigError(
                 f"{_VARIABLE} has none beside another exporter",
                 unchanged="Nothing was started.",
-                hint="Leave one of them out.",
+                hint="Remove one of them.",
             )
         return ()
     return names or (("otlp",) if wanted else ())
@@ -172,7 +172,8 @@ def _check_names(prefixes: MetricPrefixes, catalogue: tuple[Metric, ...]) -> Non
         if not _NAME.fullmatch(name):
             key = MetricPrefixes.model_fields[metric.prefix].alias or metric.prefix
             raise ConfigError(
-                f"metrics.prefix.{key} makes {safe_text(name)}, which is no name of a metric",
+                f"metrics.prefix.{key} makes {safe_text(name)}, which is not a valid metric name",
                 unchanged="Nothing was started.",
-                hint="Begin it with a letter; letters, digits and _ . - / may follow, 200 at most.",
+                hint="Use a letter followed by letters, digits and _ . - / (maximum 200 "
+                "characters).",
             )
