@@ -61,12 +61,12 @@ class _Sockets:
         """Return the seconds left until the deadline; raise TimeoutError after it."""
         left = self._deadline - monotonic()
         if left <= 0:
-            raise TimeoutError("no whole answer in time")
+            raise TimeoutError("no complete response in time")
         return left
 
     def connect(self, address: tuple[str, int], *_: object) -> socket.socket:
         """Connect to the first address of the host that accepts a connection."""
-        error: OSError = OSError("the name has no address")
+        error: OSError = OSError("the host name cannot be resolved")
         for found in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
             try:
                 made = socket.create_connection((str(found[4][0]), address[1]), self.remaining())

@@ -59,7 +59,7 @@ _DEFAULTS: Mapping[ControlTopic, TopicSettings] = {
     ),
 }
 _COMPACTED: Mapping[ControlTopic, str] = {
-    "commit": "records of quiet partitions would expire",
+    "commit": "records of idle partitions would expire",
     "state": "snapshots and the journal would expire",
 }
 _SECTION: Mapping[ControlTopic, str] = {
@@ -303,7 +303,7 @@ def _unread(role: ControlTopic, spec: TopicSpec, error: K2kError) -> K2kError:
         f"the settings of topic {safe_text(spec.name)} for {_HOLDS[role]} cannot be checked: "
         f"{error.message}",
         hint="Grant the target principal DescribeConfigs on it, or, if its cleanup.policy is "
-        "known to be right, set features.validateControlTopicSettings: disabled.",
+        "known to be correct, set features.validateControlTopicSettings: disabled.",
     )
 
 

@@ -45,9 +45,10 @@ def require_offsets(
     if missing:
         topic, number = missing[0]
         raise TimedOut(
-            f"nobody tells the bounds of {safe_text(topic)}-{number} on the {cluster.label} "
-            "cluster: it has no leader, or may not be described",
-            hint="Check the cluster's health and the rights on the topic, then try again.",
+            f"the log bounds of {safe_text(topic)}-{number} on the {cluster.label} cluster "
+            "are unavailable: the partition has no leader, or the principal may not describe "
+            "it",
+            hint="Check the cluster's health and the permissions on the topic, then try again.",
         )
     return found
 
@@ -179,8 +180,8 @@ def await_stable(cluster: Cluster, topic: str, partitions: int, timeout: float) 
             return
         if monotonic() > until:
             raise TimedOut(
-                f"a transaction on {safe_text(topic)}-{behind[0]} has stayed open for more than "
-                f"{timeout:g} s, so the positions there cannot be read",
+                f"a transaction on {safe_text(topic)}-{behind[0]} has stayed open for more "
+                f"than {timeout:g} s, so its positions cannot be read",
                 unchanged="Nothing was written.",
                 hint="Find it with kafka-transactions.sh find-hanging, or raise "
                 "coordination.commit.syncTimeout.",

@@ -236,7 +236,7 @@ class GroupCoordinatorClient:
             at.answers |= dict.fromkeys(parcel, lost)
             return
         unanswered = GroupError(
-            Code.COORDINATOR_NOT_AVAILABLE, "the broker left it out of its answer"
+            Code.COORDINATOR_NOT_AVAILABLE, "the broker's response does not contain it"
         )
         at.answers |= dict.fromkeys(parcel, unanswered) | dict(at.question.read(parcel, response))
 

@@ -317,7 +317,8 @@ _WORDS = {
     "message.max.bytes",
     Code.GROUP_SUBSCRIBED_TO_TOPIC: HAS_MEMBERS
     + " on the {label} that are subscribed to the topic",
-    Code.GROUP_ID_NOT_FOUND: "the {label} cluster has no such group, or it commits no offsets",
+    Code.GROUP_ID_NOT_FOUND: "the {label} cluster has no such group, or the group commits no "
+    "offsets",
 }
 
 
@@ -330,7 +331,7 @@ def describe_error(refusal: GroupError, label: str, right: str) -> str:
         right: the ACL operation on the group that the request needs, such as ``Describe``.
     """
     words = refusal.reason or f"{_meaning(refusal.code, label, right)}: {code_name(refusal.code)}"
-    return words + ("; whether it was done all the same is not known" if refusal.doubtful else "")
+    return words + ("; whether the request took effect is unknown" if refusal.doubtful else "")
 
 
 def _meaning(code: int, label: str, right: str) -> str:
@@ -342,6 +343,6 @@ def _meaning(code: int, label: str, right: str) -> str:
         needed = "Describe" if right == "Describe" else "Read"
         return f"the {label} principal lacks {needed} on a topic of the group"
     if code in PASSING:
-        return f"the group's coordinator on the {label} does not serve"
+        return f"the group's coordinator on the {label} is not available"
     known = _WORDS.get(Code(code)) if code in set(Code) else None
-    return (known or "the {label} cluster refused").format(label=label)
+    return (known or "the {label} cluster rejected the request").format(label=label)

@@ -67,7 +67,7 @@ _CLOSED_AFTER = 4
 _LISTED_ONLY = frozenset({"share", "streams"})
 
 _NO_KIP_848 = GroupError(Code.UNSUPPORTED_VERSION)
-_NOT_TOLD = GroupError(Code.NONE, "the broker left it out of its answer", doubtful=True)
+_NOT_TOLD = GroupError(Code.NONE, "the broker's response does not contain it", doubtful=True)
 
 Verdicts = dict[str, dict[TopicPartition, str]]
 
@@ -335,7 +335,7 @@ class ConsumerGroupClient:
         if fetched.unstable:
             reasons.append(
                 f"{_some(fetched.unstable)}: a transaction that commits the offset has not ended "
-                f"within {self._stable_patience:g} s; the offset committed before it is given"
+                f"within {self._stable_patience:g} s; its previous committed offset is shown"
             )
         for where, code in fetched.refused.items():
             reasons.append(

@@ -34,7 +34,7 @@ def parse_jaas(text: str) -> JaasEntry:
         ValueError: the text is malformed; the message says what is expected and never quotes it.
     """
     tokens = _tokens(text)
-    shape = 'a line like: package.LoginModule required username="…" password="…";'
+    shape = 'a line such as: package.LoginModule required username="…" password="…";'
     if any(sign in "{}" for quoted, sign in tokens if not quoted):
         raise ValueError(f"{shape} (not a whole JAAS file)")
     if tokens.count((False, ";")) != 1 or tokens[-1] != (False, ";"):
@@ -61,7 +61,7 @@ def _tokens(text: str) -> list[tuple[bool, str]]:
     while position < len(text):
         found = _TOKEN.match(text, position)
         if found is None:
-            raise ValueError("quotes that are closed")
+            raise ValueError("closing quotes")
         position = found.end()
         quoted = found["double"] if found["double"] is not None else found["single"]
         if quoted is not None:

@@ -125,7 +125,9 @@ class KafkaMetrics:
             self.close()  # the collection's first records would stay in the buffer
             raise ExportFailed(self._failure(reason(error))) from None
         if left:
-            raise ExportFailed(self._failure(self._trouble or f"no answer within {timeout_s:g} s"))
+            raise ExportFailed(
+                self._failure(self._trouble or f"no response within {timeout_s:g} s")
+            )
         if refused:
             raise ExportFailed(self._failure(refused[0]))
         self._trouble = ""

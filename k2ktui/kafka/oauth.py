@@ -99,12 +99,12 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
         except (OSError, http.client.HTTPException) as error:
             raise self._failed(str(getattr(error, "reason", "") or error)) from None
         except (ValueError, RecursionError):
-            raise self._failed("its answer holds no access_token") from None
+            raise self._failed("its response has no access_token") from None
 
     def _failed(self, reason: str) -> ConnectionFailed:
         return ConnectionFailed(
             f"no token from {safe_text(self._client.endpoint)}: {safe_text(reason)}",
-            hint="check sasl.oauthbearer.token.endpoint.url, the client id, its secret and scope",
+            hint="Check sasl.oauthbearer.token.endpoint.url, the client id, its secret and scope",
         )
 
 
@@ -129,5 +129,5 @@ def _token_of(answer: bytes) -> tuple[str, float]:
 def _refusal(error: urllib.error.HTTPError) -> str:
     if 300 <= error.code < 400:
         where = urllib.parse.urlsplit(error.headers.get("Location", ""))
-        return f"it answered {error.code}, a redirect to {where.hostname or 'nowhere'}"
-    return f"it answered {error.code}"
+        return f"it responded with {error.code}, a redirect to {where.hostname or 'nowhere'}"
+    return f"it responded with {error.code}"

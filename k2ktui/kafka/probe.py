@@ -148,7 +148,7 @@ class Probe:
         partition = DescribeQuorumRequest.TopicData.PartitionData(partition_index=0)
         topic = DescribeQuorumRequest.TopicData(topic_name=_METADATA_LOG, partitions=[partition])
         if self._wire.version_of(DescribeQuorumRequest) < 1:
-            raise NotDisclosed("its brokers have no request that tells their time")
+            raise NotDisclosed("its brokers have no request that returns their time")
         asked = time.time()
         try:
             response = self._loop.run(
@@ -158,7 +158,9 @@ class Probe:
             raise NotDisclosed(str(error)) from None
         answered = time.time()
         if response.error_code == Code.CLUSTER_AUTHORIZATION_FAILED:
-            raise NotDisclosed("its brokers tell their time only to who may Describe the cluster")
+            raise NotDisclosed(
+                "its brokers return their time only to principals with Describe on the cluster"
+            )
         return _controller_time(response) - (asked + answered) / 2
 
     def may_use_transactional_id(self, transactional_id: str) -> str:
@@ -172,7 +174,7 @@ class Probe:
             return code_name(code)
         if code in (Code.INVALID_PRODUCER_ID_MAPPING, Code.INVALID_TXN_STATE, Code.NONE):
             return ""
-        raise NotDisclosed(f"the transaction coordinator answered {code_name(code)}")
+        raise NotDisclosed(f"the transaction coordinator responded with {code_name(code)}")
 
     async def _end_nothing(self, transactional_id: str) -> int:
         request = EndTxnRequest(
@@ -227,4 +229,4 @@ def _controller_time(response: Any) -> float:
                 stamp = replica.last_fetch_timestamp
                 if replica.replica_id == partition.leader_id and stamp and stamp > 0:
                     return float(stamp) / 1000
-    raise NotDisclosed("its controller does not tell its time")
+    raise NotDisclosed("its controller does not report its time")

@@ -150,9 +150,9 @@ def _verdict(
 def _nearest(key: str) -> str:
     java = JAVA_FOR_LIBRDKAFKA.get(key)
     if java:
-        return f"that is librdkafka's name; write {java}"
+        return f"that is librdkafka's name; use {java}"
     close = difflib.get_close_matches(key.lower(), ALL, n=1, cutoff=0.7)
-    return f"did you mean {close[0]}?" if close else "no Kafka client has one like it"
+    return f"did you mean {close[0]}?" if close else "no Kafka client has a similar property"
 
 
 def _value(rule: PropertyRule, text: str) -> str:

@@ -43,11 +43,11 @@ def _ms(librdkafka: str, wire: str = "", *, low: int = 0, high: int = _INT_MAX) 
     return PropertyRule(librdkafka, wire, bounds=(low, high))
 
 
-_OTHERWISE = "k2ktui does this in its own way"
+_OTHERWISE = "k2ktui does this itself"
 _NO_COUNTERPART = "the client library has no such setting"
 _NO_GROUP = "k2ktui reads without a consumer group"
-_BROKER_SIDE = "it matters in brokers only"
-_OPENSSL = "OpenSSL's own defaults are used"
+_BROKER_SIDE = "it applies to brokers only"
+_OPENSSL = "OpenSSL's defaults are used"
 _NO_JAVA = "a Java class cannot be loaded here; remove it"
 _KERBEROS = "Kerberos is not supported"
 _BYTES = "records are copied as bytes"
@@ -95,9 +95,7 @@ _CONSUMER: dict[str, PropertyRule] = {
     "check.crcs": PropertyRule("check.crcs"),
     "client.rack": PropertyRule("client.rack"),
     "enable.auto.commit": PropertyRule("enable.auto.commit"),
-    "exclude.internal.topics": PropertyRule(
-        ignored="a pattern never matches Kafka's internal topics"
-    ),
+    "exclude.internal.topics": PropertyRule(ignored="patterns never match Kafka's internal topics"),
     # librdkafka requires fetch.max.bytes >= message.max.bytes, whose default is 1000000.
     "fetch.max.bytes": _ms("fetch.max.bytes", low=1_000_000, high=_INT_MAX - 512),
     "fetch.max.wait.ms": _ms("fetch.wait.max.ms", high=300_000),
@@ -141,8 +139,10 @@ _PRODUCER: dict[str, PropertyRule] = {
     "metadata.max.idle.ms": PropertyRule(ignored=_NO_COUNTERPART),
     "partitioner.adaptive.partitioning.enable": PropertyRule(ignored=_OTHERWISE),
     "partitioner.availability.timeout.ms": PropertyRule(ignored=_OTHERWISE),
-    "partitioner.class": PropertyRule(ignored="replication.sink.partition decides", harmless=("",)),
-    "partitioner.ignore.keys": PropertyRule(ignored="replication.sink.partition decides"),
+    "partitioner.class": PropertyRule(
+        ignored="replication.sink.partition sets this", harmless=("",)
+    ),
+    "partitioner.ignore.keys": PropertyRule(ignored="replication.sink.partition sets this"),
     "retries": _ms("retries"),
     "transaction.timeout.ms": _ms("transaction.timeout.ms", low=1000),
     "transaction.two.phase.commit.enable": PropertyRule(
@@ -183,7 +183,7 @@ _SECURITY: dict[str, PropertyRule] = {
     "sasl.oauthbearer.header.urlencode": PropertyRule(ignored=_NO_COUNTERPART, harmless=("false",)),
     "security.providers": PropertyRule(ignored=_OPENSSL),
     "ssl.cipher.suites": PropertyRule(
-        ignored=_OPENSSL + "; Java's names of ciphers are not OpenSSL's"
+        ignored=_OPENSSL + "; Java's cipher names differ from OpenSSL's"
     ),
     "ssl.enabled.protocols": PropertyRule(ignored=_OPENSSL + " (TLS 1.2 and 1.3)"),
     "ssl.engine.factory.class": PropertyRule(

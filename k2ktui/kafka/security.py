@@ -108,7 +108,9 @@ def _attempt(read: Callable[[], Any], problems: list[UnusableProperty]) -> Any:
 def _tls(properties: Mapping[str, str], problems: list[UnusableProperty]) -> Tls:
     verify = properties.get(_VERIFY, "https").strip().lower()
     if verify not in {"https", ""}:
-        problems.append(UnusableProperty(_VERIFY, 'expected https, or "" for no check of the name'))
+        problems.append(
+            UnusableProperty(_VERIFY, 'expected https, or "" to skip host name verification')
+        )
     trust = _attempt(lambda: read_trust(properties), problems)
     identity = _attempt(lambda: read_identity(properties), problems)
     return Tls(trust or "", identity, verify != "")
@@ -131,7 +133,7 @@ def _login(properties: Mapping[str, str]) -> Login:
         raise UnusableProperty(_JAAS, "delegation tokens (tokenauth) are not supported")
     missing = [name for name in ("username", "password") if not entry.options.get(name)]
     if missing:
-        raise UnusableProperty(_JAAS, f"no {' and no '.join(missing)} in it")
+        raise UnusableProperty(_JAAS, f"it has no {' and no '.join(missing)}")
     return Login(mechanism, entry.options["username"], entry.options["password"])
 
 
@@ -151,12 +153,12 @@ def _oauth(properties: Mapping[str, str], options: Mapping[str, str]) -> OauthCl
         raise UnusableProperty(_JAAS, "unsecured tokens are not supported, only client credentials")
     endpoint = properties.get(_ENDPOINT, "").strip()
     if urlsplit(endpoint).scheme not in {"http", "https"}:
-        raise UnusableProperty(_ENDPOINT, "expected the http(s) URL that issues tokens")
+        raise UnusableProperty(_ENDPOINT, "expected the http(s) URL of the token endpoint")
     client_id = properties.get(_CLIENT_ID) or options.get("clientId")
     secret = properties.get(_CLIENT_SECRET) or options.get("clientSecret")
     if not client_id or not secret:
         raise UnusableProperty(
-            _JAAS, f"no clientId and clientSecret in it (nor {_CLIENT_ID} and …secret)"
+            _JAAS, f"it has no clientId and clientSecret (nor {_CLIENT_ID} and …secret)"
         )
     return OauthClient(
         endpoint=endpoint,

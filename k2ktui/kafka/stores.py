@@ -60,7 +60,7 @@ def read_trust(properties: Mapping[str, str]) -> str:
     store = _pkcs12(key, location, content, password)
     found = [*([store.cert] if store.cert else []), *store.additional_certs]
     if not found:
-        raise StoreError(key, f"{safe_text(location)} holds no certificate")
+        raise StoreError(key, f"{safe_text(location)} contains no certificate")
     return "".join(_pem(item.certificate) for item in found)
 
 
@@ -92,7 +92,7 @@ def read_identity(properties: Mapping[str, str]) -> Identity | None:
 def _from_pkcs12(key: str, location: str, content: bytes, password: str | None) -> Identity:
     store = _pkcs12(key, location, content, password)
     if store.key is None or store.cert is None:
-        raise StoreError(key, f"{safe_text(location)} holds no private key with its certificate")
+        raise StoreError(key, f"{safe_text(location)} contains no private key with its certificate")
     chain = [store.cert.certificate, *_chain(store)]
     return Identity("".join(map(_pem, chain)), _unencrypted(store.key))
 
@@ -128,16 +128,18 @@ def _pkcs12(
     if content.startswith(_JAVA_STORES):
         raise StoreError(
             key,
-            f"{name} is a Java key store (JKS), which only Java reads; convert it with: "
-            f"keytool -importkeystore -srckeystore {name} "
-            f"-destkeystore {Path(name).stem}.p12 -deststoretype PKCS12",
+            f"{name} is a Java key store (JKS), which only Java can read; convert it with: "
+            f"keytool -importkeystore -srckeystore {name} -destkeystore {Path(name).stem}.p12 "
+            "-deststoretype PKCS12",
         )
     secret = password.encode() if password else None
     try:
         return pkcs12.load_pkcs12(content, secret)
     except ValueError:
         owner = "ssl.truststore.password" if "trust" in key else "ssl.keystore.password"
-        raise StoreError(key, f"{name} is no PEM or PKCS#12 store, or {owner} is wrong") from None
+        raise StoreError(
+            key, f"{name} is not a PEM or PKCS#12 store, or {owner} is wrong"
+        ) from None
 
 
 def _blocks(text: str, kind: str) -> list[str]:
@@ -161,13 +163,13 @@ def _block(label: str, body: str) -> str:
 def _certificates(key: str, text: str) -> str:
     blocks = _blocks(text, "CERTIFICATE")
     if not blocks:
-        raise StoreError(key, "no PEM certificate in it (-----BEGIN CERTIFICATE-----)")
+        raise StoreError(key, "it contains no PEM certificate (-----BEGIN CERTIFICATE-----)")
     try:
         for block in blocks:
             base64.b64decode("".join(block.splitlines()[1:-1]), validate=True)
             x509.load_pem_x509_certificate(block.encode())
     except (ValueError, binascii.Error):
-        raise StoreError(key, "a PEM certificate in it is damaged") from None
+        raise StoreError(key, "it contains a damaged PEM certificate") from None
     return "".join(blocks)
 
 
@@ -175,7 +177,7 @@ def _key(text: str, password: str | None, *, inline: bool) -> str:
     key = "ssl.keystore.key" if inline else "ssl.keystore.location"
     blocks = _blocks(text, "PRIVATE KEY")
     if not blocks:
-        raise StoreError(key, "no PEM private key in it (-----BEGIN PRIVATE KEY-----)")
+        raise StoreError(key, "it contains no PEM private key (-----BEGIN PRIVATE KEY-----)")
     encrypted = "ENCRYPTED" in blocks[0]
     if encrypted and not password:
         raise StoreError("ssl.key.password", "missing; the private key is encrypted")

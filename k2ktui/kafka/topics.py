@@ -132,10 +132,10 @@ def await_topics(
 def not_ready(cluster: Cluster, names: Collection[str]) -> TimedOut:
     """Return the error for topics that were created or grown but have no leaders yet."""
     return TimedOut(
-        f"created or grown on the {cluster.label} cluster, but without leaders yet: "
+        f"created or extended on the {cluster.label} cluster, but without leaders yet: "
         + ", ".join(safe_text(name) for name in sorted(names)),
         unchanged="No record was written to them.",
-        hint="Look at the controller's log; go on when kafka-topics.sh --describe shows leaders.",
+        hint="See the controller's log; continue when kafka-topics.sh --describe shows leaders.",
     )
 
 
@@ -248,7 +248,7 @@ def _not_created(cluster: Cluster, spec: TopicSpec, error: KafkaException) -> K2
     if code in _UNAUTHORIZED:
         hint = "Grant the target principal Create on the topic (or the cluster), or create it: "
     else:
-        hint = _CREATE_HINTS.get(code, "Fix that, or create the topic: ")
+        hint = _CREATE_HINTS.get(code, "Correct the cause, or create the topic: ")
     return Refused(
         f"topic {safe_text(spec.name)} could not be created on the {cluster.label} cluster: "
         f"{reason(error)}",
@@ -266,8 +266,8 @@ _CREATE_HINTS = {
         "or create the topic: "
     ),
     KafkaError.POLICY_VIOLATION: (
-        "The cluster's create.topic.policy decides; override what it asks for in topicCreation, "
-        "or create the topic: "
+        "The cluster's create.topic.policy rejects it; override the settings in "
+        "topicCreation, or create the topic: "
     ),
 }
 
@@ -275,10 +275,10 @@ _CREATE_HINTS = {
 def _not_grown(cluster: Cluster, name: str, count: int, error: KafkaException) -> K2kError | None:
     _raise_if_silent(cluster, "adding partitions", error)
     return Refused(
-        f"topic {safe_text(name)} could not be grown to {counted(count, 'partition')} on the "
+        f"topic {safe_text(name)} could not be extended to {counted(count, 'partition')} on the "
         f"{cluster.label} cluster: {reason(error)}",
-        unchanged="It has the partitions it had.",
-        hint="Grant the target principal Alter on the topic, or grow it: "
+        unchanged="Its partitions were not changed.",
+        hint="Grant the target principal Alter on the topic, or add the partitions: "
         + grow_command(cluster.config, name, count),
     )
 

@@ -57,7 +57,7 @@ def _refusal(address: Address, timeout: float) -> str:
     except TimeoutError:
         return ""
     except socket.gaierror as error:
-        return f"{safe_text(host)}: {(error.strerror or 'name not known').lower()}"
+        return f"{safe_text(host)}: {(error.strerror or 'host name not known').lower()}"
     except OSError as error:
         words = os.strerror(error.errno) if error.errno else _NO_WORDS
         return f"{safe_text(host)}:{port}: {words.lower()}"
@@ -85,7 +85,7 @@ def no_connection(label: str, reason: str) -> ConnectionFailed:
 def login_refused(label: str, reason: str) -> ConnectionFailed:
     """Return the error for a refused login; ``reason`` is the broker's message."""
     return ConnectionFailed(
-        f"the {label} cluster refused the login: {reason}",
+        f"the {label} cluster rejected the login: {reason}",
         hint=f"Check sasl.mechanism and sasl.jaas.config (user and password) of {label}.kafka.",
     )
 
@@ -94,6 +94,6 @@ def not_trusted(label: str, reason: str) -> ConnectionFailed:
     """Return the error for a broker certificate that fails verification."""
     return ConnectionFailed(
         f"the {label} cluster's certificate is not trusted: {reason}",
-        hint=f"Check ssl.truststore.* of {label}.kafka, and that bootstrap.servers has the host "
-        "names that the certificate names.",
+        hint=f"Check ssl.truststore.* of {label}.kafka, and that bootstrap.servers uses host "
+        "names in the certificate.",
     )

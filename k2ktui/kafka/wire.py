@@ -174,7 +174,7 @@ class Wire:
             return no_connection(self.label, self.refusal() or why(failure))
         reason = f": {why(failure)}" if failure else ""
         return ConnectionFailed(
-            f"the {self.label} cluster did not answer within {timeout:g} s{reason}",
+            f"the {self.label} cluster did not respond within {timeout:g} s{reason}",
             hint=f"Check bootstrap.servers and security.protocol of {self.label}.kafka.",
         )
 

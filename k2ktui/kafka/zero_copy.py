@@ -113,7 +113,7 @@ class ZeroCopyConnection(Protocol):
         self.in_flight_requests.popleft()
         answered = int.from_bytes(frame[:4], "big", signed=True)
         if answered != expected:
-            raise CorrelationIdError(f"answer to request {answered} instead of {expected}")
+            raise CorrelationIdError(f"response to request {answered} instead of {expected}")
         return expected
 
     def _by_library(self, frame: memoryview) -> tuple[int, Any]:

@@ -195,7 +195,7 @@ class Heartbeat:
         if not self._noted and not self._over.is_set():
             self._notes.append(
                 "heartbeats cannot be written (the pipeline keeps copying, but other hosts "
-                "do not see it running):  "
+                "do not see it running): "
                 + ". ".join(part for part in (error.message, error.hint) if part)
             )
         self._noted = True

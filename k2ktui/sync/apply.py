@@ -143,15 +143,20 @@ class Applier:
         """
         writes = reverse_writes(rows)
         if not writes:
-            raise Refused(f"entry {entry} applied nothing", unchanged="Nothing was changed.")
+            raise Refused(
+                f"journal entry {entry} changed nothing", unchanged="Nothing was changed."
+            )
         views = self._target.views(sorted({write.group for write in writes}))
         moved = find_conflicts({_where(write): write.before for write in writes}, views)
         if moved and not skip_moved:
-            hint = "Give --skip-moved to take back the others, or decide by hand."
+            hint = (
+                "To undo the other rows, repeat with --skip-moved; or compare the offsets "
+                "yourself: k2ktui plan."
+            )
             raise _moved(moved, hint)
         kept = [write for write in writes if _where(write) not in moved]
         if not kept:
-            raise _moved(moved, "Decide by hand: k2ktui plan.")
+            raise _moved(moved, "Compare the offsets yourself: k2ktui plan.")
         return self._told_if_cut_short(kept, "undo", undoes=entry)
 
     def _told_if_cut_short(
@@ -164,9 +169,10 @@ class Applier:
             if not self._begun:
                 raise
             raise PartlyApplied(
-                f"{error.message}: journal entry {self._begun} was begun, what became of it is not "
-                "known",
-                hint=f"Look what is there: k2ktui groups. k2ktui undo {self._begun} takes it back.",
+                f"{error.message}: journal entry {self._begun} was started and its outcome is "
+                "unknown",
+                hint="Check the committed offsets with k2ktui groups; revert with k2ktui "
+                f"undo {self._begun}.",
             ) from error
 
     def write(
@@ -230,7 +236,8 @@ class _IdQuestion:
 def _same(side: str, planned: str, found: str) -> None:
     if planned != found:
         raise Refused(
-            f"the plan is for {side} cluster {safe_text(planned)}; this one is {safe_text(found)}",
+            f"the plan is for {side} cluster {safe_text(planned)}; the configured cluster is "
+            f"{safe_text(found)}",
             unchanged="Nothing was changed.",
             hint="Make a new plan: k2ktui plan.",
         )
@@ -244,8 +251,8 @@ def refuse_other_pipeline(plan: Plan, config: PipelineConfig) -> None:
     """
     if plan.pipeline != config.name:
         raise Refused(
-            f"the plan is of pipeline {safe_text(plan.pipeline)}, the configuration of "
-            f"{safe_text(config.name)}",
+            f"the plan is for pipeline {safe_text(plan.pipeline)}, and the configuration is "
+            f"for {safe_text(config.name)}",
             unchanged="Nothing was changed.",
         )
 
@@ -287,7 +294,7 @@ def _moved(moved: Mapping[Where, str], hint: str) -> SomethingMoved:
     ]
     more = [f"… and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
     error = SomethingMoved(
-        "something has moved since:\n    " + "\n    ".join(lines[:_SHOWN] + more),
+        "offsets or groups have changed since:\n    " + "\n    ".join(lines[:_SHOWN] + more),
         unchanged="Nothing was changed.",
         hint=hint,
     )

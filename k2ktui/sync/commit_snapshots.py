@@ -123,7 +123,7 @@ class CommitSnapshotRunner(BackgroundRunner):
         note: called once when it begins to fail, and once when it works again.
     """
 
-    BACK = "consumer groups of the source are kept on the target again"
+    BACK = "snapshots of the source's consumer groups are written to the target again"
 
     def __init__(self, config: PipelineConfig, note: Callable[[str], None]) -> None:
         super().__init__("commit-keeper", config.groups.poll_interval_s, note)
@@ -142,8 +142,8 @@ class CommitSnapshotRunner(BackgroundRunner):
     def failure(self, why: str) -> str:
         """Return the message for commits that cannot be kept."""
         return (
-            f"consumer groups of the source are not kept on the target: {why}. If the source "
-            "is lost, their offsets are translated from the last ones kept"
+            f"snapshots of the source's consumer groups are not written to the target: {why}. "
+            "If the source fails, offsets are translated from the last snapshot"
         )
 
     def close(self) -> None:

@@ -65,7 +65,7 @@ def files_of(entry: str) -> tuple[str, ...]:
     raise ConfigError(
         f"entry {safe_text(entry)} was not applied from this machine",
         unchanged="Nothing was changed.",
-        hint="Name the pipeline: k2ktui undo -f FILE ID. k2ktui journal -f FILE lists the ids.",
+        hint="Name the pipeline: k2ktui undo -f FILE ID. List the ids with k2ktui journal -f FILE.",
     )
 
 
@@ -80,6 +80,4 @@ def last_files() -> tuple[str, ...]:
             return _files(parse_object(line))
         except MalformedRecord:
             continue
-    raise ConfigError(
-        "nothing was applied from this machine yet", hint="Name the pipeline: -f FILE."
-    )
+    raise ConfigError("no plan was applied from this machine", hint="Name the pipeline: -f FILE.")

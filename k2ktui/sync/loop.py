@@ -105,20 +105,27 @@ class SyncLoop:
         # Logged on change only: an outage is not repeated at every poll.
         was_down, self._was_down = self._was_down, bool(snapshot.source_down)
         if snapshot.source_down:
-            text = f"{snapshot.source_down}; going on with the commits kept on the target"
+            text = (
+                f"{snapshot.source_down}; continuing with the last snapshot of its commits "
+                "on the target"
+            )
             return [] if was_down else [text]
-        notes = ["the source answers again"] if was_down else []
+        notes = ["the source responds again"] if was_down else []
         view = self._snapshots.last_source
         if view is None:
             return notes
         try:
             self._snapshots.keep()
         except K2kError as error:
-            notes.append(f"the record of copies is not kept on the target: {error.message}")
+            notes.append(
+                f"the journal of written offsets cannot be updated on the target: {error.message}"
+            )
         try:
             self._keeper.keep(view, lambda topic: True)
         except K2kError as error:
-            notes.append(f"the source's commits are not kept on the target: {error.message}")
+            notes.append(
+                f"snapshots of the source's commits are not written to the target: {error.message}"
+            )
         return notes
 
     def _look_at_active(self, plan: Plan) -> list[str]:
@@ -131,11 +138,11 @@ class SyncLoop:
             if self._stops:
                 self.stopped[row.group] = why
                 notes.append(
-                    f"STOPPED: {why}; its offsets are left alone from now on "
+                    f"STOPPED: {why}; its offsets are not written any more "
                     "(errorHandling.onActiveConsumerGroupCommit: fail)"
                 )
             else:
-                notes.append(f"{why}; passed over while it is")
+                notes.append(f"{why}; skipped until it is not")
         return notes
 
     def _write(self, rows: list[PlanRow], snapshot: Snapshot) -> list[WriteResult]:

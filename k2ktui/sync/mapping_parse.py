@@ -185,7 +185,7 @@ def read_one(message: Message) -> MappingChunk:
         or int(columns.source[-1] + columns.count[-1]) > covers.end
         or max(covers.end, int(columns.target.max())) >= _LARGEST
     ):
-        raise MalformedRecord("ranges that overlap, or are not what it covers")
+        raise MalformedRecord("ranges that overlap or do not match the offsets covered")
     offset = message.offset() or 0
     return MappingChunk(
         mapping.term,

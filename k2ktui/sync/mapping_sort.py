@@ -80,7 +80,7 @@ class MappingSorter:
             self._owners[key] = _read_owner(key)
         owner = self._owners[key]
         if owner is None:
-            self._complain(message, "the key is damaged, or not one of ours")
+            self._complain(message, "the key is damaged or not k2ktui's")
         elif owner.pipeline != self._pipeline:
             self.conflicting_pipelines.setdefault(owner.source, set()).add(owner.pipeline)
         elif self._only is None or owner.source in self._only:

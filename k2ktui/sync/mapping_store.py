@@ -378,7 +378,7 @@ class MappingStore:
     def _not_read(self, lost: Mapping[SourcePartition, int], until: float) -> None:
         if monotonic() >= until:
             raise TimedOut(
-                f"reading old mappings again from {safe_text(self._topic)} on the "
+                f"re-reading old mappings from {safe_text(self._topic)} on the "
                 f"{self._target.label} cluster took too long",
                 hint="Raise offsetMapping.retention.count, so that more are held in memory.",
             )

@@ -79,8 +79,10 @@ def _counter(name: str, unit: str, text: str, read: Callable[[SyncMetrics], int]
 
 
 CATALOGUE: tuple[Metric, ...] = (
-    _gauge("groups", "{group}", "Consumer groups looked at", lambda turn: turn.groups),
-    _gauge("groups.stopped", "{group}", "Groups left alone", lambda turn: len(turn.stopped)),
+    _gauge("groups", "{group}", "Consumer groups read", lambda turn: turn.groups),
+    _gauge(
+        "groups.stopped", "{group}", "Groups that were not written", lambda turn: len(turn.stopped)
+    ),
     _gauge(
         "commits.age",
         "s",

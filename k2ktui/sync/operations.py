@@ -132,10 +132,10 @@ class JournalEntry:
                 if row.before is not None
             ]
             raise Refused(
-                f"entry {safe_text(self.header.id)} moved the pipeline's own positions; records "
-                "may have been copied since",
+                f"entry {safe_text(self.header.id)} changed the pipeline's source positions; "
+                "records may have been copied since",
                 unchanged=_UNCHANGED,
-                hint="To go back, while it is stopped: k2ktui offsets set -f FILE "
+                hint="To restore them, stop the pipeline, then: k2ktui offsets set -f FILE "
                 + " ".join(before),
             )
         return reverse_writes(self.rows)
@@ -171,9 +171,9 @@ def read_entry(config: PipelineConfig, entry: str) -> JournalEntry:
         header = state.journal.get(entry)
         if header is None:
             raise ConfigError(
-                f"there is no entry {safe_text(entry)} in the journal of {safe_text(config.name)}",
+                f"no entry {safe_text(entry)} exists in the journal of {safe_text(config.name)}",
                 unchanged=_UNCHANGED,
-                hint="k2ktui journal -f FILE lists the ids.",
+                hint="List the ids with k2ktui journal -f FILE.",
             )
         later = [each for each in state.journal.values() if each.undoes == entry]
         parts = state.entry(entry)
@@ -259,7 +259,7 @@ def verify_content(
     if snapshot.source_down:
         raise ConnectionFailed(
             f"{snapshot.source_down}: its records cannot be compared",
-            hint="Without the source, groups, plan and apply work; verify needs both clusters.",
+            hint="verify needs both clusters; groups, plan and apply work without the source.",
         )
     asked: list[GroupPosition]
     unasked: Sequence[tuple[GroupRow | PlanRow, str]]
@@ -286,8 +286,9 @@ def verify_content(
     if reading and not translated:
         active = counted(len(reading), "group")
         notes.append(
-            f"still active on the source: {active}; what is read there after a move makes the next "
-            "records differ (--plan FILE compares at the plan's)"
+            f"still active on the source: {active}; records consumed there after the "
+            "translation make the next records differ (--plan FILE compares at the plan's "
+            "source offsets)"
         )
     return VerificationReport(result, tuple(unasked), tuple(notes))
 

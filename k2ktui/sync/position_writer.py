@@ -116,9 +116,9 @@ class PositionWriter:
         refuse_running(self._config.name, state.alive(now_ms()), now_ms())
         notes = []
         if unread:
-            notes.append(f"{unread}: whether the pipeline ran was not known")
+            notes.append(f"{unread}: it is unknown whether the pipeline was running")
         if not self._config.features.exactly_once:
-            notes.append("features.exactlyOnce is disabled: a runner that is alive is not fenced")
+            notes.append("features.exactlyOnce is disabled: a running pipeline is not fenced")
         return notes
 
     def _prepare_journal(self) -> str:
@@ -126,7 +126,7 @@ class PositionWriter:
         try:
             self._positions.store.ensure()
         except Refused as error:
-            return f"no journal: {error.message}"
+            return f"the journal was not written: {error.message}"
         return ""
 
     def _as_planned(self, change: PositionPlan, now: Mapping[SourcePartition, Position]) -> None:
@@ -135,7 +135,7 @@ class PositionWriter:
             raise Refused(
                 f"the positions of {_names(moved)} have changed since the plan was made",
                 unchanged=_UNCHANGED,
-                hint="Make sure that nobody runs the pipeline, and do it again.",
+                hint="Make sure that the pipeline runs nowhere, then repeat the command.",
             )
         logs = self._positions.bounds([m.source for m in change.changes])
         gone = [m for m in change.changes if m.effect is not MoveEffect.CLEAR and _outside(m, logs)]
@@ -143,7 +143,7 @@ class PositionWriter:
             raise Refused(
                 f"the source log of {_names(gone)} has changed since the plan was made",
                 unchanged=_UNCHANGED,
-                hint="Do it again: the plan is made from what the source has now.",
+                hint="Repeat the command to plan with the current source log.",
             )
 
     def _write(self, warden: TransactionFencer, change: PositionPlan) -> Written:
@@ -166,12 +166,15 @@ class PositionWriter:
         if not wrong:
             return wanted
         if unknown is not None and all(found.get(m.source) == m.before for m in change.changes):
-            raise TimedOut(unknown.message, unchanged=_UNCHANGED, hint="Do it again.") from None
+            raise TimedOut(
+                unknown.message, unchanged=_UNCHANGED, hint="Repeat the command."
+            ) from None
         names = ", ".join(safe_text(source) for source in wrong[:_SHOWN])
         raise PartlyApplied(
-            f"the positions of {names} are not those that were written",
-            unchanged="The others are as planned.",
-            hint="Somebody else writes positions of this pipeline: k2ktui offsets show.",
+            f"the positions of {names} differ from the positions just written",
+            unchanged="The other positions are as planned.",
+            hint="Another process writes positions of this pipeline; find it with k2ktui "
+            "offsets show.",
         )
 
     def _journal(self, change: PositionPlan, written: Written) -> tuple[str, str]:
@@ -193,7 +196,7 @@ class PositionWriter:
         try:
             self._positions.store.put([JournalRows(entry, group, rows), header])
         except K2kError as error:
-            return "", f"the change is not on the journal: {error.message}"
+            return "", f"the change was not recorded in the journal: {error.message}"
         return entry, ""
 
 
@@ -209,7 +212,9 @@ def refuse_bad(change: PositionPlan) -> None:
         if len(bad) > _SHOWN:
             lines.append(f"and {len(bad) - _SHOWN:,} more")
         raise Refused(
-            "\n".join(lines), unchanged=_UNCHANGED, hint="Leave them out, or correct the offsets."
+            "\n".join(lines),
+            unchanged=_UNCHANGED,
+            hint="Remove them from the command, or correct the offsets.",
         )
 
 

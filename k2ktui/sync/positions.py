@@ -181,7 +181,7 @@ class PositionPlanner:
         copied = self._copied(view)
         moves = [self._move(s, wanted[s], view, copied.get(s)) for s in chosen if s in wanted]
         notes = [
-            f"{safe_text(source)} cannot be found on the source: its position stays"
+            f"{safe_text(source)} does not exist on the source: its position is kept"
             for source in chosen
             if source not in wanted
         ]
@@ -197,8 +197,8 @@ class PositionPlanner:
         kind = start.kind if first else "earliest"
         begins = self._offsets_at(sources, view, kind, start.timestamp_ms)
         moves = [plan_clear(s, view.positions[s], view.logs.get(s), begins.get(s)) for s in sources]
-        where = f"where start says ({kind})" if first else "at the log start offset"
-        notes = (f"cleared partitions begin as new ones, {where}",) if sources else ()
+        where = f"at the configured start position ({kind})" if first else "at the log start offset"
+        notes = (f"cleared partitions start as new ones, {where}",) if sources else ()
         return PositionPlan(CLEAR, self._config.name, tuple(moves), notes)
 
     def bounds(self, sources: Collection[SourcePartition]) -> dict[SourcePartition, SourceLog]:
@@ -213,7 +213,7 @@ class PositionPlanner:
                 f"pipeline {safe_text(self._config.name)} has no positions: topic "
                 f"{safe_text(self._config.coordination.commit.topic)} does not exist on the target",
                 unchanged="Nothing was changed.",
-                hint="Start it first; start: {from: …} says where it begins.",
+                hint="Start the pipeline first; the key start sets where it begins.",
             )
         positions = self._positions(commit)
         names = sorted({*topics, *(source.topic for source in positions)})
@@ -275,7 +275,7 @@ class PositionPlanner:
             raise ConfigError(
                 f"topic {safe_text(source.topic)} is not replicated by this pipeline",
                 unchanged="Nothing was changed.",
-                hint="k2ktui offsets show -f FILE lists the partitions.",
+                hint="List the partitions with k2ktui offsets show -f FILE.",
             )
         before, log = view.positions.get(source), view.logs.get(source)
         return plan_move(source, before, offset, log, landing, copied)
@@ -304,7 +304,7 @@ class PositionPlanner:
         begins = any(move.changes and move.before is None for move in moves)
         if begins and not view.positions and self._config.start.kind != "earliest":
             kind = self._config.start.kind
-            return (f"other partitions will begin at their log start offset, not at {kind}",)
+            return (f"other partitions will start at their log start offset, not at {kind}",)
         return ()
 
     def _copied(self, view: _View) -> dict[SourcePartition, Position]:

@@ -77,7 +77,7 @@ def _topic(text: str) -> str:
 
 def _number(what: str, text: str, largest: int) -> int:
     if not (text.isascii() and text.isdigit()):
-        raise ValueError(f"the {what} is not a whole number from 0 on")
+        raise ValueError(f"the {what} is not a whole number of 0 or more")
     digits = text.lstrip("0") or "0"
     # Compare lengths first: Python refuses to convert strings of thousands of digits.
     if len(digits) > len(str(largest)) or int(digits) > largest:

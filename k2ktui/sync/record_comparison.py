@@ -136,7 +136,7 @@ class RecordComparator:
             return _unchecked(replica.unusable_reason)
         if self._several(pair):
             return _unchecked(
-                "records of several partitions meet or part here: no single next record is due"
+                "records of several partitions merge or split here: there is no single next record"
             )
         if not self._known(pair):
             return self._without_mapping(pair, source, target, difference)
@@ -193,7 +193,11 @@ class RecordComparator:
         first = self._landed(pair, pair.source_offset)
         if first is not None and target.offset >= first:
             return _unchecked("the source no longer holds the record")
-        what = "comes before what is unread" if first is not None else "was not copied from there"
+        what = (
+            "comes before the first unread record"
+            if first is not None
+            else "was not copied from that partition"
+        )
         return Comparison(
             ComparisonOutcome.DIFFERENT,
             f"the source has no record left, the target has one at {target.offset} that {what}",

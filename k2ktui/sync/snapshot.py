@@ -202,9 +202,9 @@ class SnapshotReader:
         found = read_known_commits(self.store.read().commits)
         if found is None:
             raise ConnectionFailed(
-                f"{down}, and no snapshot of its consumer groups was kept on the target",
-                hint="start and sync keep one while they run. Without it, give positions yourself: "
-                "k2ktui translate -f FILE TOPIC:PARTITION:OFFSET.",
+                f"{down}, and the target has no snapshot of its consumer groups",
+                hint="start and sync write snapshots while they run. Without one, translate "
+                "positions yourself: k2ktui translate -f FILE TOPIC:PARTITION:OFFSET.",
             )
         chosen = self._config.consumer_groups
         groups = {name: view for name, view in found.groups.items() if chosen.matches(name)}
@@ -219,7 +219,9 @@ class SnapshotReader:
         known = source.topic_ids.get(at.topic, "")
         unusable_reason = ""
         if known and position.topic_id and known != position.topic_id:
-            unusable_reason = f"{at.topic} was created anew on the source; its offsets count anew"
+            unusable_reason = (
+                f"{at.topic} was deleted and created again on the source; its offsets start over"
+            )
         doubts = self._record.doubts(at)
         return Replica(
             position=position,
@@ -291,7 +293,9 @@ def _still_there(replica: Replica, ids: Mapping[str, str]) -> Replica:
         return replace(replica, unusable_reason=f"{topic} does not exist on the target any more")
     now = ids[position.target_topic]
     if now and position.target_topic_id and now != position.target_topic_id:
-        return replace(replica, unusable_reason=f"{topic} was created anew on the target")
+        return replace(
+            replica, unusable_reason=f"{topic} was deleted and created again on the target"
+        )
     return replica
 
 
@@ -326,7 +330,7 @@ def _notes(report: MappingReport) -> list[str]:
     if report.malformed_count:
         notes.append(
             f"{report.malformed_count} records of the mapping topic are damaged, the first at "
-            f"{_place(report.malformed[0])}; what they mapped is unmapped"
+            f"{_place(report.malformed[0])}; the records they map are unmapped"
         )
     if report.behind:
         notes.append("the mapping topic could not be read to its end yet")

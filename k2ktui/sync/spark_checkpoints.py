@@ -36,7 +36,7 @@ _KNOWN_VERSIONS = (1, 2)
 _VOID = "-"
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/")
 _LARGEST_FILE = 256 << 20
-_FOREIGN = "Give the checkpointLocation of a query, or a file offsets/N in it."
+_FOREIGN = "Give the checkpointLocation of a query, or one of its files offsets/N."
 
 Translate = Callable[[SourcePartition, int], tuple[str, int, int]]
 """Translates a source partition and its offset to target topic, partition and offset."""
@@ -147,9 +147,10 @@ def _newest(directory: Path) -> SparkCheckpoint:
     if not committed:
         raise ConfigError(
             f"{safe_text(directory)}: no batch with a file in offsets has one in commits, so "
-            "nothing says that one was finished",
-            hint="If the directory commits was copied as well, the query has no position yet: it "
-            "starts at its startingOffsets. Give the file offsets/N to take that batch as done.",
+            "no batch is known to be complete",
+            hint="If the directory commits was copied as well, the query has no position "
+            "yet: it starts at its startingOffsets. To treat batch N as complete, give "
+            "its file offsets/N.",
         )
     number = max(committed)
     unfinished = tuple(sorted(batch for batch in planned if batch > number))
@@ -216,7 +217,7 @@ def parse_checkpoint(
             raise _damaged(path, number + 3, f"a second line of source {safe_text(one)}")
     if all(source.positions is None for source in sources):
         raise ConfigError(
-            f"{safe_text(path)}: none of its {len(sources)} sources has offsets of Kafka",
+            f"{safe_text(path)}: none of its {len(sources)} sources has Kafka offsets",
             hint=_FOREIGN,
         )
     return SparkCheckpoint(path, batch, version, metadata, sources, unfinished)
@@ -227,7 +228,7 @@ def _version(line: str, path: Path) -> int:
     if found is None:
         raise _damaged(path, 1, "an offset log begins with its version, such as v1")
     if found[1] not in map(str, _KNOWN_VERSIONS):
-        raise _damaged(path, 1, f"version {found[1][:20]}; this program reads versions 1 and 2")
+        raise _damaged(path, 1, f"version {found[1][:20]}; this release reads versions 1 and 2")
     return int(found[1])
 
 
@@ -251,20 +252,20 @@ def _positions(value: dict[str, Any], path: Path, number: int) -> dict[SourcePar
     found = {}
     for topic, partitions in value.items():
         if not is_topic_name(topic):
-            raise _damaged(path, number, f"no topic can have the name {safe_text(topic, 80)!r}")
+            raise _damaged(path, number, f"{safe_text(topic, 80)!r} is not a valid topic name")
         if not isinstance(partitions, dict):
-            raise _damaged(path, number, f"topic {topic} has no object of partitions")
+            raise _damaged(path, number, f"topic {topic} has no JSON object of partitions")
         for partition, offset in partitions.items():
             digits = _NUMBER.fullmatch(partition) is not None and len(partition) <= 10
             if not digits or int(partition) > LARGEST_PARTITION:
-                what = f"{safe_text(partition, 40)!r} is no partition of {topic}"
+                what = f"{safe_text(partition, 40)!r} is not a partition of {topic}"
                 raise _damaged(path, number, what)
             # bool is a subclass of int in Python, but true is not an offset.
             if type(offset) is not int or not 0 <= offset <= LARGEST_OFFSET:
                 # A list or an object may be nested too deeply for json.dumps.
                 plain = not isinstance(offset, list | dict)
                 shown = safe_text(json.dumps(offset), 40) if plain else type(offset).__name__
-                what = f"{shown} is no offset of {topic}-{partition}"
+                what = f"{shown} is not an offset of {topic}-{partition}"
                 raise _damaged(path, number, what)
             found[SourcePartition(topic, int(partition))] = offset
     return found
@@ -286,12 +287,13 @@ def _damaged(path: Path, line: int, what: str) -> ConfigError:
     return ConfigError(
         f"{safe_text(path)}, line {line}: {what}",
         unchanged="Nothing was translated.",
-        hint="It must be a file offsets/N of a Spark Structured Streaming checkpoint, whole and as "
-        "Spark wrote it; copy it again.",
+        hint="Copy the file offsets/N of the Spark Structured Streaming checkpoint again, "
+        "complete and unchanged.",
     )
 
 
 def _unreadable(path: Path, error: OSError) -> ConfigError:
     return ConfigError(
-        f"{safe_text(path)}: {safe_text(error.strerror or error)}", hint="Check its rights."
+        f"{safe_text(path)}: {safe_text(error.strerror or error)}",
+        hint="Check the file permissions.",
     )

@@ -142,7 +142,7 @@ class StateStore:
                 raise Refused(
                     f"journal entry {safe_text(entry_id)} has a damaged record for group "
                     f"{safe_text(key.consumer_group)}: {safe_text(error)}",
-                    unchanged="Nothing of the entry was used.",
+                    unchanged="The entry was not used.",
                 ) from None
             if isinstance(record, JournalRows):
                 parts.append(record)

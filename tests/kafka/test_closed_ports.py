@@ -83,7 +83,7 @@ def test_silence_is_no_refusal(silent: tuple[str, int]) -> None:
     )
     loop = Loop()
     connection = Wire(loop, wire(config, "admin"), "source")
-    with pytest.raises(ConnectionFailed, match=r"did not answer within 1\.5 s"):
+    with pytest.raises(ConnectionFailed, match=r"did not respond within 1\.5 s"):
         loop.run(lambda: connection.open(1.5))
     connection.close()
     loop.close()

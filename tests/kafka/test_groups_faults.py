@@ -149,7 +149,7 @@ def test_a_broker_that_hangs_is_given_up_and_the_doubt_is_told(target: KafkaNode
             took = time.monotonic() - began
         finally:
             target.resume()
-        assert "whether it was done all the same is not known" in done[first][(topic, 0)]
+        assert "whether the request took effect is unknown" in done[first][(topic, 0)]
         assert all(each[(topic, 0)] for each in done.values())
         assert took < 8 * PATIENCE, "not one time-out after another"
         again = groups.commit(wanted)

@@ -42,6 +42,6 @@ def test_a_partition_that_nobody_leads(target: KafkaNode, cluster: Cluster, way:
     produce(target, topic, [b"0"])
 
     with pytest.raises(
-        TimedOut, match=f"nobody tells the bounds of {topic}-1 on the target cluster"
+        TimedOut, match=f"the log bounds of {topic}-1 on the target cluster are unavailable"
     ):
         WAYS[way](cluster, topic, 2, 0.2)  # type: ignore[operator]

@@ -73,7 +73,9 @@ def test_no_redirect_is_followed(status: int) -> None:
         handler.end_headers()
 
     with endpoint(elsewhere) as (url, asked):
-        with pytest.raises(ConnectionFailed, match=f"answered {status}, a redirect") as caught:
+        with pytest.raises(
+            ConnectionFailed, match=f"responded with {status}, a redirect"
+        ) as caught:
             provider(url).token()
         assert asked == ["/token"]
     assert SECRET not in str(caught.value) and "secret=abc" not in str(caught.value)

@@ -114,8 +114,8 @@ def test_unknown_properties_name_the_nearest() -> None:
     assert refusals({"max.pol.records": "5", "sasl.username": "hunter2", "zzz": "1"}) == [
         'common."max.pol.records": unknown property; did you mean max.poll.records?',
         'common."sasl.username": unknown property; that is librdkafka\'s name; '
-        "write sasl.jaas.config",
-        'common."zzz": unknown property; no Kafka client has one like it',
+        "use sasl.jaas.config",
+        'common."zzz": unknown property; no Kafka client has a similar property',
     ]
 
 
@@ -174,7 +174,7 @@ def test_what_has_no_effect_is_told_with_the_reason() -> None:
                 "sasl.mechanism": "OAUTHBEARER",
                 "sasl.jaas.config": JAAS["OAUTH"],
             },
-            "URL that issues tokens",
+            "URL of the token endpoint",
         ),
         ({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "ldap"}, "https"),
         ({"security.protocol": "SSL", "ssl.truststore.location": "/none"}, "No such file"),

@@ -105,7 +105,7 @@ def test_jks_is_refused_with_the_command_that_converts_it(tmp_path: Path) -> Non
             "ssl.truststore.location",
             "ssl.truststore.password is wrong",
         ),
-        ({"ssl.truststore.location": "{junk}"}, "ssl.truststore.location", "no PEM or PKCS#12"),
+        ({"ssl.truststore.location": "{junk}"}, "ssl.truststore.location", "not a PEM or PKCS#12"),
         ({"ssl.truststore.certificates": "hunter2"}, "ssl.truststore.certificates", "no PEM"),
     ],
 )
@@ -139,7 +139,7 @@ def test_unusable_identities(root: Holder, client: Holder, tmp_path: Path) -> No
         ({"ssl.keystore.key": client.key_pem()}, "no PEM certificate"),
         (
             {"ssl.keystore.location": str(trust), "ssl.keystore.password": PASSWORD},
-            "holds no private key",
+            "contains no private key",
         ),
     ]
     for properties, reason in cases:

@@ -72,7 +72,7 @@ def test_a_wrong_password(secure: SecureNode, ask: Ask, mechanism: str) -> None:
     began = time.monotonic()
     error = failure(ask, login(secure, WRONG, mechanism))
     assert isinstance(error, ConnectionFailed)
-    assert "the source cluster refused the login: " in error.message
+    assert "the source cluster rejected the login: " in error.message
     assert "Authentication failed" in error.message
     assert "sasl.jaas.config" in error.hint and "source.kafka" in error.hint
     assert time.monotonic() - began < PATIENCE - 1, "it is known long before a time-out"

@@ -228,7 +228,7 @@ def test_moving(site: Site) -> None:
     assert len(committed(site.target.node, site.group)) == 2
     synced = site.run("move", "sync", "--once")
     assert synced.code == 0 and "2 exact" in synced.out, synced
-    assert "not kept" not in synced.err
+    assert "not written" not in synced.err
     assert set(committed(site.target.node, site.group).values()) == {130, 299}
 
 

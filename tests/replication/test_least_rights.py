@@ -313,7 +313,7 @@ def test_a_wrong_password(sites: Sites, tmp_path: Path, side: str) -> None:
     wrong = dict(zip(users, sites, strict=True))[side].java(USER, "not-the-password")
     pipe = pipeline(sites, tmp_path, ["any"], (USER, USER), **{f"{side}.kafka.common": wrong})
     file = pipe.write()
-    words = f"the {side} cluster refused the login: "
+    words = f"the {side} cluster rejected the login: "
 
     def told(verb: str, *options: str) -> str:
         began = time.monotonic()

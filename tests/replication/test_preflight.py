@@ -121,7 +121,7 @@ def test_a_login_that_is_refused(secure: SecureNode, target: KafkaNode) -> None:
 
     assert exit_code(checks) is ExitCode.CONNECTION
     found = named(checks, "source cluster")
-    assert "refused the login: " in found.detail and "sasl.jaas.config" in found.hint
+    assert "rejected the login: " in found.detail and "sasl.jaas.config" in found.hint
     assert "wrong" not in "".join(check.detail + check.hint for check in checks)
 
 

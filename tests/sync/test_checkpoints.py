@@ -125,7 +125,7 @@ def test_what_is_no_checkpoint(
 
 
 def test_nothing_was_committed(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="nothing says that one was finished") as caught:
+    with pytest.raises(ConfigError, match="no batch is known to be complete") as caught:
         read_checkpoint(checkpoint(tmp_path / "q", [0], []))
     assert "startingOffsets" in caught.value.hint
 
@@ -140,22 +140,22 @@ DAMAGED = {
     "v1\n{broken\n" + KAFKA: "line 2: not JSON",
     "v1\n[]\n" + KAFKA: "line 2: the batch's metadata",
     file(KAFKA[:-4]): "line 3: not JSON",
-    file(RATE, KAFKA, '{"orders":{"0":"120"}}'): 'line 5: "120" is no offset of orders-0',
-    file('{"orders":{"0":-1}}'): "line 3: -1 is no offset",
-    file('{"orders":{"0":true}}'): "line 3: true is no offset",
-    file('{"orders":{"0":1.0}}'): "line 3: 1.0 is no offset",
+    file(RATE, KAFKA, '{"orders":{"0":"120"}}'): 'line 5: "120" is not an offset of orders-0',
+    file('{"orders":{"0":-1}}'): "line 3: -1 is not an offset",
+    file('{"orders":{"0":true}}'): "line 3: true is not an offset",
+    file('{"orders":{"0":1.0}}'): "line 3: 1.0 is not an offset",
     file('{"orders":{"0":NaN}}'): "line 3: not JSON",
-    file('{"orders":{"0":null}}'): "line 3: null is no offset",
-    file('{"orders":{"0":9223372036854775808}}'): "line 3: 9223372036854775808 is no offset",
+    file('{"orders":{"0":null}}'): "line 3: null is not an offset",
+    file('{"orders":{"0":9223372036854775808}}'): "line 3: 9223372036854775808 is not an offset",
     file('{"orders":{"0":' + "9" * 5000 + "}}"): "line 3: not JSON",
-    file('{"orders":{"00":1}}'): "line 3: '00' is no partition of orders",
-    file('{"orders":{"2147483648":1}}'): "line 3: '2147483648' is no partition",
+    file('{"orders":{"00":1}}'): "line 3: '00' is not a partition of orders",
+    file('{"orders":{"2147483648":1}}'): "line 3: '2147483648' is not a partition",
     file('{"orders":{"0":1,"0":2}}'): "line 3: not JSON: a key appears twice",
-    file('{"orders":{"0":1},"audit":5}'): "line 3: topic audit has no object",
-    file('{"a b\\u001b[31m":{"0":1}}'): "line 3: no topic can have the name 'a b",
+    file('{"orders":{"0":1},"audit":5}'): "line 3: topic audit has no JSON object",
+    file('{"a b\\u001b[31m":{"0":1}}'): "line 3: 'a b",
     file(KAFKA).rstrip("\n"): None,
     file(KAFKA, "", RATE): "line 4: not JSON",
-    file(RATE, "-"): "none of its 2 sources has offsets of Kafka",
+    file(RATE, "-"): "none of its 2 sources has Kafka offsets",
     file(KAFKA, version="v2"): "line 3: a line of version 2 is ID:OFFSET",
     file(f"0:{KAFKA}", f"0:{RATE}", version="v2"): "line 4: a second line of source 0",
     file("[" * 100_000): "line 3: not JSON",
@@ -253,7 +253,7 @@ def test_checkpoints_that_spark_wrote(tmp_path: Path) -> None:
     subprocess.run(command, env=env, check=True, timeout=240, capture_output=True)
     for version in ("1", "2"):
         where = tmp_path / version
-        with pytest.raises(ConfigError, match="none of its 2 sources has offsets of Kafka"):
+        with pytest.raises(ConfigError, match="none of its 2 sources has Kafka offsets"):
             read_checkpoint(where)
         newest = max(int(p.name) for p in (where / "commits").iterdir() if p.name.isdigit())
         (where / "commits" / str(newest)).unlink()

@@ -98,7 +98,9 @@ def test_the_source_cluster_too_unless_it_is_gone(
     text = copied.file.read_text()
     other.write_text(text.replace(source.bootstrap, target.bootstrap))
     gone.write_text(text.replace(source.bootstrap, "127.0.0.1:1"))
-    with pytest.raises(Refused, match=f"for source cluster {plan.source_cluster}; this one is"):
+    with pytest.raises(
+        Refused, match=f"for source cluster {plan.source_cluster}; the configured cluster is"
+    ):
         apply(other, plan)
     assert committed(target, group, [(topic, 0)]) == {(topic, 0): None}
     assert apply(gone, plan).complete, "a failover does without the source"

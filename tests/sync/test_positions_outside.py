@@ -54,9 +54,9 @@ def test_the_last_batch_that_was_done(directory: Path) -> None:
     ("text", "why"),
     [
         ("v3\n{}\n", "line 1"),
-        ('v1\n{}\n{"logOffset":3}\n', "offsets of Kafka"),
+        ('v1\n{}\n{"logOffset":3}\n', "has Kafka offsets"),
         ('v1\n{}\n{"t":{"0":-1}}\n', "line 3"),
-        ("v1\n{}\n-\n", "offsets of Kafka"),
+        ("v1\n{}\n-\n", "has Kafka offsets"),
     ],
 )
 def test_what_cannot_be_used(tmp_path: Path, text: str, why: str) -> None:

@@ -326,7 +326,7 @@ def test_partitions_that_meet(copy: Copy) -> None:
 
 
 def test_another_log_than_the_one_that_was_copied(copy: Copy) -> None:
-    known = copy.mapping(unusable_reason="the topic was created anew")
+    known = copy.mapping(unusable_reason="the topic was created again")
     rows = [copy.row(5, 9)]
     found = verify(
         cluster(copy.source, "source"),
@@ -335,7 +335,7 @@ def test_another_log_than_the_one_that_was_copied(copy: Copy) -> None:
         replicas=known,
         sample=2,
     )
-    assert {check.why for check in found.checks} == {"the topic was created anew"}
+    assert {check.why for check in found.checks} == {"the topic was created again"}
     assert found.records == VerificationTotals(could_not_check=20)
 
 
