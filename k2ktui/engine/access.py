@@ -50,7 +50,7 @@ def access(
     if flag:
         return Access(False, "started with --read-only")
     if configured:
-        return Access(False, "readOnly is enabled in the pipeline's file")
+        return Access(False, "readOnly is enabled in the pipeline file")
     if environment.strip().lower() in PRODUCTION and not unlocked:
         return Access(False, "the environment is production; unlock it first", unlockable=True)
     return Access(True)

@@ -105,9 +105,9 @@ def find_conflicts(
         if view.error:
             found[group, topic, partition] = view.error
         elif not view.empty:
-            found[group, topic, partition] = f"the group is {view.state} on the target now"
+            found[group, topic, partition] = f"the group is now {view.state} on the target"
         elif now != offset:
-            found[group, topic, partition] = f"its committed offset is {_said(now)} now"
+            found[group, topic, partition] = f"its committed offset is now {_said(now)}"
     return found
 
 
@@ -135,14 +135,16 @@ def _judged(write: OffsetWrite, refused: str, view: GroupView | None) -> WriteRe
         return WriteResult(write, WriteOutcome.REFUSED, refused)
     if view is None or view.error:
         return WriteResult(
-            write, WriteOutcome.UNKNOWN, view.error if view else "it could not be read back"
+            write, WriteOutcome.UNKNOWN, view.error if view else "the offset could not be read back"
         )
     there = view.offsets.get((write.topic, write.partition))
     now = there.offset if there is not None and there.offset >= 0 else None
     if now != write.after:
-        return WriteResult(write, WriteOutcome.CHANGED, f"right afterwards it was {_said(now)}")
+        return WriteResult(
+            write, WriteOutcome.CHANGED, f"right after the write it was {_said(now)}"
+        )
     if not view.empty:
-        why = f"applied, but the group became {view.state} meanwhile: check where it reads"
+        why = f"applied, but the group became {view.state} during the write: check its position"
         return WriteResult(write, WriteOutcome.CHANGED, why)
     return WriteResult(write, WriteOutcome.APPLIED)
 
@@ -159,10 +161,12 @@ def judge_unreported(write: OffsetWrite, view: GroupView) -> WriteResult:
     there = view.offsets.get((write.topic, write.partition))
     now = there.offset if there is not None and there.offset >= 0 else None
     if now == write.after:
-        return WriteResult(write, WriteOutcome.APPLIED, "found there; the writer did not tell")
+        return WriteResult(
+            write, WriteOutcome.APPLIED, "found on the target; the writer did not report it"
+        )
     if now == write.before:
-        return WriteResult(write, WriteOutcome.NOT_WRITTEN, "it is as it was before")
-    return WriteResult(write, WriteOutcome.UNKNOWN, f"it is {_said(now)} now")
+        return WriteResult(write, WriteOutcome.NOT_WRITTEN, "the offset is unchanged")
+    return WriteResult(write, WriteOutcome.UNKNOWN, f"the offset is now {_said(now)}")
 
 
 def reverse_writes(written: Iterable[WriteResult]) -> list[OffsetWrite]:

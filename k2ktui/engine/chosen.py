@@ -52,6 +52,6 @@ def require_match(chosen: Callable[[str], bool], names: Collection[str], what: s
     raise ConfigError(
         f"{chosen.option}: no {what} matches {safe_text(chosen.text)}; {there}{nearest}",
         unchanged="Nothing was done.",
-        hint="The whole name must match; .* stands for anything. k2ktui groups -f FILE lists what "
-        "there is.",
+        hint="The whole name must match; use .* for any text. List groups and topics with "
+        "k2ktui groups -f FILE.",
     )

@@ -292,12 +292,12 @@ def _rows_of(
     if now.divergence != before.divergence:
         reasons.append("it was committed further on the source while both clusters were read")
     if outdated:
-        reasons.append("the source's commits are older than the target's: this is no skip")
+        reasons.append("the source's commits are older than the target's; this is not a skip")
     log = snapshot.logs.get(translation.target)
     if current is not None and log is not None and current.offset < log.start:
         reasons.append(
             f"the target's log starts at {log.start}, after its committed offset: "
-            "auto.offset.reset decides where it goes on"
+            "auto.offset.reset decides where it continues"
         )
     for source in translation.sources:
         yield GroupRow(
@@ -338,7 +338,7 @@ def _unplaced(group: TranslatedGroup, source: SourcePartition) -> GroupRow:
         reread=None,
         skipped=None,
         divergence=None,
-        reason="this partition was never replicated",
+        reason="this partition is not replicated",
     )
 
 

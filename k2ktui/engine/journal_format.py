@@ -161,7 +161,7 @@ def read_state_value(key: StateKey, raw: bytes | None) -> StateRecord:
     body = parse_object(raw, "the value")
     version = integer(field(body, "v"))
     if version != VERSION:
-        raise MalformedRecord(f"version {version}, this program reads version {VERSION}")
+        raise MalformedRecord(f"version {version}, this release reads version {VERSION}")
     match key:
         case RunnerKey():
             return _runner(key, body)

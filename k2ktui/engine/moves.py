@@ -163,9 +163,9 @@ def plan_clear(
     again = left_out = 0
     why = ""
     if log is None:
-        why = "the source partition cannot be found: nothing will be copied"
+        why = "the source partition does not exist: no records will be copied"
     elif _differ(before.topic_id, log.topic_id):
-        why = f"{source.topic} was created again on the source"
+        why = f"{source.topic} was deleted and created again on the source"
     elif begins_at is not None:
         again = max(0, before.offset - max(begins_at, before.start))
         left_out = max(0, begins_at - before.offset)
@@ -179,14 +179,17 @@ def find_refused(moves: Iterable[PositionMove]) -> list[PositionMove]:
 
 def _refusal(offset: int, log: SourceLog | None, landing: TargetTopicState) -> str:
     if log is None:
-        return "the source partition does not exist, or cannot be asked"
+        return "the source partition does not exist or is unavailable"
     if not log.start <= offset <= log.end:
         return (
             f"offset {offset} is outside the source log: log start offset {log.start}, "
             f"last stable offset {log.end}"
         )
     if landing.topic_id is None:
-        return f"its target topic {landing.topic} does not exist: clear the position, or create it"
+        return (
+            f"its target topic {landing.topic} does not exist: clear the position, or "
+            "create the topic"
+        )
     return ""
 
 
@@ -230,9 +233,12 @@ def _passed_over(before: Position, offset: int, log: SourceLog) -> tuple[Gap, ..
 
 def _other_incarnation(before: Position, log: SourceLog, landing: TargetTopicState) -> str:
     if _differ(before.topic_id, log.topic_id):
-        return "the topic was created again on the source"
+        return "the topic was deleted and created again on the source"
     if _differ(before.target_topic_id, landing.topic_id or ""):
-        return f"{landing.topic} was created again on the target: it holds nothing of before"
+        return (
+            f"{landing.topic} was deleted and created again on the target, without its "
+            "earlier records"
+        )
     return ""
 
 

@@ -95,15 +95,15 @@ def _objection(
     pin: PinnedLog | None, proposed: int | None, log: TargetLog | None, topic_id: str | None
 ) -> str:
     if pin is None:
-        return "the plan does not say what its log was like"
+        return "the plan has no log bounds for it"
     if topic_id is None:
-        return "the topic does not exist any more"
+        return "the topic no longer exists"
     if pin.topic_id and topic_id and pin.topic_id != topic_id:
-        return "the topic was deleted and created again: its offsets count from the start"
+        return "the topic was deleted and created again: its offsets start over"
     if log is None:
-        return "the bounds of its log are not known now"
+        return "its log bounds are unavailable"
     if pin.end is not None and log.end < pin.end:
-        return f"its log ends at {log.end:,}, before {pin.end:,} where it ended when planned"
+        return f"its log ends at {log.end:,}, before its end of {pin.end:,} in the plan"
     if proposed is None:
         return ""
     if proposed > log.end:

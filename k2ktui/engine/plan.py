@@ -173,13 +173,13 @@ def _decision(
     row: PlanRow, rewind: Rewind, present: MappingVersion | None, *, guarded: bool
 ) -> tuple[Action, str]:
     if row.proposed is None:
-        return Action.SKIP, "there is no offset that could be given"
+        return Action.SKIP, "no offset is available"
     if row.basis is Basis.UNMAPPED:
-        return Action.SKIP, "it is not known what the group would read; decide by hand"
+        return Action.SKIP, "the effect on the group is unknown; set the offset yourself"
     if row.state_target not in EMPTY_STATES:
         return Action.SKIP, f"the group is {row.state_target} on the target: stop it there first"
     if guarded and is_stale(row.version, present):
-        return Action.SKIP, "the offset there was made from a newer mapping"
+        return Action.SKIP, "the offset on the target comes from a newer mapping"
     if row.current is None:
         return Action.CREATE, ""
     if row.current == row.proposed:
@@ -188,7 +188,7 @@ def _decision(
         return Action.ADVANCE, ""
     if rewind is Rewind.FOLLOW:
         return Action.REWIND, ""
-    return Action.SKIP, "the target is further; rewinding is off (--rewind follow)"
+    return Action.SKIP, "the target is ahead; rewinding is off (--rewind follow)"
 
 
 def uncertain_first(rows: Iterable[PlanRow]) -> list[PlanRow]:
@@ -209,11 +209,11 @@ def plan_remarks(plan: Plan) -> list[str]:
     found = []
     if reading:
         found.append(
-            f"still active on the source: {_some(reading)}. What they read there from now on is "
-            "read again on the target: stop them, then make a new plan"
+            f"still active on the source: {_some(reading)}. Records that they read there from "
+            "now on are re-read on the target: stop them, then make a new plan"
         )
     if held:
-        found.append(f"left alone, because it has members on the target: {_some(held)}")
+        found.append(f"not changed, because it has members on the target: {_some(held)}")
     return found
 
 
@@ -244,7 +244,7 @@ def load_plan(text: str, now: float) -> Plan:
     """
     plan, digest = _read(text)
     if plan.digest != digest:
-        raise UnusablePlan("it was changed after it was made")
+        raise UnusablePlan("it was modified after it was made")
     if now > plan.expires_at:
         raise UnusablePlan(f"it expired {now - plan.expires_at:.0f} s ago; make a new one")
     return plan
@@ -270,10 +270,10 @@ def _read(text: str) -> tuple[Plan, str]:
                 "the target; make a new one"
             )
         if version != VERSION:
-            raise UnusablePlan(f"it is of version {version}, this program reads {VERSION}")
+            raise UnusablePlan(f"it is of version {version}, this release reads {VERSION}")
         return _plan(found), strict_text(field(found, "sha256"))
     except MalformedRecord as error:
-        raise UnusablePlan(f"it is no plan file, or damaged ({error})") from error
+        raise UnusablePlan(f"it is not a plan file, or is damaged ({error})") from error
 
 
 def to_csv(plan: Plan) -> str:

@@ -291,7 +291,7 @@ def _covers(value: object) -> Covers:
     (row,) = rows([value], 4)
     first, end, part, parts = (integer(number) for number in row)
     if not (first < end and part < parts):
-        raise MalformedRecord("covers no offsets, or is a part outside of the whole")
+        raise MalformedRecord("covers no offsets, or is a part outside the whole")
     return Covers(first, end, part, parts)
 
 
@@ -332,7 +332,7 @@ def _source(head: dict[str, Any]) -> SourcePartition:
 def _check_version(value: dict[str, Any]) -> None:
     version = integer(field(value, "v"))
     if version != VERSION:
-        raise MalformedRecord(f"version {version}, this program reads version {VERSION}")
+        raise MalformedRecord(f"version {version}, this release reads version {VERSION}")
 
 
 def _run(value: dict[str, Any]) -> Run:

@@ -52,7 +52,7 @@ class HeldBack:
 
     def text(self) -> str:
         """Describe what is held back, and by which transaction."""
-        who = "a producer whose id is unknown (the brokers tell it from Kafka 2.8 on)"
+        who = "a producer whose id is unknown (brokers report it from Kafka 2.8 on)"
         if self.producer_id is not None:
             who = f"producer id {self.producer_id}"
         return (

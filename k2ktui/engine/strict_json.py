@@ -58,14 +58,14 @@ def parse_object(
 def text(value: object, longest: int = LONGEST) -> str:
     """Return a string that can be encoded as UTF-8."""
     if not isinstance(value, str):
-        raise _wrong(value, "a text")
+        raise _wrong(value, "a string")
     if len(value) > longest:
-        raise MalformedRecord(f"a text of more than {longest} characters")
+        raise MalformedRecord(f"a string of more than {longest} characters")
     if not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise MalformedRecord("a text with a lone surrogate") from None
+            raise MalformedRecord("a string with a lone surrogate") from None
     return value
 
 
@@ -74,7 +74,7 @@ def integer(value: object, low: int = 0, high: int = LARGEST) -> int:
     if type(value) is not int:
         raise _wrong(value, "a whole number")
     if not low <= value <= high:
-        raise MalformedRecord(f"a number outside of {low} to {high}")
+        raise MalformedRecord(f"a number outside {low} to {high}")
     return value
 
 
@@ -83,7 +83,7 @@ def number(value: object, low: float = 0.0, high: float = float(LARGEST)) -> flo
     if type(value) is not int and type(value) is not float:
         raise _wrong(value, "a number")
     if not low <= value <= high:  # never true of NaN
-        raise MalformedRecord(f"a number outside of {low:g} to {high:g}")
+        raise MalformedRecord(f"a number outside {low:g} to {high:g}")
     return float(value)
 
 
@@ -98,7 +98,7 @@ def rows(value: object, width: int | None = None, *, most: int = 10_000_000) -> 
     """Return a list of lists, each of ``width`` elements."""
     found = items(value, most)
     if any(type(row) is not list or (width is not None and len(row) != width) for row in found):
-        raise MalformedRecord("a row of another length, or something that is no row")
+        raise MalformedRecord("not a row, or a row of another length")
     return found
 
 
@@ -150,12 +150,12 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _float(digits: str) -> float:
     value = float(digits)
     if not math.isfinite(value):
-        raise MalformedRecord("a number beyond all bounds")
+        raise MalformedRecord("a number out of range")
     return value
 
 
 def _constant(name: str) -> float:
-    raise MalformedRecord(f"{name} is no number")
+    raise MalformedRecord(f"{name} is not a number")
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=_float, parse_constant=_constant)

@@ -239,12 +239,14 @@ def _by_cuts(
     """Translate by anchors: between two of them, the first is the safest."""
     low = cuts.before(committed)
     if log is None:
-        return _One(None, Basis.UNMAPPED, None, None, "the target partition cannot be asked")
+        return _One(None, Basis.UNMAPPED, None, None, "the target partition is unavailable")
     if low is None:
         high = cuts.behind(committed)
         if high is None:
-            return _One(None, Basis.UNMAPPED, None, None, "it is not known where any record landed")
-        why = f"it is not known where a record before offset {high.source} landed"
+            return _One(
+                None, Basis.UNMAPPED, None, None, "the target offset of every record is unknown"
+            )
+        why = f"the target offset of records before offset {high.source} is unknown"
         return _One(log.start, Basis.BOUNDED, max(0, high.target - log.start), 0, why)
     offset, again = max(low.target, log.start), committed - low.source
     ahead = max(0, committed - position.offset)
@@ -252,9 +254,9 @@ def _by_cuts(
         how = "records were compared on both clusters" if cuts.compared(committed) else ""
         return _One(offset, Basis.EXACT, reason=how)
     if ahead == again:
-        reason = f"the group is {ahead} offsets past what was copied; those come again"
+        reason = f"the group is {ahead} offsets past what was copied; those are re-read"
         return _One(offset, Basis.AHEAD, ahead, 0, reason)
-    reason = f"the last record whose landing is known is {again} offsets before"
+    reason = f"the last record with a known target offset is {again} offsets before"
     return _One(offset, Basis.BOUNDED, again, 0, reason)
 
 
@@ -287,21 +289,21 @@ def _at_end(
         return _unread_mappings(position, committed, offset, known_end)
     lost = sum(high - low for low, high in replica.holes if low >= (known_end or 0))
     if offset is None and replica.complete_from is not None:
-        why = "where the last record landed is not in the mapping topic"
+        why = "the target offset of the last record is not in the mapping topic"
         return _One(None, Basis.UNMAPPED, None, None, why)
     if offset is None:
         if log is None:
-            return _One(None, Basis.UNMAPPED, None, None, "the target partition cannot be asked")
+            return _One(None, Basis.UNMAPPED, None, None, "the target partition is unavailable")
         offset = log.end  # nothing was copied yet: new records land from here on
     elif log is not None and log.clear_from is not None and log.clear_from <= offset:
         offset = max(offset, log.end)
     ahead = max(0, committed - max(position.offset, known_end or 0))
     if lost:
-        why = f"the mapping of the last {lost} source offsets is lost or damaged; they come again"
+        why = f"the mapping of the last {lost} source offsets is lost or damaged; they are re-read"
         return _One(offset, Basis.BOUNDED, lost + ahead, 0, why)
     if not ahead:
         return _One(offset, Basis.END)
-    reason = f"the group is {ahead} offsets past what was copied; those come again"
+    reason = f"the group is {ahead} offsets past what was copied; those are re-read"
     return _One(offset, Basis.AHEAD, ahead, 0, reason)
 
 
@@ -309,7 +311,7 @@ def _unread_mappings(
     position: Position, committed: int, offset: int | None, known_end: int | None
 ) -> _One:
     """Translate where the newest mappings below the position are not readable yet."""
-    why = "the mapping topic is behind: an open transaction holds back what was copied last"
+    why = "the mapping topic is behind: an open transaction holds back the latest records"
     if offset is None or known_end is None:
         return _One(None, Basis.UNMAPPED, None, None, why)
     again = max(0, min(committed, position.offset) - known_end)
@@ -335,7 +337,7 @@ def _taken_over(ranges: MappingRanges, committed: int, log: TargetLog) -> _One:
     """
     columns = ranges.columns()
     row = int(np.searchsorted(columns.source, committed, side="right")) - 1
-    why = "another program copied what is before, and told of single records only"
+    why = "another program copied the earlier records and published only single offsets"
     if row < 0:
         most = max(0, int(columns.target[0]) - log.start)
         return _One(log.start, Basis.BOUNDED, most, 0, why)
@@ -386,6 +388,6 @@ def _below(
         Basis.UNMAPPED,
         behind,
         0,
-        f"the mapping topic does not hold its mapping (known from {replica.known_from} on): from "
-        "the target's log start offset nothing is skipped",
+        f"the mapping topic does not hold its mapping (known from {replica.known_from} on): "
+        "starting at the target's log start offset skips nothing",
     )

@@ -175,7 +175,7 @@ def _judged(
     offset = checkpoint.downstream
     outside = ""
     if log is None:
-        outside = "its topic is not on the target"
+        outside = "its topic does not exist on the target"
     elif offset < log.start:
         outside = f"offset {offset} is below the log start offset {log.start} there"
     elif offset > log.end:
@@ -190,19 +190,19 @@ def _judged(
             Basis.BOUNDED,
             found.between,
             0,
-            "its next record lies behind, compared",
+            "its next record is further on (contents compared)",
         ),
         NextRecordRelation.EARLIER: (
             Basis.UNMAPPED,
             0,
             None,
-            "its next record lies before, it would be skipped",
+            "its next record is further back and would be skipped",
         ),
         NextRecordRelation.ONLY_TARGET: (
             Basis.BOUNDED,
             most,
             0,
-            "it has read everything on the source",
+            "it has read all records on the source",
         ),
         NextRecordRelation.UNKNOWN: (
             Basis.BOUNDED,
@@ -236,7 +236,7 @@ def _checked(
     seen: ClusterObservation, name: str, check: Callable[[ClusterObservation], Check]
 ) -> Check:
     if name in seen.unread:
-        return unknown(name, seen.unread[name], "Fix that, or accept the risk.")
+        return unknown(name, seen.unread[name], "Correct the cause, or accept the risk.")
     return check(seen)
 
 
@@ -245,7 +245,8 @@ def _groups_empty(seen: ClusterObservation) -> Check:
     used = [group for group in groups if not seen.target.get(group, ABSENT).empty]
     if used:
         detail = (
-            f"{counted(len(used), 'group')} in use on the target, left alone: {first_names(used)}"
+            f"{counted(len(used), 'group')} in use on the target and not changed: "
+            f"{first_names(used)}"
         )
         return failed(GROUPS_EMPTY, detail, "Stop their consumers there.")
     return passed(GROUPS_EMPTY, f"{counted(len(groups), 'group')} without members on the target")
@@ -258,11 +259,11 @@ def _producers_stopped(seen: ClusterObservation) -> Check:
             PRODUCERS_STOPPED,
             f"{counted(len(seen.growing), 'source partition')} grew within {for_s}: "
             f"{first_names(seen.growing)}",
-            "Stop the producers, or groups that move will miss what they produce from now on until "
-            "it is copied.",
+            "Stop the producers; otherwise groups that move miss new records until "
+            "MirrorMaker 2 has copied them.",
         )
     ends = counted(len(seen.source_ends), "source partition")
-    return passed(PRODUCERS_STOPPED, f"the ends of {ends} stood still for {for_s}")
+    return passed(PRODUCERS_STOPPED, f"the ends of {ends} did not grow for {for_s}")
 
 
 def _replicated(seen: ClusterObservation) -> Check:
@@ -272,19 +273,19 @@ def _replicated(seen: ClusterObservation) -> Check:
             REPLICATED,
             f"{counted(len(seen.behind), 'source partition')} with up to "
             f"{counted(records, 'record')} not copied yet: {first_names(seen.behind)}",
-            "Let MirrorMaker 2 catch up.",
+            "Wait until MirrorMaker 2 has caught up.",
         )
     return passed(REPLICATED, "every record of the source is on the target")
 
 
 def _own_topics(seen: ClusterObservation) -> Check:
     if seen.own_topics:
-        return passed(OWN_TOPICS, "the policy gives copies topics of their own")
+        return passed(OWN_TOPICS, "the replication policy copies to separate topics")
     return failed(
         OWN_TOPICS,
-        "the policy keeps topic names: what was produced on the target itself lies in the same "
-        "topics, and a group that moves could skip it",
-        "Make sure that nobody has produced to these topics on the target.",
+        "the replication policy keeps topic names: records produced on the target itself are "
+        "in the same topics, and a group that moves could skip them",
+        "Make sure that no application has produced to these topics on the target.",
     )
 
 
@@ -298,11 +299,11 @@ def _retained(seen: ClusterObservation) -> Check:
     if gone:
         return failed(
             RETAINED,
-            f"{counted(len(gone), 'checkpoint')} outside of what the target holds, left alone: "
-            f"{first_names(gone)}",
-            "Their consumers would follow auto.offset.reset: decide by hand where they go on.",
+            f"{counted(len(gone), 'checkpoint')} outside the target's log bounds and not "
+            f"applied: {first_names(gone)}",
+            "Their consumers would follow auto.offset.reset; set their offsets yourself.",
         )
-    return passed(RETAINED, "the target holds the records that the checkpoints point at")
+    return passed(RETAINED, "the target has the records to which the checkpoints point")
 
 
 def _reset(seen: ClusterObservation) -> Check:
@@ -322,7 +323,7 @@ def _reset(seen: ClusterObservation) -> Check:
             RESET,
             f"{counted(len(lacking), 'committed offset')} on the source without a checkpoint: "
             f"{first_names(lacking)}",
-            "Their consumers will follow auto.offset.reset: with latest they skip, with earliest "
-            "they read all again. k2ktui mm2 audit shows what is right.",
+            "Their consumers will follow auto.offset.reset: latest skips records, earliest "
+            "re-reads all. Find the correct offsets with k2ktui mm2 audit.",
         )
     return passed(RESET, "every committed offset on the source has a checkpoint")

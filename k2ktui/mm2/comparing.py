@@ -18,9 +18,9 @@ from k2ktui.mm2.neighbors import Neighbors
 # Number of neighboring records on each side of a pattern.
 NEIGHBOURS = 32
 
-UNSTABLE = "a transaction on the source is still open, so not all before it can be compared"
+UNSTABLE = "a transaction on the source is still open, so some records before it cannot be compared"
 _DIFFER = "records between it and the last known one differ, or were deleted, on either side"
-_ALIKE = "records around it are alike, so that comparing them proves nothing"
+_ALIKE = "neighboring records have identical contents, so comparing them proves nothing"
 
 Answers = list[int | str]
 Way = Callable[[Sequence[KafkaRecord], Sequence[KafkaRecord]], Answers]
@@ -109,7 +109,10 @@ def walked(
         if same < min(read + 1, most):
             return _DIFFER
         if same < read:
-            return "not all that the group has read is on the target (not copied yet, or deleted)"
+            return (
+                "some records that the group has read are not on the target (not copied "
+                "yet, or deleted)"
+            )
         if same > read:
             return copy[read].offset
         return copy[read - 1].offset + 1 if read else anchor.target

@@ -30,7 +30,7 @@ STOPPED, RUNNING, PAUSED = "STOPPED", "RUNNING", "PAUSED"
 _LARGEST_BYTES = 64 << 20
 _POLL_S = 0.2
 _SHOWN = 200
-_UNKNOWN_STATE = "It is not known whether it was done: look with k2ktui mm2 offsets show."
+_UNKNOWN_STATE = "It is unknown whether the change was made; check with k2ktui mm2 offsets show."
 _SINCE = {"stop": (3, 5), "show": (3, 5), "alter": (3, 6)}
 
 
@@ -84,7 +84,7 @@ class Connect:
         found = self._ask("GET", "/", _object)
         digits = str(found.get("version", "")).split("-")[0].split(".")
         if not all(part.isdecimal() for part in digits):
-            raise self._strange(f"it gives no version ({safe_text(found)[:_SHOWN]})", NOTHING)
+            raise self._strange(f"it reports no version ({safe_text(found)[:_SHOWN]})", NOTHING)
         return tuple(int(part) for part in digits)
 
     def require(self, what: str) -> None:
@@ -96,8 +96,8 @@ class Connect:
         version, wanted = self.version(), _SINCE[what]
         if version < wanted:
             raise Refused(
-                f"Kafka Connect at {self.address} is of version {_dotted(version)}; this needs "
-                f"{_dotted(wanted)}",
+                f"Kafka Connect at {self.address} is of version {_dotted(version)}; version "
+                f"{_dotted(wanted)} or later is required",
                 unchanged=NOTHING,
                 hint="Upgrade its workers.",
             )
@@ -152,15 +152,15 @@ class Connect:
 
     def stop(self, connector: str) -> None:
         """Ask a connector to stop; :meth:`await_stopped` waits for it."""
-        self._of(connector, "PUT", "/stop", _nothing, unchanged="It goes on as it was.")
+        self._of(connector, "PUT", "/stop", _nothing, unchanged="It keeps running unchanged.")
 
     def resume(self, connector: str) -> None:
         """Resume a connector."""
-        self._of(connector, "PUT", "/resume", _nothing, unchanged="It stays as it was.")
+        self._of(connector, "PUT", "/resume", _nothing, unchanged="Its state was not changed.")
 
     def pause(self, connector: str) -> None:
         """Pause a connector; its tasks stay assigned but idle."""
-        self._of(connector, "PUT", "/pause", _nothing, unchanged="It stays as it was.")
+        self._of(connector, "PUT", "/pause", _nothing, unchanged="Its state was not changed.")
 
     def await_stopped(self, connector: str) -> None:
         """Wait until a connector is stopped and has no tasks.
@@ -171,7 +171,7 @@ class Connect:
         self._await(
             connector,
             lambda found: found.state == STOPPED and not found.tasks,
-            "has not stopped",
+            "did not stop",
             "No offset was changed.",
         )
 
@@ -181,7 +181,7 @@ class Connect:
         Raises:
             TimedOut: it is still stopped after the configured ``timeout``.
         """
-        self._await(connector, lambda found: found.state != STOPPED, "does not go on", "")
+        self._await(connector, lambda found: found.state != STOPPED, "did not resume", "")
 
     def _await(
         self,
@@ -235,7 +235,7 @@ class Connect:
                     f"Kafka Connect at {self.address} has been rebalancing for more than "
                     f"{self._settings.timeout_s:g} s: {_message(answer)}",
                     unchanged=unchanged,
-                    hint="Find out why its workers do not come to rest, or raise timeout.",
+                    hint="Find the cause of the rebalances in its workers' logs, or raise timeout.",
                 )
             sleep(_POLL_S)
         if not 200 <= answer.status < 300:
@@ -245,41 +245,41 @@ class Connect:
         except (ValueError, TypeError, KeyError, RecursionError):
             changed = unchanged if method == "GET" else _UNKNOWN_STATE
             start = safe_text(answer.body[:_SHOWN].decode(errors="replace"), 80)
-            raise self._strange(f"it answered {method} {path} with: {start}", changed) from None
+            raise self._strange(f"it responded to {method} {path} with: {start}", changed) from None
 
     def _failure(self, answer: _Answer, method: str, connector: str, unchanged: str) -> K2kError:
         status, said = answer.status, _message(answer)
         if status in (http.client.UNAUTHORIZED, http.client.FORBIDDEN):
             return ConnectionFailed(
-                f"Kafka Connect at {self.address} does not let us in ({status})",
+                f"Kafka Connect at {self.address} denied access ({status})",
                 unchanged=unchanged,
-                hint="Check user and password in the --connect-file, and what the user may do.",
+                hint="Check user and password in the --connect-file, and the user's permissions.",
             )
         if status == http.client.NOT_FOUND and connector:
             return ConfigError(
-                f"Kafka Connect at {self.address} knows no connector {safe_text(connector)} "
+                f"Kafka Connect at {self.address} has no connector {safe_text(connector)} "
                 f"(404: {said})",
                 unchanged=unchanged,
-                hint="k2ktui mm2 offsets show without --connector lists those that it has.",
+                hint="List its connectors: k2ktui mm2 offsets show without --connector.",
             )
         if status == http.client.BAD_REQUEST:
-            return Refused(f"Kafka Connect refused it: {said}", unchanged=unchanged)
+            return Refused(f"Kafka Connect rejected the request: {said}", unchanged=unchanged)
         if 300 <= status < 400:
             where = safe_text(answer.location, 120)
-            return self._strange(f"it sends us elsewhere ({status}: {where})", unchanged)
+            return self._strange(f"it redirects to another address ({status}: {where})", unchanged)
         if status >= 500 and method != "GET":
             unchanged = _UNKNOWN_STATE
         return K2kError(
             f"Kafka Connect at {self.address} failed ({status}): {said}",
             unchanged=unchanged,
-            hint="Its workers' logs say more.",
+            hint="See its workers' logs.",
         )
 
     def _strange(self, what: str, unchanged: str) -> K2kError:
         return K2kError(
-            f"{self.address} does not speak as Kafka Connect does: {what}",
+            f"{self.address} returned a response that is not from Kafka Connect: {what}",
             unchanged=unchanged,
-            hint="Check the URL, and any proxy on the way.",
+            hint="Check the URL and any proxy in between.",
         )
 
     def _exchange(self, method: str, path: str, body: object, unchanged: str) -> _Answer:
@@ -303,13 +303,13 @@ class Connect:
                 return self._answer(connection, urlsplit(url).path + path, method, body)
             except TimeoutError:
                 raise TimedOut(
-                    f"Kafka Connect at {self.address} did not answer {method} {safe_text(path)} "
-                    f"within {self._settings.timeout_s:g} s",
+                    f"Kafka Connect at {self.address} did not respond to {method} "
+                    f"{safe_text(path)} within {self._settings.timeout_s:g} s",
                     unchanged=unchanged if method == "GET" else _UNKNOWN_STATE,
                 ) from None
             except (OSError, http.client.HTTPException) as error:
                 raise ConnectionFailed(
-                    f"Kafka Connect at {self.address} broke off: {_why(error)}",
+                    f"Kafka Connect at {self.address} closed the connection: {_why(error)}",
                     unchanged=unchanged if method == "GET" else _UNKNOWN_STATE,
                 ) from None
             finally:
@@ -343,7 +343,7 @@ class Connect:
         response = connection.getresponse()
         content = response.read(_LARGEST_BYTES + 1)
         if len(content) > _LARGEST_BYTES:
-            raise http.client.HTTPException("its answer is too long")
+            raise http.client.HTTPException("its response is too long")
         return _Answer(response.status, content, response.headers.get("Location", ""))
 
 
@@ -360,7 +360,7 @@ def _why(error: BaseException) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return safe_text(f"its certificate is not trusted ({error.verify_message})")
     if isinstance(error, TimeoutError):
-        return "no answer in time"
+        return "no response in time"
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return safe_text(text, _SHOWN)
 

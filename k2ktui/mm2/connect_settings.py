@@ -156,7 +156,7 @@ def _problem(file: str, error: Mapping[str, object]) -> Problem:
 def _refused(problems: list[Problem]) -> ConfigError:
     lines = "".join(f"\n  {problem}" for problem in problems)
     return ConfigError(
-        f"it is not known how to reach Kafka Connect:{lines}",
+        f"the connection to Kafka Connect is not configured correctly:{lines}",
         unchanged="Nothing was changed.",
         hint="Give --connect URL, or --connect-file with url, user, password, tls, timeout.",
     )

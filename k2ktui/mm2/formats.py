@@ -117,12 +117,12 @@ class _Reader:
         try:
             return self._take(self.number(2)).decode()
         except UnicodeDecodeError:
-            raise ForeignRecord(f"{self._what} has a text that is not UTF-8") from None
+            raise ForeignRecord(f"{self._what} has a string that is not UTF-8") from None
 
     def version(self) -> None:
         found = self.number(2)
         if found != VERSION:
-            raise ForeignRecord(f"version {found}, this program reads version {VERSION}")
+            raise ForeignRecord(f"version {found}, this release reads version {VERSION}")
 
     def partition(self) -> int:
         found = self.number(4)
@@ -144,7 +144,7 @@ class _Reader:
 def _text(value: str) -> bytes:
     raw = value.encode()
     if len(raw) > _LONGEST_STRING:
-        raise ValueError("a text of more than 32767 bytes does not fit the format")
+        raise ValueError("a string of more than 32767 bytes does not fit the format")
     return struct.pack(">h", len(raw)) + raw
 
 
@@ -271,7 +271,7 @@ def read_connect_offset(
     if at is None:
         return None
     if connect_offset_key(at) != key:
-        raise ForeignRecord("the key is not written as Connect writes it, so Connect passes it by")
+        raise ForeignRecord("the key is not encoded as Connect encodes it, so Connect ignores it")
     if value is None:
         return at, None
     body = _parsed(value, "the value")

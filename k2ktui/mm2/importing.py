@@ -44,16 +44,19 @@ _COUNTERPARTS: tuple[tuple[str, str], ...] = (
     ("source.admin.", _CARRIED),
     ("target.producer.", _CARRIED),
     ("target.admin.", _CARRIED),
-    ("sync.group.offsets.enabled", "k2ktui sync does it, or k2ktui plan and apply at a failover"),
-    ("emit.checkpoints", "groups are translated from the mapping when it is asked for"),
-    ("checkpoints.", "groups are translated from the mapping when it is asked for"),
+    (
+        "sync.group.offsets.enabled",
+        "k2ktui sync replaces it, or k2ktui plan and apply at a failover",
+    ),
+    ("emit.checkpoints", "groups are translated from the mapping on request"),
+    ("checkpoints.", "groups are translated from the mapping on request"),
     ("emit.offset-syncs", "every record's offset is recorded, in the same transaction"),
     ("offset-syncs.", "every record's offset is recorded, in the same transaction"),
     ("offset.lag.max", "every record's offset is recorded, in the same transaction"),
-    ("emit.heartbeats", "k2ktui start tells on the state topic that it lives"),
-    ("heartbeats.", "k2ktui start tells on the state topic that it lives"),
-    ("refresh.", "topics and groups are looked at again every few seconds"),
-    ("sync.topic.configs", "settings are copied when a topic is created, not kept in step"),
+    ("emit.heartbeats", "k2ktui start writes heartbeats to the state topic"),
+    ("heartbeats.", "k2ktui start writes heartbeats to the state topic"),
+    ("refresh.", "topics and groups are re-read every few seconds"),
+    ("sync.topic.configs", "settings are copied only when a topic is created"),
     ("sync.topic.acls", "ACLs are not copied"),
     ("tasks.max", "spark.slots is its counterpart; as many as cores by default"),
     ("dedicated.mode", "there are no Connect workers"),
@@ -62,7 +65,7 @@ _COUNTERPARTS: tuple[tuple[str, str], ...] = (
     ("status.storage.", "there are no Connect workers"),
     ("listeners", "there are no Connect workers"),
     ("transforms", "see the transform section of docs/configuration.md"),
-    ("use.defaults.from", "topics are created with the settings that differ on the source"),
+    ("use.defaults.from", "topics are created with the source's non-default settings"),
     ("exactly.once.", "exactly once is the default"),
 )
 
@@ -152,8 +155,9 @@ def not_expressible(flow: FlowProperties, problems: Sequence[Problem]) -> Config
     lines = [f"  {problem}" for problem in problems]
     return ConfigError(
         "\n".join([f"the flow {name} cannot be expressed as a pipeline:", *lines]),
-        hint="Write topics, groups and their excludes as regular expressions that can stand within "
-        "another: (?i:orders.*) instead of (?i)orders.*, and no (?<name>…) twice in all of them.",
+        hint="Write topics, groups and their excludes as regular expressions that can be "
+        "part of another: (?i:orders.*) instead of (?i)orders.*, and no group name "
+        "(?<name>…) twice in all of them.",
     )
 
 
@@ -241,8 +245,8 @@ def _value_for_file(side: Side, role: str, key: str, text: str, *, notes: list[s
         return text.replace("${", "$${")
     name = re.sub(r"[^A-Z0-9]", "_", f"{side}_{key}".upper())
     where = f"{side}.kafka.{role}.{safe_text(key)}"
-    what = f"held {safe_text(found[0])}" if found else "held a secret"
-    notes.append(f"{where} {what}: it is read from the environment variable {name} now")
+    what = f"contained {safe_text(found[0])}" if found else "contained a secret"
+    notes.append(f"{where} {what}; it is now read from the environment variable {name}")
     return f"${{env:string:{name}}}"
 
 

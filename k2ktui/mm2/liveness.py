@@ -67,8 +67,8 @@ def require_stopped(flow: FlowProperties, target: Cluster, unchanged: str) -> No
             f"MirrorMaker 2 still copies {safe_text(flow)}: " + "; ".join(signs),
             unchanged=unchanged,
             hint="Stop every process that was started with this mm2.properties "
-            "(connect-mirror-maker.sh), on all hosts; a killed one counts as running for its "
-            "session time-out, 10 s by default.",
+            "(connect-mirror-maker.sh), on all hosts; a killed process counts as "
+            "running for its session timeout, 10 s by default.",
         )
 
 
@@ -79,7 +79,7 @@ def _group(flow: FlowProperties) -> list[str]:
         groups.open(_OPEN_S)
         state = groups.describe([name])[name]
     if state.error:
-        return [f"its workers' group {safe_text(name)} cannot be seen: {state.error}"]
+        return [f"its workers' group {safe_text(name)} cannot be described: {state.error}"]
     if state.state in EMPTY_STATES and not state.members:
         return []
     hosts = ", ".join(sorted({safe_text(member.host) for member in state.members}))
@@ -117,7 +117,7 @@ def _written_since(
             if topic == flow.connect_offsets_topic and _stores(flow, record.key, record.value):
                 signs.add("it stores positions")
         if read.unread:
-            signs.add(f"{safe_text(topic)} grows and cannot be read: {read.unread}")
+            signs.add(f"{safe_text(topic)} receives records and cannot be read: {read.unread}")
     return sorted(signs)
 
 

@@ -108,7 +108,7 @@ class PositionProver:
             for portion in _portions(jobs):
                 left = until - monotonic()
                 if left <= 0:
-                    self._trouble = "time was over"
+                    self._trouble = "the time limit was reached"
                     return proven
                 try:
                     proven += self._run(portion, cuts, positions, left)
@@ -120,9 +120,9 @@ class PositionProver:
     def notes(self) -> list[str]:
         """Return how many positions could not be proven, and why."""
         whys = Counter(tried.why for tried in self._tried.values())
-        notes = [f"{count} positions stay bounds: {why}" for why, count in whys.items()]
+        notes = [f"{count} positions are not exact: {why}" for why, count in whys.items()]
         if self._trouble:
-            notes.append(f"records were not compared, so positions stay bounds: {self._trouble}")
+            notes.append(f"records were not compared, so positions are not exact:  {self._trouble}")
         return notes
 
     def close(self) -> None:
@@ -181,7 +181,7 @@ class PositionProver:
                 elif known.prove(OffsetAnchor(offset, landed)):
                     proven.append((job.at, OffsetAnchor(offset, landed)))
                 else:
-                    failed[offset] = "what was found contradicts the offset-syncs"
+                    failed[offset] = "the records found contradict the offset-syncs"
             for offset, why in failed.items():
                 if why == UNSTABLE:
                     continue  # can be proven once the transaction has ended

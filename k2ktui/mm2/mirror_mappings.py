@@ -101,7 +101,7 @@ class MirrorMappings:
 
     def notes(self) -> Sequence[str]:
         """Return notes on an unreachable source, ignored records and unproven positions."""
-        down = [f"{self._down}: what was kept of its offset-syncs is used"] if self._down else []
+        down = [f"{self._down}: using the offset-syncs read earlier"] if self._down else []
         unseen = [] if self._down else self.topics.unseen_syncs()
         notes = (unseen, self.topics.unreadable(), self._history.notes(), self._prover.notes())
         return [*down, *(note for some in notes for note in some)]

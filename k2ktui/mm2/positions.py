@@ -146,7 +146,7 @@ def read_positions(offsets: Iterable[SourceOffset]) -> dict[tuple[str, SourcePar
         source = _place(place)
         if source is None or (offset is not None and not _is_number(last)):
             raise K2kError(
-                "an offset that is not of a MirrorSourceConnector: "
+                "an offset that is not a MirrorSourceConnector's:  "
                 + safe_text(json.dumps([place, offset]), 200),
                 unchanged=NOTHING,
             )
@@ -176,14 +176,14 @@ def source_alias(config: Mapping[str, str], connector: str) -> str:
     short = kind.rpartition(".")[2]
     if short in _WITHOUT_POSITIONS:
         raise Refused(
-            f"connector {safe_text(connector)} is a {short}: it has no positions, and a change of "
-            "its offsets changes nothing",
+            f"connector {safe_text(connector)} is a {short}: it has no source positions, and "
+            "changing its offsets has no effect",
             unchanged=NOTHING,
             hint="Name the MirrorSourceConnector.",
         )
     if short != SOURCE_CONNECTOR.rpartition(".")[2]:
         raise Refused(
-            f"connector {safe_text(connector)} is no MirrorSourceConnector ({safe_text(kind)})",
+            f"connector {safe_text(connector)} is not a MirrorSourceConnector ({safe_text(kind)})",
             unchanged=NOTHING,
         )
     return config.get("source.cluster.alias", "source")
@@ -201,14 +201,14 @@ def reset_in_words(reset: str) -> str:
     """Describe the effect of ``reset`` on partitions without a stored position."""
     if reset == "latest":
         return (
-            f"new partitions begin at their end (source.consumer.{_RESET}=latest): records "
-            "produced before the task first reads them are left out"
+            f"new partitions start at their end (source.consumer.{_RESET}=latest): records "
+            "produced before the task first reads them are skipped"
         )
     if reset == "earliest":
         return (
-            f"new partitions begin at their log start offset ({_RESET}=earliest); "
-            f"source.consumer.{_RESET}: latest would begin at their end, and leave out what was "
-            "produced before"
+            f"new partitions start at their log start offset ({_RESET}=earliest); "
+            f"source.consumer.{_RESET}: latest would start at their end and skip earlier "
+            "records"
         )
     return f"{_RESET}={safe_text(reset)}: tasks fail at partitions without a position"
 
@@ -236,19 +236,19 @@ def plan(
         if why:
             wrong.append(f"{safe_text(source)} at {position}: {why}")
         if position == 0:
-            notes.append(f"{safe_text(source)}: storing no position is how to begin at 0")
+            notes.append(f"{safe_text(source)}: to start at 0, store no position")
         # Position 0 would be offset -1, which Connect rejects (MirrorUtils.validateSourceOffset).
         moves.append(StoredMove(source, connector.positions.get(source), position or None, log))
     if wrong:
         raise Refused(
-            "positions that MirrorMaker 2 would not read from:\n    " + "\n    ".join(wrong),
+            "MirrorMaker 2 cannot read from these positions: \n    " + "\n    ".join(wrong),
             unchanged=NOTHING,
-            hint="k2ktui mm2 offsets show lists the partitions and their bounds.",
+            hint="List the partitions and their log bounds with k2ktui mm2 offsets show.",
         )
     if any(move.effect is StoredMoveEffect.CLEAR for move in moves):
         notes.append(reset_in_words(connector.reset))
     if bounds is None and any(wanted.values()):
-        notes.append("the source cluster was not asked: whether these offsets exist is not known")
+        notes.append("the source cluster was not read: it is unknown whether these offsets exist")
     return StoredChange(connector.name, connector.cluster, tuple(moves), tuple(notes))
 
 
@@ -259,7 +259,7 @@ def _objection(position: int | None, log: Bounds | None, reset: str, *, asked: b
     if position > _LARGEST_OFFSET:
         return "it is too large for Kafka"
     if position == 0 and reset != "earliest":
-        return f"0 can only be had by storing nothing, and then {reset_in_words(reset)}"
+        return f"position 0 requires storing no position, and then {reset_in_words(reset)}"
     if not asked or (position == 0 and log is not None):
         return ""
     if log is None:
@@ -288,7 +288,7 @@ def refuse_overtaken(change: StoredChange, now: Mapping[SourcePartition, int]) -
             lines += f"\n    {safe_text(move.source)}: its position is {said} now"
     if lines:
         raise Refused(
-            f"copying went on while this was decided, and it would mean something else now:{lines}",
+            f"the positions have changed since the plan was made:{lines}",
             unchanged="No offset was changed.",
             hint="Stop the copying first, then plan again.",
         )
@@ -321,9 +321,10 @@ def parse_offsets_body(text: str) -> dict[tuple[str, SourcePartition], int | Non
     for cluster, source in places:
         if source is None:
             raise ConfigError(
-                "the file is no body of Connect's PATCH …/offsets for a MirrorSourceConnector",
+                "the file is not a request body of Connect's PATCH …/offsets for a "
+                "MirrorSourceConnector",
                 unchanged=NOTHING,
-                hint='It has {"offsets": [{"partition": {"cluster": …, "partition": …, "topic": …}'
+                hint='Expected {"offsets": [{"partition": {"cluster": …, "partition": …, "topic": …}'
                 ', "offset": {"offset": …}}]}.',
             )
         found[cluster, source] = positions.get((cluster, source))

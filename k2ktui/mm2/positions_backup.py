@@ -48,7 +48,8 @@ def write_backup(connector: str, text: str) -> Path:
         write_atomically(path, f"{text}\n".encode(), mode=0o600)
     except OSError as error:
         raise Refused(
-            f"what {safe_text(connector)} has stored cannot be kept in a file: {error.strerror}",
+            f"the positions stored by {safe_text(connector)} could not be backed up to a "
+            f"file: {error.strerror}",
             unchanged="No offset was changed.",
         ) from None
     return path
@@ -68,7 +69,7 @@ def write_journal(config: PipelineConfig, change: StoredChange) -> str:
     try:
         store.put([JournalRows(entry, change.connector, rows), header])
     except K2kError as error:
-        return f"the change is not on the journal: {error.message}"
+        return f"the change was not recorded in the journal: {error.message}"
     finally:
         store.close()
     return ""
@@ -78,7 +79,7 @@ def not_put_back(why: BaseException, error: K2kError, kept: Path) -> PartlyAppli
     """Return the error for a failed change (``why``) that could not be undone (``error``)."""
     reason = why.message if isinstance(why, K2kError) else "it was interrupted"
     return PartlyApplied(
-        f"{reason}; and it could not be put back: {error.message}",
-        unchanged=f"What was stored before is in {safe_text(kept)}.",
-        hint=f"Put it back: k2ktui mm2 offsets set --from {safe_text(kept)}",
+        f"{reason}; the stored positions could not be restored: {error.message}",
+        unchanged=f"The previous positions are in {safe_text(kept)}.",
+        hint=f"Restore them with: k2ktui mm2 offsets set --from {safe_text(kept)}",
     )

@@ -82,7 +82,7 @@ class RestPositions:
                 f"connector {safe_text(self._name)} is {safe_text(found.state)} with "
                 f"{len(found.tasks)} tasks",
                 unchanged=unchanged,
-                hint="Stop it: PUT /connectors/NAME/stop. A pause is not enough.",
+                hint="Stop it with PUT /connectors/NAME/stop; pausing is not enough.",
             )
 
     def bounds(self, sources: Collection[SourcePartition]) -> dict[SourcePartition, Bounds]:
@@ -146,16 +146,16 @@ def apply(
         _back(back_to_work, error)
         raise
     if was != STOPPED:
-        told(f"letting {safe_text(name)} go on")
+        told(f"resuming {safe_text(name)}")
     try:
         back_to_work()
         state = connect.state(name)
     except K2kError as error:
         raise PartlyApplied(
-            f"the offsets of connector {safe_text(name)} were changed, but it does not go on: "
-            f"{error.message}",
-            unchanged=f"It was {safe_text(was)} before; what was stored is in {kept}.",
-            hint="Resume it by hand: PUT /connectors/NAME/resume.",
+            f"the offsets of connector {safe_text(name)} were changed, but it could not be "
+            f"resumed: {error.message}",
+            unchanged=f"It was {safe_text(was)} before; the previous positions are in {kept}.",
+            hint="Resume it with PUT /connectors/NAME/resume.",
         ) from None
     return AppliedChange(kept, state.state, state.trace)
 
@@ -181,9 +181,9 @@ def _back(back_to_work: Callable[[], None], why: BaseException) -> None:
     except K2kError as error:
         reason = why.message if isinstance(why, K2kError) else "it was interrupted"
         raise PartlyApplied(
-            f"{reason}; and the connector could not be let go on: {error.message}",
+            f"{reason}; the connector could not be resumed: {error.message}",
             unchanged=getattr(why, "unchanged", ""),
-            hint="Resume it by hand: PUT /connectors/NAME/resume.",
+            hint="Resume it with PUT /connectors/NAME/resume.",
         ) from why
 
 
@@ -194,7 +194,7 @@ def _replaced(connect: Connect, change: StoredChange, told: Callable[[str], None
     refuse_overtaken(change, now)
     old = [connect_offset(change.cluster, m.source, now.get(m.source)) for m in change.changes]
     kept = write_backup(name, offsets_body(old))
-    told(f"what was stored is kept in {kept}")
+    told(f"the previous positions are in {kept}")
     try:
         said = connect.alter_offsets(name, change.offsets())
         told(said)
@@ -214,7 +214,7 @@ def _read_back(connect: Connect, change: StoredChange) -> None:
         )
         raise K2kError(
             f"Connect has not stored {len(wrong)} of {len(change.changes)} offsets: {shown}",
-            unchanged="What was stored before was put back.",
+            unchanged="The previous positions were restored.",
         )
 
 

@@ -96,8 +96,8 @@ class TopicPositions:
                 f"{safe_text(topic)} cannot be read on the target cluster: "
                 f"{safe_text(described.str())}",
                 unchanged=NOTHING,
-                hint="MirrorMaker 2 makes it at its first start; the aliases in mm2.properties and "
-                "offset.storage.topic decide its name.",
+                hint="MirrorMaker 2 creates it at its first start; its name depends on the "
+                "aliases in mm2.properties and offset.storage.topic.",
             )
         found: dict[SourcePartition, int] = {}
         for record in read_committed(self._target, topic, described.partitions, _READ_S):
@@ -125,13 +125,13 @@ class TopicPositions:
             PartlyApplied: a step failed and could not be undone.
             K2kError: a step failed; the previous offsets were restored.
         """
-        told("making sure that it is stopped")
+        told("checking that it is stopped")
         self.require_stopped(_UNCHANGED)
         now = self.positions()
         refuse_overtaken(change, now)
         old = [connect_offset(change.cluster, m.source, now.get(m.source)) for m in change.changes]
         kept = write_backup(change.connector, offsets_body(old))
-        told(f"what was stored is kept in {kept}")
+        told(f"the previous positions are in {kept}")
         writer = KeyedWriter(self._target, self._flow.connect_offsets_topic)
         try:
             self._write(writer, {m.source: m.after for m in change.changes})
@@ -152,10 +152,10 @@ class TopicPositions:
         wrong = [source for source, position in wanted.items() if there.get(source) != position]
         if wrong:
             raise K2kError(
-                f"{safe_text(wrong[0])} is at {there.get(wrong[0])} right afterwards, not at "
-                f"{wanted[wrong[0]]}: somebody else writes there",
-                unchanged="What was stored before was put back.",
-                hint="Look for a MirrorMaker 2 that still runs.",
+                f"{safe_text(wrong[0])} is at {there.get(wrong[0])} after the write, not at "
+                f"{wanted[wrong[0]]}: another process writes there",
+                unchanged="The previous positions were restored.",
+                hint="Find and stop the MirrorMaker 2 that is still running.",
             )
 
     def _entry(self, source: SourcePartition, position: int | None) -> Entry:

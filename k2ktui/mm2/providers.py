@@ -59,7 +59,9 @@ def _providers(
         elif name and named is not None:
             mark = properties[key].mark if key in properties else named.mark
             wanted = "expected FileConfigProvider, DirectoryConfigProvider or EnvVarConfigProvider"
-            problems.append(Problem(mark, safe_text(key), f"{wanted}; no other is known here"))
+            problems.append(
+                Problem(mark, safe_text(key), f"{wanted}; other providers are not supported")
+            )
     return found
 
 

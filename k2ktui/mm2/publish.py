@@ -100,13 +100,14 @@ class Publisher:
         config = flow.pipeline
         if config is None:
             raise ConfigError(
-                "MirrorMaker 2 publishes itself", hint="Give a pipeline file of k2ktui with -f."
+                "mm2 publish needs a pipeline file, not a MirrorMaker 2 file",
+                hint="Give a k2ktui pipeline file with -f.",
             )
         if not (names.source and names.target):
             raise ConfigError(
-                "no alias of the source, or of the target",
-                hint="Give --source-alias and --target-alias, or mm2.sourceAlias and "
-                "mm2.targetAlias in the pipeline's file.",
+                "the source alias or the target alias is missing",
+                hint="Give --source-alias and --target-alias, or set mm2.sourceAlias and "
+                "mm2.targetAlias in the pipeline file.",
             )
         self._names = names
         self._target = target_cluster(config)
@@ -219,11 +220,11 @@ def _alone(target: Cluster, names: MirrorNames) -> None:
     storage = f"mm2-offsets.{names.source}.internal"
     if isinstance(target.describe([storage])[storage], TopicDescription):
         raise Refused(
-            f"a MirrorMaker 2 keeps its positions of {safe_text(names.source)} on the target "
-            f"({safe_text(storage)}), and two that write the same topics contradict each other",
+            f"a MirrorMaker 2 stores its positions of {safe_text(names.source)} on the target "
+            f"({safe_text(storage)}), and two publishers of the same topics contradict each "
+            "other",
             unchanged="Nothing was written.",
-            hint="Choose another alias, or give --force (mm2.force: enabled) when it does not "
-            "run any more.",
+            hint="Choose another alias, or give --force (mm2.force: enabled) if it no longer runs.",
         )
 
 

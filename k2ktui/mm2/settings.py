@@ -63,7 +63,7 @@ class MirrorSettings:
         if name:
             raise ConfigError(
                 f"{safe_text(self.file)} has no flow {safe_text(name)}",
-                hint=f"It has {there or 'none'}.",
+                hint=f"Its flows: {there or 'none'}.",
             )
         raise ConfigError(
             f"{safe_text(self.file)} enables {there or 'no flow'}",
@@ -90,7 +90,7 @@ def load_settings(
         raw = Path(path).read_bytes()
     except OSError as error:
         raise ConfigError(
-            f"{safe_text(path)} cannot be read: {error.strerror}", hint="Check the name."
+            f"{safe_text(path)} cannot be read: {error.strerror}", hint="Check the file name."
         ) from None
     return parse_settings(raw, str(path), (os.environ if env is None else env) if filled else None)
 
@@ -222,8 +222,8 @@ class _Reading:
                 Problem(
                     self._mark(key, ""),
                     key,
-                    f"expected one of {' and '.join(_POLICIES)}; what {safe_text(name)} calls "
-                    "topics cannot be known here",
+                    f"expected one of {' and '.join(_POLICIES)}; the topic names of "
+                    f"{safe_text(name)} are unknown to k2ktui",
                 )
             )
         separator = settings.get("replication.policy.separator", ".")
@@ -252,7 +252,7 @@ class _Reading:
         for key in ("topic.filter.class", "group.filter.class"):
             name = flow.settings.get(key, "Default").rpartition(".")[2]
             if not name.startswith("Default"):
-                message = f"what {safe_text(name)} takes cannot be known here"
+                message = f"the filter {safe_text(name)} is not supported"
                 problems.append(Problem(self._mark(f"{flow}.{key}", key), key, message))
         return problems
 
@@ -268,7 +268,9 @@ class _Reading:
             target = next((a for a in aliases if rest.startswith(f"{a}.")), None)
             if arrow and (source not in aliases or target is None):
                 name = f"{source}->{rest.partition('.')[0]}"
-                strangers[name] = f"{found.mark}: {safe_text(name)} is no pair of clusters; unused"
+                strangers[name] = (
+                    f"{found.mark}: {safe_text(name)} does not name two clusters; ignored"
+                )
         return list(strangers.values())
 
 

@@ -24,7 +24,7 @@ def connector_source(config: Mapping[str, str]) -> ClusterConfig:
     clients = {k.removeprefix(_PREFIX): v for k, v in config.items() if k.startswith(_PREFIX)}
     clients.pop("alias", None)
     if not clients.get("bootstrap.servers") or any("${" in value for value in clients.values()):
-        raise Refused("its settings of the source cluster are known to Connect's workers only")
+        raise Refused("the source cluster's settings are known only to Connect's workers")
     return ClusterConfig(kafka=KafkaClients(common=clients))
 
 

@@ -47,7 +47,7 @@ def parse_resource(text: str, namespace: str = "") -> StrimziResource:
     usable = _NAME.fullmatch(name) and (not namespace or _NAME.fullmatch(namespace))
     if kind.lower() not in _KINDS or not usable:
         raise ConfigError(
-            f"{safe_text(text)} is no Strimzi resource",
+            f"{safe_text(text)} is not a Strimzi resource",
             unchanged=NOTHING,
             hint=f"Give {MIRROR_MAKER}/NAME or {CONNECTOR}/NAME.",
         )
@@ -65,11 +65,11 @@ def unreachable_connector(connector: str) -> Connector:
     source, arrow, rest = connector.partition("->")
     if not (source and arrow and rest.endswith(".MirrorSourceConnector")):
         raise ConfigError(
-            f"{safe_text(connector) or 'no connector'} does not tell the source's alias",
+            f"{safe_text(connector) or 'no connector'} does not contain the source's alias",
             unchanged=NOTHING,
             hint="Give --connector A->B.MirrorSourceConnector, or --connect URL.",
         )
-    return Connector(connector, source, "not asked", "earliest", {})
+    return Connector(connector, source, "not read", "earliest", {})
 
 
 def manifest(where: StrimziResource, change: StoredChange) -> str:
@@ -82,8 +82,8 @@ def manifest(where: StrimziResource, change: StoredChange) -> str:
     """
     if where.kind == MIRROR_MAKER and not _CONNECTOR_NAME.fullmatch(change.connector):
         raise ConfigError(
-            f"{safe_text(change.connector)} is no connector of a KafkaMirrorMaker2: these are "
-            "called A->B.MirrorSourceConnector",
+            f"{safe_text(change.connector)} is not a connector of a KafkaMirrorMaker2; their "
+            "names are A->B.MirrorSourceConnector",
             unchanged=NOTHING,
         )
     config_map = f"{where.name}-offsets"
@@ -105,9 +105,9 @@ def manifest(where: StrimziResource, change: StoredChange) -> str:
         *_fragment(where, change, spec),
         "   Wait until its status says so.",
         "2. Apply this file: kubectl apply -f FILE",
-        "3. Have the offsets changed; the annotation goes when it is done:",
+        "3. Request the change of offsets; Strimzi removes the annotation when it is done:",
         f"   {_annotate(where, change)}",
-        "4. Let the connector go on: state: running in place of stopped, and no alterOffsets.",
+        "4. Resume the connector: set state: running instead of stopped, and remove alterOffsets.",
     ]
     comments = "".join(f"# {line}\n" for line in steps)
     return comments + yaml.dump(document, Dumper=_Dumper, sort_keys=False)

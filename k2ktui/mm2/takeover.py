@@ -132,10 +132,10 @@ class TakeoverPlanner:
         self._mirror.require_stopped(NOTHING)
         if self._config.replication.sink.partition != "source":
             raise Refused(
-                "MirrorMaker 2 keeps partitions, and this pipeline chooses them by key "
+                "MirrorMaker 2 keeps partition numbers, and this pipeline partitions by key "
                 "(partition: producer)",
                 unchanged=NOTHING,
-                hint="Set partition: source, or copy anew to other topics.",
+                hint="Set partition: source, or copy to other topics from the start.",
             )
         names, notes = self._topics()
         sources = self._source.describe(sorted(names))
@@ -170,13 +170,15 @@ class TakeoverPlanner:
                 wrong.append(f"{name} to {target_name(self._config, name)}, not {names[name]}")
         if wrong:
             raise Refused(
-                "this pipeline would copy to other topics than MirrorMaker 2 did: "
+                "this pipeline would copy to other topics than MirrorMaker 2:  "
                 + safe_text("; ".join(wrong[:5])),
                 unchanged=NOTHING,
-                hint="k2ktui mm2 import makes a pipeline file that copies to the same topics.",
+                hint="Make a pipeline file for the same topics with k2ktui mm2 import.",
             )
         shown = ", ".join(safe_text(name) for name in left[:5])
-        return names, [f"MirrorMaker 2 copies, and this pipeline does not: {shown}"] if left else []
+        return names, [
+            f"MirrorMaker 2 copies topics that this pipeline does not select: {shown}"
+        ] if left else []
 
     def _looked_at(self, found: Collection[TakeoverRow], syncs: Syncs) -> list[TakeoverRow]:
         stamped = self._stamped_there({row.target[0] for row in found})
@@ -189,7 +191,7 @@ class TakeoverPlanner:
                 at = (row.source.topic, row.source.partition)
                 if at not in source_logs or row.target not in target_logs:
                     raise Refused(
-                        f"{safe_text(row.source)} or its copy has no leader at the moment",
+                        f"{safe_text(row.source)} or its copy currently has no leader",
                         unchanged=NOTHING,
                     )
                 log, copy = source_logs[at], target_logs[row.target]
@@ -222,9 +224,9 @@ class TakeoverPlanner:
 def _undecided(row: TakeoverRow) -> TakeoverRow:
     """Add a doubt: an open transaction may still commit, and its records would be copied twice."""
     doubt = (
-        f"a transaction is open on the target from offset {row.end} on, and what it holds may "
-        "still appear; that of a MirrorMaker 2 which was killed ends by itself after its "
-        "transaction.timeout.ms (60 s by default): look again then"
+        f"a transaction is open on the target from offset {row.end} on, and its records may "
+        "still be committed; a transaction of a killed MirrorMaker 2 ends after its "
+        "transaction.timeout.ms (60 s by default): repeat the command then"
     )
     return replace(row, doubt="; ".join(filter(None, (doubt, row.doubt))))
 
@@ -256,7 +258,7 @@ class _Reader:
         if not prints:
             if stored is None:
                 return None
-            doubt = "the target holds no record that would show how far it has come"
+            doubt = "the target has no record that shows the position"
             from_syncs = self._records_from_syncs(stored, copy.end)
             return replace(row, position=stored, start=stored, from_syncs=from_syncs, doubt=doubt)
         matched, read, upto = self._matched(prints, begin)
@@ -309,9 +311,9 @@ class _Reader:
             tail += 1
         if tail:
             return (
-                f"the last {tail} records on the target are not among the committed records of the "
-                "source: copied from a transaction that is open or was aborted, or written by "
-                "somebody else"
+                f"the last {tail} records on the target are not among the committed records "
+                "of the source: copied from a transaction that is open or was aborted, or "
+                "written by another application"
             )
         return ""
 
@@ -352,8 +354,8 @@ def refuse_changed_target(plan: TakeoverPlan, ends: Mapping[TargetPartition, int
     for row in plan.rows:
         if ends.get(row.target) != row.end:
             raise Refused(
-                f"{safe_text(f'{row.target[0]}-{row.target[1]}')} ended at {row.end} when it was "
-                f"looked at, and now at {ends.get(row.target, 'an offset that nobody tells')}",
+                f"{safe_text(f'{row.target[0]}-{row.target[1]}')} ended at {row.end} during "
+                f"the check, and now at {ends.get(row.target, 'an unknown offset')}",
                 unchanged=NOTHING,
-                hint="Find out who writes there, then do it again.",
+                hint="Stop the process that writes there, then repeat the command.",
             )

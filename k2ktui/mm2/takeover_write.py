@@ -76,10 +76,11 @@ def require_new(config: PipelineConfig, target: Cluster) -> None:
 def _require_none(config: PipelineConfig, positions: int) -> None:
     if positions:
         raise Refused(
-            f"pipeline {safe_text(config.name)} has {positions} positions already: a take-over is "
-            "for one that has never run",
+            f"pipeline {safe_text(config.name)} already has {positions} positions: only a "
+            "pipeline that has never run can take over",
             unchanged=_UNCHANGED,
-            hint="k2ktui offsets clear -f FILE --topic '.*' removes them; or give it another name.",
+            hint="Remove them with k2ktui offsets clear -f FILE --topic '.*', or rename the "
+            "pipeline.",
         )
 
 
@@ -181,10 +182,11 @@ def _write_positions(warden: TransactionFencer, positions: dict[SourcePartition,
     wrong = [source for source, position in positions.items() if there.get(source) != position]
     if wrong:
         raise PartlyApplied(
-            f"{len(wrong)} positions are not those that were written, such as that of "
+            f"{len(wrong)} positions differ from those just written, such as that of "
             f"{safe_text(wrong[0])}",
-            unchanged="The others are as planned.",
-            hint="Somebody else writes positions of this pipeline: k2ktui offsets show.",
+            unchanged="The other positions are as planned.",
+            hint="Another process writes positions of this pipeline; find it with k2ktui "
+            "offsets show.",
         )
 
 
@@ -204,7 +206,7 @@ def _journal(
     try:
         store.put([JournalRows(entry, config.coordination.commit.group, rows), header])
     except K2kError as error:
-        return "", f"it is not on the journal: {error.message}"
+        return "", f"the take-over was not recorded in the journal: {error.message}"
     finally:
         store.close()
     return entry, ""

@@ -40,8 +40,8 @@ class UnreadableRecords:
 
     def __str__(self) -> str:
         return (
-            f"{self.count} records of {safe_text(self.topic)} are not MirrorMaker 2's, or damaged, "
-            f"and were left out ({safe_text(self.example)})"
+            f"{self.count} records of {safe_text(self.topic)} are damaged or not in "
+            f"MirrorMaker 2's format, and were ignored ({safe_text(self.example)})"
         )
 
 

@@ -118,7 +118,7 @@ def from_object(value: Mapping[str, Any]) -> View:
         MalformedRecord, ValueError, KeyError, TypeError, AttributeError: it is damaged.
     """
     if value["v"] != VERSION:
-        raise MalformedView(f"version {value['v']!r:.40}, this program reads version {VERSION}")
+        raise MalformedView(f"version {value['v']!r:.40}, this release reads version {VERSION}")
     return View(
         pair=_make(PipelinePair, value["pair"]),
         taken_at=number(value["taken_at"]),

@@ -145,7 +145,7 @@ def _age(view: View, name: PartName, now: float) -> str:
     text = "never read" if age is None else f"read {age:,.0f} s ago"
     if part.error:
         return f"{text}, stale: {safe_text(part.error)}"
-    return f"{text}, stale: no answer for {part.pending_s:,.0f} s" if part.stale else text
+    return f"{text}, stale: no response for {part.pending_s:,.0f} s" if part.stale else text
 
 
 def _number(value: float | None, unit: str) -> str:

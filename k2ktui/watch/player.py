@@ -180,5 +180,5 @@ def parse_time(text: str, times: Sequence[float]) -> float:
         return float(timegm(time.strptime(f"{day} {clock}", "%Y-%m-%d %H:%M:%S")))
     except ValueError:
         raise ConfigError(
-            f"{text!r} is no time", hint="Give HH:MM:SS (UTC), YYYY-MM-DD HH:MM:SS, or +SECONDS."
+            f"{text!r} is not a time", hint="Give HH:MM:SS (UTC), YYYY-MM-DD HH:MM:SS, or +SECONDS."
         ) from None

@@ -13,15 +13,15 @@ def reason_for(status: PartitionStatus, position: Position | None) -> str:
         case PartitionState.LOST:
             return _lost(status)
         case PartitionState.RECREATED:
-            return "the source topic was created anew; its offsets count anew"
+            return "the source topic was deleted and created again; its offsets start over"
         case PartitionState.GONE:
             return "the topic does not exist on the source, or may not be described"
         case PartitionState.NEW:
             return "nothing has been copied yet"
         case PartitionState.UNKNOWN if position is None:
-            return "the cluster has not answered yet"
+            return "the cluster has not responded yet"
         case PartitionState.UNKNOWN:
-            return "the bounds of its log on the source are not known"
+            return "its log bounds on the source are unavailable"
         case _ if status.held is not None and status.held.too_long:
             return status.held.text()
         case _:
@@ -33,5 +33,8 @@ def _lost(status: PartitionStatus) -> str:
     if position is not None and start is not None and position < start:
         return f"{counted(start - position, 'offset')} deleted on the source before being copied"
     if position is not None and end is not None and position > end:
-        return f"the source log ends at {end:,}, {position - end:,} before the position: it was cut"
+        return (
+            f"the source log ends at {end:,}, {position - end:,} before the position: it "
+            "was truncated"
+        )
     return "records were lost on the source"

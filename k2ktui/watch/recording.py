@@ -54,14 +54,12 @@ class Recorder:
             self._db.execute("insert into meta values('schema', ?)", (SCHEMA,))
         except FileExistsError:
             raise ConfigError(
-                f"{safe_text(path)} exists already",
-                unchanged="It was left as it is.",
-                hint="Name a new file to record to.",
+                f"{safe_text(path)} already exists",
+                unchanged="It was not changed.",
+                hint="Choose a new file to record to.",
             ) from None
         except (OSError, sqlite3.Error) as error:
-            raise ConfigError(
-                f"{safe_text(path)} cannot be recorded to: {_reason(error)}"
-            ) from None
+            raise ConfigError(f"{safe_text(path)} cannot be written to: {_reason(error)}") from None
 
     def add(self, view: View) -> None:
         """Record a view; thread-safe."""
@@ -105,14 +103,14 @@ class Recording:
             meta = dict(self._db.execute("select key, value from meta").fetchall())
             if meta.get("schema") != SCHEMA:
                 raise ConfigError(
-                    f"{safe_text(path)} has schema {safe_text(meta.get('schema'))}; "
-                    f"this program reads schema {SCHEMA}"
+                    f"{safe_text(path)} has schema {safe_text(meta.get('schema'))}; this "
+                    f"release reads schema {SCHEMA}"
                 )
             found = self._db.execute("select rowid, at from views order by at, rowid").fetchall()
         except (OSError, sqlite3.Error) as error:
             raise ConfigError(
                 f"{safe_text(path)} is not a recording: {_reason(error)}",
-                hint="Recordings are made with k2ktui -f FILE --record FILE.",
+                hint="Make a recording with k2ktui -f FILE --record FILE.",
             ) from None
         try:
             self._rows = [integer(row) for row, _ in found]
@@ -137,7 +135,7 @@ class Recording:
             inflate = zlib.decompressobj()
             text = inflate.decompress(body, LARGEST_VIEW)
             if not inflate.eof:
-                raise MalformedView("it ends early, or is larger than any view")
+                raise MalformedView("it is truncated, or larger than any view")
             return loads(text)
         except (sqlite3.Error, zlib.error, MalformedView, TypeError) as error:
             raise ConfigError(

@@ -51,7 +51,7 @@ class Problem:
 
 
 # Suffix of a problem that is based on an old reading.
-OLD = " (by the last reading, which is old)"
+OLD = " (according to the last reading, which is old)"
 _PARTITION = {
     PartitionState.CAUGHT_UP: Severity.OK,
     PartitionState.BEHIND: Severity.INFO,
@@ -168,7 +168,7 @@ def _of_parts(view: View) -> list[Problem]:
         elif part.error:
             found.append(Problem(Severity.BAD, "cluster", _subject(name), str(name), part.error))
         elif part.stale and name is not PartName.COMPARISON:
-            text = f"no answer for {part.pending_s:,.0f} s; what is shown of it is old"
+            text = f"no response for {part.pending_s:,.0f} s; the data shown are old"
             found.append(Problem(Severity.UNKNOWN, "cluster", _subject(name), str(name), text))
     return found
 
@@ -194,8 +194,8 @@ def _of_mirror(view: View, now: float) -> list[Problem]:
     if view.part(PartName.TARGET).stale:
         return []  # the cluster is the problem
     text = (
-        f"MirrorMaker 2 has shown no heartbeat for {now - view.heartbeat_at:,.0f} s: it has ended, "
-        "or hangs"
+        f"MirrorMaker 2 has written no heartbeat for {now - view.heartbeat_at:,.0f} s: it has "
+        "stopped or hangs"
     )
     return [Problem(verdict.severity, "mirror", view.pair.pipeline, "", text)]
 
@@ -214,7 +214,10 @@ def _of_jobs(view: View, now: float) -> list[Problem]:
         ]
     if standings and standings[0][1].severity is Severity.BAD:
         runner = standings[0][0]
-        text = f"no heartbeat for {now - runner.last_ms / 1000:,.0f} s: it has ended, or is cut off"
+        text = (
+            f"no heartbeat for {now - runner.last_ms / 1000:,.0f} s: it has stopped or "
+            "cannot reach the target"
+        )
         return [Problem(Severity.BAD, "job", runner.host, runner.runner, text)]
     return [Problem(Severity.WARN, "job", view.pair.pipeline, "", "no job is running")]
 
@@ -261,10 +264,12 @@ def _group_text(group: GroupSummary, verdict: SeverityLabel) -> str:
         parts.append(f"on the target it would skip {counted(group.skips, 'record')}")
     if group.moved_skips:
         lost = counted(group.moved_skips, "unread record")
-        parts.append(f"the target has deleted {lost}: a move skips them, too")
+        parts.append(f"the target has deleted {lost}; a move skips them too")
     if group.rereads:
         parts.append(f"on the target it would re-read {counted(group.rereads, 'record')}")
     if group.unknown:
         where = counted(group.unknown, "partition")
-        parts.append(f"what lies between its commit and its translation is unknown for {where}")
+        parts.append(
+            f"the number of records between its commit and its translation is unknown for {where}"
+        )
     return "; ".join(parts) or verdict.word

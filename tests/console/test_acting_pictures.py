@@ -42,8 +42,8 @@ ROWS = (
         reread=None,
         skipped=None,
         action=Action.SKIP,
-        reason="it is not known what the group would read; decide by hand; no mapping reaches "
-        "so far back",
+        reason="the effect on the group is unknown; set the offset yourself; no mapping "
+        "reaches so far back",
     ),
     replace(
         SURE,
@@ -102,7 +102,7 @@ async def open_screen(console: Sitting, screen: str) -> None:
     await console.settle()
     if screen == "applied":
         results = (WriteOutcome.APPLIED, WriteOutcome.CHANGED)
-        whys = ("", "applied, but the group became Stable meanwhile: check where it reads")
+        whys = ("", "applied, but the group became Stable during the write: check its position")
         rows = [
             WriteResult(
                 OffsetWrite(r.group, r.topic, r.partition, r.current, "", r.proposed, ""),

@@ -119,7 +119,7 @@ def test_an_offset_that_moves_after_the_plan_is_told_and_planned_again(
         await pilot.press("A")
         await confirm(app, pilot, copied.name)
         await shows(app, pilot, "offsets or groups have changed since")
-        await shows(app, pilot, "is 9 now")
+        await shows(app, pilot, "is now 9")
         await shows(app, pilot, "▲ moved")
         assert committed(target, group, [(topic, 1)]) == {(topic, 1): None}
         await pilot.press("A")

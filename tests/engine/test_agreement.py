@@ -43,7 +43,7 @@ def test_what_is_told_of_a_group_that_goes_on_was_so_when_the_target_was_read(
 def test_a_source_that_does_not_answer_again_proves_no_skip() -> None:
     (row,) = make_group_rows(snapshot(40, at(560), source_down="it is gone"))
     assert (row.divergence, row.finding) == (20, MOVING)
-    assert "this is no skip" in row.reason
+    assert "this is not a skip" in row.reason
     (row,) = make_group_rows(snapshot(40, at(520), source_down="it is gone"))
     assert (row.divergence, row.finding) == (-20, SETTLED)
 

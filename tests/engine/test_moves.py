@@ -138,7 +138,7 @@ def test_clearing() -> None:
     )
     assert plan_clear(SOURCE, POSITION, LOG, 1000).left_out == 500
     assert plan_clear(SOURCE, POSITION, LOG, None).again == 0
-    assert "cannot be found" in plan_clear(SOURCE, POSITION, None, None).why
+    assert "does not exist" in plan_clear(SOURCE, POSITION, None, None).why
 
 
 @dataclass

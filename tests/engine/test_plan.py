@@ -113,9 +113,9 @@ def test_a_plan_is_read_strictly(name: str, value: object) -> None:
         (TargetLog(7, 95), "a1", ""),
         (TargetLog(2, 90), "", ""),  # brokers without topic ids
         (TargetLog(2, 90), "b2", "deleted and created again"),
-        (TargetLog(2, 90), None, "does not exist any more"),
-        (None, "a1", "not known now"),
-        (TargetLog(2, 89), "a1", "before 90 where it ended"),
+        (TargetLog(2, 90), None, "no longer exists"),
+        (None, "a1", "are unavailable"),
+        (TargetLog(2, 89), "a1", "before its end of 90 in the plan"),
         (TargetLog(9, 95), "a1", "would skip 2 more than was shown"),
     ],
 )

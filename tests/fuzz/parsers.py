@@ -182,7 +182,7 @@ def _plan(key: bytes | None, value: bytes | None) -> None:
         plan = load_plan(text, 1500.0)
     except UnusablePlan as error:
         # Whoever can write the file can make its digest fit.
-        if "changed after" not in str(error):
+        if "modified after" not in str(error):
             raise
         plan = load_unchecked(text)
     _ = plan.id, to_csv(plan), dump_plan(plan).encode(), [row.sources for row in plan.rows]

@@ -32,7 +32,7 @@ def test_a_pair_that_may_not_be_changed(verb: tuple[str, ...], tmp_path: Path) -
     kept = write_pipeline(tmp_path / "kept.yaml", 1, readOnly="enabled")
     for more in ((), ("--unlock",)):
         told = refused(*verb, "-f", kept, *more)
-        assert "is refused: readOnly is enabled in the pipeline's file" in told
+        assert "is refused: readOnly is enabled in the pipeline file" in told
         assert "Nothing was changed" in told
     production = write_pipeline(tmp_path / "production.yaml", 1, environment="production")
     told = refused(*verb, "-f", production)

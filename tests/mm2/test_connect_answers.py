@@ -49,14 +49,14 @@ def test_a_rebalance_that_does_not_end_is_told(server: Server) -> None:
 def test_a_refused_login_is_told_without_the_password(server: Server, status: int) -> None:
     server.answers[OFFSETS] = [(status, b"<html>who are you</html>")]
     settings = ConnectSettings(url=server.url, user="me", password="geheim")
-    with pytest.raises(ConnectionFailed, match="does not let us in") as told:
+    with pytest.raises(ConnectionFailed, match="denied access") as told:
         Connect(settings).offsets("c")
     assert server.asked[0][1] == "Basic bWU6Z2VoZWlt"
     assert "geheim" not in f"{told.value}{settings!r}"
 
 
 def test_an_unknown_connector_is_told(server: Server) -> None:
-    with pytest.raises(ConfigError, match=r"knows no connector a/b\\x1b"):
+    with pytest.raises(ConfigError, match=r"has no connector a/b\\x1b"):
         client(server).config("a/b\x1b")
     assert server.asked[0][0] == "GET /connectors/a%2Fb%1B/config"
 
@@ -67,14 +67,16 @@ def test_an_unknown_connector_is_told(server: Server) -> None:
 )
 def test_an_answer_that_is_not_connects_is_told(server: Server, body: bytes) -> None:
     server.answers[OFFSETS] = [(200, body)]
-    with pytest.raises(K2kError, match="does not speak as Kafka Connect does") as told:
+    with pytest.raises(
+        K2kError, match="returned a response that is not from Kafka Connect"
+    ) as told:
         client(server).offsets("c")
     assert "\x1b" not in str(told.value)
 
 
 def test_a_redirect_is_not_followed_with_the_login(server: Server) -> None:
     server.answers[OFFSETS] = [(302, b"")]
-    with pytest.raises(K2kError, match="sends us elsewhere \\(302: http://elsewhere/\\)"):
+    with pytest.raises(K2kError, match="redirects to another address \\(302: http://elsewhere/\\)"):
         client(server).offsets("c")
 
 
@@ -85,7 +87,7 @@ def test_a_time_out_of_a_change_says_that_the_outcome_is_unknown(server: Server)
     assert told.value.unchanged == "Nothing was changed."
     with pytest.raises(TimedOut) as told:
         client(server, 0.3).alter_offsets("c", [SourceOffset(PLACE, {"offset": 1})])
-    assert "not known whether it was done" in told.value.unchanged
+    assert "unknown whether the change was made" in told.value.unchanged
 
 
 def test_what_connect_refuses_is_told_in_its_words(server: Server) -> None:
@@ -99,13 +101,13 @@ def test_a_fault_of_connect_leaves_a_change_unknown(server: Server) -> None:
     server.answers[PATCH] = [(500, b'{"error_code":500,"message":"Request timed out"}')]
     with pytest.raises(K2kError, match=r"failed \(500\): Request timed out") as told:
         client(server).alter_offsets("c", [SourceOffset(PLACE, None)])
-    assert "not known" in told.value.unchanged
+    assert "unknown whether" in told.value.unchanged
 
 
 def test_an_old_connect_is_refused(server: Server) -> None:
     server.answers["GET /"] = [(200, b'{"version":"3.5.2-ccs"}')]
     client(server).require("stop")
-    with pytest.raises(Refused, match=r"is of version 3.5.2; this needs 3.6"):
+    with pytest.raises(Refused, match=r"is of version 3.5.2; version 3.6"):
         client(server).require("alter")
 
 

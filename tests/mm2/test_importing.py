@@ -175,7 +175,7 @@ def test_a_reference_that_java_reads_in_two_ways_is_refused(tmp_path: Path) -> N
         ("topics = (?<x>a)\ntopics.exclude = (?<x>b)\n", "topics: expected a valid regular"),
         ("groups = (?<x>a)\ngroups.exclude = (?<x>b)\n", "groups: expected a valid regular"),
         ("B->A.topics = (\n", "mm2.properties:6: topics: expected a valid regular"),
-        ("B->A.group.filter.class = com.x.Own\n", "Own takes cannot be known"),
+        ("B->A.group.filter.class = com.x.Own\n", "Own is not supported"),
     ],
 )
 def test_nothing_is_written_if_a_filter_is_refused(tmp_path: Path, lines: str, words: str) -> None:

@@ -47,7 +47,7 @@ def test_a_position_is_the_offset_after_the_last_copied_one() -> None:
     ],
 )
 def test_offsets_of_other_connectors_are_told(place: object, offset: object) -> None:
-    with pytest.raises(K2kError, match="not of a MirrorSourceConnector"):
+    with pytest.raises(K2kError, match="not a MirrorSourceConnector's"):
         read_positions([SourceOffset(place, offset)])  # type: ignore[arg-type]
 
 
@@ -83,19 +83,19 @@ def test_position_0_is_none_stored_and_only_where_that_means_the_same() -> None:
     logs = {A: Bounds(0, 200)}
     change = plan(connector({A: 5}), {A: 0}, logs)
     assert change.moves[0].effect is StoredMoveEffect.CLEAR
-    assert "how to begin at 0" in change.notes[0]
-    with pytest.raises(Refused, match="left out"):
+    assert "to start at 0, store no position" in change.notes[0]
+    with pytest.raises(Refused, match="skipped"):
         plan(connector({A: 5}, "latest"), {A: 0}, logs)
 
 
 def test_a_source_that_was_not_asked_is_told() -> None:
-    assert "not asked" in plan(connector({}), {A: 5}, None).notes[-1]
+    assert "not read" in plan(connector({}), {A: 5}, None).notes[-1]
 
 
 def test_clearing_says_where_partitions_begin() -> None:
     change = plan(connector({A: 5}, "latest"), {A: None, B: None}, None)
     assert [m.effect for m in change.moves] == [StoredMoveEffect.CLEAR, StoredMoveEffect.KEEP]
-    assert "left out" in change.notes[0]
+    assert "skipped" in change.notes[0]
     assert change.offsets() == [connect_offset("a", A, None)]
 
 
@@ -118,7 +118,7 @@ def test_a_body_of_connect_is_read_as_it_was_written() -> None:
     "text", ["", "{}", "[]", '{"offsets":[{}]}', '{"offsets":[{"partition":{},"offset":null}]}']
 )
 def test_a_file_that_is_no_body_is_told(text: str) -> None:
-    with pytest.raises(ConfigError, match="no body of Connect's"):
+    with pytest.raises(ConfigError, match="not a request body of Connect's"):
         parse_offsets_body(text)
 
 
@@ -133,9 +133,9 @@ def test_only_a_source_connector_has_positions() -> None:
     package = "org.apache.kafka.connect.mirror."
     config = {"connector.class": package + "MirrorSourceConnector", "source.cluster.alias": "a"}
     assert source_alias(config, "c") == "a"
-    with pytest.raises(Refused, match="it has no positions"):
+    with pytest.raises(Refused, match="it has no source positions"):
         source_alias({"connector.class": package + "MirrorCheckpointConnector"}, "c")
-    with pytest.raises(Refused, match=r"no MirrorSourceConnector \(x\)"):
+    with pytest.raises(Refused, match=r"not a MirrorSourceConnector \(x\)"):
         source_alias({"connector.class": "x"}, "c")
 
 

@@ -109,7 +109,7 @@ def test_a_pattern_must_be_there_once() -> None:
     assert job.forward is None and found == where[offset]
     source, target, where = copied(gaps, 10)
     found, _ = landed(source, target, offset, low, high)
-    assert isinstance(found, str) and "alike" in found
+    assert isinstance(found, str) and "identical" in found
     few = {at: source[at] for at in (1, offset, far)}
     found, _ = landed(few, target, offset, low, high)
     assert isinstance(found, str) and "too few" in found

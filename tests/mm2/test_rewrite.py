@@ -94,7 +94,7 @@ def test_what_the_next_records_say(
     [
         (TargetLog(61, 100), "below the log start offset 61"),
         (TargetLog(0, 59), "beyond the end 59"),
-        (None, "its topic is not on the target"),
+        (None, "its topic does not exist on the target"),
     ],
 )
 def test_offsets_that_the_target_does_not_hold_are_left_alone(

@@ -176,7 +176,7 @@ def test_config_providers(tmp_path: Path) -> None:
     assert found.cluster("target").common["sasl.jaas.config"] == "${unknown:x}"
     with pytest.raises(ConfigError, match=r"mm2.properties:10: A.ssl.key.password: .*not set"):
         flow(f"{head}A.ssl.key.password = ${{e:NOT}}\n")
-    with pytest.raises(ConfigError, match="no other is known here"):
+    with pytest.raises(ConfigError, match="other providers are not supported"):
         flow("config.providers = v\nconfig.providers.v.class = com.vault.VaultProvider\n")
 
 
@@ -186,8 +186,8 @@ def test_config_providers(tmp_path: Path) -> None:
         ("", "clusters: missing"),
         ("clusters = A, B\nA->B.enabled = true\n", "A.bootstrap.servers: missing"),
         (PLAIN + "topics = (\n", "mm2.properties:6: topics: expected a valid regular"),
-        (PLAIN + "replication.policy.class = com.x.Own\n", "Own calls topics cannot be known"),
-        (PLAIN + "topic.filter.class = com.x.Own\n", "Own takes cannot be known"),
+        (PLAIN + "replication.policy.class = com.x.Own\n", "Own are unknown"),
+        (PLAIN + "topic.filter.class = com.x.Own\n", "Own is not supported"),
     ],
 )
 def test_errors_have_places(text: str, words: str) -> None:

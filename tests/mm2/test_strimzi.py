@@ -54,7 +54,7 @@ def test_the_config_map_of_a_mirror_maker_names_the_connector() -> None:
 
 def test_a_name_that_would_break_out_of_the_comments_is_refused() -> None:
     hostile = replace(CHANGE, connector="a->b.c\napiVersion: v1")
-    with pytest.raises(ConfigError, match="is no connector"):
+    with pytest.raises(ConfigError, match="is not a connector"):
         manifest(parse_resource("kafkamirrormaker2/mm"), hostile)
 
 
@@ -66,7 +66,7 @@ def test_the_config_map_of_a_connector() -> None:
 
 @pytest.mark.parametrize("text", ["c", "deployment/c", "kafkaconnector/", "kafkaconnector/a b"])
 def test_other_resources_are_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="is no Strimzi resource"):
+    with pytest.raises(ConfigError, match="is not a Strimzi resource"):
         parse_resource(text)
 
 
@@ -80,6 +80,6 @@ def test_the_command_needs_no_connect_and_changes_nothing() -> None:
     assert json.loads(*cleared["data"].values())["offsets"] == [BODY["offsets"][1]]
     unknown = (*args[:3], "mine", "orders:0:1")
     assert (
-        "does not tell the source's alias"
+        "does not contain the source's alias"
         in k2ktui("mm2", "offsets", "set", *unknown, code=2).stderr
     )

@@ -66,7 +66,7 @@ def test_all_is_well_and_nothing_is_changed(source: KafkaNode, target: KafkaNode
     assert source.cluster_id in named(checks, "source cluster").detail
     assert "Kafka 4." in named(checks, "target version").detail
     assert named(checks, "source topics").detail == "1 topic, 3 partitions"
-    assert named(checks, "target topics").detail == "1 topic as needed, 1 of them to be created"
+    assert named(checks, "target topics").detail == "1 topic as required, 1 of them to be created"
     assert "this machine's" in named(checks, "target clock").detail
     assert not any(check.hint for check in checks)
 
@@ -162,7 +162,7 @@ def test_describe_and_read_is_enough_on_the_source(secure: SecureNode, target: K
     assert named(checks, "source consumer rights").outcome is CheckOutcome.PASS
     assert named(checks, "source admin rights").outcome is CheckOutcome.PASS
     assert named(checks, "source topics").detail == "1 topic, 2 partitions"
-    assert named(checks, "target topics").detail == "1 topic as needed, 1 of them to be created"
+    assert named(checks, "target topics").detail == "1 topic as required, 1 of them to be created"
     for blind in ("source clock", "target settings"):
         assert named(checks, blind).outcome is CheckOutcome.UNKNOWN
         assert named(checks, blind).hint == "", "no more rights may be asked for on the source"

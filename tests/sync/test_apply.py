@@ -187,7 +187,7 @@ def test_an_offset_that_moved_after_the_plan_is_refused(
     plan = plan_file(copied)
     commit(target, moved, {(topic, 0): 9})
     done = k2ktui("apply", plan, "--yes", code=5)
-    assert "9 now" in done.stderr
+    assert "now 9" in done.stderr
     assert committed(target, moved, [(topic, 1)]) == {(topic, 1): None}
 
 
@@ -204,7 +204,7 @@ def test_a_changed_or_expired_plan_is_refused(
     plan = plan_file(copied)
     text = plan.read_text()
     plan.write_text(text.replace('"proposed": ', '"proposed": 1'))
-    assert "changed after it was made" in k2ktui("apply", plan, "--yes", code=5).stderr
+    assert "modified after it was made" in k2ktui("apply", plan, "--yes", code=5).stderr
     plan.write_text("{}")
     k2ktui("apply", plan, "--yes", code=5)
     k2ktui("apply", copied.directory / "none.json", "--yes", code=2)
@@ -218,7 +218,7 @@ def test_undo_leaves_alone_what_has_moved_since(
 ) -> None:
     entry = k2ktui_json("apply", plan_file(copied), "--yes")["id"]
     commit(target, moved, {(topic, 0): 30})
-    assert "30 now" in k2ktui("undo", entry, "--yes", code=5).stderr
+    assert "now 30" in k2ktui("undo", entry, "--yes", code=5).stderr
     assert k2ktui_json("undo", entry, "--yes", "--skip-moved")["counts"] == {"applied": 1}
     found = committed(target, moved, [(topic, 0), (topic, 1)])
     assert found == {(topic, 0): 30, (topic, 1): None}

@@ -145,7 +145,7 @@ def test_a_member_that_joins_right_after_the_write_is_told(
         )
     (row,) = done.rows
     assert row.result is WriteOutcome.CHANGED
-    assert "check where it reads" in row.why
+    assert "check its position" in row.why
 
 
 def test_an_offset_that_moves_right_after_the_write_is_told(
@@ -155,7 +155,7 @@ def test_an_offset_that_moves_right_after_the_write_is_told(
     commit(source, group, {(topic, 0): 50})
     done = applied_with(copied, 2, lambda: commit(target, group, {(topic, 0): 99}))
     (row,) = done.rows
-    assert (row.result, row.why) == (WriteOutcome.CHANGED, "right afterwards it was 99")
+    assert (row.result, row.why) == (WriteOutcome.CHANGED, "right after the write it was 99")
     assert committed(target, group, [(topic, 0)]) == {(topic, 0): 99}
 
 

@@ -330,7 +330,9 @@ def test_a_heart_that_may_not_beat_says_so_once(source: KafkaNode, target: Kafka
     heart = Heartbeat(configured(source, target, features={}), time.time())
     heart.start()
     (note,) = eventually(heart.notes, "a note")
-    assert "heartbeats cannot be written" in note.text and "does not exist on the target" in note.text
+    assert (
+        "heartbeats cannot be written" in note.text and "does not exist on the target" in note.text
+    )
     assert "--create --topic" in note.text
     heart.stop()
     assert heart.notes() == []

@@ -129,7 +129,7 @@ def test_a_position_behind_which_the_log_was_cut_is_a_loss() -> None:
     known[PartName.SOURCE] = replace(source, cut=frozenset({AT}))
     cut = row(Assembler(PipelinePair("x")).view(NOON, known, {}))
     assert cut.status.state is PartitionState.LOST
-    assert "200 before the position: it was cut" in cut.why
+    assert "200 before the position: it was truncated" in cut.why
 
 
 def test_a_topic_that_is_gone_or_another() -> None:
@@ -223,7 +223,7 @@ def test_records_that_the_target_has_deleted_are_no_fault_of_the_commit() -> Non
     assert (summary.skips, summary.moved_skips, summary.ahead) == (9, 9, 0)
     [problem] = [p for p in find_problems(view, NOON) if p.kind == "group"]
     assert problem.severity is Severity.WARN
-    assert "a move skips them, too" in problem.message
+    assert "a move skips them too" in problem.message
     text = "\n".join(view_lines(view, NOON))
     assert "as committed now 9 records skipped, 0 re-read; after a move 9 records skipped" in text
 
@@ -266,7 +266,7 @@ def test_a_part_that_waits_for_long_is_old_and_a_problem() -> None:
     parts = {**view.parts, PartName.SOURCE: Part(NOON, pending_s=LATE_S)}
     view = replace(view, parts=parts)
     assert view.copy_stale and not view.is_current
-    assert any("no answer for 5 s" in problem.message for problem in find_problems(view, NOON))
+    assert any("no response for 5 s" in problem.message for problem in find_problems(view, NOON))
 
 
 def test_only_what_was_read_whole_and_is_current_has_no_problem() -> None:

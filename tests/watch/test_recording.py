@@ -83,7 +83,7 @@ def test_a_recording_gives_back_what_was_recorded(tmp_path: Path) -> None:
 def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
     path = tmp_path / "r"
     path.write_text("mine")
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="already exists"):
         Recorder(path)
     assert path.read_text() == "mine"
 
