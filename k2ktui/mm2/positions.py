@@ -324,8 +324,8 @@ def parse_offsets_body(text: str) -> dict[tuple[str, SourcePartition], int | Non
                 "the file is not a request body of Connect's PATCH …/offsets for a "
                 "MirrorSourceConnector",
                 unchanged=NOTHING,
-                hint='Expected {"offsets": [{"partition": {"cluster": …, "partition": …, "topic": …}'
-                ', "offset": {"offset": …}}]}.',
+                hint='Expected {"offsets": [{"partition": {"cluster": …, "partition": …, '
+                '"topic": …}, "offset": {"offset": …}}]}.',
             )
         found[cluster, source] = positions.get((cluster, source))
     return found

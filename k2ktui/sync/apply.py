@@ -108,7 +108,7 @@ class Applier:
         expected = {(r.group, r.topic, r.partition): r.current for r in plan.changes}
         moved = {**self._log_objections(plan), **find_conflicts(expected, views)}
         if moved:
-            raise _moved(moved, "Make a new plan: k2ktui plan.")
+            raise _moved(moved, "Make a new plan with k2ktui plan.")
         prefix = self._config.groups.offset_guard_prefix
         metadata = {row: commit_metadata(row, prefix) for row in plan.changes}
         writes = make_writes(plan.changes, views, metadata)
@@ -239,7 +239,7 @@ def _same(side: str, planned: str, found: str) -> None:
             f"the plan is for {side} cluster {safe_text(planned)}; the configured cluster is "
             f"{safe_text(found)}",
             unchanged="Nothing was changed.",
-            hint="Make a new plan: k2ktui plan.",
+            hint="Make a new plan with k2ktui plan.",
         )
 
 

@@ -201,7 +201,7 @@ def undo_entry(
         Refused: not allowed, not an entry about groups, or something has moved.
         ConnectionFailed, TimedOut: the target does not answer.
     """
-    require(may, "taking back an entry of the journal")
+    require(may, "undoing a journal entry")
     entry.reversal()
     with _writing(config) as (target, store):
         applier = Applier(config, target, store, told)

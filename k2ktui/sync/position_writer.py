@@ -77,7 +77,7 @@ class PositionWriter:
             PartlyApplied: the positions read back differ from those written.
             ConnectionFailed, TimedOut: the target did not answer; the error says what is known.
         """
-        require(may, "moving positions")
+        require(may, "changing positions")
         refuse_bad(change)
         if not change.changes:
             return PositionWriteResult()

@@ -113,6 +113,6 @@ def test_an_entry_about_positions_is_not_taken_back_as_one_about_groups() -> Non
     entry = JournalEntry(
         header(1, {"forward": 1}, "offsets set"), (JournalRows("x", "orders", (row,)),)
     )
-    with pytest.raises(Refused, match="own positions"):
+    with pytest.raises(Refused, match="source positions"):
         entry.reversal()
     assert entry.lines == [("orders", row)]

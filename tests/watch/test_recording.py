@@ -166,7 +166,7 @@ def test_times_as_people_write_them() -> None:
     assert parse_time("12:00:30", times) == NOON + 30
     assert parse_time("12:01", times) == NOON + 60
     assert parse_time("2026-11-22 00:00", times) == NOON + 43_200
-    with pytest.raises(ConfigError, match="no time"):
+    with pytest.raises(ConfigError, match="not a time"):
         parse_time("noon", times)
 
 
