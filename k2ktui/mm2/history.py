@@ -114,7 +114,7 @@ class SyncHistory:
         """Return a note on unreadable records, if any."""
         if not self._malformed:
             return []
-        return [f"{counted(self._malformed, 'damaged record')} of {TOPIC} left out"]
+        return [f"{counted(self._malformed, 'damaged record')} of {TOPIC} ignored"]
 
     def close(self) -> None:
         """Close all connections."""
