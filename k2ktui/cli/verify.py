@@ -11,6 +11,7 @@ import click
 
 from k2ktui.cli.apply import read_plan
 from k2ktui.cli.options import file_option, json_option, load_flow, matcher
+from k2ktui.cli.status_line import StatusLine
 from k2ktui.cli.tables import Column, print_table
 from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.text import counted, safe_text
@@ -60,22 +61,24 @@ def command(
     group: str | None,
     timeout: float,
 ) -> int:
-    """Verify and print; findings if a record differs."""
+    """Verify and print; findings if a record differs, not if a group only reads records again."""
     from k2ktui.sync.operations import verify_content
 
     if plan_file and translated:
         raise ConfigError("--plan and --translated cannot be combined")
     plan = read_plan(Path(plan_file), now=0) if plan_file else None
     flow = load_flow(files)
-    proof = verify_content(
-        flow,
-        group=matcher("--group", group),
-        translated=translated,
-        plan=plan,
-        sample=sample,
-        seed=seed,
-        timeout=timeout,
-    )
+    with StatusLine() as line:
+        proof = verify_content(
+            flow,
+            group=matcher("--group", group),
+            translated=translated,
+            plan=plan,
+            sample=sample,
+            seed=seed,
+            timeout=timeout,
+            progress=line.show,
+        )
     result = proof.verification
     if as_json:
         click.echo(json.dumps({"pipeline": flow.config.name, **_object(proof)}))
@@ -114,8 +117,9 @@ def _show(pipeline: str, proof: VerificationReport, *, sampled: bool) -> None:
         ("next records of groups", result.positions, result.unchecked_positions),
         ("sampled records", result.records, result.unchecked_records),
     ):
+        again = f"{totals.rereads:,} re-read, " if totals.rereads else ""
         click.echo(
-            f"{name}: {totals.same:,} the same, {totals.different:,} different, "
+            f"{name}: {totals.same:,} the same, {again}{totals.different:,} different, "
             f"{totals.could_not_check:,} could not be checked{_why(reasons)}"
         )
     if proof.unasked:

@@ -234,6 +234,7 @@ def verify_content(
     sample: int = 20,
     seed: int = 0,
     timeout: float = 120.0,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> VerificationReport:
     """Compare groups' next records, and sampled ranges, on both clusters; changes nothing.
 
@@ -243,7 +244,7 @@ def verify_content(
         translated: compare at translated offsets instead of the committed offsets on the target.
         plan: compare at the offsets of a plan, applied or not; groups that continue to consume
             on either cluster then do not affect the result.
-        sample, seed, timeout: as for :func:`k2ktui.sync.verify.verify`.
+        sample, seed, timeout, progress: as for :func:`k2ktui.sync.verify.verify`.
 
     Raises:
         ConnectionFailed, TimedOut: a cluster does not answer; the comparison needs both.
@@ -252,6 +253,7 @@ def verify_content(
     """
     if plan is not None:
         refuse_other_pipeline(plan, flow.config)
+    progress("commits and mappings of both clusters are read")
     planned_from: dict[SourcePartition, set[int]] = {}
     for at, offset in (each for row in (plan.rows if plan else ()) for each in row.sources):
         planned_from.setdefault(at, set()).add(offset)
@@ -281,6 +283,7 @@ def verify_content(
         seed=seed,
         ignore=ignored_parts(flow.config),
         timeout=timeout,
+        progress=progress,
     )
     notes = snapshot_notes(snapshot)
     if reading and not translated:

@@ -23,9 +23,14 @@ from k2ktui.log.content import Answer, KafkaRecord, LogBounds, UnreadableReason,
 
 
 class ComparisonOutcome(StrEnum):
-    """The result of a check."""
+    """The result of a check.
+
+    ``re-reads`` is a group's position before the first record that it has not read: it reads some
+    again and skips none. ``different`` is everything that must not be.
+    """
 
     SAME = "same"
+    REREADS = "re-reads"
     DIFFERENT = "different"
     COULD_NOT_CHECK = "could-not-check"
 
@@ -193,14 +198,13 @@ class RecordComparator:
         first = self._landed(pair, pair.source_offset)
         if first is not None and target.offset >= first:
             return _unchecked("the source no longer holds the record")
-        what = (
-            "comes before the first unread record"
-            if first is not None
-            else "was not copied from that partition"
-        )
+        text = f"the source has no record left, the target has one at {target.offset}"
+        copies = self._replicas[pair.source].lanes.get(pair.target)
+        end = first if first is not None else copies.target_end if copies is not None else None
+        if end is not None and target.offset < end:
+            return Comparison(ComparisonOutcome.REREADS, f"{text}, before the first unread one")
         return Comparison(
-            ComparisonOutcome.DIFFERENT,
-            f"the source has no record left, the target has one at {target.offset} that {what}",
+            ComparisonOutcome.DIFFERENT, f"{text} that was not copied from that partition"
         )
 
     def _with_mapping(
@@ -215,9 +219,9 @@ class RecordComparator:
         landed = self._landed(pair, source.offset)
         if target is not None and first is not None and target.offset < first:
             return Comparison(
-                ComparisonOutcome.DIFFERENT,
-                f"the target's next record, at {target.offset}, lies before the first unread one, "
-                f"which landed at {first}",
+                ComparisonOutcome.REREADS,
+                f"the target's next record, at {target.offset}, is before the first unread one, "
+                f"at {first}",
             )
         if landed is None:
             return self._not_landed(source, target, first)

@@ -36,11 +36,13 @@ class VerificationTotals:
     same: int = 0
     different: int = 0
     could_not_check: int = 0
+    rereads: int = 0
 
     def as_json(self) -> dict[str, int]:
-        """Return the counts by outcome."""
+        """Return the counts by outcome; only groups' next records can be re-reads."""
         return {
             str(ComparisonOutcome.SAME): self.same,
+            str(ComparisonOutcome.REREADS): self.rereads,
             str(ComparisonOutcome.DIFFERENT): self.different,
             str(ComparisonOutcome.COULD_NOT_CHECK): self.could_not_check,
         }
@@ -173,4 +175,5 @@ def _totals(outcomes: Iterable[ComparisonOutcome]) -> VerificationTotals:
         found[ComparisonOutcome.SAME],
         found[ComparisonOutcome.DIFFERENT],
         found[ComparisonOutcome.COULD_NOT_CHECK],
+        found[ComparisonOutcome.REREADS],
     )

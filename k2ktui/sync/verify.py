@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
@@ -65,6 +65,7 @@ def verify(
     seed: int = 0,
     ignore: Collection[str] = (),
     timeout: float = 120.0,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Verification:
     """Compare each group's next record on both sides, and the records of sampled ranges.
 
@@ -80,6 +81,7 @@ def verify(
         ignore: parts of a record (``k2ktui.log.record.RecordPart``) that the pipeline changes on
             purpose, such as its headers without ``headerReplication``.
         timeout: seconds for everything; what is not read in time counts as could-not-check.
+        progress: called before each step with what it compares.
 
     Raises:
         ConnectionFailed: a cluster did not answer, or rejected the connection.
@@ -93,6 +95,7 @@ def verify(
     with ContentReader(source) as left, ContentReader(target) as right:
         found: dict[PositionPair, tuple[Comparison, tuple[str, str]]] = {}
         for some in _in_turn(pairs):
+            progress(f"next records of groups: {len(found):,} of {len(pairs):,} compared")
             found |= _next_checks(some, left, right, judge, ignore, until)
         pieces = sample_ranges(known, sample, seed)
         foreign = [p for p in pieces if known[p.pair.source].unusable_reason]
@@ -100,6 +103,7 @@ def verify(
             _foreign_check(piece, known[piece.pair.source].unusable_reason) for piece in foreign
         ]
         for batch in _batches([p for p in pieces if not known[p.pair.source].unusable_reason]):
+            progress(f"sampled ranges: {len(ranges):,} of {len(pieces):,} compared")
             ranges += _range_checks(batch, left, right, compacted[1], ignore, until)
     checks = [
         ContentCheck(row.group, row.pair, 1, verdict.outcome, verdict.why, hashes)

@@ -31,7 +31,12 @@ from k2ktui.sync.verification import ContentCheck
 from k2ktui.text import safe_text
 
 Key = tuple[str, str, int]
-_WORST = (ComparisonOutcome.DIFFERENT, ComparisonOutcome.COULD_NOT_CHECK, ComparisonOutcome.SAME)
+_WORST = (
+    ComparisonOutcome.DIFFERENT,
+    ComparisonOutcome.REREADS,
+    ComparisonOutcome.COULD_NOT_CHECK,
+    ComparisonOutcome.SAME,
+)
 _NOTES = 3
 
 
@@ -341,8 +346,9 @@ class PlanScreen(OperationScreen):
         asked = proof.verification.positions
         records = proof.verification.records
         self._verified = (
-            f"{asked.same:,} same, {asked.different:,} different, {asked.could_not_check:,} "
-            f"unchecked; sampled: {records.same:,} same, {records.different:,} different"
+            f"{asked.same:,} same, {asked.rereads:,} re-read, {asked.different:,} different, "
+            f"{asked.could_not_check:,} unchecked; sampled: {records.same:,} same, "
+            f"{records.different:,} different"
         )
         self._show_news(lines)
 

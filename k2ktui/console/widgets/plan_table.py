@@ -85,6 +85,7 @@ _RESULTS = {
 }
 _PROOFS = {
     ComparisonOutcome.SAME: SeverityLabel(Severity.OK, "same"),
+    ComparisonOutcome.REREADS: SeverityLabel(Severity.WARN, "re-reads"),
     ComparisonOutcome.DIFFERENT: SeverityLabel(Severity.BAD, "different"),
     ComparisonOutcome.COULD_NOT_CHECK: SeverityLabel(Severity.UNKNOWN, "unchecked"),
 }

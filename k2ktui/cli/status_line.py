@@ -1,0 +1,40 @@
+"""What a long command does at the moment, on the last line of a terminal."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from types import TracebackType
+from typing import Self
+
+_CLEAR = "\r\x1b[K"
+
+
+class StatusLine:
+    """A line on stderr that is overwritten and disappears at the end.
+
+    Shows nothing where stderr is not a terminal: logs and pipes get only results.
+    """
+
+    def __init__(self) -> None:
+        self._shown = sys.stderr.isatty()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._write("")
+
+    def show(self, text: str) -> None:
+        """Replace the line; ``text`` must be safe to print and is cut at the terminal's width."""
+        self._write(text[: shutil.get_terminal_size().columns - 1])
+
+    def _write(self, text: str) -> None:
+        if self._shown:
+            sys.stderr.write(_CLEAR + text)
+            sys.stderr.flush()
