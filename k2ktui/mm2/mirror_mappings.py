@@ -185,5 +185,5 @@ class MirrorMappings:
 
 def _heartbeat(last: float | None, now: float) -> str:
     if last is None:
-        return "MirrorMaker 2 has shown no heartbeat"
+        return "MirrorMaker 2 has written no heartbeat"
     return f"MirrorMaker 2's last heartbeat was {max(0.0, now - last):.0f} s ago"

@@ -23,7 +23,7 @@ from k2ktui.log.content import ContentReader, RecordPart, content_digest
 from k2ktui.mm2.connect import NOTHING
 from k2ktui.mm2.flows import FlowProperties
 from k2ktui.mm2.matching import Matched, Print, match
-from k2ktui.mm2.syncs import Syncs, read_syncs
+from k2ktui.mm2.topics import Syncs, read_syncs
 from k2ktui.replication.naming import target_name
 from k2ktui.text import safe_text
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -20,6 +20,7 @@ from k2ktui.mm2.formats import (
     read_heartbeat,
     read_offset_sync,
 )
+from k2ktui.mm2.matching import safe_pairs
 from k2ktui.mm2.policy import HEARTBEATS
 from k2ktui.mm2.topic_tail import TopicTail
 from k2ktui.text import safe_text
@@ -28,6 +29,7 @@ T = TypeVar("T")
 
 # Only the last heartbeat is needed; several flows write one per second each, so read this many.
 _BEATS = 1000
+Syncs = Mapping[SourcePartition, tuple[tuple[int, int], ...]]
 
 
 @dataclass(slots=True)
@@ -203,3 +205,36 @@ class MirrorTopics:
 
     def _all(self) -> tuple[_Topic, ...]:
         return self._syncs, self._positions, self._checkpoints, self._copied, self._emitted
+
+
+def read_syncs(flow: FlowProperties, source: Cluster, target: Cluster) -> Syncs:
+    """Return source and target offsets of the records in the offset syncs, by partition.
+
+    Both increase strictly. The result is empty if the offset-syncs topic does not exist.
+
+    Raises:
+        ConnectionFailed, TimedOut, K2kError: the topic cannot be read.
+    """
+    topics = MirrorTopics(flow, source, target)
+    known: dict[SourcePartition, dict[int, int]] = {}
+    try:
+        for each in topics.new_syncs():
+            _add_sync(known.setdefault(each.sync.source, {}), each.sync)
+    finally:
+        topics.close()
+    return {at: tuple(safe_pairs(list(pairs.items()))) for at, pairs in known.items()}
+
+
+def _add_sync(known: dict[int, int], sync: OffsetSync) -> None:
+    """Add a sync; syncs must be added in the order of the topic.
+
+    A lower source offset means that copying restarted there; a lower target offset means that the
+    target topic was recreated.
+    """
+    # Neither source nor target offsets ever decrease in ``known``, so its last entry has both
+    # maxima, and each sync is added and removed at most once.
+    if known and sync.downstream < known[next(reversed(known))]:
+        known.clear()
+    while known and next(reversed(known)) >= sync.upstream:
+        known.popitem()
+    known[sync.upstream] = sync.downstream

@@ -15,8 +15,8 @@ from k2ktui.engine.status import HeldBack, count_lag, sum_lags
 from k2ktui.errors import K2kError, TimedOut
 from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
 from k2ktui.replication.commit_state import CommittedPositions
+from k2ktui.replication.copying.partition_faults import recreated_fault
 from k2ktui.replication.copying.partition_reader import now_ms
-from k2ktui.replication.copying.source_faults import recreated_fault
 from k2ktui.replication.events import TopicsDiscovered
 from k2ktui.replication.held_back import HeldBackReader
 from k2ktui.replication.routing import routes_for

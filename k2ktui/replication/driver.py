@@ -28,9 +28,7 @@ from k2ktui.replication.fencing_errors import Superseded
 from k2ktui.replication.held_back import HeldBackWatch
 from k2ktui.replication.laps import LapPlanner
 from k2ktui.replication.loss import LossRecorder
-from k2ktui.replication.notifier import ThrottledNotifier
-from k2ktui.replication.progress import ProgressReporter
-from k2ktui.replication.slot_placement import choose_slot
+from k2ktui.replication.progress import ProgressReporter, ThrottledNotifier
 from k2ktui.replication.slot_task import (
     Assignment,
     Fault,
@@ -38,7 +36,7 @@ from k2ktui.replication.slot_task import (
     LapOutcome,
     SlotResult,
 )
-from k2ktui.replication.slots import SlotState
+from k2ktui.replication.slots import SlotState, choose_slot
 from k2ktui.replication.spark import SparkEnded, SparkRuntime
 from k2ktui.replication.stopped import StoppedPartitions
 from k2ktui.runtime.stop_flag import StopFlag

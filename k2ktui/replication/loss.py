@@ -12,7 +12,7 @@ from k2ktui.errors import K2kError
 from k2ktui.replication.events import Event, Note
 from k2ktui.replication.fencing import TransactionFencer
 from k2ktui.replication.fencing_errors import Superseded
-from k2ktui.replication.notifier import ThrottledNotifier
+from k2ktui.replication.progress import ThrottledNotifier
 from k2ktui.replication.slot_task import Fault
 
 _RETRY_S = 1.0

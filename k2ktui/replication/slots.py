@@ -1,15 +1,19 @@
-"""The driver's state of one slot."""
+"""The driver's slots: their state, and the assignment of new source partitions to them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from time import monotonic
 
 from k2ktui.engine.state import SourcePartition
-from k2ktui.replication.slot_task import SlotResult
+from k2ktui.replication.slot_task import CopyPath, SlotResult
 
 _BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+# A produce request holds one batch of each partition, and its cost to the broker and the worker is
+# per request: docs/decisions.md has what sharing a slot saves.
+_TOGETHER = 4
 
 
 @dataclass(slots=True, eq=False)
@@ -43,3 +47,19 @@ class SlotState:
         """Count a failure and back off; the delay grows with each consecutive failure."""
         self.not_before = monotonic() + _BACKOFF_S[min(self.failures, len(_BACKOFF_S) - 1)]
         self.failures += 1
+
+
+def choose_slot(loads: Sequence[int], path: CopyPath, *, spread: bool) -> int:
+    """Return the index of the slot for a partition.
+
+    Args:
+        loads: number of partitions of each slot.
+        path: partitions on the verbatim path fill a slot with up to four before the next slot is
+            used; the record path decodes records and needs all cores.
+        spread: always spread over all slots, as expected when their number is configured.
+    """
+    if path is CopyPath.VERBATIM and not spread:
+        for index, load in enumerate(loads):
+            if 0 < load < _TOGETHER:
+                return index
+    return min(range(len(loads)), key=lambda index: loads[index])

@@ -27,11 +27,10 @@ from k2ktui.sync.cluster_readers import TargetClusterReader
 from k2ktui.sync.entry_files import remember
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.plans import make_pipeline_plan
-from k2ktui.sync.proof import ignored_parts, open_verification
 from k2ktui.sync.snapshot import take_snapshot
 from k2ktui.sync.store import StateStore
 from k2ktui.sync.verification import GroupPosition, Verification
-from k2ktui.sync.verify import verify
+from k2ktui.sync.verify import ignored_parts, open_verification, verify
 from k2ktui.text import counted, safe_text
 
 _UNCHANGED = "Nothing was changed."

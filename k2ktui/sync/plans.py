@@ -1,4 +1,8 @@
-"""Plans of one pipeline, made from a snapshot according to its configuration."""
+"""Plans of one pipeline, made from a snapshot according to its configuration, and kept plans.
+
+Plans made without an output file are kept in a local directory, in the ``plan -o`` format. They
+hold names and offsets, no secrets.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,19 @@ import getpass
 import os
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
+
+from platformdirs import user_state_path
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.groups import Snapshot
-from k2ktui.engine.plan import Plan, Rewind
+from k2ktui.engine.plan import Plan, Rewind, dump_plan
 from k2ktui.engine.planning import PlanOptions, make_plan
+from k2ktui.private_files import private_directory, write_private
+
+_KEPT = 50
 
 
 def whoami() -> str:
@@ -50,3 +61,24 @@ def make_pipeline_plan(snapshot: Snapshot, options: PlanOptions, files: Sequence
     """Make a plan that carries its pipeline's files, so that applying it needs no other input."""
     paths = tuple(os.path.abspath(part) for each in files for part in each.split(",") if part)
     return replace(make_plan(snapshot, options), files=paths)
+
+
+def kept_plans() -> Path:
+    """Return the directory of kept plans; it may not exist."""
+    return user_state_path("k2ktui") / "plans"
+
+
+def keep_plan(plan: Plan) -> Path | None:
+    """Keep a plan, and delete all but the newest 50; None if it cannot be written."""
+    path = kept_plans() / f"{plan.id}.json"
+    try:
+        private_directory(path.parent.parent)
+        private_directory(path.parent)
+        write_private(path, dump_plan(plan).encode())
+    except OSError:
+        return None
+    with suppress(OSError):
+        found = sorted(path.parent.glob("*.json"), key=lambda each: each.stat().st_mtime)
+        for old in found[:-_KEPT]:
+            old.unlink()
+    return path

@@ -12,7 +12,7 @@ from k2ktui.replication import loss
 from k2ktui.replication.events import Note
 from k2ktui.replication.fencing_errors import superseded
 from k2ktui.replication.loss import LossRecorder
-from k2ktui.replication.notifier import ThrottledNotifier
+from k2ktui.replication.progress import ThrottledNotifier
 from k2ktui.replication.slot_task import Fault, FaultKind
 
 LOST, GONE = SourcePartition("t", 0), SourcePartition("gone", 0)

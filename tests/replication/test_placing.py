@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k2ktui.replication.slot_placement import choose_slot
 from k2ktui.replication.slot_task import CopyPath
+from k2ktui.replication.slots import choose_slot
 
 
 def placed(partitions: int, slots: int, path: CopyPath, *, spread: bool) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from k2ktui.replication.events import Event, Note
-from k2ktui.replication.notifier import ThrottledNotifier
+from k2ktui.replication.progress import ThrottledNotifier
 
 
 class Told:

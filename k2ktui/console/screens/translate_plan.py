@@ -23,9 +23,9 @@ from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.engine.applying import WriteResult, results_text, undo_text
 from k2ktui.engine.plan import Plan, Rewind, dump_plan, plan_remarks, uncertain_first
 from k2ktui.errors import K2kError, PartlyApplied
-from k2ktui.sync import operations, plan_files
+from k2ktui.sync import operations
 from k2ktui.sync.apply import Applied, SomethingMoved
-from k2ktui.sync.plans import plan_options
+from k2ktui.sync.plans import keep_plan, plan_options
 from k2ktui.sync.record_comparison import ComparisonOutcome
 from k2ktui.sync.verification import ContentCheck
 from k2ktui.text import safe_text
@@ -236,7 +236,7 @@ class PlanScreen(OperationScreen):
 
         def job() -> Shown:
             plan, notes = operations.create_plan(flow, options, files)
-            return Shown(plan, (*notes, *plan_remarks(plan)), plan_files.keep(plan))
+            return Shown(plan, (*notes, *plan_remarks(plan)), keep_plan(plan))
 
         self.act("planning", job, self._planned)
 

@@ -28,7 +28,7 @@ from k2ktui.kafka.wire import CoordinatorError, OutcomeUnknown, Signal, Wire
 from k2ktui.log.batch import CorruptBatch
 from k2ktui.log.rebuild import build_batches
 from k2ktui.log.records import make_records
-from k2ktui.replication.copying import target_faults
+from k2ktui.replication.copying import partition_faults
 from k2ktui.replication.copying.batch_routing import route_next
 from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
@@ -103,7 +103,7 @@ class SlotCopier:
             )
             if refused.outgoing.feed is not None:
                 source, where = refused.outgoing.feed.source, self._where[refused.outgoing]
-                faults.append(target_faults.refused(refused, source, where))
+                faults.append(partition_faults.refused(refused, source, where))
         finally:
             self._reader.close()
         faults += [feed.fault for feed in self._feeds if feed.fault is not None]
@@ -133,7 +133,7 @@ class SlotCopier:
             if outgoing.feed is not None
         }
         return [
-            target_faults.unavailable(
+            partition_faults.unavailable(
                 feed.source, target, failed.found[target], feed.assignment.position.offset
             )
             for feed in self._feeds
@@ -253,9 +253,9 @@ class SlotCopier:
         del self._held[feed]
         if self._writer.exists(target):
             reason = "it has no leader"
-            fault = target_faults.unavailable(feed.source, target, reason, feed.handed)
+            fault = partition_faults.unavailable(feed.source, target, reason, feed.handed)
         else:
-            fault = target_faults.gone(feed.source, target, feed.handed)
+            fault = partition_faults.gone(feed.source, target, feed.handed)
         feed.stop(fault.kind, fault.message, fault.hint, fault.offset)
         self._reader.handed_on(feed.drop_from(feed.handed))
 

@@ -18,7 +18,7 @@ from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from k2ktui.engine.state import SourcePartition
 from k2ktui.kafka.codes import LEADER_MOVED, SESSION_LOST, TOPIC_GONE, Code
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown, Signal, TopicInfo, Wire
-from k2ktui.replication.copying import source_faults
+from k2ktui.replication.copying import partition_faults
 from k2ktui.replication.copying.partition_reader import FetchPosition, PartitionReader
 from k2ktui.replication.slot_task import SourceLogBounds
 
@@ -280,13 +280,13 @@ class SourceFetcher:
             session.known.pop(key, None)
             self._look_up_later()
         elif code == Code.TOPIC_AUTHORIZATION_FAILED:
-            source_faults.stop_unauthorized(feed)
+            partition_faults.stop_unauthorized(feed)
         elif code in LEADER_MOVED:
             session.known.pop(key, None)
             self._leaders.pop(key, None)
             self._look_up_later()
         else:
-            source_faults.stop_refused(feed, code)
+            partition_faults.stop_refused(feed, code)
 
     def _measure(self, session: _Session, feed: PartitionReader, diverged_at: int) -> None:
         """Request the current log bounds before deciding whether records are lost."""
@@ -332,7 +332,7 @@ class SourceFetcher:
 
     def _lost(self, feed: PartitionReader, start: int, end: int, diverged_at: int) -> None:
         """Handle lost records at the position: stop, or skip them if configured."""
-        loss = source_faults.describe_loss(feed, start, end, diverged_at)
+        loss = partition_faults.describe_loss(feed, start, end, diverged_at)
         if loss is None:
             return  # out of range only temporarily, for example while the leader moves
         if self._continue and loss.go_on_at >= feed.handed:
@@ -340,7 +340,7 @@ class SourceFetcher:
             self._touched.add(feed)
             return
         # Going back needs a new term, which only the driver can begin: pass it the new offset.
-        source_faults.stop_for_loss(feed, loss, at=loss.go_on_at if self._continue else None)
+        partition_faults.stop_for_loss(feed, loss, at=loss.go_on_at if self._continue else None)
         self.buffered -= feed.drop_from(loss.go_on_at)
 
     def _look_up_later(self) -> None:
@@ -367,16 +367,16 @@ class SourceFetcher:
         if info.error not in TOPIC_GONE:
             self._unknown_since.pop(key[0], None)
         if info.error == Code.TOPIC_AUTHORIZATION_FAILED:
-            source_faults.stop_unauthorized(feed)
+            partition_faults.stop_unauthorized(feed)
         elif info.error == Code.INVALID_TOPIC:
-            source_faults.stop_deleted(feed)
+            partition_faults.stop_deleted(feed)
         elif info.error in TOPIC_GONE:
             if monotonic() - self._unknown_since.setdefault(key[0], monotonic()) < _GONE_AFTER_S:
                 self._look_up_later()
             else:
-                source_faults.stop_deleted(feed)
+                partition_faults.stop_deleted(feed)
         elif topic_id and info.topic_id and info.topic_id != topic_id:
-            source_faults.stop_recreated(feed)
+            partition_faults.stop_recreated(feed)
         elif key[1] in info.partitions and info.partitions[key[1]].node >= 0:
             self._leaders[key] = info.partitions[key[1]].node
         else:
