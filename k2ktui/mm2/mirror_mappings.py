@@ -176,7 +176,11 @@ class MirrorMappings:
 
     def _nothing(self) -> NothingCopied:
         missing = ", ".join(safe_text(name) for name in self.topics.missing())
-        why = f"there is no topic {missing}" if missing else "its topics name no topic of this flow"
+        why = (
+            f"there is no topic {missing}"
+            if missing
+            else "its topics contain no topic of this flow"
+        )
         return NothingCopied(
             f"MirrorMaker 2 has not copied anything on {safe_text(self._flow)}: {why}",
             hint="Check the aliases, and offset-syncs.topic.location and offset.storage.topic.",

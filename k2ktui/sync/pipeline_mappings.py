@@ -42,7 +42,7 @@ class PipelineMappings:
             raise NothingCopied(
                 f"pipeline {safe_text(self._config.name)} has not copied anything yet: topic "
                 f"{safe_text(name)} does not exist on the target cluster",
-                hint="Start it first: k2ktui start -f FILE.",
+                hint="Start it first: k2ktui start -f FILE",
             )
         topic = commit_topic(self._config, found.partitions)
         return self._books.read(topic, found, _READ_S).positions
