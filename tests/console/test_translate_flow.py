@@ -107,7 +107,7 @@ def test_from_a_plan_to_applied_verified_and_taken_back(
 
     drive(session_of(copied), steps, (110, 30))
     told = k2ktui_json("journal", "-f", copied.file)["journal"]
-    assert [each["what"] for each in told] == ["undo", "apply"]
+    assert [each["operation"] for each in told] == ["undo", "apply"]
 
 
 def test_an_offset_that_moves_after_the_plan_is_told_and_planned_again(
