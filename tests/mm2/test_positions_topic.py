@@ -133,6 +133,6 @@ def test_what_was_there_can_be_put_back(mirror: Mirror) -> None:
     done = k2ktui_json("mm2", "offsets", "set", *mirror.args, f"{mirror.topic}:0:2", "--yes")
     assert mirror.positions() == ENDS | {0: 2}
     journal = k2ktui_json("journal", *mirror.args)["journal"]
-    assert journal[0]["what"] == "mm2 offsets" and journal[0]["counts"] == {"back": 1}
+    assert journal[0]["operation"] == "mm2 offsets" and journal[0]["counts"] == {"back": 1}
     k2ktui_json("mm2", "offsets", "set", *mirror.args, "--from", done["before"], "--yes")
     assert mirror.positions() == ENDS

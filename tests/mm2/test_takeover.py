@@ -215,7 +215,7 @@ def test_groups_translate_exactly_in_the_span_and_are_bounded_before_it(taking: 
     copied = {got.value: got for got in taking.copied()[0]}
     original = {got.offset: got.value for got in taking.original()[0]}
     journal = k2ktui_json("journal", "-f", taking.file)
-    assert any(entry["what"] == "mm2 takeover" for entry in journal["journal"])
+    assert any(entry["operation"] == "mm2 takeover" for entry in journal["journal"])
     end = max(original) + 1
     exact_from = next(
         row["start"]

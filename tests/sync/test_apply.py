@@ -107,7 +107,7 @@ def test_applied_verified_and_taken_back(
     (row,) = [r for r in k2ktui_json("groups", "-f", copied.file)["groups"] if r["partition"] == 0]
     assert (row["target_offset"], row["divergence"]) == (expected[topic, 0], 0)
     listed = k2ktui_json("journal")["journal"]
-    assert [(each["id"], each["what"]) for each in listed] == [(result["id"], "apply")]
+    assert [(each["id"], each["operation"]) for each in listed] == [(result["id"], "apply")]
     again = k2ktui_json("journal", result["id"])
     assert again["groups"][0]["consumer_group"] == moved
 
@@ -115,7 +115,7 @@ def test_applied_verified_and_taken_back(
     assert back["counts"] == {"applied": 2}
     assert committed(target, moved, where) == {(topic, 0): None, (topic, 1): 8}
     told = k2ktui_json("journal", "-f", copied.file)["journal"]
-    assert [each["what"] for each in told] == ["undo", "apply"]
+    assert [each["operation"] for each in told] == ["undo", "apply"]
     assert told[0]["undoes"] == result["id"]
 
 
