@@ -114,7 +114,8 @@ def judge_group(group: GroupSummary) -> SeverityLabel:
     if group.checking:
         return _CHECKING
     if group.missing:
-        return SeverityLabel(Severity.INFO, "not moved")
+        moved = "partly moved" if group.missing < group.partitions else "not moved"
+        return SeverityLabel(Severity.INFO, moved)
     return SeverityLabel(Severity.OK, "in step")
 
 

@@ -15,9 +15,18 @@ from k2ktui.engine.trend import Direction
 from k2ktui.watch.assemble import Assembler
 from k2ktui.watch.codec import dumps, loads
 from k2ktui.watch.facts import MappedSummary, SourceFacts, TargetFacts
-from k2ktui.watch.model import LATE_S, Part, PartitionRow, PartName, PipelinePair, View
+from k2ktui.watch.model import (
+    LATE_S,
+    GroupSide,
+    GroupSummary,
+    Part,
+    PartitionRow,
+    PartName,
+    PipelinePair,
+    View,
+)
 from k2ktui.watch.plain import view_lines
-from k2ktui.watch.severity import Severity, find_problems, judge_group_row
+from k2ktui.watch.severity import Severity, find_problems, judge_group, judge_group_row
 from tests.support.views import NOON, Made, beside_mirrormaker, usual
 
 AT = SourcePartition("orders", 0)
@@ -324,3 +333,15 @@ def test_a_comparison_that_fails_is_no_fault_of_the_pipeline() -> None:
     [problem] = [p for p in find_problems(view, NOON) if p.subject == "MirrorMaker 2"]
     assert problem.severity is Severity.WARN and "no checkpoints topic" in problem.message
     assert view.whole and view.summaries[1].theirs is None
+
+
+@pytest.mark.parametrize(
+    ("partitions", "missing", "word"),
+    [(3, 3, "not moved"), (3, 1, "partly moved"), (3, 0, "in step")],
+)
+def test_a_group_that_is_committed_on_some_partitions_is_partly_moved(
+    partitions: int, missing: int, word: str
+) -> None:
+    side = GroupSide("Empty", 0)
+    group = GroupSummary("g", side, side, partitions, {"exact": partitions}, missing, 0, 0)
+    assert judge_group(group).word == word
