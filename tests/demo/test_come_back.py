@@ -33,7 +33,9 @@ def home(mark: str, tmp_path: Path) -> Iterator[Path]:
 
     home = tmp_path / "k2ktui" / "demo"
     try:
-        eventually(flowing, "records flow", FLOWING_SECONDS)
+        # The clusters start, then Spark: at a load of 30 on four cores, a pipeline alone took 90 s
+        # to start and to copy 25,000 records.
+        eventually(flowing, "records flow", 2 * FLOWING_SECONDS)
         terminal.hang_up()
         eventually(lambda: (host := detached.host(home)) and host.waiting, "it waits", 30)
         yield home
