@@ -33,7 +33,7 @@ def load_compared(file: str | None, flow: Flow) -> MirrorFlow | None:
     Raises:
         ConfigError: it is not a MirrorMaker 2 file, or ``flow`` is such a flow itself.
     """
-    from k2ktui.cli.options import print_notes
+    from k2ktui.cli.notes import print_notes
     from k2ktui.mm2.mirror_flow import is_mirror_file, load_mirror
 
     if file is None:

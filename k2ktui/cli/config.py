@@ -6,6 +6,7 @@ import json
 
 import click
 
+from k2ktui.cli.notes import print_notes
 from k2ktui.cli.options import file_option, json_option
 from k2ktui.config.load import Loaded, load
 from k2ktui.config.show import json_schema, to_json, to_yaml
@@ -76,5 +77,4 @@ def _load(files: tuple[str, ...]) -> Loaded:
 
 
 def _print_notes(loaded: Loaded) -> None:
-    for note in loaded.notes:
-        click.echo(f"note: {note}", err=True)
+    print_notes(loaded.notes)

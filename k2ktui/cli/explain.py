@@ -8,7 +8,8 @@ from dataclasses import asdict
 import click
 
 from k2ktui.cli.options import file_option, json_option, load_pipeline
-from k2ktui.cli.tables import Column, print_table
+from k2ktui.cli.tables import print_table
+from k2ktui.present.columns import Column, text_column
 from k2ktui.replication.explain import Explanation, explain_pipeline
 from k2ktui.text import safe_text
 
@@ -31,8 +32,8 @@ def command(files: tuple[str, ...], as_json: bool) -> None:
 
 
 _COLUMNS: tuple[Column[Explanation], ...] = (
-    Column("topic", lambda row: safe_text(row.topic), left=True),
-    Column("target", lambda row: safe_text(row.target), left=True),
-    Column("path", lambda row: safe_text(row.path or "refused"), left=True),
-    Column("reason", lambda row: safe_text(row.reason), left=True),
+    text_column("topic", lambda row: safe_text(row.topic), left=True),
+    text_column("target", lambda row: safe_text(row.target), left=True),
+    text_column("path", lambda row: safe_text(row.path or "refused"), left=True),
+    text_column("reason", lambda row: safe_text(row.reason), left=True),
 )

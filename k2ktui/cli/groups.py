@@ -7,10 +7,14 @@ from typing import Any
 
 import click
 
+from k2ktui.cli.notes import print_notes
 from k2ktui.cli.options import file_option, json_option, load_flow
-from k2ktui.cli.tables import MOST, Column, moment, number, print_table, signed
+from k2ktui.cli.tables import MOST, print_table
 from k2ktui.engine.groups import GroupRow, Snapshot, make_group_rows, outcome, snapshot_notes
-from k2ktui.text import counted, safe_text
+from k2ktui.present.columns import pick
+from k2ktui.present.formatting import WORDS, moment
+from k2ktui.present.groups import outcome_text, row_columns
+from k2ktui.text import safe_text
 
 
 @click.command(help="Show consumer groups on both clusters with translated offsets and divergence.")
@@ -25,20 +29,10 @@ def command(files: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(as_object(snapshot, found)))
         return
-    for note in snapshot_notes(snapshot):
-        click.echo(f"note: {note}", err=True)
+    print_notes(snapshot_notes(snapshot))
     title = f"{safe_text(snapshot.pipeline)} at {moment(snapshot.taken_at)}"
     print_table(title, COLUMNS, found, most=MOST)
-    click.echo(summary(found))
-
-
-def summary(found: list[GroupRow]) -> str:
-    """Return the effect of resuming on the target, as committed now and after a move."""
-    sums = outcome(found)
-    unknown = f"; unknown for {sums.unknown:,}" if sums.unknown else ""
-    now = f"{counted(sums.skips, 'record')} skipped, {sums.rereads:,} re-read{unknown}"
-    moved = f"{sums.moved_skips:,} skipped, {sums.moved_rereads:,} re-read"
-    return f"as committed now {now}; after a move {moved}"
+    click.echo(outcome_text(outcome(found)))
 
 
 def as_object(snapshot: Snapshot, found: list[GroupRow]) -> dict[str, Any]:
@@ -53,22 +47,8 @@ def as_object(snapshot: Snapshot, found: list[GroupRow]) -> dict[str, Any]:
     }
 
 
-def _states(row: GroupRow) -> str:
-    return f"{row.state_source or '—'} → {row.state_target or '—'}"
-
-
-COLUMNS: tuple[Column[GroupRow], ...] = (
-    Column("group", lambda row: safe_text(row.group), left=True),
-    Column("topic-partition", lambda row: safe_text(f"{row.topic}-{row.partition}"), left=True),
-    Column("source → target", _states, left=True, wide=True),
-    Column("source", lambda row: number(row.source_offset)),
-    Column("target", lambda row: number(row.target_offset)),
-    Column("translated", lambda row: number(row.translated_offset)),
-    Column("basis", lambda row: str(row.basis), left=True),
-    Column("divergence", lambda row: signed(row.divergence)),
-    Column("skips now", lambda row: number(row.skipped_now), wide=True),
-    Column("re-reads now", lambda row: number(row.reread_now), wide=True),
-    Column("skips moved", lambda row: number(row.skipped), wide=True),
-    Column("re-reads moved", lambda row: number(row.reread), wide=True),
-    Column("note", lambda row: safe_text(row.reason), left=True, wide=True),
+COLUMNS = pick(
+    row_columns(WORDS),
+    *("group", "partition", "states", "source", "target", "translated", "basis", "divergence"),
+    *("skipped-now", "reread-now", "skipped", "reread", "why"),
 )

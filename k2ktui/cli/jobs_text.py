@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from k2ktui.cli.tables import UNKNOWN, Column, moment, number
 from k2ktui.jobs.manager import Job
 from k2ktui.jobs.run_rows import RunRow
+from k2ktui.present.columns import Column, pick
+from k2ktui.present.formatting import WORDS, moment
+from k2ktui.present.runs import run_columns
 from k2ktui.replication.preflight.checks import Check
 from k2ktui.text import safe_text
 
@@ -50,22 +52,8 @@ def row_object(row: RunRow, now: float) -> dict[str, Any]:
 
 def columns(now: float) -> tuple[Column[RunRow], ...]:
     """Return the columns of the run table; ``now`` is epoch seconds."""
-    return (
-        Column("pipeline", lambda row: safe_text(row.pipeline), left=True),
-        Column("state", lambda row: row.state, left=True),
-        Column("host", lambda row: "here" if row.here else safe_text(row.host), left=True),
-        Column("user", lambda row: safe_text(row.user), left=True, wide=True),
-        Column("pid", lambda row: str(row.pid or UNKNOWN)),
-        Column("started", lambda row: moment(row.started_at), left=True, wide=True),
-        Column("heartbeat", lambda row: _age(row.heartbeat_at, now)),
-        Column("term", lambda row: str(row.term or UNKNOWN)),
-        Column("lap", lambda row: number(row.lap)),
-        Column("lag", lambda row: number(row.lag_records)),
-        Column("slots", lambda row: str(row.slots or UNKNOWN), wide=True),
-        Column("version", lambda row: safe_text(row.version), left=True, wide=True),
-        Column("error", lambda row: safe_text(row.error), left=True),
+    return pick(
+        run_columns(WORDS, lambda: now),
+        *("pipeline", "state", "host", "user", "pid", "since", "beat", "term", "lap", "lag"),
+        *("slots", "version", "error"),
     )
-
-
-def _age(at: float | None, now: float) -> str:
-    return UNKNOWN if at is None else f"{max(0.0, now - at):,.0f} s ago"

@@ -7,8 +7,10 @@ import json
 import click
 
 from k2ktui.cli.options import json_option, load_flow
-from k2ktui.cli.tables import Column, moment, number, print_table
+from k2ktui.cli.tables import print_table
 from k2ktui.engine.journal import JournalHeader, JournalRow
+from k2ktui.present.columns import Column, text_column
+from k2ktui.present.formatting import moment, number
 from k2ktui.text import safe_text
 
 
@@ -53,16 +55,18 @@ def _what(header: JournalHeader) -> str:
 
 
 _COLUMNS: tuple[Column[JournalHeader], ...] = (
-    Column("id", lambda each: safe_text(each.id), left=True),
-    Column("time", lambda each: moment(each.at_ms / 1000), left=True),
-    Column("user", lambda each: safe_text(each.who), left=True),
-    Column("operation", lambda each: safe_text(_what(each)), left=True),
-    Column("rows", lambda each: safe_text(_counts(each)), left=True),
+    text_column("id", lambda each: safe_text(each.id), left=True),
+    text_column("time", lambda each: moment(each.at_ms / 1000), left=True),
+    text_column("user", lambda each: safe_text(each.who), left=True),
+    text_column("operation", lambda each: safe_text(_what(each)), left=True),
+    text_column("rows", lambda each: safe_text(_counts(each)), left=True),
 )
 _ENTRY_COLUMNS: tuple[Column[tuple[str, JournalRow]], ...] = (
-    Column("group", lambda line: safe_text(line[0]), left=True),
-    Column("partition", lambda line: safe_text(f"{line[1].topic}-{line[1].partition}"), left=True),
-    Column("before", lambda line: number(line[1].before)),
-    Column("after", lambda line: number(line[1].after)),
-    Column("result", lambda line: safe_text(line[1].result), left=True),
+    text_column("group", lambda line: safe_text(line[0]), left=True),
+    text_column(
+        "partition", lambda line: safe_text(f"{line[1].topic}-{line[1].partition}"), left=True
+    ),
+    text_column("before", lambda line: number(line[1].before)),
+    text_column("after", lambda line: number(line[1].after)),
+    text_column("result", lambda line: safe_text(line[1].result), left=True),
 )

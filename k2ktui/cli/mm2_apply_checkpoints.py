@@ -12,6 +12,7 @@ import click
 
 from k2ktui.cli.check import check_text
 from k2ktui.cli.confirm import confirm
+from k2ktui.cli.notes import print_notes
 from k2ktui.cli.options import access_to, json_option
 from k2ktui.cli.plan import show_plan
 from k2ktui.cli.results import exit_code, result_object, show_results
@@ -115,8 +116,7 @@ def command(
                 f"{unreadable:,} records of the checkpoints topic are not in "
                 "MirrorMaker 2's format and were ignored",
             )
-        for note in notes:
-            click.echo(f"note: {note}", err=True)
+        print_notes(notes)
         if output:
             _write(Path(output), dump_plan(plan))
         if not as_json:

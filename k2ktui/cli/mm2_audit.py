@@ -6,11 +6,13 @@ import json
 
 import click
 
+from k2ktui.cli.notes import print_notes
 from k2ktui.cli.options import file_option, json_option, load_flow
-from k2ktui.cli.tables import UNKNOWN, Column, moment, number, print_table
-from k2ktui.engine.audit import AuditRow
+from k2ktui.cli.tables import print_table
 from k2ktui.errors import ExitCode
 from k2ktui.mm2.audit import audit
+from k2ktui.present.audits import audit_columns
+from k2ktui.present.formatting import moment
 from k2ktui.text import counted, safe_text
 
 
@@ -24,8 +26,7 @@ def command(files: tuple[str, ...], as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(found.as_json()))
     else:
-        for note in found.notes:
-            click.echo(f"note: {safe_text(note)}", err=True)
+        print_notes(found.notes)
         title = f"MirrorMaker 2 {safe_text(found.flow)} at {moment(found.taken_at)}"
         print_table(title, COLUMNS, found.rows)
         totals = found.totals()
@@ -39,22 +40,4 @@ def command(files: tuple[str, ...], as_json: bool) -> int:
     return ExitCode.FINDINGS if any(row.wrong for row in found.rows) else ExitCode.OK
 
 
-def _age(row: AuditRow) -> str:
-    return UNKNOWN if row.checkpoint_age_s is None else f"{row.checkpoint_age_s:.0f} s"
-
-
-COLUMNS: tuple[Column[AuditRow], ...] = (
-    Column("group", lambda row: safe_text(row.group), left=True),
-    Column("topic-partition", lambda row: safe_text(f"{row.topic}-{row.partition}"), left=True),
-    Column("source", lambda row: number(row.source_offset)),
-    Column("checkpoint", lambda row: number(row.checkpoint_offset)),
-    Column("age", _age, wide=True),
-    Column("re-read", lambda row: number(row.checkpoint_reread)),
-    Column("skipped", lambda row: number(row.checkpoint_skipped)),
-    Column("synced", lambda row: number(row.synced_offset)),
-    Column("re-read", lambda row: number(row.synced_reread)),
-    Column("skipped", lambda row: number(row.synced_skipped)),
-    Column("correct", lambda row: number(row.right_offset)),
-    Column("basis", lambda row: row.basis, left=True),
-    Column("note", lambda row: safe_text(row.note), left=True, wide=True),
-)
+COLUMNS = audit_columns()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from k2ktui.cli.notes import print_notes
 from k2ktui.errors import ConfigError, Refused
 from k2ktui.mm2.importing import import_flow
 from k2ktui.mm2.settings import load_settings
@@ -32,8 +33,7 @@ def command(file: str, output: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"file": output, "pipeline": found.text, "notes": notes}))
         return
-    for note in notes:
-        click.echo(f"note: {note}", err=True)
+    print_notes(notes)
     if output is None:
         click.echo(found.text, nl=False)
     else:

@@ -11,8 +11,9 @@ import click
 
 from k2ktui.cli.confirm import confirm
 from k2ktui.cli.mm2_where import positions_of, where_options
+from k2ktui.cli.notes import print_note, print_notes
 from k2ktui.cli.options import json_option
-from k2ktui.cli.tables import Column, number, print_table
+from k2ktui.cli.tables import print_table
 from k2ktui.config.topics import compile_pattern
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConfigError, ExitCode, K2kError
@@ -26,6 +27,8 @@ from k2ktui.mm2.positions import (
     plan,
     reset_in_words,
 )
+from k2ktui.present.columns import Column, text_column
+from k2ktui.present.formatting import number
 from k2ktui.text import counted, safe_text
 
 if TYPE_CHECKING:
@@ -85,7 +88,7 @@ def show(as_json: bool, **where: str) -> None:
         click.echo(json.dumps(shown))
         return
     print_table(f"{safe_text(connector.name)}, {safe_text(connector.state)}", ROWS, rows)
-    click.echo(f"note: {reset_in_words(connector.reset)}", err=True)
+    print_note(reset_in_words(connector.reset))
 
 
 @command.command(name="set")
@@ -160,7 +163,7 @@ def _run(
             click.echo("Nothing to change.", err=True)
         return ExitCode.OK
     confirm(change.connector, f"change {len(change.changes):,} of its positions", yes=yes)
-    done = positions.apply(change, lambda text: click.echo(f"note: {safe_text(text)}", err=True))
+    done = positions.apply(change, print_note)
     if where["mirror"]:
         _journal(where["mirror"], change)
     return _print_result(change, done, as_json=as_json)
@@ -173,7 +176,7 @@ def _journal(mirror: str, change: StoredChange) -> None:
 
     note = write_journal(load_mirror(mirror)[0].config, change)
     if note:
-        click.echo(f"note: {note}", err=True)
+        print_note(note)
 
 
 def _for_strimzi(
@@ -191,8 +194,7 @@ def _for_strimzi(
     else:
         connector = unreachable_connector(where["connector"])
         change = plan(connector, wanted(connector), None)
-    for note in change.notes:
-        click.echo(f"note: {note}", err=True)
+    print_notes(change.notes)
     if not change.moves:
         raise ConfigError("Nothing to apply.", hint="--topic needs --connect URL.")
     return manifest(place, change)
@@ -257,8 +259,7 @@ def _read_positions(name: str, connector: Connector) -> dict[SourcePartition, in
 def _show(connector: Connector, change: StoredChange) -> None:
     title = f"Positions of {safe_text(connector.name)}, {safe_text(connector.state)}"
     print_table(title, MOVES, change.moves)
-    for note in change.notes:
-        click.echo(f"note: {note}", err=True)
+    print_notes(change.notes)
 
 
 def _row_object(move: StoredMove) -> dict[str, Any]:
@@ -311,16 +312,16 @@ def _meaning(move: StoredMove) -> str:
 
 
 ROWS: tuple[Column[StoredMove], ...] = (
-    Column("topic-partition", lambda move: safe_text(move.source), left=True),
-    Column("position", lambda move: number(move.before)),
-    Column("log start", lambda move: number(move.bounds.start if move.bounds else None)),
-    Column("high watermark", lambda move: number(move.bounds.end if move.bounds else None)),
-    Column("lag", lambda move: number(_lag(move))),
+    text_column("topic-partition", lambda move: safe_text(move.source), left=True),
+    text_column("position", lambda move: number(move.before)),
+    text_column("log start", lambda move: number(move.bounds.start if move.bounds else None)),
+    text_column("high watermark", lambda move: number(move.bounds.end if move.bounds else None)),
+    text_column("lag", lambda move: number(_lag(move))),
 )
 MOVES: tuple[Column[StoredMove], ...] = (
-    Column("topic-partition", lambda move: safe_text(move.source), left=True),
-    Column("now", lambda move: number(move.before)),
-    Column("new", lambda move: number(move.after)),
-    Column("effect", lambda move: str(move.effect), left=True),
-    Column("means", _meaning, left=True),
+    text_column("topic-partition", lambda move: safe_text(move.source), left=True),
+    text_column("now", lambda move: number(move.before)),
+    text_column("new", lambda move: number(move.after)),
+    text_column("effect", lambda move: str(move.effect), left=True),
+    text_column("means", _meaning, left=True),
 )

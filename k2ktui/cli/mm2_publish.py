@@ -9,6 +9,7 @@ from types import FrameType
 import click
 
 from k2ktui.cli.ending import ending_signals
+from k2ktui.cli.notes import print_note
 from k2ktui.cli.options import access_to, file_option, load_flow, unlock_option
 from k2ktui.engine.access import require
 from k2ktui.errors import ConnectionFailed, ExitCode, TimedOut
@@ -91,7 +92,7 @@ def _publish_once(publisher: Publisher, *, forgiving: bool) -> None:
     except (ConnectionFailed, TimedOut) as error:
         if not forgiving:
             raise
-        click.echo(f"note: {error.message}; retrying", err=True)
+        print_note(f"{error.message}; retrying")
         return
     if done.checkpoints or done.offset_syncs:
         left = f"; {done.left_out} group-partitions have no position" if done.left_out else ""

@@ -9,9 +9,12 @@ import click
 
 from k2ktui.cli.confirm import confirm
 from k2ktui.cli.mm2_where import positions_of, where_options
+from k2ktui.cli.notes import print_notes
 from k2ktui.cli.options import access_to, file_option, json_option, load_pipeline, unlock_option
-from k2ktui.cli.tables import Column, number, print_table
+from k2ktui.cli.tables import print_table
 from k2ktui.errors import ExitCode
+from k2ktui.present.columns import Column, text_column
+from k2ktui.present.formatting import number
 from k2ktui.text import counted, safe_text
 
 if TYPE_CHECKING:
@@ -81,8 +84,7 @@ def command(
 
 def _print_result(plan: TakeoverPlan, done: TakenOver | None, *, refused: bool) -> int:
     notes = (*plan.notes, *(done.notes if done else ()))
-    for note in notes:
-        click.echo(f"note: {note}", err=True)
+    print_notes(notes)
     if done:
         click.echo(f"Taken over in term {done.term}. Next: k2ktui start -f FILE", err=True)
     elif refused:
@@ -155,12 +157,12 @@ def _remarks(row: TakeoverRow) -> str:
 
 
 COLUMNS: tuple[Column[TakeoverRow], ...] = (
-    Column("topic-partition", lambda row: safe_text(row.source), left=True),
-    Column("target", lambda row: safe_text(f"{row.target[0]}-{row.target[1]}"), left=True),
-    Column("stored", lambda row: number(row.stored)),
-    Column("continues at", lambda row: number(row.position)),
-    Column("exact from", lambda row: number(row.start)),
-    Column("mapped", lambda row: number(row.mapped)),
-    Column("from syncs", lambda row: number(len(row.from_syncs)), wide=True),
-    Column("remarks", _remarks, left=True),
+    text_column("topic-partition", lambda row: safe_text(row.source), left=True),
+    text_column("target", lambda row: safe_text(f"{row.target[0]}-{row.target[1]}"), left=True),
+    text_column("stored", lambda row: number(row.stored)),
+    text_column("continues at", lambda row: number(row.position)),
+    text_column("exact from", lambda row: number(row.start)),
+    text_column("mapped", lambda row: number(row.mapped)),
+    text_column("from syncs", lambda row: number(len(row.from_syncs)), wide=True),
+    text_column("remarks", _remarks, left=True),
 )

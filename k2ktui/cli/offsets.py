@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from k2ktui.cli.confirm import confirm
+from k2ktui.cli.notes import print_notes
 from k2ktui.cli.options import (
     access_to,
     file_option,
@@ -20,11 +21,13 @@ from k2ktui.cli.options import (
     unlock_option,
 )
 from k2ktui.cli.positions import MOVES, ROWS, change_object, row_object, runner_object
-from k2ktui.cli.tables import moment, output, print_table
+from k2ktui.cli.tables import output, print_table
 from k2ktui.config.scalars import parse_instant
 from k2ktui.engine.access import require
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConfigError, ExitCode
+from k2ktui.present.formatting import moment
+from k2ktui.present.positions import sum_moves
 from k2ktui.sync.positions_text import parse_partitions, parse_positions
 from k2ktui.text import counted, safe_text
 
@@ -71,8 +74,7 @@ def show(files: tuple[str, ...], as_json: bool) -> None:
     finally:
         positions.close()
     notes = [note for note in (positions.source_down, unread) if note]
-    for note in notes:
-        click.echo(f"note: {note}", err=True)
+    print_notes(notes)
     now = time.time()
     if as_json:
         click.echo(
@@ -212,10 +214,8 @@ def _show_plan(change: PositionPlan, flags: _Flags) -> None:
         name = safe_text(change.pipeline)
         console = output(stderr=flags.as_json)
         print_table(f"{change.operation} of {name}", MOVES, change.moves, console)
-    for note in change.notes:
-        click.echo(f"note: {note}", err=True)
-    again = sum(move.again for move in change.moves)
-    left_out = sum(move.left_out for move in change.moves)
+    print_notes(change.notes)
+    again, left_out = sum_moves(change.moves)
     if again:
         click.echo(
             f"Copied again: up to {counted(again, 'record')}; they become duplicates unless "
@@ -238,8 +238,7 @@ def _print_result(change: PositionPlan, moved: PositionWriteResult | None, flags
     else:
         entry = f", journal entry {moved.entry}" if moved.entry else ""
         click.echo(f"{counted(len(change.changes), 'position')} written, term {moved.term}{entry}")
-    for note in moved.notes if moved else ():
-        click.echo(f"note: {note}", err=True)
+    print_notes(moved.notes if moved else ())
 
 
 def _require_all_found(chosen: set[tuple[str, int | None]], change: PositionPlan) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from k2ktui.cli.notes import print_notes
 from k2ktui.config.model import PipelineConfig
 from k2ktui.config.topics import compile_pattern
 from k2ktui.engine.access import Access, access
@@ -95,12 +96,6 @@ def _misplaced(how: str) -> ConfigError:
         hint="Convert it first: k2ktui mm2 import FILE -o pipeline.yaml. The "
         "console, groups, watch and mm2 read it directly.",
     )
-
-
-def print_notes(notes: Iterable[str]) -> None:
-    """Print the notes on a loaded file to stderr."""
-    for note in notes:
-        click.echo(f"note: {note}", err=True)
 
 
 def matcher(option: str, pattern: str | None) -> Callable[[str], bool]:

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import click
 
+from k2ktui.cli.notes import print_notes
 from k2ktui.cli.options import file_option, json_option, load_flow, matcher
-from k2ktui.cli.tables import MOST, Column, moment, number, print_table, signed
+from k2ktui.cli.tables import MOST, print_table
 from k2ktui.engine.plan import (
-    Action,
     Plan,
-    PlanRow,
     Rewind,
     dump_plan,
     plan_remarks,
@@ -20,8 +19,10 @@ from k2ktui.engine.plan import (
     uncertain_first,
 )
 from k2ktui.errors import ConfigError
+from k2ktui.present.formatting import WORDS, moment
+from k2ktui.present.plans import plan_columns, summarize_plan
 from k2ktui.private_files import write_private
-from k2ktui.text import counted, safe_text
+from k2ktui.text import safe_text
 
 
 @click.command(help="Plan the offsets to commit on the target, without changing anything.")
@@ -80,8 +81,7 @@ def command(
         topic=matcher("--topic", topic),
     )
     plan, notes = create_plan(flow, options, files)
-    for note in notes:
-        click.echo(f"note: {note}", err=True)
+    print_notes(notes)
     if output:
         _write(Path(output), dump_plan(plan))
     if as_json:
@@ -120,38 +120,8 @@ def show_plan(plan: Plan) -> None:
     """Print a plan, uncertain rows first, with a summary and remarks."""
     title = f"Plan {plan.id} for {safe_text(plan.pipeline)}, made {moment(plan.created_at)}"
     print_table(title, COLUMNS, uncertain_first(plan.rows), most=MOST)
-    click.echo(summary(plan))
-    for remark in plan_remarks(plan):
-        click.echo(f"note: {remark}", err=True)
+    click.echo(summarize_plan(plan.rows).text())
+    print_notes(plan_remarks(plan))
 
 
-def summary(plan: Plan) -> str:
-    """Return a one-line summary of the plan."""
-    counts = {action: sum(row.action is action for row in plan.rows) for action in Action}
-    parts = [f"{count:,} to {action}" for action, count in counts.items() if count]
-    changes = plan.changes
-    reread = sum(row.reread or 0 for row in changes)
-    skipped = sum(row.skipped or 0 for row in changes)
-    text = ", ".join(parts) or "no group has committed offsets of a replicated topic"
-    return f"{text}; {counted(reread, 'record')} re-read and {skipped:,} skipped by what changes"
-
-
-def _delta(row: PlanRow) -> int | None:
-    if row.current is None or row.proposed is None:
-        return None
-    return row.proposed - row.current
-
-
-COLUMNS: tuple[Column[PlanRow], ...] = (
-    Column("group", lambda row: safe_text(row.group), left=True),
-    Column("target partition", lambda row: safe_text(f"{row.topic}-{row.partition}"), left=True),
-    Column("from", lambda row: safe_text(row.source), left=True, wide=True),
-    Column("now", lambda row: number(row.current)),
-    Column("proposed", lambda row: number(row.proposed)),
-    Column("delta", lambda row: signed(_delta(row)), wide=True),
-    Column("basis", lambda row: str(row.basis), left=True),
-    Column("reread", lambda row: number(row.reread)),
-    Column("skipped", lambda row: number(row.skipped)),
-    Column("action", lambda row: str(row.action), left=True),
-    Column("reason", lambda row: safe_text(row.reason), left=True),
-)
+COLUMNS = plan_columns(WORDS)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from k2ktui.cli.tables import UNKNOWN, Column, number
 from k2ktui.engine.journal import Runner
-from k2ktui.engine.moves import MoveEffect, PositionMove
+from k2ktui.present.columns import Column, text_column
+from k2ktui.present.formatting import NOT_AVAILABLE, WORDS, number
+from k2ktui.present.positions import move_columns
 from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
@@ -73,43 +74,22 @@ def change_object(change: PositionPlan, moved: PositionWriteResult | None) -> di
     }
 
 
-def _meaning(move: PositionMove) -> str:
-    parts = []
-    if move.again:
-        parts.append(f"up to {move.again:,} copied again")
-    if move.left_out:
-        parts.append(f"up to {move.left_out:,} skipped")
-    if move.why:
-        parts.append(safe_text(move.why))
-    return "; ".join(parts)
-
-
-def _new(move: PositionMove) -> str:
-    if move.effect is MoveEffect.CLEAR:
-        return f"new, from {number(move.offset)}"
-    return number(move.offset)
-
-
 def _target(row: PositionRow) -> str:
     partition = "*" if row.target_partition is None else str(row.target_partition)
-    return safe_text(f"{row.target_topic}-{partition}") if row.target_topic else UNKNOWN
+    return safe_text(f"{row.target_topic}-{partition}") if row.target_topic else NOT_AVAILABLE
 
 
 ROWS: tuple[Column[PositionRow], ...] = (
-    Column("topic-partition", lambda row: safe_text(row.source), left=True),
-    Column("position", lambda row: number(row.position.offset if row.position else None)),
-    Column("started at", lambda row: number(row.position.start if row.position else None)),
-    Column("term", lambda row: number(row.position.term if row.position else None)),
-    Column("slot", lambda row: str(row.position.slot) if row.position else UNKNOWN, wide=True),
-    Column("log start", lambda row: number(row.log.start if row.log else None)),
-    Column("last stable", lambda row: number(row.log.end if row.log else None)),
-    Column("lag", lambda row: number(row.lag)),
-    Column("target", _target, left=True, wide=True),
+    text_column("topic-partition", lambda row: safe_text(row.source), left=True),
+    text_column("position", lambda row: number(row.position.offset if row.position else None)),
+    text_column("started at", lambda row: number(row.position.start if row.position else None)),
+    text_column("term", lambda row: number(row.position.term if row.position else None)),
+    text_column(
+        "slot", lambda row: str(row.position.slot) if row.position else NOT_AVAILABLE, wide=True
+    ),
+    text_column("log start", lambda row: number(row.log.start if row.log else None)),
+    text_column("last stable", lambda row: number(row.log.end if row.log else None)),
+    text_column("lag", lambda row: number(row.lag)),
+    text_column("target", _target, left=True, wide=True),
 )
-MOVES: tuple[Column[PositionMove], ...] = (
-    Column("topic-partition", lambda move: safe_text(move.source), left=True),
-    Column("now", lambda move: number(move.before.offset if move.before else None)),
-    Column("new", _new),
-    Column("effect", lambda move: str(move.effect), left=True),
-    Column("means", _meaning, left=True),
-)
+MOVES = move_columns(WORDS)

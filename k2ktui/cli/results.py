@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from k2ktui.cli.tables import MOST, Column, number, print_table
+from k2ktui.cli.tables import MOST, print_table
 from k2ktui.engine.applying import OffsetWrite, WriteOutcome, WriteResult, results_text
 from k2ktui.errors import ExitCode
+from k2ktui.present.columns import Column, text_column
+from k2ktui.present.formatting import number
 from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
@@ -58,19 +60,19 @@ def _result(row: WriteResult) -> str:
 
 
 WRITES: tuple[Column[OffsetWrite], ...] = (
-    Column("group", lambda write: safe_text(write.group), left=True),
-    Column("target partition", lambda w: safe_text(f"{w.topic}-{w.partition}"), left=True),
-    Column("now", lambda write: number(write.before)),
-    Column("restored", lambda write: number(write.after)),
+    text_column("group", lambda write: safe_text(write.group), left=True),
+    text_column("target partition", lambda w: safe_text(f"{w.topic}-{w.partition}"), left=True),
+    text_column("now", lambda write: number(write.before)),
+    text_column("restored", lambda write: number(write.after)),
 )
 COLUMNS: tuple[Column[WriteResult], ...] = (
-    Column("group", lambda row: safe_text(row.write.group), left=True),
-    Column(
+    text_column("group", lambda row: safe_text(row.write.group), left=True),
+    text_column(
         "target partition",
         lambda row: safe_text(f"{row.write.topic}-{row.write.partition}"),
         left=True,
     ),
-    Column("before", lambda row: number(row.write.before)),
-    Column("after", lambda row: number(row.write.after)),
-    Column("result", _result, left=True),
+    text_column("before", lambda row: number(row.write.before)),
+    text_column("after", lambda row: number(row.write.after)),
+    text_column("result", _result, left=True),
 )

@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from k2ktui.cli.groups import COLUMNS as GROUP_COLUMNS
+from k2ktui.cli.notes import print_notes
 from k2ktui.cli.options import file_option, json_option, load_flow
-from k2ktui.cli.tables import UNKNOWN, Column, moment, number, print_table
+from k2ktui.cli.tables import print_table
 from k2ktui.engine.status import PartitionStatus
+from k2ktui.present.columns import Column, pick, text_column
+from k2ktui.present.formatting import NOT_AVAILABLE, WORDS, age, moment
+from k2ktui.present.partitions import partition_columns
 from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
+    from k2ktui.watch.model import PartitionRow
     from k2ktui.watch.once import Reading
 
 
@@ -31,14 +36,13 @@ def command(files: tuple[str, ...], as_json: bool, with_groups: bool) -> None:
     if as_json:
         click.echo(json.dumps(status_object(reading, with_groups=with_groups)))
     else:
-        for note in view.notes:
-            click.echo(f"note: {safe_text(note)}", err=True)
+        print_notes(view.notes)
         title = f"{safe_text(view.pair.pipeline)} at {moment(view.taken_at)}"
-        rows = [row.status for row in view.partitions]
-        print_table(title, _columns(reading), rows)
-        for row in rows:
-            if row.held is not None:
-                click.echo(f"{safe_text(row.topic)}-{row.partition}: {row.held.text()}")
+        print_table(title, _columns(reading), view.partitions)
+        for row in view.partitions:
+            if row.status.held is not None:
+                subject = f"{safe_text(row.status.topic)}-{row.status.partition}"
+                click.echo(f"{subject}: {row.status.held.text()}")
         if view.groups:
             print_table("Consumer groups", GROUP_COLUMNS, view.groups)
     if error is not None:
@@ -57,36 +61,17 @@ def status_object(reading: Reading, *, with_groups: bool = False) -> dict[str, A
     }
 
 
-def _target(row: PartitionStatus) -> str:
-    partition = "*" if row.target_partition is None else str(row.target_partition)
-    return safe_text(f"{row.target_topic}-{partition}")
+def _columns(reading: Reading) -> tuple[Column[PartitionRow], ...]:
+    columns = pick(
+        partition_columns(WORDS),
+        *("partition", "state", "path", "position", "end", "lag", "behind", "held-back"),
+        *("target", "target-end", "mapped", "coverage"),
+    )
+    if reading.source_error is None:
+        return columns
+    now = reading.view.taken_at
+    return (*columns, text_column("copied", lambda row: _age(row.status, now)))
 
 
 def _age(row: PartitionStatus, now: float) -> str:
-    return UNKNOWN if row.copied_at is None else f"{max(0.0, now - row.copied_at):,.0f} s ago"
-
-
-def _columns(reading: Reading) -> tuple[Column[PartitionStatus], ...]:
-    if reading.source_error is None:
-        return _COLUMNS
-    now = reading.view.taken_at
-    copied: Column[PartitionStatus] = Column("copied", lambda row: _age(row, now))
-    return (*_COLUMNS, copied)
-
-
-_COLUMNS: tuple[Column[PartitionStatus], ...] = (
-    Column("topic-partition", lambda row: safe_text(f"{row.topic}-{row.partition}"), left=True),
-    Column("state", lambda row: str(row.state), left=True),
-    Column("path", lambda row: row.path, left=True, wide=True),
-    Column("position", lambda row: number(row.position)),
-    Column("end", lambda row: number(row.source_end)),
-    Column("lag", lambda row: number(row.lag_records)),
-    Column(
-        "behind", lambda row: UNKNOWN if row.lag_seconds is None else f"{row.lag_seconds:.1f} s"
-    ),
-    Column("held back", lambda row: number(row.held_back), wide=True),
-    Column("target", _target, left=True, wide=True),
-    Column("target end", lambda row: number(row.target_end), wide=True),
-    Column("mapped", lambda row: number(row.mapped_records), wide=True),
-    Column("coverage", lambda row: UNKNOWN if row.coverage is None else f"{row.coverage:.1%}"),
-)
+    return NOT_AVAILABLE if row.copied_at is None else f"{age(now - row.copied_at)} ago"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from k2ktui.cli.ending import ending_signals
+from k2ktui.cli.notes import print_note
 from k2ktui.cli.options import access_to, file_option, load_flow, unlock_option
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import require
@@ -97,7 +98,7 @@ def _run(
         except (ConnectionFailed, TimedOut) as error:
             if once or first:
                 raise
-            click.echo(f"note: {error.message}; retrying", err=True)
+            print_note(f"{error.message}; retrying")
         else:
             print_poll(replace(turn, duration_s=monotonic() - began), first or once)
             findings = bool(loop.stopped) or (once and bool(turn.failed))
@@ -109,7 +110,7 @@ def _run(
 
 
 def _note(text: str) -> None:
-    click.echo(f"note: {safe_text(text)}", err=True)
+    print_note(text)
 
 
 def _make_poll_printer(

@@ -5,49 +5,22 @@ Output that does not go to a terminal has all rows and columns, untruncated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Generic, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from k2ktui.present.columns import Column
 from k2ktui.text import safe_text
 
 T = TypeVar("T")
 
-UNKNOWN = "—"
 WIDE = 130
 MOST = 500  # rows that are still useful in a terminal's scrollback
 _UNBOUNDED = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Column(Generic[T]):
-    """One column; ``wide`` ones are left out on a terminal of less than ``WIDE`` columns."""
-
-    heading: str
-    cell: Callable[[T], str]
-    left: bool = False
-    wide: bool = False
-
-
-def number(value: int | None) -> str:
-    """Return a count or an offset with thousands separators, a dash for unknown."""
-    return UNKNOWN if value is None else f"{value:,}"
-
-
-def signed(value: int | None) -> str:
-    """Return a difference with its sign, a dash for unknown."""
-    return UNKNOWN if value is None else f"{value:+,}" if value else "0"
-
-
-def moment(at: float) -> str:
-    """Return epoch seconds as a UTC date and time."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def output(*, stderr: bool = False) -> Console:
@@ -77,17 +50,17 @@ def print_table(
     """
     out = console or output()
     table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    shown = [column for column in columns if out.width >= WIDE or not column.wide]
+    shown = [column for column in columns if out.width >= WIDE or not column.is_wide]
     for column in shown:
         table.add_column(
             column.heading,
-            justify="left" if column.left else "right",
-            no_wrap=not column.left or not out.is_terminal,
+            justify="right" if column.right else "left",
+            no_wrap=column.right or not out.is_terminal,
         )
     every = list(rows)
     limit = most if out.is_terminal else None
     for row in every[:limit]:
-        table.add_row(*(Text(_safe(column.cell(row))) for column in shown))
+        table.add_row(*(Text(_safe(column.cell(row).text)) for column in shown))
     out.print(table)
     if limit is not None and len(every) > limit:
         out.print(Text(f"… and {len(every) - limit:,} more; --json prints all of them"))

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from k2ktui.cli.notes import print_note
 from k2ktui.cli.options import file_option, json_option, load_flow
-from k2ktui.cli.tables import Column, number, print_table
+from k2ktui.cli.tables import print_table
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Basis, Translation
 from k2ktui.errors import ConfigError, ExitCode, Refused
+from k2ktui.present.columns import Column, text_column
+from k2ktui.present.formatting import number
 from k2ktui.text import safe_text
 
 _GOOD = (Basis.EXACT, Basis.END)
@@ -55,7 +58,7 @@ def command(
         print_table(f"{safe_text(flow.config.name)}", _columns(commits), found)
     missing = commits.keys() - {source for row in found for source in row.sources}
     for source in sorted(missing):
-        click.echo(f"note: {safe_text(str(source))} is not replicated", err=True)
+        print_note(f"{source} is not replicated")
     good = not missing and all(row.basis in _GOOD for row in found)
     return int(ExitCode.OK if good else ExitCode.FINDINGS)
 
@@ -147,17 +150,17 @@ def _objects(
 
 def _columns(commits: dict[SourcePartition, int]) -> tuple[Column[Translation], ...]:
     return (
-        Column(
+        text_column(
             "source",
             lambda row: safe_text(", ".join(f"{s}@{commits[s]}" for s in row.sources)),
             left=True,
         ),
-        Column(
+        text_column(
             "target partition", lambda row: safe_text("-".join(map(str, row.target))), left=True
         ),
-        Column("offset", lambda row: number(row.offset)),
-        Column("basis", lambda row: str(row.basis), left=True),
-        Column("reread", lambda row: number(row.reread)),
-        Column("skipped", lambda row: number(row.skipped)),
-        Column("note", lambda row: safe_text(row.reason), left=True),
+        text_column("offset", lambda row: number(row.offset)),
+        text_column("basis", lambda row: str(row.basis), left=True),
+        text_column("reread", lambda row: number(row.reread)),
+        text_column("skipped", lambda row: number(row.skipped)),
+        text_column("note", lambda row: safe_text(row.reason), left=True),
     )

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from k2ktui.cli.apply import read_plan
+from k2ktui.cli.notes import print_notes
 from k2ktui.cli.options import file_option, json_option, load_flow, matcher
 from k2ktui.cli.status_line import StatusLine
-from k2ktui.cli.tables import Column, print_table
+from k2ktui.cli.tables import print_table
 from k2ktui.errors import ConfigError, ExitCode
+from k2ktui.present.columns import Column, text_column
 from k2ktui.text import counted, safe_text
 
 if TYPE_CHECKING:
@@ -83,8 +85,7 @@ def command(
     if as_json:
         click.echo(json.dumps({"pipeline": flow.config.name, **_object(proof)}))
     else:
-        for note in proof.notes:
-            click.echo(f"note: {note}", err=True)
+        print_notes(proof.notes)
         _show(flow.config.name, proof, sampled=sample > 0)
     different = result.positions.different + result.ranges.different
     return int(ExitCode.FINDINGS if different else ExitCode.OK)
@@ -145,7 +146,7 @@ def _why(reasons: Counter[str]) -> str:
 
 
 _COLUMNS: tuple[Column[ContentCheck], ...] = (
-    Column("check", lambda check: check.what, left=True),
-    Column("outcome", lambda check: str(check.outcome), left=True),
-    Column("reason", lambda check: safe_text(check.why), left=True),
+    text_column("check", lambda check: check.what, left=True),
+    text_column("outcome", lambda check: str(check.outcome), left=True),
+    text_column("reason", lambda check: safe_text(check.why), left=True),
 )

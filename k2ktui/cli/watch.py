@@ -135,8 +135,8 @@ def _on_signals() -> list[int]:
 
 
 def _print(view: View, now: float, *, as_json: bool) -> None:
+    from k2ktui.present.view_lines import view_lines
     from k2ktui.watch.codec import dumps
-    from k2ktui.watch.plain import view_lines
 
     click.echo(dumps(view) if as_json else "\n".join(view_lines(view, now)))
     sys.stdout.flush()

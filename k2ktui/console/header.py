@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rich.cells import cell_len
 
-from k2ktui.console.formatting import NOT_YET, Cell, Glyphs, Line, Tone, age, name
 from k2ktui.console.session import Session, who
 from k2ktui.console.widgets.styled_text import fit
+from k2ktui.present.formatting import NOT_YET, Cell, Glyphs, Line, Tone, age, name
 from k2ktui.watch.feed import Feed
 from k2ktui.watch.model import ClusterView, PartName, View
 from k2ktui.watch.player import Player

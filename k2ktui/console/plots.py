@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from k2ktui.console.formatting import Cell, Glyphs, Line, Tone
+from k2ktui.present.formatting import Cell, Glyphs, Line, Tone
 
 Span = tuple[int, int]
 

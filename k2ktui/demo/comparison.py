@@ -8,11 +8,10 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from k2ktui.present.formatting import NOT_AVAILABLE
+from k2ktui.present.view_lines import reread_text
 from k2ktui.text import safe_text
 from k2ktui.watch.model import GroupSummary, PartName, View
-from k2ktui.watch.plain import reread_text
-
-_UNKNOWN = "-"
 
 
 class Comparison:
@@ -50,6 +49,6 @@ def render(groups: Sequence[GroupSummary], note: str = "") -> Table:
     for heading in ("k2ktui", "MirrorMaker 2"):
         table.add_column(heading, justify="right", no_wrap=True)
     for group in groups:
-        theirs = reread_text(group.theirs) if group.theirs else _UNKNOWN
+        theirs = reread_text(group.theirs) if group.theirs else NOT_AVAILABLE
         table.add_row(*map(Text, (safe_text(group.group, 30), reread_text(group.ours), theirs)))
     return table

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rich import box
@@ -11,11 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from k2ktui.engine.status import PartitionStatus
+from k2ktui.present.columns import Column, text_column
+from k2ktui.present.formatting import NOT_AVAILABLE, number, seconds
 from k2ktui.text import safe_text
 from k2ktui.watch.assemble import sum_totals
 from k2ktui.watch.model import PartitionRow, View
-
-_UNKNOWN = "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +82,20 @@ def _example(found: Sequence[PartitionStatus]) -> tuple[int, int, int] | None:
     return None
 
 
-# Heading, justification, cell, and the minimum terminal width for the column.
-_COLUMNS: tuple[tuple[str, JustifyMethod, Callable[[TopicLine], str], int], ...] = (
-    ("topic", "left", lambda line: safe_text(line.topic, 24), 0),
-    ("parts", "right", lambda line: str(line.partitions), 90),
-    ("position", "right", lambda line: _number(line.position), 0),
-    ("source end", "right", lambda line: _number(line.end), 90),
-    ("lag", "right", lambda line: _number(line.lag_records), 0),
-    ("lag s", "right", lambda line: _number(line.lag_seconds, ".1f"), 0),
-    ("records/s", "right", lambda line: _number(line.rate, ",.0f"), 0),
-    ("offsets differ", "left", lambda line: _divergence(line), 110),
-    ("state", "left", lambda line: safe_text("/".join(line.states), 30), 0),
-    ("path", "left", lambda line: safe_text("/".join(line.paths), 20), 100),
+_COLUMNS: tuple[Column[TopicLine], ...] = (
+    text_column("topic", lambda line: safe_text(line.topic, 24), left=True),
+    text_column("parts", lambda line: str(line.partitions)),
+    text_column("position", lambda line: number(line.position)),
+    text_column("source end", lambda line: number(line.end)),
+    text_column("lag", lambda line: number(line.lag_records)),
+    text_column("behind", lambda line: seconds(line.lag_seconds)),
+    text_column("records/s", lambda line: number(line.rate)),
+    text_column("offsets differ", lambda line: _divergence(line), left=True),
+    text_column("state", lambda line: safe_text("/".join(line.states), 30), left=True),
+    text_column("path", lambda line: safe_text("/".join(line.paths), 20), left=True),
 )
+# The minimum terminal widths of the columns that a narrow terminal leaves out.
+_FROM_WIDTH = {"parts": 90, "source end": 90, "offsets differ": 110, "path": 100}
 
 
 def render(lines: Sequence[TopicLine], note: str = "", width: int = 120) -> Table:
@@ -107,18 +108,15 @@ def render(lines: Sequence[TopicLine], note: str = "", width: int = 120) -> Tabl
         box=box.SIMPLE_HEAD,
         pad_edge=False,
     )
-    columns = [column for column in _COLUMNS if width >= column[3]]
-    for heading, justify, _, _ in columns:
-        table.add_column(heading, justify=justify, no_wrap=True)
+    columns = [column for column in _COLUMNS if width >= _FROM_WIDTH.get(column.id, 0)]
+    for column in columns:
+        justify: JustifyMethod = "right" if column.right else "left"
+        table.add_column(column.heading, justify=justify, no_wrap=True)
     for line in lines:
         # Text, so that names are never parsed as markup.
-        table.add_row(*(Text(cell(line)) for _, _, cell, _ in columns))
+        table.add_row(*(Text(column.cell(line).text) for column in columns))
     return table
 
 
 def _divergence(line: TopicLine) -> str:
-    return "p{} {:,} → {:,}".format(*line.example) if line.example else _UNKNOWN
-
-
-def _number(value: float | None, form: str = ",") -> str:
-    return _UNKNOWN if value is None else format(value, form)
+    return "p{} {:,} → {:,}".format(*line.example) if line.example else NOT_AVAILABLE

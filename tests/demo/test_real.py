@@ -81,7 +81,7 @@ def test_mirrormaker_runs_beside_it(mark: str) -> None:
     # The group that has read everything is read again by neither; others by it, not by us.
     assert re.search(r"archive +0 ", last_table), last_table
     for group in ("billing", "fulfilment", "recommender"):
-        assert re.search(rf"{group} +[\d,-]+ +[\d,-]+", last_table), last_table
+        assert re.search(rf"{group} +[\d,—]+ +[\d,—]+", last_table), last_table
 
 
 @pytest.mark.slow

@@ -51,7 +51,7 @@ def test_what_is_not_known_is_not_zero() -> None:
     [line] = lines_of(pipeline)
     assert (line.position, line.lag_records, line.lag_seconds) == (None, None, None)
     assert (line.mapped, line.rate, line.example) == (None, None, None)
-    assert len(re.findall(r" -(?= |$)", text_of(render([line])))) == 5
+    assert len(re.findall(r" —(?= |$)", text_of(render([line])))) == 5
 
 
 def test_rates_are_those_of_the_other_screens() -> None:

@@ -67,10 +67,10 @@ from k2ktui.mm2.formats import (
 )
 from k2ktui.mm2.history import read_history
 from k2ktui.mm2.positions import parse_offsets_body
+from k2ktui.present.view_lines import view_lines
 from k2ktui.sync.mapping_sort import MappingSorter
 from k2ktui.sync.spark_checkpoints import parse_checkpoint as parse_checkpoint
 from k2ktui.watch.codec import MalformedView, dumps, loads
-from k2ktui.watch.plain import view_lines
 from tests.engine.test_plan import PLAN
 from tests.support.views import NOON, beside_mirrormaker, usual
 

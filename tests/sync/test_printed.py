@@ -10,18 +10,19 @@ import pytest
 from rich.console import Console
 
 from k2ktui.cli import tables
-from k2ktui.cli.tables import Column, print_table
+from k2ktui.cli.tables import print_table
 from k2ktui.config.topics import compile_pattern
 from k2ktui.engine.chosen import NamePattern, require_match
 from k2ktui.errors import ConfigError, ExitCode
+from k2ktui.present.columns import Column, text_column
 from k2ktui.runtime.node import KafkaNode
 from tests.support.cli import k2ktui
 from tests.support.copied import Copied, commit
 from tests.support.kafka import Out, create_topic, produce
 
 COLUMNS: tuple[Column[str], ...] = (
-    Column("name", lambda row: row, left=True),
-    Column("wide", lambda row: REASON, left=True, wide=True),
+    text_column("name", lambda row: row, left=True),
+    text_column("wide", lambda row: REASON, left=True, wide=True),
 )
 REASON = " ".join(["a reason of several words"] * 8)
 LONG = "a-name-of-" + "x" * 220

@@ -94,7 +94,7 @@ def test_what_the_target_has_deleted_is_skipped_now_and_after_a_move(copied: Cop
     assert (row["divergence"], row["skipped_now"], row["reread_now"]) == (5, 25, 0)
     assert (other["divergence"], other["skipped_now"]) == (None, None)
     text = k2ktui("groups", "-f", copied.file).stdout
-    assert "as committed now 25 records skipped, 0 re-read; after a move 40 skipped" in text
+    assert "as committed now 25 records skipped, 0 re-read; after a move 40 records skipped" in text
 
 
 def test_watch_looks_twice_before_it_says_that_a_group_skips(copied: Copied) -> None:

@@ -12,6 +12,7 @@ from k2ktui.engine.state import Gap, SourcePartition
 from k2ktui.engine.status import HeldBack, PartitionState
 from k2ktui.engine.translate import Basis
 from k2ktui.engine.trend import Direction
+from k2ktui.present.view_lines import view_lines
 from k2ktui.watch.assemble import Assembler
 from k2ktui.watch.codec import dumps, loads
 from k2ktui.watch.facts import MappedSummary, SourceFacts, TargetFacts
@@ -25,7 +26,6 @@ from k2ktui.watch.model import (
     PipelinePair,
     View,
 )
-from k2ktui.watch.plain import view_lines
 from k2ktui.watch.severity import Severity, find_problems, judge_group, judge_group_row
 from tests.support.views import NOON, Made, beside_mirrormaker, usual
 
@@ -293,7 +293,7 @@ def test_a_heartbeat_that_cannot_be_read_is_no_silence() -> None:
     made.errors[PartName.STATE] = "no route"
     made.now += 600
     text = "\n".join(view_lines(made.view(), made.now))
-    assert re.search(r"job running .*\(old: read 600 s ago\)", text)
+    assert re.search(r"job running .*\(old: read 10 m 0 s ago\)", text)
     assert "no heartbeat" not in text
 
 

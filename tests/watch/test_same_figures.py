@@ -13,11 +13,11 @@ from k2ktui.cli.status import status_object
 from k2ktui.console.session import Session
 from k2ktui.demo.table import summarize_topics
 from k2ktui.engine.status import PartitionState, count_lag, sum_lags
+from k2ktui.present.view_lines import view_lines
 from k2ktui.sync.flow import PipelineFlow
 from k2ktui.watch.codec import dumps
 from k2ktui.watch.model import PartName, PipelinePair, View
 from k2ktui.watch.once import Reading
-from k2ktui.watch.plain import view_lines
 from tests.console.jobs_support import Operator, Runs, at_console, runner
 from tests.jobs.support import config_of, write_pipeline
 from tests.support.views import StubFeed

@@ -12,13 +12,13 @@ from textual import on
 from textual.widget import Widget
 from textual.widgets import Input
 
-from k2ktui.console import formatting
-from k2ktui.console.formatting import Cell, Line, Tone
 from k2ktui.console.screens.base import ListScreen
-from k2ktui.console.widgets.columns import Column
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.engine.audit import Audit, AuditRow
+from k2ktui.present import formatting
+from k2ktui.present.audits import audit_columns
+from k2ktui.present.formatting import Cell, Line, Tone
 from k2ktui.text import safe_text
 from k2ktui.watch.model import View
 
@@ -62,7 +62,7 @@ class AuditScreen(ListScreen):
     def make_grid(self) -> Grid[AuditRow]:
         """Create the table of audit rows."""
         return Grid(
-            _columns(),
+            _COLUMNS,
             key=lambda row: (row.group, row.topic, row.partition),
             search=lambda row: f"{row.group} {row.topic}-{row.partition} {row.basis}",
             problem=lambda row: row.wrong,
@@ -77,7 +77,7 @@ class AuditScreen(ListScreen):
         grid: Grid[AuditRow] = self.query_one(Grid)
         if view.audit is not None:
             grid.empty = "No group has committed on what MirrorMaker 2 copies."
-        names = {column.id for column in _columns()} - {"group", "partition"}
+        names = {column.id for column in _COLUMNS} - {"group", "partition"}
         grid.mark_old(names if view.audit_stale else ())
         grid.show(self._rows(view.audit))
         self.query_one("#facts", TextLines).show(self._notes(view.audit))
@@ -142,65 +142,5 @@ def wrapped(text: str, width: int) -> list[str]:
     return textwrap.wrap(safe_text(text), max(20, width - 6))
 
 
-def _count(value: int | None, tone: Tone) -> Cell:
-    return Cell(formatting.number(value), tone if value else Tone.PLAIN)
-
-
-def _columns() -> tuple[Column[AuditRow], ...]:
-    return (
-        Column(
-            "group", "group", lambda r: Cell(safe_text(r.group, 400)), lambda r: r.group, width=10
-        ),
-        Column(
-            "partition",
-            "partition",
-            lambda r: Cell(safe_text(f"{r.topic}-{r.partition}", 400)),
-            lambda r: (r.topic, r.partition),
-            width=10,
-        ),
-        Column(
-            "checkpoint",
-            "checkpoint",
-            lambda r: Cell(formatting.number(r.checkpoint_offset)),
-            right=True,
-        ),
-        Column(
-            "again",
-            "re-read",
-            lambda r: _count(r.checkpoint_reread, Tone.WARN),
-            lambda r: r.checkpoint_reread,
-            right=True,
-        ),
-        Column(
-            "skipped",
-            "skipped",
-            lambda r: _count(r.checkpoint_skipped, Tone.BAD),
-            lambda r: r.checkpoint_skipped,
-            right=True,
-        ),
-        Column(
-            "synced",
-            "synced",
-            lambda r: Cell(formatting.number(r.synced_offset)),
-            right=True,
-            rank=2,
-        ),
-        Column(
-            "synced-again",
-            "re-read",
-            lambda r: _count(r.synced_reread, Tone.WARN),
-            lambda r: r.synced_reread,
-            right=True,
-            rank=2,
-        ),
-        Column(
-            "synced-skipped",
-            "skipped",
-            lambda r: _count(r.synced_skipped, Tone.BAD),
-            lambda r: r.synced_skipped,
-            right=True,
-            rank=3,
-        ),
-        Column("right", "right", lambda r: Cell(formatting.number(r.right_offset)), right=True),
-        Column("basis", "basis", lambda r: Cell(r.basis), lambda r: r.basis, width=8, rank=1),
-    )
+# The line below the table has the others.
+_COLUMNS = tuple(each for each in audit_columns() if each.id not in ("source", "age", "note"))

@@ -18,7 +18,6 @@ from textual.worker import WorkerState
 
 from k2ktui.console import header
 from k2ktui.console.export import Table
-from k2ktui.console.formatting import Cell, Line, Tone
 from k2ktui.console.messages import ViewArrived
 from k2ktui.console.session import Session
 from k2ktui.console.widgets.footer import KeyFooter
@@ -27,6 +26,7 @@ from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.errors import K2kError
 from k2ktui.faults import fault
+from k2ktui.present.formatting import Cell, Line, Tone
 from k2ktui.text import safe_text
 from k2ktui.watch.model import View
 

@@ -7,15 +7,16 @@ from typing import Any, ClassVar
 from textual import on
 from textual.binding import Binding, BindingType
 
-from k2ktui.console import formatting
 from k2ktui.console.aging import old_group_columns
-from k2ktui.console.formatting import Cell, Line, Tone
 from k2ktui.console.screens.audit import AuditScreen
 from k2ktui.console.screens.base import ListScreen
-from k2ktui.console.screens.groups_table import row_grid, side_text, summary_columns, summary_grid
+from k2ktui.console.screens.groups_table import row_grid, summary_grid
 from k2ktui.console.screens.translate import plan_groups
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of
+from k2ktui.present import formatting
+from k2ktui.present.formatting import Cell, Line, Tone
+from k2ktui.present.groups import side_text, summary_columns
 from k2ktui.text import counted, safe_text
 from k2ktui.watch.model import PartName, View
 from k2ktui.watch.severity import judge_group

@@ -10,10 +10,10 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 
-from k2ktui.console.formatting import Cell, Line, Tone, tone_of
 from k2ktui.console.screens.base import ConsoleScreen
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_lines import TextLines
+from k2ktui.present.formatting import Cell, Line, Tone, tone_of
 from k2ktui.watch.severity import Severity
 
 _WORDS = {

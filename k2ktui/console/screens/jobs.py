@@ -10,11 +10,9 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.console import formatting
-from k2ktui.console.formatting import Cell, Line, Tone
 from k2ktui.console.screens.base import ListScreen
 from k2ktui.console.screens.jobs_log import LogScreen, entry_lines
-from k2ktui.console.screens.jobs_table import HEARD, clock, jobs_grid
+from k2ktui.console.screens.jobs_table import HEARD, jobs_grid
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.start_dialog import StartDialog
@@ -26,6 +24,9 @@ from k2ktui.jobs import joblog, manager
 from k2ktui.jobs.manager import Job, JobState, StopMode
 from k2ktui.jobs.run_rows import RunRow, make_run_rows, recent_runs
 from k2ktui.kafka.properties import load_checked
+from k2ktui.present import formatting
+from k2ktui.present.formatting import Cell, Line, Tone
+from k2ktui.present.runs import clock
 from k2ktui.watch.model import PartName, View
 from k2ktui.watch.severity import state_time
 

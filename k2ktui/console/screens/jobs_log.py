@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 from textual import on
 from textual.binding import Binding, BindingType
 
-from k2ktui.console import formatting
-from k2ktui.console.formatting import Cell, Line, Tone
 from k2ktui.console.screens.base import ListScreen
-from k2ktui.console.widgets.columns import Column
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.jobs.joblog import Follower, LogEntry
 from k2ktui.jobs.manager import Job
+from k2ktui.present import formatting
+from k2ktui.present.columns import Column
+from k2ktui.present.formatting import Cell, Line, Tone
 
 _LINES = 2_000
 _LOOK_S = 1.0

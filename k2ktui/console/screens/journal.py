@@ -10,17 +10,17 @@ from typing import Any, ClassVar
 from textual import on
 from textual.binding import Binding, BindingType
 
-from k2ktui.console import formatting
-from k2ktui.console.formatting import Cell, Glyphs, Line, Tone
 from k2ktui.console.screens.operation import OperationScreen
 from k2ktui.console.screens.positions_plan import MovesScreen
-from k2ktui.console.widgets.columns import Column
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.engine.applying import results_text, undo_text
 from k2ktui.engine.journal import JournalHeader, JournalRow
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import K2kError
+from k2ktui.present import formatting
+from k2ktui.present.columns import Column
+from k2ktui.present.formatting import Cell, Glyphs, Line, Tone
 from k2ktui.sync import operations
 from k2ktui.sync.apply import Applied
 from k2ktui.sync.positions import CLEAR, SET

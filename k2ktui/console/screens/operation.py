@@ -13,7 +13,6 @@ from textual.widgets import Input
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.console import cli_equivalent
-from k2ktui.console.formatting import Cell, Line, Tone
 from k2ktui.console.screens.base import ListScreen
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.grid import Grid
@@ -21,6 +20,7 @@ from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.engine.applying import OffsetWrite
 from k2ktui.errors import K2kError
+from k2ktui.present.formatting import Cell, Line, Tone
 from k2ktui.sync import operations
 from k2ktui.sync.apply import Applied, SomethingMoved
 from k2ktui.sync.flow import Flow

@@ -9,13 +9,9 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Container
 
-from k2ktui.console import formatting
 from k2ktui.console.export import Table
-from k2ktui.console.formatting import Cell, Glyphs, Line, Tone
 from k2ktui.console.plots import over_time
 from k2ktui.console.screens.base import ConsoleScreen
-from k2ktui.console.screens.jobs_table import judge_run
-from k2ktui.console.widgets.columns import Column
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_lines import TextLines
@@ -24,9 +20,13 @@ from k2ktui.engine.trend import Direction
 from k2ktui.jobs import manager
 from k2ktui.jobs.manager import Job
 from k2ktui.jobs.run_rows import RunRow, current_run
+from k2ktui.present import formatting
+from k2ktui.present.columns import Column
+from k2ktui.present.formatting import Cell, Glyphs, Line, Tone
+from k2ktui.present.runs import judge_run
+from k2ktui.present.view_lines import reread_text
 from k2ktui.text import counted
 from k2ktui.watch.model import ClusterView, PartName, View
-from k2ktui.watch.plain import reread_text
 from k2ktui.watch.severity import (
     Problem,
     Severity,

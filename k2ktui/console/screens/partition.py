@@ -9,13 +9,14 @@ from textual.app import ComposeResult
 from textual.containers import Container, VerticalScroll
 from textual.widget import Widget
 
-from k2ktui.console import formatting, plots
+from k2ktui.console import plots
 from k2ktui.console.aging import old_partition_columns
 from k2ktui.console.export import Table
-from k2ktui.console.formatting import Cell, Glyphs, Line, Tone
 from k2ktui.console.screens.base import ConsoleScreen
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_lines import TextLines
+from k2ktui.present import formatting
+from k2ktui.present.formatting import Cell, Glyphs, Line, Tone
 from k2ktui.text import counted, safe_text
 from k2ktui.watch.history import Sample
 from k2ktui.watch.model import PartitionRow, RangeRow, View

@@ -10,17 +10,18 @@ from textual import on, work
 from textual.binding import Binding, BindingType
 
 from k2ktui.config.scalars import parse_instant
-from k2ktui.console import formatting
 from k2ktui.console.aging import old_partition_columns
-from k2ktui.console.formatting import Cell, Glyphs, Line, Tone
 from k2ktui.console.screens.base import ListScreen
 from k2ktui.console.screens.positions_plan import MovesScreen
-from k2ktui.console.widgets.columns import Column
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.selectable_grid import SelectableGrid
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_prompt import TextPrompt
 from k2ktui.engine.state import SourcePartition
+from k2ktui.present import formatting
+from k2ktui.present.columns import pick
+from k2ktui.present.formatting import Cell, Line, Tone
+from k2ktui.present.partitions import partition_columns
 from k2ktui.sync.positions import PositionPlan, PositionPlanner
 from k2ktui.text import counted, safe_text
 from k2ktui.watch.model import PartitionRow, PartName, View
@@ -34,6 +35,9 @@ _QUESTION = (
 
 _DIGITS = 18
 _MIRROR = "MirrorMaker 2 keeps the positions of this flow itself."
+
+# The columns, and which of them a narrow terminal leaves out first.
+_RANKS = {"partition": 0, "position": 0, "start": 2, "end": 1, "lag": 3, "state": 0, "target": 4}
 
 
 class PositionsScreen(ListScreen):
@@ -63,7 +67,10 @@ class PositionsScreen(ListScreen):
     def make_grid(self) -> SelectableGrid[PartitionRow]:
         """Create the table of partitions."""
         return SelectableGrid(
-            columns(glyphs_of(self)),
+            [
+                replace(column, rank=_RANKS[column.id])
+                for column in pick(partition_columns(glyphs_of(self)), *_RANKS)
+            ],
             key=lambda row: row.key,
             search=lambda row: f"{row.status.topic}-{row.status.partition} {row.status.state}",
             problem=lambda row: judge_partition(row).severity >= Severity.WARN,
@@ -183,50 +190,3 @@ def _to(
     topics = {source.topic for source in chosen}
     change = known.plan_to(topics.__contains__, kind, at_ms)
     return replace(change, moves=tuple(move for move in change.moves if move.source in chosen))
-
-
-def columns(glyphs: Glyphs) -> tuple[Column[PartitionRow], ...]:
-    """Return the columns of the table of partitions."""
-    return (
-        Column(
-            "partition",
-            "partition",
-            lambda row: Cell(safe_text(f"{row.status.topic}-{row.status.partition}", 400)),
-            lambda row: row.key,
-            width=14,
-            widest=64,
-        ),
-        _offset("position", "position", lambda row: row.status.position, 0),
-        _offset("start", "log start", lambda row: row.status.source_start, 2),
-        _offset("end", "last stable", lambda row: row.status.source_end, 1),
-        _offset("lag", "lag", lambda row: row.status.lag_records, 3),
-        Column(
-            "state",
-            "state",
-            lambda row: glyphs.mark(judge_partition(row)),
-            lambda row: -judge_partition(row).severity,
-            width=11,
-        ),
-        Column("target", "target", lambda row: Cell(_target(row)), rank=4, width=12, widest=48),
-    )
-
-
-def _offset(
-    name: str, heading: str, value: Callable[[PartitionRow], int | None], rank: int
-) -> Column[PartitionRow]:
-    return Column(
-        name,
-        heading,
-        lambda row: Cell(formatting.number(value(row))),
-        value,
-        right=True,
-        rank=rank,
-    )
-
-
-def _target(row: PartitionRow) -> str:
-    status = row.status
-    if not status.target_topic:
-        return formatting.NOT_AVAILABLE
-    partition = "by key" if status.target_partition is None else str(status.target_partition)
-    return safe_text(f"{status.target_topic}-{partition}", 400)

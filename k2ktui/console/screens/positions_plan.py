@@ -8,28 +8,26 @@ from typing import Any, ClassVar
 from textual import work
 from textual.binding import Binding, BindingType
 
-from k2ktui.console import cli_equivalent, formatting
-from k2ktui.console.formatting import Cell, Glyphs, Line, Tone
+from k2ktui.console import cli_equivalent
 from k2ktui.console.screens.operation import OperationScreen
-from k2ktui.console.widgets.columns import Column
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.engine.moves import MoveEffect, PositionMove
+from k2ktui.present import formatting
+from k2ktui.present.formatting import Cell, Line, Tone
+from k2ktui.present.positions import (
+    meaning_text,
+    move_columns,
+    move_verdict,
+    new_text,
+    now_text,
+    sum_moves,
+)
 from k2ktui.sync.position_writer import PositionWriter, PositionWriteResult
 from k2ktui.sync.positions import CLEAR, PositionPlan, PositionPlanner
 from k2ktui.text import counted, safe_text
-from k2ktui.watch.severity import Severity, SeverityLabel
-
-_VERDICTS = {
-    MoveEffect.BEGIN: Severity.OK,
-    MoveEffect.BACK: Severity.WARN,
-    MoveEffect.FORWARD: Severity.WARN,
-    MoveEffect.ANEW: Severity.WARN,
-    MoveEffect.KEEP: Severity.INFO,
-    MoveEffect.CLEAR: Severity.WARN,
-    MoveEffect.REFUSED: Severity.BAD,
-}
+from k2ktui.watch.severity import Severity
 
 
 class MovesScreen(OperationScreen):
@@ -66,11 +64,11 @@ class MovesScreen(OperationScreen):
     def make_grid(self) -> Grid[PositionMove]:
         """Create the table of moves."""
         return Grid(
-            columns(glyphs_of(self)),
+            move_columns(glyphs_of(self)),
             key=lambda move: move.source,
             search=lambda move: f"{move.source} {move.effect} {move.why}",
-            problem=lambda move: verdict_of(move).severity >= Severity.WARN,
-            order=lambda move: (-verdict_of(move).severity, move.source),
+            problem=lambda move: move_verdict(move).severity >= Severity.WARN,
+            order=lambda move: (-move_verdict(move).severity, move.source),
             empty=formatting.NOT_YET,
             opens="",
             id="moves",
@@ -106,7 +104,7 @@ class MovesScreen(OperationScreen):
         """Return the totals."""
         if self.change is None:
             return (Cell("no plan yet" if not self.busy else formatting.NOT_YET),)
-        again, left_out = _sums(self.change)
+        again, left_out = sum_moves(self.change.moves)
         counts = {e: sum(move.effect is e for move in self.change.moves) for e in MoveEffect}
         parts = "  ".join(f"{count:,} {effect}" for effect, count in counts.items() if count)
         return (
@@ -140,10 +138,10 @@ class MovesScreen(OperationScreen):
         lines: list[Line] = [
             (
                 Cell(safe_text(move.source, 300), Tone.HEADING),
-                Cell(f"  {_now(move)} → {_new(move)}  {move.effect}"),
+                Cell(f"  {now_text(move)} → {new_text(move)}  {move.effect}"),
             )
         ]
-        return lines + [(Cell(part),) for part in self.wrapped(_meaning(move))]
+        return lines + [(Cell(part),) for part in self.wrapped(meaning_text(move))]
 
     def copied(self) -> str:
         """Return the equivalent CLI command."""
@@ -181,7 +179,7 @@ class MovesScreen(OperationScreen):
         change = self.change
         if change is None:
             return
-        again, left_out = _sums(change)
+        again, left_out = sum_moves(change.moves)
         repeats, gaps = counted(again, "record"), counted(left_out, "record")
         lines: list[str | Line] = [
             f"Positions written ({change.operation}): {len(change.changes):,}.",
@@ -218,60 +216,6 @@ class MovesScreen(OperationScreen):
 _PLAIN = Tone.PLAIN
 
 
-def verdict_of(move: PositionMove) -> SeverityLabel:
-    """Judge a move by its effect."""
-    return SeverityLabel(_VERDICTS[move.effect], str(move.effect))
-
-
-def _sums(change: PositionPlan) -> tuple[int, int]:
-    return sum(m.again for m in change.moves), sum(m.left_out for m in change.moves)
-
-
 def _argument(move: PositionMove, what: str) -> str:
     source = f"{move.source.topic}:{move.source.partition}"
     return source if what == CLEAR else f"{source}:{move.offset}"
-
-
-def _now(move: PositionMove) -> str:
-    return formatting.number(move.before.offset if move.before else None)
-
-
-def _new(move: PositionMove) -> str:
-    offset = formatting.number(move.offset)
-    return f"new, from {offset}" if move.effect is MoveEffect.CLEAR else offset
-
-
-def _meaning(move: PositionMove) -> str:
-    parts = []
-    if move.again:
-        parts.append(f"up to {move.again:,} copied again")
-    if move.left_out:
-        parts.append(f"up to {move.left_out:,} never copied")
-    if move.why:
-        parts.append(move.why)
-    return "; ".join(parts)
-
-
-def columns(glyphs: Glyphs) -> tuple[Column[PositionMove], ...]:
-    """Return the columns of the table of moves."""
-    return (
-        Column(
-            "partition",
-            "partition",
-            lambda move: Cell(safe_text(move.source, 400)),
-            lambda move: move.source,
-            width=14,
-            widest=64,
-        ),
-        Column("now", "now", lambda move: Cell(_now(move)), right=True),
-        Column("new", "new", lambda move: Cell(_new(move)), right=True, widest=32),
-        Column("effect", "effect", lambda move: glyphs.mark(verdict_of(move)), width=10),
-        Column(
-            "means",
-            "means",
-            lambda move: Cell(safe_text(_meaning(move), 400)),
-            width=14,
-            rank=1,
-            widest=120,
-        ),
-    )

@@ -8,16 +8,16 @@ from textual import on
 from textual.app import App
 from textual.binding import Binding, BindingType
 
-from k2ktui.console import formatting
 from k2ktui.console.aging import old_group_columns
-from k2ktui.console.formatting import Cell, Line, Tone
 from k2ktui.console.screens.base import ConsoleScreen, ListScreen
-from k2ktui.console.screens.groups_table import summary_columns
 from k2ktui.console.screens.translate_plan import PlanScreen
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.selectable_grid import SelectableGrid
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.engine.plan import Rewind
+from k2ktui.present import formatting
+from k2ktui.present.formatting import Cell, Line, Tone
+from k2ktui.present.groups import summary_columns
 from k2ktui.text import counted
 from k2ktui.watch.model import GroupSummary, PartName, View
 from k2ktui.watch.severity import Severity, judge_group

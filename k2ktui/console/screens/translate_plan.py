@@ -12,8 +12,7 @@ from textual import on, work
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from k2ktui.console import cli_equivalent, formatting
-from k2ktui.console.formatting import Cell, Line, Tone
+from k2ktui.console import cli_equivalent
 from k2ktui.console.screens.operation import OperationScreen
 from k2ktui.console.widgets import plan_table
 from k2ktui.console.widgets.confirm import Confirm
@@ -23,6 +22,8 @@ from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.engine.applying import WriteResult, results_text, undo_text
 from k2ktui.engine.plan import Plan, Rewind, dump_plan, plan_remarks, uncertain_first
 from k2ktui.errors import K2kError, PartlyApplied
+from k2ktui.present import formatting
+from k2ktui.present.formatting import Cell, Line, Tone
 from k2ktui.sync import operations
 from k2ktui.sync.apply import Applied, SomethingMoved
 from k2ktui.sync.plans import keep_plan, plan_options

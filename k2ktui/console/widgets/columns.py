@@ -1,40 +1,16 @@
-"""Columns of a grid, and filtering and sorting of its rows."""
+"""Layout of a grid's columns, and filtering and sorting of its rows."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from rich.cells import cell_len
 
-from k2ktui.console.formatting import Cell
+from k2ktui.present.columns import Column
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Column(Generic[T]):
-    """A column of a grid.
-
-    Attributes:
-        cell: returns the cell of a row; called for visible rows only.
-        sort: returns the sort key of a row; None if the column cannot be sorted.
-        right: whether the column is right-aligned, as numbers are.
-        width: minimum width in cells.
-        rank: on a narrow terminal, columns of the highest rank are left out first; 0 never is.
-        widest: maximum width in cells.
-    """
-
-    id: str
-    heading: str
-    cell: Callable[[T], Cell]
-    sort: Callable[[T], Any] | None = None
-    right: bool = False
-    width: int = 4
-    rank: int = 0
-    widest: int = 24
 
 
 def filtered(

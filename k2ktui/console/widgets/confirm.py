@@ -13,8 +13,8 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input
 
-from k2ktui.console.formatting import Cell, Line, Tone, name
 from k2ktui.console.widgets.text_lines import TextLines
+from k2ktui.present.formatting import Cell, Line, Tone, name
 from k2ktui.text import safe_text
 
 

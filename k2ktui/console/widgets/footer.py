@@ -7,8 +7,8 @@ from textual import events
 from textual.binding import ActiveBinding
 from textual.screen import Screen
 
-from k2ktui.console.formatting import Cell, Line, Tone
 from k2ktui.console.widgets.text_lines import TextLines
+from k2ktui.present.formatting import Cell, Line, Tone
 
 _LAST = ("help", "quit")
 _ASCII_NAMES = {"⏎": "enter", "␣": "space", "⎋": "esc", "↑": "up", "↓": "down"}

@@ -21,9 +21,10 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from k2ktui.console._textual import replace_binding
-from k2ktui.console.formatting import Cell, Tone
-from k2ktui.console.widgets.columns import Column, filtered, laid_out, least, ordered
+from k2ktui.console.widgets.columns import filtered, laid_out, least, ordered
 from k2ktui.console.widgets.styled_text import TONE_CLASSES, StyledText, drawable, fit
+from k2ktui.present.columns import Column
+from k2ktui.present.formatting import Cell, Tone
 
 T = TypeVar("T")
 GAP = 2

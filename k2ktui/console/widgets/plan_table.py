@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from k2ktui.console import formatting
-from k2ktui.console.formatting import Cell, Glyphs, Line, Tone
-from k2ktui.console.widgets.columns import Column
 from k2ktui.engine.applying import WriteOutcome, WriteResult
-from k2ktui.engine.plan import Action, Plan, PlanRow
+from k2ktui.engine.plan import Plan, PlanRow
 from k2ktui.engine.translate import Basis
+from k2ktui.present import formatting
+from k2ktui.present.columns import Column
+from k2ktui.present.formatting import Cell, Glyphs, Line, Tone
+from k2ktui.present.plans import delta, plan_columns, plan_verdict, summarize_plan
 from k2ktui.sync.record_comparison import ComparisonOutcome
 from k2ktui.sync.verification import ContentCheck
 from k2ktui.text import counted, safe_text
@@ -44,7 +45,7 @@ class PlanLine:
     @property
     def uncertain(self) -> bool:
         """Whether the operator should look at it before the plan is applied."""
-        return verdict_of(self.row).severity >= Severity.WARN or not _certain(self.row)
+        return plan_verdict(self.row).severity >= Severity.WARN or not _certain(self.row)
 
     @property
     def failed(self) -> bool:
@@ -91,85 +92,29 @@ _PROOFS = {
 }
 
 
-def verdict_of(row: PlanRow) -> SeverityLabel:
-    """Judge what a plan does with a row."""
-    if row.action is Action.SKIP:
-        bad = row.basis is Basis.UNMAPPED
-        return SeverityLabel(Severity.BAD if bad else Severity.WARN, "skip")
-    if row.action is Action.KEEP:
-        return SeverityLabel(Severity.INFO, "keep")
-    risky = row.action is Action.REWIND or bool(row.skipped)
-    return SeverityLabel(Severity.WARN if risky else Severity.OK, str(row.action))
-
-
 def _certain(row: PlanRow) -> bool:
     return row.basis in (Basis.EXACT, Basis.END) and not row.skipped
 
 
-def delta(row: PlanRow) -> int | None:
-    """Return the change of the committed offset; None if an offset is unknown."""
-    if row.current is None or row.proposed is None:
-        return None
-    return row.proposed - row.current
-
-
 def sums(plan: Plan) -> Line:
     """Return a plan's totals: rows by action, records re-read and skipped."""
-    counts = {action: sum(row.action is action for row in plan.rows) for action in Action}
-    parts = "  ".join(f"{count:,} {action}" for action, count in counts.items() if count)
-    reread = sum(row.reread or 0 for row in plan.changes)
-    skipped = sum(row.skipped or 0 for row in plan.changes)
+    found = summarize_plan(plan.rows)
+    parts = "  ".join(f"{count:,} {action}" for action, count in found.actions.items())
     return (
         Cell(f"{parts or 'nothing to plan'}  "),
-        Cell(f"{reread:,} re-read", Tone.WARN if reread else Tone.MUTED),
+        Cell(f"{found.reread:,} re-read", Tone.WARN if found.reread else Tone.MUTED),
         Cell("  "),
-        Cell(f"{skipped:,} skipped", Tone.BAD if skipped else Tone.MUTED),
+        Cell(f"{found.skipped:,} skipped", Tone.BAD if found.skipped else Tone.MUTED),
         Cell(f"  rewind: {plan.rewind}", Tone.MUTED),
     )
 
 
 def columns(glyphs: Glyphs, *, news: bool) -> tuple[Column[PlanLine], ...]:
     """Return the columns; ``news`` adds the outcome of each row."""
-    found: list[Column[PlanLine]] = [
-        Column(
-            "group",
-            "group",
-            lambda line: Cell(safe_text(line.row.group, 400)),
-            lambda line: line.row.group,
-            width=11,
-            widest=48,
-        ),
-        Column(
-            "partition",
-            "partition",
-            lambda line: Cell(safe_text(f"{line.row.topic}-{line.row.partition}", 400)),
-            lambda line: (line.row.topic, line.row.partition),
-            width=11,
-            widest=48,
-        ),
-        _number("now", "now", lambda row: row.current, 0),
-        _number("proposed", "proposed", lambda row: row.proposed, 0),
-        Column(
-            "delta",
-            "delta",
-            lambda line: Cell(formatting.signed(delta(line.row))),
-            lambda line: delta(line.row),
-            right=True,
-            rank=8,
-        ),
-        Column("basis", "basis", lambda line: _basis(line.row), rank=5, width=8),
-        _number("reread", "re-read", lambda row: row.reread, 7, Tone.WARN),
-        _number("skipped", "skipped", lambda row: row.skipped, 6, Tone.BAD),
-        Column(
-            "action",
-            "action",
-            lambda line: glyphs.mark(verdict_of(line.row)),
-            lambda line: str(line.row.action),
-            width=9,
-            rank=4 if news else 0,
-        ),
-    ]
+    left_out = ("from", "reason")
+    found = [each.of(_row) for each in plan_columns(glyphs) if each.id not in left_out]
     if news:
+        found[-1] = replace(found[-1], rank=4)
         found.append(Column("result", "result", lambda line: _news(line, glyphs), width=11))
     found.append(
         Column("reason", "reason", lambda line: Cell(_reason(line)), rank=9, width=12, widest=120)
@@ -177,29 +122,8 @@ def columns(glyphs: Glyphs, *, news: bool) -> tuple[Column[PlanLine], ...]:
     return tuple(found)
 
 
-def _number(
-    name: str,
-    heading: str,
-    value: Callable[[PlanRow], int | None],
-    rank: int,
-    tone: Tone = Tone.PLAIN,
-) -> Column[PlanLine]:
-    return Column(
-        name,
-        heading,
-        lambda line: Cell(
-            formatting.number(value(line.row)), tone if value(line.row) else Tone.PLAIN
-        ),
-        lambda line: value(line.row),
-        right=True,
-        rank=rank,
-    )
-
-
-def _basis(row: PlanRow) -> Cell:
-    if row.basis is Basis.UNMAPPED:
-        return Cell(str(row.basis), Tone.BAD)
-    return Cell(str(row.basis), Tone.WARN if row.basis is Basis.BOUNDED else Tone.PLAIN)
+def _row(line: PlanLine) -> PlanRow:
+    return line.row
 
 
 def _news(line: PlanLine, glyphs: Glyphs) -> Cell:
@@ -234,17 +158,10 @@ def detail(line: PlanLine, wrap: Callable[[str], list[str]]) -> list[Line]:
 
 def asked(plan: Plan, notes: Sequence[str], command: str) -> list[str | Line]:
     """Return the confirmation text of a plan; ``command`` is the equivalent CLI command."""
-    changes = plan.changes
-    counts = {action: sum(row.action is action for row in changes) for action in Action}
-    what = ", ".join(f"{count:,} {action}" for action, count in counts.items() if count)
+    changes, found = plan.changes, summarize_plan(plan.changes)
+    what = ", ".join(f"{count:,} {action}" for action, count in found.actions.items())
     names = sorted({row.group for row in changes})
-    reread, skipped = (
-        sum(values)
-        for values in (
-            [row.reread or 0 for row in changes],
-            [row.skipped or 0 for row in changes],
-        )
-    )
+    reread, skipped = found.reread, found.skipped
     left = len(plan.rows) - len(changes)
     shown = ", ".join(safe_text(name, 40) for name in names[:5])
     more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, TypeVar
 
 from textual.binding import Binding, BindingType
 
-from k2ktui.console.formatting import Cell, Tone
-from k2ktui.console.widgets.columns import Column
 from k2ktui.console.widgets.grid import Grid
+from k2ktui.present.columns import Column
+from k2ktui.present.formatting import Cell, Tone
 
 T = TypeVar("T")
 

@@ -9,13 +9,13 @@ from textual.containers import VerticalScroll
 from textual.widgets import Input
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.console import formatting
-from k2ktui.console.formatting import Cell, Line, Tone
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.errors import K2kError
 from k2ktui.jobs.checks import start_checks
+from k2ktui.present import formatting
+from k2ktui.present.formatting import Cell, Line, Tone
 from k2ktui.replication.preflight.checks import Check, CheckOutcome, failed
 from k2ktui.watch.severity import Severity
 from k2ktui.watch.severity import SeverityLabel as Mark

@@ -10,7 +10,7 @@ from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
-from k2ktui.console.formatting import ASCII, UNICODE, Cell, Glyphs, Line, Tone
+from k2ktui.present.formatting import ASCII, UNICODE, Cell, Glyphs, Line, Tone
 from k2ktui.text import safe_text
 
 TONE_CLASSES = {f"tone--{tone}" for tone in Tone}

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from textual.geometry import Region, Size
 from textual.strip import Strip
 
-from k2ktui.console.formatting import Line
 from k2ktui.console.widgets.styled_text import StyledText, plain
+from k2ktui.present.formatting import Line
 
 
 class TextLines(StyledText):

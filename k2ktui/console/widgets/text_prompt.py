@@ -12,8 +12,8 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
-from k2ktui.console.formatting import Cell, Tone
 from k2ktui.console.widgets.text_lines import TextLines
+from k2ktui.present.formatting import Cell, Tone
 
 
 class TextPrompt(ModalScreen[str | None]):

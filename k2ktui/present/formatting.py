@@ -8,7 +8,8 @@ stale. A tone is a name to which the theme assigns a color. Every name from Kafk
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from k2ktui.engine.trend import Direction
@@ -69,7 +70,8 @@ class Glyphs:
 
     def mark(self, verdict: SeverityLabel) -> Cell:
         """Return a status as a glyph and a word."""
-        return Cell(f"{self.status[verdict.severity]} {verdict.word}", tone_of(verdict.severity))
+        text = f"{self.status[verdict.severity]} {verdict.word}".lstrip()
+        return Cell(text, tone_of(verdict.severity))
 
     def aged(self, cell: Cell) -> Cell:
         """Return a stale value, marked so that it looks stale in any theme.
@@ -129,6 +131,9 @@ ASCII = Glyphs(
     True,
 )
 
+# Text output has words alone: programs read it.
+WORDS = replace(UNICODE, status=("",) * 5)
+
 
 def tone_of(severity: Severity) -> Tone:
     """Return the tone of a severity."""
@@ -186,3 +191,8 @@ def age(value: float | None) -> str:
         step = 10 * (int(value) // 10 + 1)
         return f"<{step} s"
     return duration(value - value % (10 if value < 600 else 60))
+
+
+def moment(at: float) -> str:
+    """Return epoch seconds as a UTC date and time."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 
 from k2ktui.engine.audit import NOTHING, RereadEstimate
+from k2ktui.engine.groups import Outcome
 from k2ktui.engine.trend import Direction
+from k2ktui.present.formatting import duration, moment, number, seconds, share
+from k2ktui.present.groups import outcome_text
 from k2ktui.text import counted, safe_text
 from k2ktui.watch.model import PartName, View
 from k2ktui.watch.severity import find_problems, judge_mirror_flow, judge_runner, state_time
@@ -18,8 +20,7 @@ _SIDES = (PartName.SOURCE, PartName.TARGET)
 
 def view_lines(view: View, now: float) -> Iterator[str]:
     """Yield the view as lines; ``now`` is the reference time for ages."""
-    at = datetime.fromtimestamp(view.taken_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    yield f"{at} pipeline {safe_text(view.pair.pipeline)}"
+    yield f"{moment(view.taken_at)} pipeline {safe_text(view.pair.pipeline)}"
     yield f"  lag {_lag(view)}{_old(view, now, *_SIDES)}"
     if held := [row.status.held_back for row in view.partitions if row.status.held_back]:
         yield (
@@ -59,12 +60,12 @@ def _old(view: View, now: float, *names: PartName) -> str:
     """Return the age of a value as text if it depends on a stale part, else ""."""
     ages = [view.age(name, now) for name in names if view.part(name).stale]
     known = [age for age in ages if age is not None]
-    return f" (old: read {max(known):,.0f} s ago)" if known else ""
+    return f" (old: read {duration(max(known))} ago)" if known else ""
 
 
 def _old_groups(view: View, now: float) -> str:
     if view.source_down and view.commits_at is not None and not view.stale(PartName.GROUPS):
-        return f" (old: the source's commits are {now - view.commits_at:,.0f} s old)"
+        return f" (old: the source's commits are {duration(now - view.commits_at)} old)"
     return _old(view, now, PartName.GROUPS)
 
 
@@ -72,11 +73,11 @@ def _lag(view: View) -> str:
     totals = view.totals
     text = _number(totals.lag_records, "records")
     if totals.lag_seconds is not None:
-        text += f", the oldest {totals.lag_seconds:,.1f} s old"
+        text += f", the oldest {seconds(totals.lag_seconds)} old"
     if totals.direction is not Direction.UNKNOWN:
         text += f", {totals.direction}"
     if totals.lag_records and totals.eta_s:
-        text += f", caught up in {totals.eta_s:,.0f} s at this pace"
+        text += f", caught up in {duration(totals.eta_s)} at this pace"
     if totals.unknown and totals.partitions:
         text += f", unknown for {counted(totals.unknown, 'partition')}"
     return text
@@ -87,10 +88,8 @@ def _groups(view: View) -> str:
     if totals.groups is None:
         return f"groups {UNKNOWN}"
     text = f"groups {totals.groups:,}: {_counts(totals.bases)}; {totals.diverging:,} diverge"
-    now = f"{counted(totals.skips, 'record')} skipped, {totals.rereads:,} re-read"
-    text += f"; as committed now {now}"
-    moved = f"{counted(totals.moved_skips, 'record')} skipped, {totals.moved_rereads:,} re-read"
-    return f"{text}; after a move {moved}"
+    found = Outcome(totals.skips, totals.rereads, totals.moved_skips, totals.moved_rereads)
+    return f"{text}; {outcome_text(found)}"
 
 
 def _compared(view: View, now: float) -> Iterator[str]:
@@ -101,10 +100,10 @@ def _compared(view: View, now: float) -> Iterator[str]:
         yield f"  re-reads by MirrorMaker 2 {UNKNOWN}"
         return
     ours, theirs = view.again
-    age = now - view.audit.taken_at
+    read = duration(now - view.audit.taken_at)
     yield (
         f"  re-reads if groups went on at the target now: k2ktui {reread_text(ours)}, "
-        f"MirrorMaker 2 {safe_text(view.audit.flow)} {reread_text(theirs)}; read {age:,.0f} s ago"
+        f"MirrorMaker 2 {safe_text(view.audit.flow)} {reread_text(theirs)}; read {read} ago"
     )
     most = sorted(view.summaries, key=lambda g: -(g.theirs or NOTHING).records)
     for group in most[:_PROBLEMS]:
@@ -136,24 +135,24 @@ def _jobs(view: View, now: float) -> str:
     seen = max(0.0, now - runner.last_ms / 1000)
     return (
         f"job {standing} on {safe_text(runner.host)} as {safe_text(runner.user)}, "
-        f"lap {runner.lap:,}, {counted(runner.slots, 'slot')}, heartbeat {seen:,.0f} s ago"
+        f"lap {runner.lap:,}, {counted(runner.slots, 'slot')}, heartbeat {duration(seen)} ago"
     )
 
 
 def _age(view: View, name: PartName, now: float) -> str:
     part, age = view.part(name), view.age(name, now)
-    text = "never read" if age is None else f"read {age:,.0f} s ago"
+    text = "never read" if age is None else f"read {duration(age)} ago"
     if part.error:
         return f"{text}, stale: {safe_text(part.error)}"
-    return f"{text}, stale: no response for {part.pending_s:,.0f} s" if part.stale else text
+    return f"{text}, stale: no response for {duration(part.pending_s)}" if part.stale else text
 
 
 def _number(value: float | None, unit: str) -> str:
-    return UNKNOWN if value is None else f"{value:,.0f} {unit}"
+    return UNKNOWN if value is None else f"{number(value)} {unit}"
 
 
 def _share(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{100 * value:.2f} %"
+    return UNKNOWN if value is None else share(value)
 
 
 def _counts(counts: Mapping[str, int]) -> str:

@@ -1,0 +1,21 @@
+"""Notes for the operator, on standard error: standard output is for results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import click
+
+from k2ktui.text import safe_text
+
+
+def print_note(note: object) -> None:
+    """Print a note; names in it cannot control the terminal."""
+    text = "\n".join(safe_text(line) for line in str(note).split("\n"))
+    click.echo(f"note: {text}", err=True)
+
+
+def print_notes(notes: Iterable[object]) -> None:
+    """Print notes, one per line."""
+    for note in notes:
+        print_note(note)

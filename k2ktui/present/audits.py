@@ -1,0 +1,83 @@
+"""Columns of a table of an audit of MirrorMaker 2's checkpoints."""
+
+from __future__ import annotations
+
+from k2ktui.engine.audit import AuditRow
+from k2ktui.present import formatting
+from k2ktui.present.columns import Column
+from k2ktui.present.formatting import Cell, Tone
+from k2ktui.text import safe_text
+
+
+def _age(row: AuditRow) -> str:
+    if row.checkpoint_age_s is None:
+        return formatting.NOT_AVAILABLE
+    return formatting.duration(row.checkpoint_age_s)
+
+
+def _count(value: int | None, tone: Tone) -> Cell:
+    return Cell(formatting.number(value), tone if value else Tone.PLAIN)
+
+
+def audit_columns() -> tuple[Column[AuditRow], ...]:
+    """Return the columns of a table of an audit."""
+    return (
+        Column(
+            "group", "group", lambda r: Cell(safe_text(r.group, 400)), lambda r: r.group, width=8
+        ),
+        Column(
+            "partition",
+            "partition",
+            lambda r: Cell(safe_text(f"{r.topic}-{r.partition}", 400)),
+            lambda r: (r.topic, r.partition),
+            width=10,
+        ),
+        Column("source", "source", lambda r: Cell(formatting.number(r.source_offset)), right=True),
+        Column(
+            "checkpoint",
+            "checkpoint",
+            lambda r: Cell(formatting.number(r.checkpoint_offset)),
+            right=True,
+        ),
+        Column("age", "age", lambda r: Cell(_age(r)), right=True, rank=8),
+        Column(
+            "again",
+            "re-read",
+            lambda r: _count(r.checkpoint_reread, Tone.WARN),
+            lambda r: r.checkpoint_reread,
+            right=True,
+        ),
+        Column(
+            "skipped",
+            "skipped",
+            lambda r: _count(r.checkpoint_skipped, Tone.BAD),
+            lambda r: r.checkpoint_skipped,
+            right=True,
+        ),
+        Column(
+            "synced",
+            "synced",
+            lambda r: Cell(formatting.number(r.synced_offset)),
+            right=True,
+            rank=2,
+        ),
+        Column(
+            "synced-again",
+            "re-read",
+            lambda r: _count(r.synced_reread, Tone.WARN),
+            lambda r: r.synced_reread,
+            right=True,
+            rank=2,
+        ),
+        Column(
+            "synced-skipped",
+            "skipped",
+            lambda r: _count(r.synced_skipped, Tone.BAD),
+            lambda r: r.synced_skipped,
+            right=True,
+            rank=3,
+        ),
+        Column("right", "correct", lambda r: Cell(formatting.number(r.right_offset)), right=True),
+        Column("basis", "basis", lambda r: Cell(r.basis), lambda r: r.basis, width=8, rank=1),
+        Column("note", "note", lambda r: Cell(safe_text(r.note, 400)), rank=12, widest=100),
+    )

@@ -1,0 +1,77 @@
+"""A column of a table, in a terminal or on a screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from k2ktui.present.formatting import Cell
+
+T = TypeVar("T")
+Row = TypeVar("Row")
+
+# Columns of this rank and higher are left out of text tables on a narrow terminal, except for those
+# as wide as sentences: their cells are wrapped.
+WIDE_RANK, SENTENCE = 8, 100
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[T]):
+    """A column of a grid.
+
+    Attributes:
+        cell: returns the cell of a row; called for visible rows only.
+        sort: returns the sort key of a row; None if the column cannot be sorted.
+        right: whether the column is right-aligned, as numbers are.
+        width: minimum width in cells.
+        rank: on a narrow terminal, columns of the highest rank are left out first; 0 never is.
+        widest: maximum width in cells.
+    """
+
+    id: str
+    heading: str
+    cell: Callable[[T], Cell]
+    sort: Callable[[T], Any] | None = None
+    right: bool = False
+    width: int = 4
+    rank: int = 0
+    widest: int = 24
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether a text table on a narrow terminal leaves the column out."""
+        return self.rank >= WIDE_RANK and self.widest < SENTENCE
+
+    def of(self, part: Callable[[Row], T]) -> Column[Row]:
+        """Return this column for rows of which ``part`` returns what it shows."""
+        cell, sort = self.cell, self.sort
+        return Column(
+            self.id,
+            self.heading,
+            lambda row: cell(part(row)),
+            None if sort is None else lambda row: sort(part(row)),
+            self.right,
+            self.width,
+            self.rank,
+            self.widest,
+        )
+
+
+def pick(columns: Sequence[Column[T]], *ids: str) -> tuple[Column[T], ...]:
+    """Return the columns with these ids, in this order."""
+    by_id = {column.id: column for column in columns}
+    return tuple(by_id[name] for name in ids)
+
+
+def text_column(
+    heading: str, text: Callable[[T], str], *, left: bool = False, wide: bool = False
+) -> Column[T]:
+    """Return a column of plain text; a ``wide`` one is left out on a narrow terminal."""
+    rank = WIDE_RANK if wide else 0
+    return Column(heading, heading, lambda row: Cell(text(row)), right=not left, rank=rank)
+
+
+def descending(value: float | None) -> float | None:
+    """Return a sort key that puts the largest values first."""
+    return None if value is None else -value

@@ -1,0 +1,228 @@
+"""Columns of tables of consumer groups, and what resuming on the target would do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from k2ktui.engine.audit import RereadEstimate
+from k2ktui.engine.groups import Finding, GroupRow, Outcome
+from k2ktui.engine.translate import Basis
+from k2ktui.present import formatting
+from k2ktui.present.columns import Column, descending
+from k2ktui.present.formatting import Cell, Glyphs, Tone
+from k2ktui.text import counted, safe_text
+from k2ktui.watch.model import GroupSide, GroupSummary
+from k2ktui.watch.severity import judge_group, judge_group_row
+
+
+def outcome_text(found: Outcome) -> str:
+    """Return the effect of resuming on the target, as committed now and after a move."""
+    unknown = f"; unknown for {found.unknown:,}" if found.unknown else ""
+    now = f"{counted(found.skips, 'record')} skipped, {found.rereads:,} re-read{unknown}"
+    moved = f"{counted(found.moved_skips, 'record')} skipped, {found.moved_rereads:,} re-read"
+    return f"as committed now {now}; after a move {moved}"
+
+
+def side_text(side: GroupSide) -> str:
+    """Return a group's state and number of members on one cluster."""
+    if not side.state:
+        return formatting.NOT_AVAILABLE
+    members = "" if side.members is None else f" {side.members}"
+    return f"{safe_text(side.state, 24)}{members}"
+
+
+def summary_columns(glyphs: Glyphs, *, compared: bool = False) -> tuple[Column[GroupSummary], ...]:
+    """Return the columns of a table of groups; ``compared`` adds those of MirrorMaker 2."""
+    return (
+        Column(
+            "group",
+            "group",
+            lambda g: Cell(safe_text(g.group, 400)),
+            lambda g: g.group,
+            width=14,
+            widest=64,
+        ),
+        Column(
+            "status",
+            "status",
+            lambda g: glyphs.mark(judge_group(g)),
+            lambda g: -judge_group(g).severity,
+            width=11,
+        ),
+        Column("source", "source", lambda g: Cell(side_text(g.source)), rank=4, width=9),
+        Column("target", "target", lambda g: Cell(side_text(g.target)), rank=3, width=9),
+        Column(
+            "parts",
+            "parts",
+            lambda g: Cell(f"{g.partitions:,}"),
+            lambda g: -g.partitions,
+            right=True,
+            rank=6,
+        ),
+        Column(
+            "lag",
+            "lag",
+            lambda g: Cell(formatting.number(g.lag)),
+            lambda g: descending(g.lag),
+            True,
+            rank=5,
+        ),
+        Column(
+            "skips",
+            "skips now",
+            lambda g: _now(g, g.skips, Tone.BAD if g.ahead else Tone.WARN),
+            lambda g: -g.skips,
+            right=True,
+        ),
+        Column(
+            "moved-skips",
+            "skips moved",
+            lambda g: _moved(g, g.moved_skips),
+            lambda g: -g.moved_skips,
+            right=True,
+            rank=1,
+        ),
+        Column(
+            "rereads",
+            "re-reads now",
+            lambda g: _now(g, g.rereads, Tone.WARN),
+            lambda g: -g.rereads,
+            right=True,
+            rank=2,
+        ),
+        *(_AGAIN if compared else (_MOVED_REREADS,)),
+        Column("basis", "basis", _bases, rank=2, width=8, widest=40),
+    )
+
+
+def row_columns(glyphs: Glyphs) -> tuple[Column[GroupRow], ...]:
+    """Return the columns of a table of group-partitions."""
+    return (
+        Column(
+            "group",
+            "group",
+            lambda r: Cell(safe_text(r.group, 400)),
+            lambda r: r.group,
+            width=12,
+            widest=48,
+        ),
+        Column(
+            "partition",
+            "partition",
+            lambda r: Cell(safe_text(f"{r.topic}-{r.partition}", 400)),
+            lambda r: (r.topic, r.partition),
+            width=12,
+            widest=48,
+        ),
+        Column(
+            "status",
+            "status",
+            lambda r: glyphs.mark(judge_group_row(r)),
+            lambda r: -judge_group_row(r).severity,
+            width=11,
+        ),
+        Column(
+            "divergence",
+            "diverges",
+            _divergence,
+            lambda r: descending(None if r.divergence is None else abs(r.divergence)),
+            right=True,
+        ),
+        _offset("source", "source", lambda r: r.source_offset, 3),
+        _offset("target", "target now", lambda r: r.target_offset, 2),
+        _offset("translated", "translated", lambda r: r.translated_offset, 1),
+        Column("basis", "basis", _basis, lambda r: r.basis, rank=4, width=8),
+        _offset("skipped-now", "skips now", lambda r: r.skipped_now, 8),
+        _offset("skipped", "skips moved", lambda r: r.skipped, 8),
+        _offset("reread-now", "re-reads now", lambda r: r.reread_now, 9),
+        _offset("reread", "re-reads moved", lambda r: r.reread, 10),
+        Column("states", "states", lambda r: Cell(_states(r), Tone.MUTED), rank=11, widest=30),
+        Column("why", "note", lambda r: Cell(safe_text(r.reason, 400)), rank=12, widest=100),
+    )
+
+
+def _offset(name: str, heading: str, value: Any, rank: int) -> Column[GroupRow]:
+    return Column(
+        name,
+        heading,
+        lambda row: Cell(formatting.number(value(row))),
+        lambda row: descending(value(row)),
+        right=True,
+        rank=rank,
+    )
+
+
+def _now(group: GroupSummary, value: int, tone: Tone) -> Cell:
+    return _known(value, group.unknown_now, group.partitions, tone)
+
+
+def _moved(group: GroupSummary, value: int) -> Cell:
+    return _known(value, group.unknown_moved, group.partitions, Tone.WARN)
+
+
+def _known(value: int, unknown: int, partitions: int, tone: Tone) -> Cell:
+    """Return a sum over the known partitions; a dash if none is known."""
+    if partitions and unknown >= partitions:
+        return Cell(formatting.NOT_AVAILABLE, Tone.MUTED)
+    return Cell(f"{value:,}{'+' if unknown else ''}", tone if value else Tone.MUTED)
+
+
+def _again(count: RereadEstimate | None, partitions: int) -> Cell:
+    if count is None:
+        return Cell(formatting.NOT_YET, Tone.MUTED)
+    if partitions and count.unknown + count.without >= partitions:
+        return Cell(formatting.NOT_AVAILABLE, Tone.WARN)
+    more = "+" if count.unknown or count.without else ""
+    if count.skipped:
+        return Cell(f"{count.records:,}{more}, skips {count.skipped:,}", Tone.BAD)
+    return Cell(f"{count.records:,}{more}", Tone.WARN if count.records or more else Tone.MUTED)
+
+
+_MOVED_REREADS: Column[GroupSummary] = Column(
+    "moved-rereads",
+    "re-reads moved",
+    lambda g: _moved(g, g.moved_rereads),
+    lambda g: -g.moved_rereads,
+    right=True,
+    rank=7,
+)
+_AGAIN: tuple[Column[GroupSummary], ...] = (
+    Column(
+        "ours",
+        "by k2ktui",
+        lambda g: _again(g.ours, g.partitions),
+        lambda g: -g.ours.records,
+        right=True,
+        rank=1,
+    ),
+    Column(
+        "theirs",
+        "by MM2",
+        lambda g: _again(g.theirs, g.partitions),
+        lambda g: None if g.theirs is None else -g.theirs.records,
+        right=True,
+    ),
+)
+
+
+def _basis(row: GroupRow) -> Cell:
+    if row.basis is Basis.UNMAPPED:
+        return Cell(str(row.basis), Tone.BAD)
+    return Cell(str(row.basis), Tone.WARN if row.basis is Basis.BOUNDED else Tone.PLAIN)
+
+
+def _bases(group: GroupSummary) -> Cell:
+    worst = group.bases.get(Basis.UNMAPPED), group.bases.get(Basis.BOUNDED)
+    tone = Tone.BAD if worst[0] else Tone.WARN if worst[1] else Tone.PLAIN
+    return Cell(", ".join(f"{count:,} {basis}" for basis, count in group.bases.items()), tone)
+
+
+def _divergence(row: GroupRow) -> Cell:
+    value = row.divergence
+    settled = row.finding is Finding.SETTLED
+    tone = Tone.BAD if value and value > 0 and settled else Tone.WARN if value else Tone.MUTED
+    return Cell(formatting.signed(value), tone)
+
+
+def _states(row: GroupRow) -> str:
+    return f"{safe_text(row.state_source) or '—'} → {safe_text(row.state_target) or '—'}"

@@ -1,0 +1,138 @@
+"""Columns of a table of a plan, and its summary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from k2ktui.engine.plan import Action, PlanRow
+from k2ktui.engine.translate import Basis
+from k2ktui.present import formatting
+from k2ktui.present.columns import Column
+from k2ktui.present.formatting import Cell, Glyphs, Tone
+from k2ktui.text import counted, safe_text
+from k2ktui.watch.severity import Severity, SeverityLabel
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSummary:
+    """Rows of a plan.
+
+    Attributes:
+        actions: number of rows per action; actions of no row are missing.
+        reread, skipped: records, of the rows that change something.
+    """
+
+    actions: Mapping[Action, int]
+    reread: int
+    skipped: int
+
+    def text(self) -> str:
+        """Return it as one line."""
+        parts = [f"{count:,} to {action}" for action, count in self.actions.items()]
+        text = ", ".join(parts) or "no group has committed offsets of a replicated topic"
+        effect = f"{counted(self.reread, 'record')} re-read and {self.skipped:,} skipped"
+        return f"{text}; {effect} by what changes"
+
+
+def summarize_plan(rows: Collection[PlanRow]) -> PlanSummary:
+    """Return the sums of a plan's rows."""
+    counts = {action: sum(row.action is action for row in rows) for action in Action}
+    changes = [row for row in rows if row.changes]
+    return PlanSummary(
+        {action: count for action, count in counts.items() if count},
+        sum(row.reread or 0 for row in changes),
+        sum(row.skipped or 0 for row in changes),
+    )
+
+
+def plan_verdict(row: PlanRow) -> SeverityLabel:
+    """Judge what a plan does with a row."""
+    if row.action is Action.SKIP:
+        bad = row.basis is Basis.UNMAPPED
+        return SeverityLabel(Severity.BAD if bad else Severity.WARN, "skip")
+    if row.action is Action.KEEP:
+        return SeverityLabel(Severity.INFO, "keep")
+    risky = row.action is Action.REWIND or bool(row.skipped)
+    return SeverityLabel(Severity.WARN if risky else Severity.OK, str(row.action))
+
+
+def delta(row: PlanRow) -> int | None:
+    """Return the change of the committed offset; None if an offset is unknown."""
+    if row.current is None or row.proposed is None:
+        return None
+    return row.proposed - row.current
+
+
+def plan_columns(glyphs: Glyphs) -> tuple[Column[PlanRow], ...]:
+    """Return the columns of a table of a plan's rows."""
+    return (
+        Column(
+            "group",
+            "group",
+            lambda row: Cell(safe_text(row.group, 400)),
+            lambda row: row.group,
+            width=11,
+            widest=48,
+        ),
+        Column(
+            "partition",
+            "partition",
+            lambda row: Cell(safe_text(f"{row.topic}-{row.partition}", 400)),
+            lambda row: (row.topic, row.partition),
+            width=11,
+            widest=48,
+        ),
+        Column("from", "from", lambda row: Cell(safe_text(row.source, 400)), rank=10, widest=48),
+        _number("now", "now", lambda row: row.current, 0),
+        _number("proposed", "proposed", lambda row: row.proposed, 0),
+        Column(
+            "delta",
+            "delta",
+            lambda row: Cell(formatting.signed(delta(row))),
+            delta,
+            right=True,
+            rank=8,
+        ),
+        Column("basis", "basis", _basis, rank=5, width=8),
+        _number("reread", "re-read", lambda row: row.reread, 7, Tone.WARN),
+        _number("skipped", "skipped", lambda row: row.skipped, 6, Tone.BAD),
+        Column(
+            "action",
+            "action",
+            lambda row: glyphs.mark(plan_verdict(row)),
+            lambda row: str(row.action),
+            width=9,
+        ),
+        Column(
+            "reason",
+            "reason",
+            lambda row: Cell(safe_text(row.reason, 400)),
+            rank=9,
+            width=12,
+            widest=120,
+        ),
+    )
+
+
+def _number(
+    name: str,
+    heading: str,
+    value: Callable[[PlanRow], int | None],
+    rank: int,
+    tone: Tone = Tone.PLAIN,
+) -> Column[PlanRow]:
+    return Column(
+        name,
+        heading,
+        lambda row: Cell(formatting.number(value(row)), tone if value(row) else Tone.PLAIN),
+        value,
+        right=True,
+        rank=rank,
+    )
+
+
+def _basis(row: PlanRow) -> Cell:
+    if row.basis is Basis.UNMAPPED:
+        return Cell(str(row.basis), Tone.BAD)
+    return Cell(str(row.basis), Tone.WARN if row.basis is Basis.BOUNDED else Tone.PLAIN)

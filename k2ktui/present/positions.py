@@ -1,0 +1,81 @@
+"""Columns of a table of position moves, and their sums."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from k2ktui.engine.moves import MoveEffect, PositionMove
+from k2ktui.present import formatting
+from k2ktui.present.columns import Column
+from k2ktui.present.formatting import Cell, Glyphs
+from k2ktui.text import safe_text
+from k2ktui.watch.severity import Severity, SeverityLabel
+
+_VERDICTS = {
+    MoveEffect.BEGIN: Severity.OK,
+    MoveEffect.BACK: Severity.WARN,
+    MoveEffect.FORWARD: Severity.WARN,
+    MoveEffect.ANEW: Severity.WARN,
+    MoveEffect.KEEP: Severity.INFO,
+    MoveEffect.CLEAR: Severity.WARN,
+    MoveEffect.REFUSED: Severity.BAD,
+}
+
+
+def move_verdict(move: PositionMove) -> SeverityLabel:
+    """Judge a move by its effect."""
+    return SeverityLabel(_VERDICTS[move.effect], str(move.effect))
+
+
+def sum_moves(moves: Iterable[PositionMove]) -> tuple[int, int]:
+    """Return the records that are copied again, and those that are never copied, at most."""
+    found = list(moves)
+    return sum(move.again for move in found), sum(move.left_out for move in found)
+
+
+def now_text(move: PositionMove) -> str:
+    """Return the current position."""
+    return formatting.number(move.before.offset if move.before else None)
+
+
+def new_text(move: PositionMove) -> str:
+    """Return the new position, or where a cleared partition begins."""
+    offset = formatting.number(move.offset)
+    return f"new, from {offset}" if move.effect is MoveEffect.CLEAR else offset
+
+
+def meaning_text(move: PositionMove) -> str:
+    """Return the effect of a move."""
+    parts = []
+    if move.again:
+        parts.append(f"up to {move.again:,} copied again")
+    if move.left_out:
+        parts.append(f"up to {move.left_out:,} never copied")
+    if move.why:
+        parts.append(move.why)
+    return "; ".join(parts)
+
+
+def move_columns(glyphs: Glyphs) -> tuple[Column[PositionMove], ...]:
+    """Return the columns of the table of moves."""
+    return (
+        Column(
+            "partition",
+            "partition",
+            lambda move: Cell(safe_text(move.source, 400)),
+            lambda move: move.source,
+            width=14,
+            widest=64,
+        ),
+        Column("now", "now", lambda move: Cell(now_text(move)), right=True),
+        Column("new", "new", lambda move: Cell(new_text(move)), right=True, widest=32),
+        Column("effect", "effect", lambda move: glyphs.mark(move_verdict(move)), width=10),
+        Column(
+            "means",
+            "means",
+            lambda move: Cell(safe_text(meaning_text(move), 400)),
+            width=14,
+            rank=1,
+            widest=120,
+        ),
+    )

@@ -1,0 +1,107 @@
+"""Columns of a table of runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from k2ktui.jobs.run_rows import RunRow
+from k2ktui.present import formatting
+from k2ktui.present.columns import Column
+from k2ktui.present.formatting import Cell, Glyphs, Tone
+from k2ktui.watch.severity import Severity, SeverityLabel
+
+_SEVERITIES = {
+    "running": Severity.OK,
+    "starting": Severity.INFO,
+    "stopping": Severity.INFO,
+    "stopped": Severity.INFO,
+    "failed": Severity.BAD,
+    "died": Severity.BAD,
+    "silent": Severity.BAD,
+}
+
+
+def run_columns(glyphs: Glyphs, now: Callable[[], float]) -> tuple[Column[RunRow], ...]:
+    """Return the columns of a table of runs; ``now`` returns the time that ages are relative to."""
+    return (
+        Column("state", "state", lambda row: glyphs.mark(judge_run(row)), _severity, width=9),
+        Column(
+            "pipeline",
+            "pipeline",
+            lambda row: Cell(formatting.name(row.pipeline)),
+            lambda row: row.pipeline,
+            width=8,
+        ),
+        Column("host", "host", lambda row: Cell(_host(row)), _host, width=4),
+        Column("pid", "pid", lambda row: Cell(str(row.pid)), lambda row: row.pid, True, 5),
+        Column(
+            "beat",
+            "heartbeat",
+            lambda row: _beat(row, now()),
+            lambda row: row.heartbeat_at or 0,
+            True,
+            6,
+            1,
+        ),
+        Column("lap", "lap", lambda row: Cell(formatting.number(row.lap)), None, True, 3, 2),
+        Column(
+            "lag", "lag", lambda row: Cell(formatting.number(row.lag_records)), None, True, 3, 1
+        ),
+        Column("commit", "commit", _commit, None, True, 6, 3),
+        Column("slots", "slots", lambda row: Cell(_count(row.slots)), None, True, 4, 8),
+        Column("term", "term", lambda row: Cell(_count(row.term)), None, True, 4, 3),
+        Column("restarts", "restarts", _restarts, None, True, 4, 9),
+        Column(
+            "since",
+            "since (UTC)",
+            lambda row: Cell(clock(row.started_at)),
+            lambda row: row.started_at,
+            False,
+            11,
+            10,
+        ),
+        Column("user", "user", lambda row: Cell(formatting.name(row.user, 20)), None, False, 4, 11),
+        Column("version", "version", lambda row: Cell(formatting.name(row.version, 12)), rank=12),
+        Column("error", "error", _error, None, False, 6, 13, 400),
+    )
+
+
+def judge_run(row: RunRow) -> SeverityLabel:
+    """Rate a run by its state."""
+    return SeverityLabel(_SEVERITIES.get(row.state, Severity.UNKNOWN), row.state)
+
+
+def _severity(row: RunRow) -> Severity:
+    return judge_run(row).severity
+
+
+def _host(row: RunRow) -> str:
+    return "here" if row.here else formatting.name(row.host, 40)
+
+
+def _beat(row: RunRow, now: float) -> Cell:
+    if row.heartbeat_at is None:
+        return Cell(formatting.NOT_AVAILABLE, Tone.MUTED)
+    return Cell(formatting.age(max(0.0, now - row.heartbeat_at)))
+
+
+def _commit(row: RunRow) -> Cell:
+    return Cell(formatting.NOT_AVAILABLE if row.commit_ms is None else f"{row.commit_ms:.0f} ms")
+
+
+def _restarts(row: RunRow) -> Cell:
+    return Cell(formatting.NOT_AVAILABLE if row.restarts is None else f"{row.restarts:,}")
+
+
+def _count(value: int) -> str:
+    return str(value) if value else formatting.NOT_AVAILABLE
+
+
+def _error(row: RunRow) -> Cell:
+    return Cell(formatting.name(row.error), Tone.BAD if row.error else Tone.MUTED)
+
+
+def clock(at: float) -> str:
+    """Return a time as month, day, hour and minute (UTC)."""
+    return time.strftime("%m-%d %H:%M", time.gmtime(at))
