@@ -123,7 +123,7 @@ def test_a_fault_of_our_own_tells_no_secret(
 
     def fail(reader: TargetReader, known: Known) -> None:
         password = PASSWORD
-        raise RuntimeError(f"{password} {reader._config.source.kafka.common}")
+        raise RuntimeError(f"{password} {reader._flow.config.source.kafka.common}")
 
     monkeypatch.setattr(TargetReader, "read", fail)
     monkeypatch.setattr(sys, "argv", ["k2ktui", "status", "-f", str(pipe.write())])
