@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -50,3 +52,42 @@ def test_architecture_names_what_exists() -> None:
     for name in set(re.findall(r"\b(?:[A-Z][a-z]+){2,}\b", page)):
         known = re.search(rf"^\s*(?:class|def) {name}\b", code, re.MULTILINE)
         assert known or name in {"OffsetCommit", "EndTxn", "MirrorMaker"}, name
+
+
+def _messages(source: str) -> Iterator[str]:
+    """Yield the texts of a module; an expression in an f-string is a NUL character."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.JoinedStr):
+            values = (v.value if isinstance(v, ast.Constant) else "\0" for v in node.values)
+            yield "".join(map(str, values))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+CODE = [text for file in (ROOT / "k2ktui").rglob("*.py") for text in _messages(file.read_text())]
+QUOTED = re.findall(
+    r"^\| `([^`]+)` \|", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE
+)
+
+
+def _is_printed(message: str) -> bool:
+    """Return whether the fixed words of a message are in one text of the code, in order."""
+    words = [re.escape(part.strip()) for part in re.split(r"<[^>]+>", message)]
+    pattern = re.compile(".*".join(words), re.DOTALL)
+    return any(pattern.search(text) for text in CODE)
+
+
+def test_troubleshooting_quotes_messages() -> None:
+    rows = re.findall(
+        r"^\| (?!message|-)", (ROOT / "docs" / "troubleshooting.md").read_text(), re.M
+    )
+    assert len(rows) == len(QUOTED) > 50
+
+
+@pytest.mark.parametrize("message", QUOTED)
+def test_troubleshooting_is_of_messages_that_exist(message: str) -> None:
+    assert _is_printed(message)
+
+
+def test_a_message_that_is_not_printed_is_found() -> None:
+    assert not _is_printed("the <cluster> cluster has gone fishing: <reason>")

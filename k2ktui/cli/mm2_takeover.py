@@ -132,7 +132,7 @@ def _object(plan: TakeoverPlan, done: TakenOver | None) -> dict[str, Any]:
                 "position": row.position,
                 "exact_from": row.start,
                 "mapped": row.mapped,
-                "told": len(row.from_syncs),
+                "from_syncs": len(row.from_syncs),
                 "missing": row.missing,
                 "twice": row.twice,
                 "strange": row.strange,

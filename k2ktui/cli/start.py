@@ -66,13 +66,13 @@ def command(
     """Run the pipeline, and return the exit code."""
     config = load_pipeline(files)
     require(access_to(config, unlock=unlock), "starting the pipeline")
-    tell = _print_json if log_format == "json" else _print_text
-    return run(config, tell, until_caught_up=until_caught_up, telemetry=telemetry)
+    report_to = _print_json if log_format == "json" else _print_text
+    return run(config, report_to, until_caught_up=until_caught_up, telemetry=telemetry)
 
 
 def run(
     config: PipelineConfig,
-    tell: Callable[[Report], None],
+    report_to: Callable[[Report], None],
     *,
     say: Callable[[Check], None] = _print_check,
     until_caught_up: bool = False,
@@ -84,7 +84,7 @@ def run(
 
     Args:
         config: the pipeline.
-        tell: called with every report.
+        report_to: called with every report.
         say: called with every check that did not pass.
         until_caught_up: end when every partition has reached the end offset seen at the start.
         telemetry: export metrics.
@@ -97,8 +97,8 @@ def run(
     # Fail early: starting Spark takes seconds.
     for label, side in (("source", config.source), ("target", config.target)):
         await_open(label, side.bootstrap_servers)
-    keeper = CommitSnapshotRunner(config, lambda text: tell(Note(text)))
-    publisher = PublisherThread(config, lambda text: tell(Note(text)))
+    keeper = CommitSnapshotRunner(config, lambda text: report_to(Note(text)))
+    publisher = PublisherThread(config, lambda text: report_to(Note(text)))
 
     def ready() -> None:
         _preflight(config, say)
@@ -106,7 +106,7 @@ def run(
         if config.mm2.publish:
             publisher.start()
 
-    with measure_run(config, tell, wanted=telemetry) as report:
+    with measure_run(config, report_to, wanted=telemetry) as report:
         pipeline = Pipeline(config, report, until_caught_up=until_caught_up, preflight=ready)
         stopped = _on_signals(pipeline, ending or ending_signals(), last_words)
         try:
@@ -114,7 +114,7 @@ def run(
         except K2kError as error:
             if not stopped():
                 raise
-            tell(Note(error.message))  # it was being stopped anyway
+            report_to(Note(error.message))  # it was being stopped anyway
         finally:
             keeper.stop()
             publisher.stop(0.0 if stopped() else _LAST_TURN_S)

@@ -146,7 +146,7 @@ def _run(options: DemoOptions, home: Path, screen: Screen, stack: contextlib.Exi
         _complete(data).touch()
     compare = data / mirrormaker.FILE if options.with_mirrormaker else None
     with _stopping("Stopping the pipeline", screen):
-        job = pipeline.start(config, data / "leash.log")
+        job = pipeline.start(config, data / "job-guard.log")
         stack.callback(job.stop)
         stack.enter_context(detached.announced(home, config, compare))
         peer = _start_peer(compare, addresses, screen, stack) if compare else None

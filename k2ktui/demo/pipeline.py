@@ -56,17 +56,17 @@ class DemoPipeline:
     """The pipeline as an ordinary job: stopped, started and followed with the usual commands.
 
     Unlike an ordinary job, it does not outlive the demo: a guard process (``job_guard``) ends it
-    with the demo, whoever started it last.
+    with the demo, whichever process started it last.
 
     Args:
         config: the pipeline's file.
-        leash_log: log file of the guard process.
+        guard_log: log file of the guard process.
 
     Raises:
         Refused: it cannot be started.
     """
 
-    def __init__(self, config: Path, leash_log: Path) -> None:
+    def __init__(self, config: Path, guard_log: Path) -> None:
         # Imported here: they load the replication engine, not needed in the demo's first seconds.
         from k2ktui.config.load import load
         from k2ktui.engine.access import access
@@ -75,7 +75,7 @@ class DemoPipeline:
 
         loaded = load([config]).config
         command = [sys.executable, "-P", "-m", "k2ktui.demo.job_guard", str(config)]
-        self._leash = child_process.spawn(command, log_path=leash_log, grace=_GRACE_SECONDS)
+        self._guard = child_process.spawn(command, log_path=guard_log, grace=_GRACE_SECONDS)
         self._place = job_directory(loaded)
         manager.start_job(loaded, [str(config)], access())
 
@@ -98,9 +98,9 @@ class DemoPipeline:
 
     def stop(self) -> None:
         """Stop the job and remove its record."""
-        self._leash.stop(_GRACE_SECONDS)
+        self._guard.stop(_GRACE_SECONDS)
 
 
-def start(config: Path, leash_log: Path) -> DemoPipeline:
+def start(config: Path, guard_log: Path) -> DemoPipeline:
     """Start the pipeline as a job that ends with the demo; arguments of :class:`DemoPipeline`."""
-    return DemoPipeline(config, leash_log)
+    return DemoPipeline(config, guard_log)

@@ -21,7 +21,7 @@ _Key = tuple[str, str, int, str, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _FirstDifference:
     """A difference as first read.
 
     Attributes:
@@ -49,7 +49,7 @@ class Agreement:
 
     def __init__(self, after_s: float = AFTER_S) -> None:
         self._after_s = after_s
-        self._seen: dict[_Key, _Seen] = {}
+        self._seen: dict[_Key, _FirstDifference] = {}
         self._first = True
 
     def settle(self, rows: Iterable[GroupRow], began: float, ended: float) -> list[GroupRow]:
@@ -64,18 +64,25 @@ class Agreement:
         self._first = False
         return found
 
-    def _decide(self, row: GroupRow, before: _Seen | None, began: float, ended: float) -> GroupRow:
+    def _decide(
+        self, row: GroupRow, before: _FirstDifference | None, began: float, ended: float
+    ) -> GroupRow:
         behind = row.basis is not Basis.UNMAPPED and (row.divergence or 0) < 0
         if before is not None and before.behind != behind:
             before = None
         decide = self._behind if behind else self._settled
         return decide(row, before, began, ended)
 
-    def _behind(self, row: GroupRow, before: _Seen | None, began: float, ended: float) -> GroupRow:
+    def _behind(
+        self, row: GroupRow, before: _FirstDifference | None, began: float, ended: float
+    ) -> GroupRow:
         """Decide on a row behind its translation; the first reading of all is left as it is."""
         if row.state_target in EMPTY_STATES:
             return row
-        there, seen = row.target_offset, _Seen(ended, row.basis, row.translated_offset, behind=True)
+        there, seen = (
+            row.target_offset,
+            _FirstDifference(ended, row.basis, row.translated_offset, behind=True),
+        )
         if before is None:
             self._seen[_key(row)] = seen
             return row if self._first else replace(row, finding=Finding.MOVING)
@@ -86,11 +93,13 @@ class Agreement:
         lasting = began - before.at >= self._after_s
         return row if lasting else replace(row, finding=Finding.MOVING)
 
-    def _settled(self, row: GroupRow, before: _Seen | None, began: float, ended: float) -> GroupRow:
+    def _settled(
+        self, row: GroupRow, before: _FirstDifference | None, began: float, ended: float
+    ) -> GroupRow:
         unmapped = row.basis is Basis.UNMAPPED
         if row.finding is Finding.MOVING or not (unmapped or (row.divergence or 0) > 0):
             return row
-        seen = _Seen(ended, row.basis, row.target_offset)
+        seen = _FirstDifference(ended, row.basis, row.target_offset)
         if before is None or (before.basis is Basis.UNMAPPED) != unmapped:
             self._seen[_key(row)] = seen
             return replace(row, finding=Finding.CHECKING)

@@ -107,11 +107,11 @@ def find_conflicts(
         elif not view.empty:
             found[group, topic, partition] = f"the group is now {view.state} on the target"
         elif now != offset:
-            found[group, topic, partition] = f"its committed offset is now {_said(now)}"
+            found[group, topic, partition] = f"its committed offset is now {_offset_text(now)}"
     return found
 
 
-def _said(offset: int | None) -> str:
+def _offset_text(offset: int | None) -> str:
     return "none" if offset is None else str(offset)
 
 
@@ -141,7 +141,7 @@ def _judged(write: OffsetWrite, refused: str, view: GroupView | None) -> WriteRe
     now = there.offset if there is not None and there.offset >= 0 else None
     if now != write.after:
         return WriteResult(
-            write, WriteOutcome.CHANGED, f"right after the write it was {_said(now)}"
+            write, WriteOutcome.CHANGED, f"right after the write it was {_offset_text(now)}"
         )
     if not view.empty:
         why = f"applied, but the group became {view.state} during the write: check its position"
@@ -166,7 +166,7 @@ def judge_unreported(write: OffsetWrite, view: GroupView) -> WriteResult:
         )
     if now == write.before:
         return WriteResult(write, WriteOutcome.NOT_WRITTEN, "the offset is unchanged")
-    return WriteResult(write, WriteOutcome.UNKNOWN, f"the offset is now {_said(now)}")
+    return WriteResult(write, WriteOutcome.UNKNOWN, f"the offset is now {_offset_text(now)}")
 
 
 def reverse_writes(written: Iterable[WriteResult]) -> list[OffsetWrite]:

@@ -30,7 +30,7 @@ class MoveEffect(StrEnum):
     BEGIN = "begin"
     BACK = "back"
     FORWARD = "forward"
-    ANEW = "anew"
+    RESTART = "restart"
     KEEP = "keep"
     CLEAR = "clear"
     REFUSED = "refused"
@@ -98,7 +98,9 @@ class PositionMove:
         return replace(self.after, term=term, since=since, at_ms=at_ms)
 
 
-_ANEW = -1  # ``since`` of a position whose mapping begins with the term in which it is written
+_FROM_THIS_TERM = (
+    -1
+)  # ``since`` of a position whose mapping begins with the term in which it is written
 
 
 def plan_move(
@@ -128,11 +130,13 @@ def plan_move(
         return PositionMove(
             source, MoveEffect.BEGIN, None, new, offset, left_out=offset - log.start
         )
-    anew = _other_incarnation(before, log, landing)
-    if anew:
+    other_incarnation = _other_incarnation(before, log, landing)
+    if other_incarnation:
         new = replace(_begin(offset, log, landing), target_partition=before.target_partition)
         again = 0 if _differ(before.topic_id, log.topic_id) else max(0, before.offset - offset)
-        return PositionMove(source, MoveEffect.ANEW, before, new, offset, again=again, why=anew)
+        return PositionMove(
+            source, MoveEffect.RESTART, before, new, offset, again=again, why=other_incarnation
+        )
     if offset == before.offset:
         return PositionMove(source, MoveEffect.KEEP, before, before, offset)
     effect = MoveEffect.BACK if offset < before.offset else MoveEffect.FORWARD
@@ -204,7 +208,7 @@ def _begin(offset: int, log: SourceLog, landing: TargetTopicState) -> Position:
         target_topic=landing.topic,
         target_partition=landing.partition,
         target_topic_id=landing.topic_id or "",
-        since=_ANEW,
+        since=_FROM_THIS_TERM,
     )
 
 
@@ -215,7 +219,7 @@ def _back(before: Position, offset: int) -> Position:
     if offset == before.offset:
         return _moved(before, offset, kept)
     if offset <= before.start:
-        return replace(_moved(before, offset, ()), start=offset, since=_ANEW)
+        return replace(_moved(before, offset, ()), start=offset, since=_FROM_THIS_TERM)
     return _moved(before, offset, kept)
 
 

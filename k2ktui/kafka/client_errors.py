@@ -18,34 +18,34 @@ NO_LEADER_KNOWN = -156
 _ALL_DOWN, _TLS, LOGIN = -187, -181, -169
 UNREACHABLE = frozenset({-195, -193, _ALL_DOWN, _TLS, LOGIN})  # transport, resolve, …
 
-_HEARD_FOR_S = 15.0
+_RECENT_S = 15.0
 # Matches "sasl_ssl://", "/bootstrap", "(after 356ms in state AUTH_REQ)".
 _NOISE = re.compile(r"^\w+://|/(bootstrap|\d+)(?=: )| \(after \d+ms in state \w+[^)]*\)")
 
 
-class Heard:
+class RecentErrors:
     """Recent errors from librdkafka's ``error_cb``, which explain why it has no connection."""
 
     def __init__(self) -> None:
-        self._told: dict[bool, tuple[float, KafkaError]] = {}
+        self._last_errors: dict[bool, tuple[float, KafkaError]] = {}
 
     def __call__(self, error: KafkaError) -> None:
         """Record an error; librdkafka calls this while it is polled."""
         # "All brokers down" carries no cause; an earlier error does.
         if error.code() != _ALL_DOWN:
-            self._told[keeps_out(error)] = monotonic(), error
+            self._last_errors[keeps_out(error)] = monotonic(), error
 
     def refusal(self) -> KafkaError | None:
-        """Return the last login or certificate error of the past ``_HEARD_FOR_S`` seconds."""
+        """Return the last login or certificate error of the past ``_RECENT_S`` seconds."""
         return self._latest(True)
 
     def last(self) -> KafkaError | None:
-        """Return the last error of any other kind of the past ``_HEARD_FOR_S`` seconds."""
+        """Return the last error of any other kind of the past ``_RECENT_S`` seconds."""
         return self._latest(False)
 
     def _latest(self, kind: bool) -> KafkaError | None:
-        at, error = self._told.get(kind, (0.0, None))
-        return error if error and monotonic() - at < _HEARD_FOR_S else None
+        at, error = self._last_errors.get(kind, (0.0, None))
+        return error if error and monotonic() - at < _RECENT_S else None
 
 
 def keeps_out(error: KafkaError) -> bool:

@@ -31,7 +31,7 @@ from k2ktui.kafka.client_errors import (
     LOGIN,
     NO_LEADER_KNOWN,
     UNREACHABLE,
-    Heard,
+    RecentErrors,
     keeps_out,
     words,
 )
@@ -101,7 +101,7 @@ class Cluster:
     def __init__(self, config: ClusterConfig, label: str) -> None:
         self.config = config
         self.label = label
-        self._heard = Heard()
+        self._errors = RecentErrors()
         self._brokers: frozenset[Address] = frozenset()
 
     @cached_property
@@ -134,7 +134,7 @@ class Cluster:
     def _make(self, kind: Callable[[dict[str, Any]], T], settings: dict[str, Any]) -> T:
         settings.setdefault("log_level", 2)
         try:
-            return kind({**settings, "logger": QUIET, "error_cb": self._heard})
+            return kind({**settings, "logger": QUIET, "error_cb": self._errors})
         except KafkaException as error:
             raise ConnectionFailed(
                 f"no client for the {self.label} cluster: {reason(error)}",
@@ -163,7 +163,7 @@ class Cluster:
         if heard is not None:
             explain = login_refused if heard.code() == LOGIN else not_trusted
             return explain(self.label, words(heard))
-        last = self._heard.last()
+        last = self._errors.last()
         text += f" ({words(last)})" if last else ""
         if code in UNREACHABLE:
             where = f"bootstrap.servers and security.protocol of {self.label}.kafka"
@@ -174,7 +174,7 @@ class Cluster:
         """Return the recent login or certificate error, if any."""
         # librdkafka calls error_cb only while it is polled.
         self.admin.poll(0)
-        return self._heard.refusal()
+        return self._errors.refusal()
 
     def wait(self, future: Future[T]) -> T:
         """Wait for an admin call's result; fail early if the cluster is down or refuses the login.

@@ -67,7 +67,7 @@ _CLOSED_AFTER = 4
 _LISTED_ONLY = frozenset({"share", "streams"})
 
 _NO_KIP_848 = GroupError(Code.UNSUPPORTED_VERSION)
-_NOT_TOLD = GroupError(Code.NONE, "the broker's response does not contain it", doubtful=True)
+_NOT_IN_RESPONSE = GroupError(Code.NONE, "the broker's response does not contain it", doubtful=True)
 
 Verdicts = dict[str, dict[TopicPartition, str]]
 
@@ -147,8 +147,8 @@ class ConsumerGroupClient:
         """Return all committed offsets of groups; unlisted groups as for :meth:`describe`.
 
         If an open transaction has a pending offset commit (KIP-447), this method waits up to
-        ``stable_patience`` seconds for it to end. If it stays open, the previously committed
-        offset is returned, and the group's error says so. Brokers omit offsets of topics that the
+        ``stable_patience`` seconds for it to end. If it stays open, the previously committed offset
+        is returned, with a note in the group's error. Brokers omit offsets of topics that the
         principal may not describe, and a group's first commit of a partition while its transaction
         is open.
 
@@ -207,7 +207,7 @@ class ConsumerGroupClient:
             return dict.fromkeys(wheres, describe_error(answer, self._label, right))
         words = {
             code: describe_error(
-                _NOT_TOLD if code is None else GroupError(code), self._label, right
+                _NOT_IN_RESPONSE if code is None else GroupError(code), self._label, right
             )
             for code in set(map(answer.get, wheres)) - {0}
         }

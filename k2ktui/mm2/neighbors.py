@@ -1,7 +1,7 @@
 """Finds positions on a copy when records were deleted on either cluster.
 
-Compaction runs independently on each cluster, so records that are adjacent on the source need not
-be adjacent on the target. This module does not access Kafka.
+Compaction runs independently on each cluster, so records that are adjacent on the source may
+be apart on the target. This module does not access Kafka.
 """
 
 from __future__ import annotations

@@ -93,9 +93,9 @@ class RestPositions:
         """
         return read_bounds(connector_source(self._connect.config(self._name)), sources)
 
-    def apply(self, change: StoredChange, told: Callable[[str], None]) -> AppliedChange:
+    def apply(self, change: StoredChange, on_step: Callable[[str], None]) -> AppliedChange:
         """Apply a confirmed change; see :func:`apply`."""
-        return apply(self._connect, change, told)
+        return apply(self._connect, change, on_step)
 
 
 def _only_connector(connect: Connect) -> str:
@@ -117,14 +117,14 @@ def _positions(connect: Connect, name: str, cluster: str) -> dict[SourcePartitio
 
 
 def apply(
-    connect: Connect, change: StoredChange, told: Callable[[str], None] = lambda _: None
+    connect: Connect, change: StoredChange, on_step: Callable[[str], None] = lambda _: None
 ) -> AppliedChange:
     """Apply a confirmed change.
 
     Args:
         connect: the Connect cluster that runs the connector.
         change: the change of its positions.
-        told: called with a message for each step.
+        on_step: called with a message for each step.
 
     Raises:
         Refused: the effect of the change is different by now, or Connect rejects it; nothing was
@@ -137,16 +137,16 @@ def apply(
     was = connect.state(name).state
     back_to_work = _resumption(connect, name, was)
     if was != STOPPED:
-        told(f"stopping {safe_text(name)}")
+        on_step(f"stopping {safe_text(name)}")
         connect.stop(name)
     try:
         connect.await_stopped(name)
-        kept = _replaced(connect, change, told)
+        kept = _replaced(connect, change, on_step)
     except BaseException as error:
         _back(back_to_work, error)
         raise
     if was != STOPPED:
-        told(f"resuming {safe_text(name)}")
+        on_step(f"resuming {safe_text(name)}")
     try:
         back_to_work()
         state = connect.state(name)
@@ -187,17 +187,17 @@ def _back(back_to_work: Callable[[], None], why: BaseException) -> None:
         ) from why
 
 
-def _replaced(connect: Connect, change: StoredChange, told: Callable[[str], None]) -> Path:
+def _replaced(connect: Connect, change: StoredChange, on_step: Callable[[str], None]) -> Path:
     """Store the new offsets of a stopped connector; return the backup file."""
     name = change.connector
     now = _positions(connect, name, change.cluster)
     refuse_overtaken(change, now)
     old = [connect_offset(change.cluster, m.source, now.get(m.source)) for m in change.changes]
     kept = write_backup(name, offsets_body(old))
-    told(f"the previous positions are in {kept}")
+    on_step(f"the previous positions are in {kept}")
     try:
         said = connect.alter_offsets(name, change.offsets())
-        told(said)
+        on_step(said)
         _read_back(connect, change)
     except BaseException as error:
         _put_back(connect, change, now, kept, error)

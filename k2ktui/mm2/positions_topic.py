@@ -117,7 +117,7 @@ class TopicPositions:
     def _is_ours(self, at: ConnectorPartition) -> bool:
         return at.connector == SOURCE_CONNECTOR and at.cluster == self._flow.source
 
-    def apply(self, change: StoredChange, told: Callable[[str], None]) -> AppliedChange:
+    def apply(self, change: StoredChange, on_step: Callable[[str], None]) -> AppliedChange:
         """Apply a confirmed change while MirrorMaker 2 is stopped.
 
         Raises:
@@ -125,13 +125,13 @@ class TopicPositions:
             PartlyApplied: a step failed and could not be undone.
             K2kError: a step failed; the previous offsets were restored.
         """
-        told("checking that it is stopped")
+        on_step("checking that it is stopped")
         self.require_stopped(_UNCHANGED)
         now = self.positions()
         refuse_overtaken(change, now)
         old = [connect_offset(change.cluster, m.source, now.get(m.source)) for m in change.changes]
         kept = write_backup(change.connector, offsets_body(old))
-        told(f"the previous positions are in {kept}")
+        on_step(f"the previous positions are in {kept}")
         writer = KeyedWriter(self._target, self._flow.connect_offsets_topic)
         try:
             self._write(writer, {m.source: m.after for m in change.changes})

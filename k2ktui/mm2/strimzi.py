@@ -103,7 +103,7 @@ def manifest(where: StrimziResource, change: StoredChange) -> str:
     steps = [
         f"1. Stop the connector: kubectl edit {_target(where)}, and set",
         *_fragment(where, change, spec),
-        "   Wait until its status says so.",
+        "   Wait until its status is stopped.",
         "2. Apply this file: kubectl apply -f FILE",
         "3. Request the change of offsets; Strimzi removes the annotation when it is done:",
         f"   {_annotate(where, change)}",

@@ -200,12 +200,12 @@ class TakeoverPlanner:
                     frozenset({RecordPart.TIMESTAMP}) if row.target[0] in stamped else frozenset()
                 )
                 reader = _Reader(there, here, row, log, copy, known, ignored)
-                taken = reader.taken(self._span)
+                resume = reader.resume(self._span)
                 if highs.get(row.target, copy.end) > copy.end:
                     begun = replace(row, end=copy.end, position=log.start, start=log.start)
-                    taken = _undecided(taken or begun)
-                if taken is not None:
-                    rows.append(taken)
+                    resume = _undecided(resume or begun)
+                if resume is not None:
+                    rows.append(resume)
         return rows
 
     def _stamped_there(self, topics: Collection[str]) -> set[str]:
@@ -249,7 +249,7 @@ class _Reader:
     known: tuple[tuple[int, int], ...]
     ignored: frozenset[RecordPart]
 
-    def taken(self, span: int) -> TakeoverRow | None:
+    def resume(self, span: int) -> TakeoverRow | None:
         """Return the row to continue from; None if nothing was copied yet."""
         stored, copy = self.row.stored, self.copy
         row = replace(self.row, end=copy.end)

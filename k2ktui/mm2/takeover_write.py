@@ -35,7 +35,7 @@ from k2ktui.mm2.takeover import MirrorMakerSource, TakeoverPlan, TakeoverRow, re
 from k2ktui.replication.commit_state import read_commit_state
 from k2ktui.replication.copying.partition_reader import now_ms
 from k2ktui.replication.fencing import TransactionFencer
-from k2ktui.replication.pipeline import commit_topic, make_warden
+from k2ktui.replication.pipeline import commit_topic, make_fencer
 from k2ktui.sync.plans import whoami
 from k2ktui.sync.position_writer import refuse_running
 from k2ktui.sync.positions import position_image
@@ -106,20 +106,20 @@ def take_over(
     mirror.require_stopped(_UNCHANGED)
     topics = ensure_control_topics(config, target)
     options = wire(config.target, "producer")
-    warden = make_warden(config, target, options, topics.commit_partitions)
+    fencer = make_fencer(config, target, options, topics.commit_partitions)
     try:
-        _require_none(config, len(warden.take_over(0).positions))
+        _require_none(config, len(fencer.take_over(0).positions))
         where = [row.target for row in plan.rows]
         refuse_changed_target(
             plan, target.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
         )
-        positions = {row.source: _position(row, warden.run.term) for row in plan.rows}
+        positions = {row.source: _position(row, fencer.run.term) for row in plan.rows}
         if topics.mapping_partitions:
-            _write_mappings(config, target, plan, warden.run.term, topics.mapping_partitions)
-        _write_positions(warden, positions)
-        term = warden.run.term
+            _write_mappings(config, target, plan, fencer.run.term, topics.mapping_partitions)
+        _write_positions(fencer, positions)
+        term = fencer.run.term
     finally:
-        warden.close()
+        fencer.close()
     entry, note = _journal(config, target, positions)
     return TakenOver(term, entry, (note,) if note else ())
 
@@ -176,9 +176,9 @@ def _entry(
     return mapping_key(mapping), mapping_value(mapping)
 
 
-def _write_positions(warden: TransactionFencer, positions: dict[SourcePartition, Position]) -> None:
-    warden.write_positions(positions)
-    there = warden.read().positions
+def _write_positions(fencer: TransactionFencer, positions: dict[SourcePartition, Position]) -> None:
+    fencer.write_positions(positions)
+    there = fencer.read().positions
     wrong = [source for source, position in positions.items() if there.get(source) != position]
     if wrong:
         raise PartlyApplied(

@@ -68,7 +68,7 @@ class _Topic:
         read: Callable[[bytes | None, bytes | None], T],
         forget: Callable[[], None] | None = None,
     ) -> Iterable[tuple[KafkaRecord, T]]:
-        """Yield the new records; ``forget`` is called first if the topic was created anew."""
+        """Yield the new records; ``forget`` is called first if the topic was created again."""
         records = self.tail.read()
         if forget is not None and self.tail.started_over:
             forget()

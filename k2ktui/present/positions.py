@@ -15,7 +15,7 @@ _VERDICTS = {
     MoveEffect.BEGIN: Severity.OK,
     MoveEffect.BACK: Severity.WARN,
     MoveEffect.FORWARD: Severity.WARN,
-    MoveEffect.ANEW: Severity.WARN,
+    MoveEffect.RESTART: Severity.WARN,
     MoveEffect.KEEP: Severity.INFO,
     MoveEffect.CLEAR: Severity.WARN,
     MoveEffect.REFUSED: Severity.BAD,

@@ -102,7 +102,7 @@ def _compared(view: View, now: float) -> Iterator[str]:
     ours, theirs = view.again
     read = duration(now - view.audit.taken_at)
     yield (
-        f"  re-reads if groups went on at the target now: k2ktui {reread_text(ours)}, "
+        f"  re-reads if groups continued on the target now: k2ktui {reread_text(ours)}, "
         f"MirrorMaker 2 {safe_text(view.audit.flow)} {reread_text(theirs)}; read {read} ago"
     )
     most = sorted(view.summaries, key=lambda g: -(g.theirs or NOTHING).records)

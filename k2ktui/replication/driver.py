@@ -64,7 +64,7 @@ class Driver:
     def __init__(
         self,
         config: PipelineConfig,
-        warden: TransactionFencer,
+        fencer: TransactionFencer,
         spark: SparkRuntime,
         surveyor: TopicDiscovery,
         report: Callable[[Event], None],
@@ -74,7 +74,7 @@ class Driver:
         began_at: float | None = None,
     ) -> None:
         self._config = config
-        self._warden = warden
+        self._fencer = fencer
         self._spark = spark
         self._surveyor = surveyor
         self._report = report
@@ -91,8 +91,8 @@ class Driver:
         self._slots: list[SlotState] = []
         self._teller = ProgressReporter(report, self._began_at)
         self._troubles = ThrottledNotifier(report)
-        self._loss = LossRecorder(warden, report, self._troubles)
-        self._laps = LapPlanner(config, warden, mapping_partitions)
+        self._loss = LossRecorder(fencer, report, self._troubles)
+        self._laps = LapPlanner(config, fencer, mapping_partitions)
         self._held_back = HeldBackWatch(report)
 
     def stop(self) -> None:
@@ -107,12 +107,12 @@ class Driver:
             SparkEnded: Spark has ended and could not be restarted.
             K2kError: the pipeline could not start; nothing was copied.
         """
-        books = self._warden.take_over(slots)
+        books = self._fencer.take_over(slots)
         self._positions = dict(books.positions)
         if books.malformed:
             self._report(
                 Note(
-                    f"{books.malformed} records of {self._warden.topic.name} are not in "
+                    f"{books.malformed} records of {self._fencer.topic.name} are not in "
                     "k2ktui's format and were ignored"
                 )
             )
@@ -123,13 +123,13 @@ class Driver:
         self._report(
             Started(
                 self._config.name,
-                self._warden.run.term,
+                self._fencer.run.term,
                 slots,
                 len(self._survey.routes),
                 time() - self._began_at,
             )
         )
-        with ThreadPoolExecutor(1, thread_name_prefix="survey") as pool:
+        with ThreadPoolExecutor(1, thread_name_prefix="discovery") as pool:
             self._loop(pool)
         return self._finish()
 
@@ -138,7 +138,7 @@ class Driver:
         next_look = monotonic() + _SURVEY_EVERY_S
         self._teller.begin()
         while not self._stopping.is_set():
-            if self._warden.must_take_over:
+            if self._fencer.must_take_over:
                 self._take_over_again()
             self._loss.record(len(self._slots), self._positions)
             for slot in self._slots:
@@ -169,7 +169,7 @@ class Driver:
         except Superseded:
             raise
         except K2kError as error:
-            self._troubles.tell(_LOOK, error.message)
+            self._troubles.report(_LOOK, error.message)
         else:
             self._troubles.over(_LOOK)
 
@@ -185,7 +185,7 @@ class Driver:
                 self._stopped.stop(fault)
         begun = {s: p for s, p in survey.begin.items() if s not in self._positions}
         if reborn:
-            self._warden.begin_term(len(self._slots))
+            self._fencer.begin_term(len(self._slots))
             self._report(
                 Note(f"{_topics(reborn)}: created again on the source; copied from the start")
             )
@@ -204,9 +204,9 @@ class Driver:
 
     def _begin(self, begun: Mapping[SourcePartition, Position]) -> None:
         """Write the start positions of partitions before any of their records is copied."""
-        term = self._warden.run.term
+        term = self._fencer.run.term
         stamped = {s: replace(p, term=term, since=term) for s, p in begun.items()}
-        self._warden.write_positions(stamped)
+        self._fencer.write_positions(stamped)
         self._positions.update(stamped)
         for source in stamped:
             self._stopped.clear(source)
@@ -288,9 +288,9 @@ class Driver:
                 self._spark.give_up(slot.running)
                 slot.running = None
         try:
-            books = self._warden.take_over(len(self._slots))
+            books = self._fencer.take_over(len(self._slots))
         except (ConnectionFailed, TimedOut) as error:
-            self._troubles.tell(_TAKE_OVER, error.message)
+            self._troubles.report(_TAKE_OVER, error.message)
             self._stopping.wait(_TAKE_OVER_RETRY_S)
             return
         self._troubles.over(_TAKE_OVER)
@@ -312,7 +312,7 @@ class Driver:
         if self._offsets(slot) != before:
             self._troubles.over(slot.name)
         if not self._stopping.is_set():
-            self._troubles.tell(
+            self._troubles.report(
                 slot.name, f"{reason}; its positions are read from the target again", news=news
             )
         if away:
@@ -322,9 +322,9 @@ class Driver:
         return [self._positions[s].offset for s in slot.sources if s in self._positions]
 
     def _believe_target(self, slot: SlotState) -> None:
-        self._warden.recover(slot.number)
+        self._fencer.recover(slot.number)
         failpoint("recovering")
-        books = self._warden.read()
+        books = self._fencer.read()
         for source in slot.sources:
             self._believe(source, books.positions.get(source))
         slot.broken = False
@@ -342,7 +342,7 @@ class Driver:
         """Back off while the target does not answer; the slot copies nothing meanwhile."""
         slot.broken = True
         slot.failed()
-        self._troubles.tell(slot.name, f"waiting for the target cluster: {reason}")
+        self._troubles.report(slot.name, f"waiting for the target cluster: {reason}")
 
     def _judge(self, fault: Fault) -> None:
         """Resolve a fault that needs no operator; otherwise stop the partition."""
@@ -374,7 +374,7 @@ class Driver:
     def _finish(self) -> Finished:
         if any(slot.running is not None for slot in self._slots):
             self._spark.cancel()
-        self._warden.close()
+        self._fencer.close()
         if self._teller.untold:
             self._progress()
         faults = self._stopped.faults

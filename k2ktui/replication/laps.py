@@ -16,15 +16,15 @@ class LapPlanner:
 
     Args:
         config: the pipeline.
-        warden: bumps the slots' epochs.
+        fencer: bumps the slots' epochs.
         mapping_partitions: partitions of the mapping topic, 0 without offset mapping.
     """
 
     def __init__(
-        self, config: PipelineConfig, warden: TransactionFencer, mapping_partitions: int
+        self, config: PipelineConfig, fencer: TransactionFencer, mapping_partitions: int
     ) -> None:
         self._config = config
-        self._warden = warden
+        self._fencer = fencer
         self._mapping_partitions = mapping_partitions
 
     @property
@@ -35,20 +35,20 @@ class LapPlanner:
         aborts a transaction older than its timeout; without transactions, a batch that is not
         delivered in time fails the lap.
         """
-        return _START_S + self._config.spark.lap_s + self._warden.longest_commit_s
+        return _START_S + self._config.spark.lap_s + self._fencer.longest_commit_s
 
     def token(self, slot: SlotState, assignments: tuple[Assignment, ...]) -> SlotTask:
         """Bump the slot's epoch and return its task; raises as ``TransactionFencer.renew``."""
-        config, topic = self._config, self._warden.topic
+        config, topic = self._config, self._fencer.topic
         mapping = config.offset_mapping.topic if self._mapping_partitions else ""
         return SlotTask(
             slot=slot.number,
-            producer=self._warden.renew(slot.number),
+            producer=self._fencer.renew(slot.number),
             transactional=config.features.exactly_once,
             ledger=StateTopics(
                 pipeline=config.name,
                 group=topic.group,
-                term=self._warden.run.term,
+                term=self._fencer.run.term,
                 commit_topic=topic.name,
                 commit_partition=topic.partition(slot.number),
                 mapping_topic=mapping,

@@ -25,18 +25,18 @@ class LossRecorder:
     Until the new position is written, the partition is not copied; the others are.
 
     Args:
-        warden: writes the positions.
+        fencer: writes the positions.
         report: called with a note for each partition that continues.
         troubles: reports failures to write.
     """
 
     def __init__(
         self,
-        warden: TransactionFencer,
+        fencer: TransactionFencer,
         report: Callable[[Event], None],
         troubles: ThrottledNotifier,
     ) -> None:
-        self._warden = warden
+        self._fencer = fencer
         self._report = report
         self._troubles = troubles
         self._faults: dict[SourcePartition, Fault] = {}
@@ -67,13 +67,13 @@ class LossRecorder:
             return
         faults = [fault for source, fault in self._faults.items() if source in positions]
         try:
-            self._warden.begin_term(slots)
+            self._fencer.begin_term(slots)
             moved = {fault.source: self._moved(positions[fault.source], fault) for fault in faults}
-            self._warden.write_positions(moved)
+            self._fencer.write_positions(moved)
         except Superseded:
             raise
         except K2kError as error:
-            self._troubles.tell(_SUBJECT, error.message)
+            self._troubles.report(_SUBJECT, error.message)
             self._not_before = monotonic() + _RETRY_S
             return
         self._troubles.over(_SUBJECT)
@@ -88,6 +88,6 @@ class LossRecorder:
             position,
             offset=fault.offset,
             leader_epoch=-1,
-            term=self._warden.run.term,
+            term=self._fencer.run.term,
             gaps=with_gap(position.gaps, Gap(position.offset, fault.offset, fault.kind.value)),
         )

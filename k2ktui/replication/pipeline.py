@@ -35,7 +35,7 @@ def commit_topic(config: PipelineConfig, partitions: int) -> CommitTopic:
     )
 
 
-def make_warden(
+def make_fencer(
     config: PipelineConfig, target: Cluster, options: Mapping[str, Any], partitions: int
 ) -> TransactionFencer:
     """Return this pipeline's transaction fencer; the caller closes it.
@@ -139,12 +139,12 @@ class Pipeline:
 
     def _make_driver(self, source: Cluster, target: Cluster, control: ControlTopics) -> Driver:
         config = self._config
-        warden = make_warden(config, target, self._target_options, control.commit_partitions)
+        fencer = make_fencer(config, target, self._target_options, control.commit_partitions)
         return Driver(
             config,
-            warden,
+            fencer,
             self._spark,
-            TopicDiscovery(config, source, target, CommittedPositions(target, warden.topic)),
+            TopicDiscovery(config, source, target, CommittedPositions(target, fencer.topic)),
             self._observed,
             mapping_partitions=control.mapping_partitions,
             until_caught_up=self._until_caught_up,

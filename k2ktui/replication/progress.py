@@ -88,7 +88,7 @@ class ProgressReporter:
 
 
 @dataclass(slots=True)
-class _Told:
+class _LastReport:
     pause_s: float
     again_at: float
 
@@ -107,9 +107,9 @@ class ThrottledNotifier:
         self._report = report
         self._clock = clock
         self._began: dict[str, float] = {}
-        self._told: dict[str, dict[str, _Told]] = {}
+        self._reported: dict[str, dict[str, _LastReport]] = {}
 
-    def tell(self, subject: str, text: str, *, news: bool = False) -> None:
+    def report(self, subject: str, text: str, *, news: bool = False) -> None:
         """Report a problem with a subject, unless the same text was reported recently.
 
         Each text of a subject has its own interval, so alternating problems are throttled
@@ -117,16 +117,16 @@ class ThrottledNotifier:
         """
         now = self._clock()
         self._began.setdefault(subject, now)
-        told = self._told.setdefault(subject, {})
-        last = told.get(text)
+        reported = self._reported.setdefault(subject, {})
+        last = reported.get(text)
         if last is not None and now < last.again_at and not news:
             return
         pause = _FIRST_PAUSE_S if last is None else min(2 * last.pause_s, _LONGEST_PAUSE_S)
-        told[text] = _Told(pause, now + pause)
+        reported[text] = _LastReport(pause, now + pause)
         self._report(Note(f"{subject}: {text}"))
 
     def over(self, subject: str) -> None:
         """Mark the subject's problem as resolved; report how long it lasted unless it was short."""
         lasted = self._clock() - self._began.pop(subject, self._clock())
-        if self._told.pop(subject, None) and lasted >= _WORTH_AN_END_S:
+        if self._reported.pop(subject, None) and lasted >= _WORTH_AN_END_S:
             self._report(Note(f"{subject}: recovered after {lasted:.0f} s"))

@@ -238,7 +238,7 @@ class SparkRuntime:
                 context.parallelize(range(count), count).mapPartitions(task).collect()
             )
         except Exception as error:
-            ended = self._gone(context)
+            ended = self._ended_message(context)
             if ended:
                 self._end_reported = context
             raise LapLost(ended or spark_reason(error)) from None
@@ -253,7 +253,7 @@ class SparkRuntime:
             if self._over:
                 raise LapLost("the run has ended")
             context = self._context
-            ended = self._gone(context)
+            ended = self._ended_message(context)
             if ended:
                 self._start_again()
                 if self._end_reported is not context:
@@ -271,7 +271,7 @@ class SparkRuntime:
                 if not left:
                     raise _ended(error.message) from None
 
-    def _gone(self, context: Any) -> str:
+    def _ended_message(self, context: Any) -> str:
         """Return a message if Spark has ended, "" if it has not."""
         if not _pyspark.has_ended(context):
             return ""

@@ -82,7 +82,7 @@ class Applier:
         config: the pipeline.
         target: reader of its target cluster.
         store: state store that holds the journal.
-        told: callback for each row as soon as its result is known.
+        on_result: callback for each row as soon as its result is known.
     """
 
     def __init__(
@@ -90,9 +90,9 @@ class Applier:
         config: PipelineConfig,
         target: TargetClusterReader,
         store: StateStore,
-        told: Callable[[WriteResult], None] = lambda _: None,
+        on_result: Callable[[WriteResult], None] = lambda _: None,
     ) -> None:
-        self._config, self._target, self._store, self._told = config, target, store, told
+        self._config, self._target, self._store, self._on_result = config, target, store, on_result
         self._begun = ""
 
     def apply(self, plan: Plan) -> Applied:
@@ -112,7 +112,7 @@ class Applier:
         prefix = self._config.groups.offset_guard_prefix
         metadata = {row: commit_metadata(row, prefix) for row in plan.changes}
         writes = make_writes(plan.changes, views, metadata)
-        return self._told_if_cut_short(writes, "apply", plan=plan.id)
+        return self._report_if_interrupted(writes, "apply", plan=plan.id)
 
     def _fits(self, plan: Plan) -> None:
         refuse_other_pipeline(plan, self._config)
@@ -157,9 +157,9 @@ class Applier:
         kept = [write for write in writes if _where(write) not in moved]
         if not kept:
             raise _moved(moved, "Compare the offsets yourself: k2ktui plan.")
-        return self._told_if_cut_short(kept, "undo", undoes=entry)
+        return self._report_if_interrupted(kept, "undo", undoes=entry)
 
-    def _told_if_cut_short(
+    def _report_if_interrupted(
         self, writes: Sequence[OffsetWrite], what: str, *, plan: str = "", undoes: str = ""
     ) -> Applied:
         """Write; an interruption after the journal entry was begun raises ``PartlyApplied``."""
@@ -201,7 +201,7 @@ class Applier:
             chunk = [w for each in by_group[first : first + _GROUPS_AT_ONCE] for w in each]
             for written in self._written(chunk):
                 rows.append(written)
-                self._told(written)
+                self._on_result(written)
         return rows
 
     def _written(self, writes: Sequence[OffsetWrite]) -> list[WriteResult]:
@@ -327,8 +327,8 @@ def judge_entry(parts: Sequence[JournalRows], target: TargetClusterReader) -> li
     Raises:
         ConnectionFailed, TimedOut: the target does not answer.
     """
-    told = f"{WriteOutcome.UNKNOWN}: {BEGUN}"
-    open_groups = {p.consumer_group for p in parts if any(r.result == told for r in p.rows)}
+    interrupted = f"{WriteOutcome.UNKNOWN}: {BEGUN}"
+    open_groups = {p.consumer_group for p in parts if any(r.result == interrupted for r in p.rows)}
     views = target.views(sorted(open_groups)) if open_groups else {}
     found: list[JournalRows] = []
     for part in parts:
@@ -337,7 +337,7 @@ def judge_entry(parts: Sequence[JournalRows], target: TargetClusterReader) -> li
             continue
         view = views.get(part.consumer_group, ABSENT)
         judged = [
-            each if row.result != told else judge_unreported(each.write, view)
+            each if row.result != interrupted else judge_unreported(each.write, view)
             for row, each in zip(part.rows, read_results([part]), strict=True)
         ]
         found += _journal_rows(part.id, judged)

@@ -19,7 +19,7 @@ _FRESH_MS = SILENT_AFTER_MS
 
 
 @dataclass(slots=True)
-class _Heard:
+class _LastHeartbeat:
     """The last heartbeat of one run, when it was first seen (monotonic), and whether it changed."""
 
     record: Runner
@@ -42,7 +42,7 @@ class HeartbeatObserver:
     ) -> None:
         self._clock = clock
         self._wall = wall
-        self._heard: dict[str, _Heard] = {}
+        self._heard: dict[str, _LastHeartbeat] = {}
 
     def observe(self, runners: Iterable[Runner]) -> tuple[Runner, ...]:
         """Return the runners with the time of their last sign of life, the liveliest first."""
@@ -52,9 +52,9 @@ class HeartbeatObserver:
         for runner in found:
             known = before.get(runner.runner)
             if known is None:
-                known = _Heard(runner, now, changed=False)
+                known = _LastHeartbeat(runner, now, changed=False)
             elif known.record != runner:
-                known = _Heard(runner, now, changed=True)
+                known = _LastHeartbeat(runner, now, changed=True)
             self._heard[runner.runner] = known
         now_ms = int(self._wall() * 1000)
         judged = [replace(r, heard_ms=self._heard_ms(r.runner, now, now_ms)) for r in found]
@@ -69,7 +69,7 @@ class HeartbeatObserver:
     def unsure(self, is_over: Callable[[Runner], bool] = lambda _: False) -> list[str]:
         """Return the runs whose liveness cannot be decided yet.
 
-        Their heartbeat has neither changed nor stood still for ``SETTLE_S`` seconds. Runs that
+        Their heartbeat has neither changed nor stayed the same for ``SETTLE_S`` seconds. Runs that
         stopped, that a later term has fenced or that ``is_over`` reports as ended are left out.
         """
         now, now_ms = self._clock(), int(self._wall() * 1000)

@@ -1,7 +1,7 @@
 """The continuous sync application: translate and commit in every poll.
 
 It moves only groups without members on the target. A group with members there is reported, and
-stopped or skipped according to ``errorHandling.onActiveConsumerGroupCommit``; the others go on.
+stopped or skipped according to ``errorHandling.onActiveConsumerGroupCommit``; the others continue.
 """
 
 from __future__ import annotations

@@ -78,9 +78,9 @@ class MappingStore:
         self._positions: Mapping[SourcePartition, Position] = {}
         self._next_trim = monotonic() + config.offset_mapping.retention.schedule_s
         self._topic_id = ""
-        self._begin_anew()
+        self._start_over()
 
-    def _begin_anew(self) -> None:
+    def _start_over(self) -> None:
         self._sorter = MappingSorter(self._pipeline)
         self._tracks: dict[SourcePartition, MappingLog] = {}
         # Per partition of the mapping topic: log start offset, offset to read next, high watermark.
@@ -112,7 +112,7 @@ class MappingStore:
         self._positions = dict(positions)
         partitions = self._find_topic()
         if not partitions:
-            self._begin_anew()
+            self._start_over()
             return MappingReport()
         self._adjust(partitions)
         before = self._sorter.records
@@ -273,7 +273,7 @@ class MappingStore:
             )
         if found.topic_id != self._topic_id:
             self._topic_id = found.topic_id
-            self._begin_anew()
+            self._start_over()
         return found.partitions
 
     def _adjust(self, partitions: int) -> None:
@@ -284,7 +284,7 @@ class MappingStore:
         lost = any(starts.get(n, at) > at for n, at in self._starts.items())
         shorter = any(written.get(n, at) < at for n, at in self._next.items())
         if self._stale or lost or shorter or self._other_log():
-            self._begin_anew()
+            self._start_over()
         self._starts, self._written = starts, written
         self._next = {n: self._next.get(n, start) for n, start in starts.items()}
         self._reader.seek(self._next)

@@ -37,7 +37,7 @@ _UNCHANGED = "Nothing was changed."
 _SHOWN = 20
 _GROUP_CHANGES = frozenset({"apply", "undo", "sync"})
 
-Told = Callable[[WriteResult], None]
+OnResult = Callable[[WriteResult], None]
 
 
 def _ignore(_: WriteResult) -> None:
@@ -63,7 +63,11 @@ def create_plan(flow: Flow, options: PlanOptions, files: Sequence[str]) -> tuple
 
 
 def apply_plan(
-    config: PipelineConfig, plan: Plan, files: Sequence[str], may: Access, told: Told = _ignore
+    config: PipelineConfig,
+    plan: Plan,
+    files: Sequence[str],
+    may: Access,
+    on_result: OnResult = _ignore,
 ) -> Applied:
     """Apply a plan exactly as it is, or write nothing.
 
@@ -72,7 +76,7 @@ def apply_plan(
         plan: the plan that was shown and confirmed.
         files: the pipeline's files, remembered on this machine for ``undo``.
         may: the caller's access rights.
-        told: callback for each row as soon as its result is known.
+        on_result: callback for each row as soon as its result is known.
 
     Raises:
         Refused: not allowed, expired, of another pipeline or cluster, or something has moved.
@@ -87,7 +91,7 @@ def apply_plan(
             hint="Make a new plan.",
         )
     with _writing(config) as (target, store):
-        applied = Applier(config, target, store, told).apply(plan)
+        applied = Applier(config, target, store, on_result).apply(plan)
     remember(applied.id, config.name, files)
     return applied
 
@@ -190,7 +194,7 @@ def undo_entry(
     may: Access,
     *,
     skip_moved: bool = False,
-    told: Told = _ignore,
+    on_result: OnResult = _ignore,
 ) -> Applied:
     """Undo what a journal entry changed; arguments as for :func:`apply_plan`.
 
@@ -203,7 +207,7 @@ def undo_entry(
     require(may, "undoing a journal entry")
     entry.reversal()
     with _writing(config) as (target, store):
-        applier = Applier(config, target, store, told)
+        applier = Applier(config, target, store, on_result)
         applied = applier.undo(entry.header.id, entry.rows, skip_moved=skip_moved)
     remember(applied.id, config.name, files)
     return applied

@@ -26,7 +26,7 @@ from k2ktui.errors import K2kError, PartlyApplied, Refused, TimedOut
 from k2ktui.kafka.properties import wire
 from k2ktui.replication.copying.partition_reader import now_ms
 from k2ktui.replication.fencing import TransactionFencer
-from k2ktui.replication.pipeline import make_warden
+from k2ktui.replication.pipeline import make_fencer
 from k2ktui.sync.plans import whoami
 from k2ktui.sync.positions import PositionPlan, PositionPlanner, journal_row
 from k2ktui.text import safe_text
@@ -85,7 +85,7 @@ class PositionWriter:
         journal_note = self._prepare_journal()
         topic = self._positions.commit_topic()
         assert topic is not None  # planning required it
-        warden = make_warden(
+        fencer = make_fencer(
             self._config,
             self._positions.target,
             wire(self._config.target, "producer"),
@@ -93,11 +93,11 @@ class PositionWriter:
         )
         try:
             # 0: fence only the slots that earlier drivers may have used, add none.
-            self._as_planned(change, warden.take_over(0).positions)
-            written = self._write(warden, change)
-            term = warden.run.term
+            self._as_planned(change, fencer.take_over(0).positions)
+            written = self._write(fencer, change)
+            term = fencer.run.term
         finally:
-            warden.close()
+            fencer.close()
         entry = ""
         if not journal_note:
             entry, journal_note = self._journal(change, written)
@@ -146,22 +146,22 @@ class PositionWriter:
                 hint="Repeat the command to plan with the current source log.",
             )
 
-    def _write(self, warden: TransactionFencer, change: PositionPlan) -> Written:
+    def _write(self, fencer: TransactionFencer, change: PositionPlan) -> Written:
         """Write in one transaction, and read back."""
         at = now_ms()
-        wanted = {m.source: m.stamped(warden.run.term, at) for m in change.changes}
+        wanted = {m.source: m.stamped(fencer.run.term, at) for m in change.changes}
         unknown: TimedOut | None = None
         try:
             new = {source: position for source, position in wanted.items() if position}
             if new:
-                warden.write_positions(new)
+                fencer.write_positions(new)
             else:
-                warden.remove_positions(list(wanted))
+                fencer.remove_positions(list(wanted))
         except TimedOut as error:
             unknown = error
         if unknown is not None:
-            warden.renew_own()  # aborts a transaction left open, so the outcome is now final
-        found = warden.read().positions
+            fencer.renew_own()  # aborts a transaction left open, so the outcome is now final
+        found = fencer.read().positions
         wrong = [source for source, position in wanted.items() if found.get(source) != position]
         if not wrong:
             return wanted

@@ -92,7 +92,7 @@ class SnapshotReader:
                 down = error.message
         self.last_source = source
         if source is None:
-            source = self._kept(down)
+            source = self._load_kept_commits(down)
         # Read right away: a later commit on the target, for records read since, would look ahead.
         there = self.target.views(sorted(source.groups))
         later: Mapping[str, GroupView] = {}
@@ -198,7 +198,7 @@ class SnapshotReader:
         ends = _ends(replicas, {at: max(offsets) for at, offsets in commits.items()})
         return _Copies(replicas, self.target.cleared(logs, ends), ids, report)
 
-    def _kept(self, down: str) -> SourceView:
+    def _load_kept_commits(self, down: str) -> SourceView:
         found = read_known_commits(self.store.read().commits)
         if found is None:
             raise ConnectionFailed(

@@ -117,7 +117,7 @@ def test_another_incarnation_begins_anew(
 ) -> None:
     move = plan_move(SOURCE, POSITION, 300, log, landing)
     after = move.stamped(8, 99)
-    assert (move.effect, move.again) == (MoveEffect.ANEW, again)
+    assert (move.effect, move.again) == (MoveEffect.RESTART, again)
     assert after is not None and (after.start, after.since, after.gaps) == (300, 8, ())
     assert (after.topic_id, after.target_topic_id) == (log.topic_id, landing.topic_id)
 

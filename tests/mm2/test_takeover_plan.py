@@ -174,7 +174,7 @@ def test_every_end_that_it_can_have(source: KafkaNode, target: KafkaNode, tmp_pa
     doubts = {kind: row["doubt"] for kind, row in rows.items() if row["doubt"]}
     assert doubts.keys() == {"foreign", "deleted", "open"}
     assert "last 1 records on the target" in doubts["foreign"]
-    assert rows["deleted"]["position"] == 10 and rows["deleted"]["told"] == 2
+    assert rows["deleted"]["position"] == 10 and rows["deleted"]["from_syncs"] == 2
     assert rows["open"]["position"] == 6 and rows["open"]["strange"] == 1
 
     again = left.plan("--dry-run", code=5)

@@ -24,7 +24,7 @@ class Told:
         for _ in range(seconds):
             for text in texts:
                 count = len(self.texts)
-                self.troubles.tell("slot 0", text)
+                self.troubles.report("slot 0", text)
                 said += [self.now - began] * (len(self.texts) - count)
             self.now += 1
         return said
@@ -53,10 +53,10 @@ def test_troubles_that_take_turns_are_told_once_each() -> None:
 
 def test_each_subject_has_troubles_of_its_own() -> None:
     told = Told()
-    told.troubles.tell("slot 0", "refused")
-    told.troubles.tell("slot 1", "refused")
+    told.troubles.report("slot 0", "refused")
+    told.troubles.report("slot 1", "refused")
     told.troubles.over("slot 1")
-    told.troubles.tell("slot 0", "refused")
+    told.troubles.report("slot 0", "refused")
     assert told.texts == ["slot 0: refused", "slot 1: refused"]
 
 
@@ -76,6 +76,6 @@ def test_its_end_is_told_if_it_lasted_and_the_next_one_is_new() -> None:
 def test_what_is_news_is_told_in_any_case() -> None:
     told = Told()
     for _ in range(3):
-        told.troubles.tell("slot 0", "the worker was lost", news=True)
-    told.troubles.tell("slot 0", "the worker was lost")
+        told.troubles.report("slot 0", "the worker was lost", news=True)
+    told.troubles.report("slot 0", "the worker was lost")
     assert len(told.texts) == 3

@@ -203,7 +203,7 @@ def test_a_target_that_was_created_again_begins_anew(copied: Copied) -> None:
 
     (move,) = change(copied, "set", f"{topic}:0:30")["moves"]
 
-    assert move["effect"] == "anew" and "created again on the target" in move["why"]
+    assert move["effect"] == "restart" and "created again on the target" in move["why"]
     new = position(copied, topic)
     assert (new.start, new.since, new.offset) == (30, new.term, 30)
     assert new.target_topic_id != old.target_topic_id and new.topic_id == old.topic_id

@@ -14,7 +14,7 @@ from k2ktui.errors import Refused
 from k2ktui.kafka.properties import wire
 from k2ktui.replication.fencing import TransactionFencer
 from k2ktui.replication.fencing_errors import Superseded
-from k2ktui.replication.pipeline import make_warden
+from k2ktui.replication.pipeline import make_fencer
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.position_writer import PositionWriter
 from k2ktui.sync.positions import PositionPlanner
@@ -44,7 +44,7 @@ def topic(copied: Copied, source: KafkaNode) -> str:
 def driver(copied: Copied) -> Iterator[TransactionFencer]:
     """A driver with two slots that took the pipeline over, and tells nobody that it lives."""
     options = wire(copied.config.target, "producer")
-    warden = make_warden(copied.config, copied.cluster, options, 1)
+    warden = make_fencer(copied.config, copied.cluster, options, 1)
     warden.take_over(2)
     yield warden
     warden.close()

@@ -132,7 +132,7 @@ def unavailable(
     )
 
 
-def gone(source: SourcePartition, target: TargetPartition, offset: int) -> Fault:
+def target_missing(source: SourcePartition, target: TargetPartition, offset: int) -> Fault:
     """Return the fault of a partition whose target partition does not exist."""
     return Fault(
         source,
@@ -150,7 +150,7 @@ def refused(error: BatchRefused, source: SourcePartition, where: TargetPartition
     topic, partition = where
     first = outgoing.first_source
     if code in (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID, Code.INVALID_TOPIC):
-        return gone(source, where, first)
+        return target_missing(source, where, first)
     kind, hint = FaultKind.REFUSED, "See the target broker's log."
     what = f"{code_name(code)} {error.detail}".strip() if code else error.detail
     if code in (Code.MESSAGE_TOO_LARGE, Code.RECORD_LIST_TOO_LARGE):

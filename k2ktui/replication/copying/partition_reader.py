@@ -27,8 +27,8 @@ class FetchPosition:
     Attributes:
         offset: next offset to fetch.
         epoch: leader epoch of the last batch before it, -1 if the broker must not compare epochs.
-        jumps: number of jumps so far; tells requests for one offset before and after going back
-            apart.
+        jumps: number of jumps so far; separates requests for one offset before and after a return
+            to it.
     """
 
     offset: int

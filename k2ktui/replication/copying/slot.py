@@ -122,7 +122,7 @@ class SlotCopier:
             began_at=began_at,
             ended_at=time.time(),
             first_commit_at=self._first_commit_at,
-            seen=self._reader.seen(),
+            seen=self._reader.bounds(),
         )
 
     def _unavailable(self, failed: PartitionsUnavailable) -> list[Fault]:
@@ -255,7 +255,7 @@ class SlotCopier:
             reason = "it has no leader"
             fault = partition_faults.unavailable(feed.source, target, reason, feed.handed)
         else:
-            fault = partition_faults.gone(feed.source, target, feed.handed)
+            fault = partition_faults.target_missing(feed.source, target, feed.handed)
         feed.stop(fault.kind, fault.message, fault.hint, fault.offset)
         self._reader.handed_on(feed.drop_from(feed.handed))
 

@@ -110,7 +110,7 @@ class SourceFetcher:
         """Free ``size`` bytes of the fetch buffer, which were handed on or dropped."""
         self.buffered -= size
 
-    def seen(self) -> dict[SourcePartition, SourceLogBounds]:
+    def bounds(self) -> dict[SourcePartition, SourceLogBounds]:
         """Return the bounds of each source log from the last responses."""
         return {
             feed.source: SourceLogBounds(start, end, feed.next_timestamp)

@@ -62,27 +62,27 @@ def read_exporter_names(env: Mapping[str, str], *, wanted: bool) -> tuple[str, .
 @contextmanager
 def measure_run(
     config: PipelineConfig,
-    tell: Callable[[Report], None],
+    report_to: Callable[[Report], None],
     *,
     wanted: bool = False,
     env: Mapping[str, str] = os.environ,
 ) -> Iterator[Callable[[Event], None]]:
     """Measure a run: yield the function that the pipeline reports events to.
 
-    Reports are passed on to ``tell``, details are not; both feed the metrics. ``tell`` also gets a
-    note, from another thread, when an exporter fails for the first time. Leaving the context
-    exports once more and takes at most three seconds.
+    Reports are passed on to ``report_to``, details are not; both feed the metrics. ``report_to``
+    also gets a note, from another thread, when an exporter fails for the first time. Leaving the
+    context exports once more and takes at most three seconds.
 
     Raises:
         ConfigError: the exporters cannot be set up from the environment.
     """
-    telemetry = open_telemetry(config, lambda text: tell(Note(text)), wanted=wanted, env=env)
+    telemetry = open_telemetry(config, lambda text: report_to(Note(text)), wanted=wanted, env=env)
 
     def report(event: Event) -> None:
         if telemetry is not None:
             telemetry.feed(event)
         if not isinstance(event, SlotLap | TopicsDiscovered):
-            tell(event)
+            report_to(event)
 
     try:
         yield report
