@@ -19,6 +19,7 @@ from k2ktui.console.themes import shipped_directory
 from tests.support.idle import idle_by_its_event_loop
 from tests.support.views import Made, StubFeed, usual
 
+_LOOK_S = 0.05
 Flow = Callable[["Sitting"], Awaitable[None]]
 
 
@@ -35,9 +36,18 @@ class Sitting:
         self.app, self.feed, self.pilot = app, feed, pilot
 
     async def press(self, *keys: str) -> None:
-        """Press keys, and wait until they have had their effect."""
-        await self.pilot.press(*keys)
-        await self.settle()
+        """Press keys, and wait until they have had their effect.
+
+        Pilot waits half a minute for widgets of a console that the keys have ended.
+        """
+        pressing = asyncio.ensure_future(self.pilot.press(*keys))
+        while self.app.is_running and not pressing.done():
+            await asyncio.wait([pressing], timeout=_LOOK_S)
+        if pressing.done():
+            await pressing
+            await self.settle()
+        else:
+            pressing.cancel()
 
     async def settle(self) -> None:
         """Wait until nothing is to be done: messages, workers, repaints."""
