@@ -7,7 +7,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
+
+from k2ktui.cli.main import cli
 
 PACKAGE = Path(__file__).parents[1] / "k2ktui"
 # Old words, metaphors and inversions; each has a plainer one.
@@ -71,3 +74,25 @@ def test_text_and_names_are_plain(name: str) -> None:
 )
 def test_old_words_are_found(source: str, where: str) -> None:
     assert _old_words(source, "a.py") == [where]
+
+
+def _commands(command: click.Command, path: str = "k2ktui") -> Iterator[tuple[str, click.Command]]:
+    """Yield a command and its subcommands with their names."""
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from _commands(found, f"{path} {name}")
+
+
+@pytest.mark.parametrize(("path", "command"), list(_commands(cli)), ids=lambda each: str(each))
+def test_every_option_has_a_help_text(path: str, command: click.Command) -> None:
+    """A help text is a sentence or a noun phrase: a capital or a name first, a full stop last."""
+    if command.hidden:
+        return
+    options = [each for each in command.params if isinstance(each, click.Option)]
+    for option in (each for each in options if not each.hidden):
+        text = (option.help or "").split("  [")[0]
+        assert text.endswith(".") and not text.startswith("How "), f"{path} {option.opts}: {text!r}"

@@ -36,7 +36,7 @@ _wait = click.option(
     default=manager.START_S,
     show_default=True,
     metavar="SECONDS",
-    help="Maximum wait in seconds until the job copies; it keeps running afterwards.",
+    help="Maximum wait in seconds for the copy to begin; the job keeps running afterwards.",
 )
 _timeout = click.option(
     "--timeout",

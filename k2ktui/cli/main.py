@@ -22,7 +22,7 @@ from k2ktui.text import safe_text
 
 _VERBS = {
     "apply": "Apply a plan: commit translated offsets on the target.",
-    "check": "Check clusters, rights, topics, Java and Spark before a start.",
+    "check": "Check clusters, permissions, topics, Java and Spark before a start.",
     "completion": "Print a completion script for bash, zsh or fish.",
     "config": "Validate and show pipeline files.",
     "demo": "Start two local clusters with traffic and a pipeline between them.",
@@ -35,9 +35,9 @@ _VERBS = {
     "plan": "Plan the offsets to commit on the target, without changing anything.",
     "start": "Run a pipeline.",
     "status": "Show positions, lag and coverage; works while no job is running.",
-    "sync": "Translate committed offsets continuously.",
+    "sync": "Translate and commit group offsets continuously.",
     "translate": "Translate offsets stored outside Kafka.",
-    "undo": "Undo an applied plan or position change.",
+    "undo": "Undo an applied plan: restore the previous offsets.",
     "verify": "Compare record contents to verify translated offsets.",
     "watch": "Print a pipeline's status repeatedly.",
 }

@@ -65,7 +65,8 @@ _UNCHANGED = "Nothing was changed."
     type=click.Choice([str(each) for each in Rewind]),
     default=str(Rewind.NEVER),
     show_default=True,
-    help="Action where the target's committed offset is ahead of the checkpoint.",
+    help="Action where the target's committed offset is ahead of the checkpoint: never (keep "
+    "it) or follow (commit the lower offset).",
 )
 @click.option(
     "--accept",

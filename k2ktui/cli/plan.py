@@ -29,17 +29,18 @@ from k2ktui.text import safe_text
 @file_option
 @json_option
 @click.option(
-    "--group", "group", metavar="RE", help="Groups to include; the whole name must match."
+    "--group", "group", metavar="REGEX", help="Groups to include; the whole name must match."
 )
 @click.option(
-    "--topic", "topic", metavar="RE", help="Source topics to include; the whole name must match."
+    "--topic", "topic", metavar="REGEX", help="Source topics to include; the whole name must match."
 )
 @click.option(
     "--rewind",
     type=click.Choice([str(each) for each in Rewind]),
     default=str(Rewind.NEVER),
     show_default=True,
-    help="Action where the target's committed offset is ahead of the translation.",
+    help="Action where the target's committed offset is ahead of the translation: never "
+    "(keep it) or follow (commit the lower offset).",
 )
 @click.option("-o", "--output", metavar="FILE", help="File to write the plan to, for k2ktui apply.")
 @click.option(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _SHOWN = 10
 
 
-@click.command(help="Translate committed offsets continuously, until SIGTERM or SIGINT.")
+@click.command(help="Translate and commit group offsets continuously, until SIGTERM or SIGINT.")
 @file_option
 @click.option("--once", is_flag=True, help="Poll once, then exit.")
 @click.option(
@@ -39,11 +39,16 @@ _SHOWN = 10
     type=click.Choice([str(each) for each in Rewind]),
     default=str(Rewind.NEVER),
     show_default=True,
-    help="Action where a group moved back on the source; offsets that it committed on the "
-    "target itself are never rewound.",
+    help="Action where a group moved back on the source: never (keep the target's offset) or "
+    "follow (commit the lower offset). Offsets that it committed on the target itself "
+    "are kept.",
 )
 @click.option(
-    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Format: text (one line per poll) or json (one object per poll).",
 )
 @click.option(
     "-t", "--telemetry", is_flag=True, help="Export metrics as the OTEL_* variables specify."

@@ -13,7 +13,7 @@ from k2ktui.engine.access import require
 from k2ktui.text import counted, safe_text
 
 
-@click.command(help="Undo a journal entry: commit the offsets from before it.")
+@click.command(help="Undo a journal entry: restore the offsets that were committed before it.")
 @click.argument("entry", metavar="ID")
 @click.option(
     "-f",

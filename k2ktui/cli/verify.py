@@ -50,9 +50,16 @@ _REASONS = 3
     help="Compare at the offsets of a plan file, applied or not.",
 )
 @click.option(
-    "--group", "group", metavar="RE", help="Groups to include; the whole name must match."
+    "--group", "group", metavar="REGEX", help="Groups to include; the whole name must match."
 )
-@click.option("--timeout", "timeout", default=120.0, show_default=True, metavar="SECONDS")
+@click.option(
+    "--timeout",
+    "timeout",
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Maximum time in seconds for the comparison.",
+)
 def command(
     files: tuple[str, ...],
     as_json: bool,
