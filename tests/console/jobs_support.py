@@ -18,6 +18,7 @@ from k2ktui.watch.facts import Facts, StateFacts
 from k2ktui.watch.model import PartName, PipelinePair
 from tests.console.acting import drive, notices, text_of, until
 from tests.jobs.support import config_of
+from tests.support.console import press
 from tests.support.views import Made, StubFeed
 
 
@@ -76,8 +77,8 @@ class Operator:
 
     async def press(self, *keys: str) -> None:
         """Press keys."""
-        await self.pilot.press(*keys)
-        await self.pilot.pause()
+        if await press(self.pilot, *keys):
+            await self.pilot.pause()
 
     async def type(self, text: str) -> None:
         """Type a name."""

@@ -23,6 +23,21 @@ _LOOK_S = 0.05
 Flow = Callable[["Sitting"], Awaitable[None]]
 
 
+async def press(pilot: Pilot[Any], *keys: str) -> bool:
+    """Press keys; returns whether the console goes on.
+
+    Pilot waits half a minute for the widgets of a console that the keys have ended.
+    """
+    pressing = asyncio.ensure_future(pilot.press(*keys))
+    while pilot.app.is_running and not pressing.done():
+        await asyncio.wait([pressing], timeout=_LOOK_S)
+    if pressing.done():
+        await pressing
+    else:
+        pressing.cancel()
+    return pilot.app.is_running
+
+
 class Sitting:
     """A console that is open.
 
@@ -36,18 +51,9 @@ class Sitting:
         self.app, self.feed, self.pilot = app, feed, pilot
 
     async def press(self, *keys: str) -> None:
-        """Press keys, and wait until they have had their effect.
-
-        Pilot waits half a minute for widgets of a console that the keys have ended.
-        """
-        pressing = asyncio.ensure_future(self.pilot.press(*keys))
-        while self.app.is_running and not pressing.done():
-            await asyncio.wait([pressing], timeout=_LOOK_S)
-        if pressing.done():
-            await pressing
+        """Press keys, and wait until they have had their effect."""
+        if await press(self.pilot, *keys):
             await self.settle()
-        else:
-            pressing.cancel()
 
     async def settle(self) -> None:
         """Wait until nothing is to be done: messages, workers, repaints."""
