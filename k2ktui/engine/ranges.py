@@ -70,11 +70,6 @@ class MappingRanges:
         return int(self._source[last]) + int(self._count[last])
 
     @property
-    def target_first(self) -> int | None:
-        """Target offset of the first record in source order."""
-        return int(self._target[0]) if self._size else None
-
-    @property
     def target_end(self) -> int | None:
         """Target offset after the last mapped record in source order."""
         if not self._size:
@@ -251,10 +246,6 @@ class MappingRanges:
         row = np.searchsorted(self._source[:size], offsets, side="right") - 1
         return (row >= 0) & (offsets - self._source[row] < self._count[row])
 
-    def records_between(self, low: int, high: int) -> int:
-        """Return the number of mapped records with source offsets in ``[low, high)``."""
-        return max(0, self._records_before(high) - self._records_before(low))
-
     def target_records_between(self, low: int, high: int) -> int:
         """Return the number of mapped records with target offsets in ``[low, high)``."""
         size = self._size
@@ -262,16 +253,6 @@ class MappingRanges:
         first = np.maximum(target, low)
         last = np.minimum(target + count, high)
         return int(np.maximum(0, last - first).sum())
-
-    def _records_before(self, offset: int) -> int:
-        size = self._size
-        row = int(np.searchsorted(self._source[:size], offset, side="left"))
-        whole = int(self._count[:row].sum(dtype=np.int64))
-        if row:
-            last = row - 1
-            over = int(self._source[last]) + int(self._count[last]) - offset
-            whole -= max(0, over)
-        return whole
 
     def _cut(self, offset: int) -> None:
         """Remove the mapping from a source offset on."""

@@ -61,11 +61,6 @@ def wire(cluster: ClusterConfig, role: Role) -> dict[str, Any]:
     return {**settings, **for_wire(security)}
 
 
-def describe_ignored(cluster: ClusterConfig) -> list[str]:
-    """Return one line, with the reason, for each property that is accepted but has no effect."""
-    return [str(finding) for finding in findings(cluster) if not finding.refused]
-
-
 def findings(cluster: ClusterConfig) -> list[ClientFinding]:
     """Return all findings about the client properties of one cluster."""
     found: dict[ClientFinding, None] = {}

@@ -8,7 +8,6 @@ Coroutines here run on kafka-python's event loop (``NetworkSelector``), not on a
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
@@ -39,8 +38,6 @@ _SOCKET_BUFFER_BYTES = 4 << 20
 _TRANSACTION_KEY = 1
 # Seconds to retry closed ports: enough for a listener that is just opening.
 _CLOSED_S = 0.6
-
-_log = logging.getLogger(__name__)
 
 
 class NotSent(Exception):

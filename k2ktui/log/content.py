@@ -40,8 +40,6 @@ __all__ = [
     "Where",
     "compare_content",
     "content_digest",
-    "next_records",
-    "read_range",
 ]
 
 Where = tuple[str, int, int]
@@ -138,7 +136,23 @@ class ContentReader:
         self._fetcher.close()
 
     def next_records(self, where: Collection[Where], timeout: float) -> dict[Where, Answer]:
-        """Return the first committed record at or after each offset; see :func:`next_records`."""
+        """Return the first committed record at or after each position.
+
+        Args:
+            where: topic, partition and offset. Thousands are fine; all records found stay in
+                memory.
+            timeout: seconds; a position not read by then is an ``UnreadableReason``.
+
+        Returns:
+            For each position its record, None if there is none up to the last stable offset, or an
+            ``UnreadableReason``: the offset is below the log start offset or above the high
+            watermark, the topic or partition does not exist or may not be read, a batch is corrupt,
+            or the timeout expired.
+
+        Raises:
+            ConnectionFailed: no broker responded, or authentication failed.
+            ConfigError: the client properties are not usable.
+        """
         found: dict[Where, Answer] = {at: UnreadableReason("no offset") for at in where}
         offsets: dict[Partition, set[int]] = defaultdict(set)
         for topic, number, offset in where:
@@ -164,7 +178,7 @@ class ContentReader:
             with_aborted: also read the records of aborted transactions, kept separately.
 
         Raises:
-            ConnectionFailed, ConfigError: as for :func:`next_records`.
+            ConnectionFailed, ConfigError: as for :meth:`next_records`.
         """
         spans = [_Span(offset, count) for (_, _, offset), count in where]
         grouped: dict[Partition, list[_Span]] = defaultdict(list)
@@ -173,40 +187,6 @@ class ContentReader:
         wants = {at: _Spans(grouped[at], with_aborted) for at in sorted(grouped)}
         self._fetcher.run(wants, timeout, FAR_BYTES)
         return [span.read() for span in spans]
-
-
-def next_records(cluster: Cluster, where: Collection[Where], timeout: float) -> dict[Where, Answer]:
-    """Return the first committed record at or after each position.
-
-    Args:
-        cluster: the cluster to read.
-        where: topic, partition and offset. Thousands are fine; all records found stay in memory.
-        timeout: seconds; a position not read by then is an ``UnreadableReason``.
-
-    Returns:
-        For each position its record, None if there is none up to the last stable offset, or an
-        ``UnreadableReason``: the offset is below the log start offset or above the high watermark,
-        the topic or partition does not exist or may not be read, a batch is corrupt, or the
-        timeout expired.
-
-    Raises:
-        ConnectionFailed: no broker responded, or authentication failed.
-        ConfigError: the client properties are not usable.
-    """
-    with ContentReader(cluster) as contents:
-        return contents.next_records(where, timeout)
-
-
-def read_range(
-    cluster: Cluster, topic: str, partition: int, first: int, count: int, timeout: float = 30.0
-) -> RecordRange:
-    """Return the records of a partition at ``count`` offsets from ``first`` on.
-
-    Raises:
-        ConnectionFailed, ConfigError: as for :func:`next_records`.
-    """
-    with ContentReader(cluster) as contents:
-        return contents.stretches([((topic, partition, first), count)], timeout)[0]
 
 
 class _Next:

@@ -90,11 +90,6 @@ class FlowProperties:
         return self.worker.get("group.id", f"{self.source}-mm2")
 
     @cached_property
-    def reads_committed(self) -> bool:
-        """Whether records of aborted transactions are not copied."""
-        return self.clients["source"].get("consumer", {}).get("isolation.level") == "read_committed"
-
-    @cached_property
     def exactly_once(self) -> bool:
         """Whether it writes in transactions, which puts markers between records on the target."""
         return self.worker.get("exactly.once.source.support", "").lower() == "enabled"

@@ -28,7 +28,6 @@ from k2ktui.runtime.paths import cache_dir, locked, write_atomically
 
 KAFKA_VERSION = "4.3.1"
 SERVER = f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}"
-TOOLS = f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}"
 CONNECT_RUNTIME = f"org.apache.kafka:connect-runtime:{KAFKA_VERSION}"
 CONNECT_MIRROR = f"org.apache.kafka:connect-mirror:{KAFKA_VERSION}"
 # Logs to standard error, which ``child_process`` redirects to the process's log file.

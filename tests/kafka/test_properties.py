@@ -14,7 +14,6 @@ from k2ktui.config.clusters import ClusterConfig, KafkaClients, Role
 from k2ktui.errors import ConfigError
 from k2ktui.kafka.properties import (
     ROLES,
-    describe_ignored,
     findings,
     librdkafka,
     load_checked,
@@ -107,7 +106,7 @@ def test_roles_inherit_and_override_common() -> None:
     assert librdkafka(config, "producer")["linger.ms"] == "5"
     assert librdkafka(config, "consumer")["client.id"] == "c"
     assert "linger.ms" not in librdkafka(config, "consumer")
-    assert describe_ignored(config) == []
+    assert findings(config) == []
 
 
 def test_unknown_properties_name_the_nearest() -> None:
@@ -134,7 +133,8 @@ def test_what_has_no_effect_is_told_with_the_reason() -> None:
             "interceptor.classes": "",
         }
     )
-    assert describe_ignored(config) == [
+    assert not any(found.refused for found in findings(config))
+    assert [str(found) for found in findings(config)] == [
         'consumer."max.poll.records": has no effect: the client library has no such setting',
         'consumer."value.deserializer": has no effect: records are copied as bytes',
         'consumer."acks": Java\'s consumer has no such property',

@@ -43,7 +43,7 @@ def test_a_pipeline_is_its_own_flow(mirror: MirrorFlow) -> None:
 
 
 def test_each_refuses_what_only_the_other_has(mirror: MirrorFlow) -> None:
-    with pytest.raises(ConfigError, match="publishes itself"):
+    with pytest.raises(ConfigError, match="needs a pipeline file"):
         Publisher(mirror, MirrorNames("A", "B", "."))
     with pytest.raises(ConfigError, match="needs a MirrorMaker 2 file"):
         Auditor(PipelineFlow(mirror.config))

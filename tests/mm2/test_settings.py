@@ -57,7 +57,7 @@ def test_defaults_of_a_flow() -> None:
     assert found.heartbeats_topic == "A.heartbeats"
     assert found.connect_offsets_topic == "mm2-offsets.A.internal"
     assert found.worker_group == "A-mm2"
-    assert not found.syncs_groups and not found.exactly_once and not found.reads_committed
+    assert not found.syncs_groups and not found.exactly_once
     assert found.target_topic("t") == "A.t"
     assert found.cluster("source").bootstrap_servers == "a:9092"
     assert found.cluster("target").bootstrap_servers == "b:9092"
@@ -149,7 +149,7 @@ def test_client_properties_by_precedence() -> None:
     }
     assert source.properties("admin")["ssl.truststore.type"] == "PEM"
     assert target.common["security.protocol"] == "PLAINTEXT"
-    assert found.reads_committed and found.exactly_once
+    assert found.exactly_once
     assert "very secret" not in repr(found)
 
 

@@ -22,7 +22,6 @@ from k2ktui.engine.state import (
 )
 from k2ktui.log.batch import (
     APPEND_TIME,
-    DELETE_HORIZON,
     AbortedTransactions,
     Batch,
     CorruptBatch,
@@ -120,6 +119,9 @@ def test_a_stamped_batch_is_the_same_records_by_another_producer(
     assert [r[1:] for r in seen(batch.view)] == [r[1:] for r in before]
     stamp_producer(batch.view, 1, 0, 0, transactional=False)
     assert not DefaultRecordBatch(bytes(batch.view)).is_transactional
+
+
+DELETE_HORIZON = 0x40
 
 
 def test_the_delete_horizon_of_a_compacted_source_is_not_carried_over() -> None:

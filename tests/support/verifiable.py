@@ -14,6 +14,7 @@ from tests.support.kafka import end_offsets, eventually, unique_name
 
 Sequences = dict[int, list[str]]
 _TOOLS = "org.apache.kafka.tools"
+_ARTIFACT = f"org.apache.kafka:kafka-tools:{artifacts.KAFKA_VERSION}"
 
 
 class VerifiableProducer:
@@ -68,7 +69,7 @@ class _Tool:
     def __init__(
         self, name: str, node: KafkaNode, directory: Path, options: dict[str, object]
     ) -> None:
-        jars = artifacts.classpath(artifacts.TOOLS, artifacts.LOGGING)
+        jars = artifacts.classpath(_ARTIFACT, artifacts.LOGGING)
         words = [word for key, value in options.items() for word in _option(key, value)]
         self.log = directory / f"{unique_name(name)}.log"
         java = [str(find_java().executable), "-cp", jars.argument, f"{_TOOLS}.{name}"]

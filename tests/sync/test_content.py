@@ -30,8 +30,6 @@ from k2ktui.log.content import (
     Where,
     compare_content,
     content_digest,
-    next_records,
-    read_range,
 )
 from k2ktui.log.record import TimestampType
 from k2ktui.runtime.node import KafkaNode
@@ -142,7 +140,7 @@ def test_a_deleted_head(source: KafkaNode, contents: ContentReader) -> None:
     produce(source, topic, mixture(1, 100, 1), linger_ms=50)
     delete_before(source, topic, 37)
     prove_topic(source, contents, topic)
-    piece = read_range(cluster(source), topic, 0, 30, 20)
+    piece = contents.stretches([((topic, 0, 30), 20)], PATIENCE)[0]
     assert list(piece.records) == list(range(37, 50))
     assert piece.absence(36) is AbsenceReason.DELETED
 
@@ -155,7 +153,7 @@ def test_an_open_transaction_hides_what_is_behind_it(
     producer = open_transaction(source, topic, [b"c", b"d"])
     produce(source, topic, [b"e"])
     prove_topic(source, contents, topic)
-    piece = read_range(cluster(source), topic, 0, 0, 9)
+    piece = contents.stretches([((topic, 0, 0), 9)], PATIENCE)[0]
     assert [piece.absence(offset) for offset in (2, 4, 5)] == [
         AbsenceReason.UNSTABLE,
         AbsenceReason.UNSTABLE,
@@ -189,7 +187,9 @@ def test_what_cannot_be_read_says_why(source: KafkaNode, contents: ContentReader
         answer = found[at]
         assert isinstance(answer, UnreadableReason) and words in answer.reason
     assert found[topic, 0, -1] == UnreadableReason("no offset")
-    assert read_range(cluster(source), missing, 0, 0, 5).absence(3) is AbsenceReason.UNREAD
+    assert (
+        contents.stretches([((missing, 0, 0), 5)], PATIENCE)[0].absence(3) is AbsenceReason.UNREAD
+    )
     assert missing not in admin(source).list_topics(timeout=TIMEOUT).topics
 
 
@@ -206,8 +206,9 @@ def test_nobody_answers() -> None:
     nobody = Cluster(
         ClusterConfig(kafka=KafkaClients(common={"bootstrap.servers": "127.0.0.1:1"})), "source"
     )
-    with pytest.raises(ConnectionFailed, match="no broker of the source cluster accepts"):
-        next_records(nobody, [("topic", 0, 0)], 0.5)
+    refused = pytest.raises(ConnectionFailed, match="no broker of the source cluster accepts")
+    with ContentReader(nobody) as contents, refused:
+        contents.next_records([("topic", 0, 0)], 0.5)
 
 
 def test_batches_larger_than_what_is_asked_for(source: KafkaNode, contents: ContentReader) -> None:
@@ -246,7 +247,8 @@ def test_least_rights_and_no_offsets_topic(tmp_path: Path) -> None:
         secure.allow("ann", [AclOperation.DESCRIBE], described)
         where = [(readable, 0, 0), (described, 0, 0), (unique_name("hidden"), 0, 0)]
         config = ClusterConfig(kafka=KafkaClients(common=secure.java("ann")))
-        found = next_records(Cluster(config, "source"), where, PATIENCE)
+        with ContentReader(Cluster(config, "source")) as contents:
+            found = contents.next_records(where, PATIENCE)
         answers = [found[at] for at in where]
         assert isinstance(answers[0], KafkaRecord) and answers[0].value == b"x"
         assert answers[1:] == [UnreadableReason("the principal may not read it")] * 2

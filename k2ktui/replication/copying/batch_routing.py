@@ -30,8 +30,6 @@ _MERGE_FROM = 3
 _DECODED_TOGETHER_BYTES = 1 << 20
 _REBUILT_BYTES = 900 << 10  # below the default max.message.bytes of 1 MiB
 
-Routed = tuple[TargetPartition, OutgoingBatch]
-
 
 def route_next(
     feed: PartitionReader, pipeline: str
