@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
@@ -11,6 +12,7 @@ from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import create_topic, eventually, produce
 
 
+@pytest.mark.slow
 def test_a_new_leader_epoch_is_learned(target: KafkaNode) -> None:
     """librdkafka would ask with the old one, and be refused, until its metadata is renewed."""
     topic = create_topic(target)

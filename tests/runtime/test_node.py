@@ -64,6 +64,7 @@ def test_transactions(source: KafkaNode) -> None:
     left_open.abort_transaction()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_restart_keeps_address_and_data(source: KafkaNode, how: str) -> None:
     topic = create_topic(source)

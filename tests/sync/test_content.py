@@ -182,7 +182,7 @@ def test_what_cannot_be_read_says_why(source: KafkaNode, contents: ContentReader
     ]
     found = contents.next_records(where, PATIENCE)
     assert isinstance(found[topic, 0, 0], KafkaRecord)
-    assert found[topic, 5, 0] == UnreadableReason("the topic has 1 partition")
+    assert found[topic, 5, 0] == UnreadableReason("the topic has only 1 partition")
     for at, words in {(missing, 0, 0): "not exist", ("b d", 0, 0): "name"}.items():
         answer = found[at]
         assert isinstance(answer, UnreadableReason) and words in answer.reason
