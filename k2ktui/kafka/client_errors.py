@@ -58,3 +58,15 @@ def words(error: KafkaError) -> str:
     """Return an error's message without librdkafka's prefixes and suffixes, safe to print."""
     text = (error.str() or "no reason given").splitlines()[0]
     return safe_text(_NOISE.sub("", text))
+
+
+class _Quiet:
+    """Discards librdkafka's log lines; relevant problems arrive as errors."""
+
+    def log(self, *_: object, **__: object) -> None:
+        """Discard a log line."""
+
+    debug = info = warning = error = critical = exception = log
+
+
+QUIET = _Quiet()

@@ -14,6 +14,7 @@ from time import monotonic, sleep
 from typing import Any, TypeVar
 
 from confluent_kafka import (
+    OFFSET_INVALID,
     Consumer,
     IsolationLevel,
     KafkaError,
@@ -30,6 +31,7 @@ from k2ktui.kafka.client_errors import (
     LOCAL_TIMED_OUT,
     LOGIN,
     NO_LEADER_KNOWN,
+    QUIET,
     UNREACHABLE,
     RecentErrors,
     keeps_out,
@@ -37,6 +39,8 @@ from k2ktui.kafka.client_errors import (
 )
 from k2ktui.kafka.codes import LEADER_MOVED
 from k2ktui.kafka.properties import librdkafka
+from k2ktui.kafka.topic_description import TopicDescription as TopicDescription
+from k2ktui.kafka.topic_description import read_description
 from k2ktui.kafka.unreachable import (
     Address,
     addresses,
@@ -51,6 +55,7 @@ T = TypeVar("T")
 Partition = tuple[str, int]
 
 REQUEST_TIMEOUT_S = 30.0
+_ANSWER_S = (3.0, 9.0, 18.0)
 LEADER_WAIT_S, _LEADER_POLL_S = 1.0, 0.1
 # The short attempts detect refused logins and closed ports without waiting for the full timeout.
 _METADATA_S = (0.7, 2.0, 10.0)
@@ -66,20 +71,6 @@ _REFUSED = frozenset(
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class TopicDescription:
-    """A topic as its cluster describes it; ``topic_id`` is hex text, empty if it has none.
-
-    ``leaderless`` counts the partitions that have no leader now.
-    """
-
-    name: str
-    topic_id: str
-    partitions: int
-    replication: int
-    leaderless: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +159,8 @@ class Cluster:
         if code in UNREACHABLE:
             where = f"bootstrap.servers and security.protocol of {self.label}.kafka"
             return ConnectionFailed(text, hint=f"Check that it is up, and {where}.")
+        with suppress(KafkaException):  # the library may have waited for a broker that is gone
+            self._listed(_METADATA_S[0])
         return TimedOut(text, hint="Check that it is up and reachable from here.")
 
     def _listen(self) -> KafkaError | None:
@@ -242,7 +235,7 @@ class Cluster:
         found: dict[str, TopicDescription | KafkaError] = {}
         for name, future in futures.items():
             try:
-                found[name] = _description(self.wait(future))
+                found[name] = read_description(self.wait(future))
             except KafkaException as error:
                 if error.args[0].code() in UNREACHABLE | {LOCAL_TIMED_OUT}:
                     raise self._translate("describing topics", error) from None
@@ -293,12 +286,21 @@ class Cluster:
         """
         found: dict[Partition, int] = {}
         until = monotonic() + LEADER_WAIT_S
-        left = set(partitions)
+        left, limits = set(partitions), list(_ANSWER_S)
         while left:
-            moving = self._offsets_once(left, spec, isolation, found)
-            if not moving or monotonic() > until:
+            asked = monotonic()
+            try:
+                left = self._offsets_once(left, spec, isolation, found, limits[0])
+                silent = monotonic() - asked > 0.9 * limits[0]
+            except TimedOut:
+                if not limits[1:]:
+                    raise
+                left, silent = left - found.keys(), True
+            if silent and limits[1:]:  # a leader may be gone, and there may be another one
+                del limits[0]
+                until = monotonic() + LEADER_WAIT_S
+            if not left or monotonic() > until:
                 break
-            left = moving
             sleep(_LEADER_POLL_S)
             # librdkafka keeps asking its cached leaders until its metadata is refreshed.
             self._metadata("finding leaders")
@@ -310,23 +312,29 @@ class Cluster:
         spec: OffsetSpec,
         isolation: IsolationLevel,
         found: dict[Partition, int],
+        limit: float,
     ) -> set[Partition]:
         """Query each leader once; return the partitions that have no leader at the moment."""
         futures = self.admin.list_offsets(
             {TopicPartition(topic, partition): spec for topic, partition in partitions},
             isolation_level=isolation,
-            request_timeout=REQUEST_TIMEOUT_S,
+            request_timeout=limit,
         )
         moving = set()
         for where, future in futures.items():
+            at = (where.topic, where.partition)
             try:
-                found[(where.topic, where.partition)] = self.wait(future).offset
+                offset = self.wait(future).offset
+                if offset == OFFSET_INVALID:  # without an error, if its leader is gone
+                    moving.add(at)
+                else:
+                    found[at] = offset
             except KafkaException as error:
                 code = error.args[0].code()
                 if code in UNREACHABLE | {LOCAL_TIMED_OUT}:
                     raise self._translate("listing offsets", error) from None
                 if code in LEADER_MOVED or code == NO_LEADER_KNOWN:
-                    moving.add((where.topic, where.partition))
+                    moving.add(at)
         return moving
 
     def cluster_id(self) -> str:
@@ -350,18 +358,6 @@ class Cluster:
         return found
 
 
-class _Quiet:
-    """Discards librdkafka's log lines; relevant problems arrive as errors."""
-
-    def log(self, *_: object, **__: object) -> None:
-        """Discard a log line."""
-
-    debug = info = warning = error = critical = exception = log
-
-
-QUIET = _Quiet()
-
-
 def source_cluster(config: PipelineConfig) -> Cluster:
     """Return the source cluster of a pipeline."""
     return Cluster(config.source, "source")
@@ -377,22 +373,3 @@ def reason(error: KafkaException) -> str:
     inner = error.args[0] if error.args else error
     text = inner.str() if hasattr(inner, "str") else str(inner)
     return safe_text((text or "no reason given").splitlines()[0])
-
-
-def _description(found: Any) -> TopicDescription:
-    topic_id = getattr(found, "topic_id", None)
-    return TopicDescription(
-        name=found.name,
-        topic_id=_hex(topic_id),
-        partitions=len(found.partitions),
-        replication=min((len(p.replicas) for p in found.partitions), default=0),
-        leaderless=sum(p.leader is None for p in found.partitions),
-    )
-
-
-def _hex(topic_id: Any) -> str:
-    if topic_id is None:
-        return ""
-    high = topic_id.get_most_significant_bits() & 0xFFFFFFFFFFFFFFFF
-    low = topic_id.get_least_significant_bits() & 0xFFFFFFFFFFFFFFFF
-    return f"{high:016x}{low:016x}" if high or low else ""

@@ -41,7 +41,7 @@ def require_offsets(
         ConnectionFailed: the cluster does not answer.
     """
     found = cluster.offsets(partitions, spec, isolation)
-    missing = sorted(set(partitions) - found.keys())
+    missing = sorted(at for at in set(partitions) if found.get(at, -1) < 0)
     if missing:
         topic, number = missing[0]
         raise TimedOut(

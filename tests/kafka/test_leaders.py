@@ -9,7 +9,13 @@ from confluent_kafka.admin import OffsetSpec
 from k2ktui.config.clusters import ClusterConfig
 from k2ktui.kafka.clients import Cluster
 from k2ktui.runtime.node import KafkaNode
+from tests.support.brokers import Brokers
 from tests.support.kafka import create_topic, eventually, produce
+
+
+def cluster_at(servers: str) -> Cluster:
+    config = ClusterConfig.model_validate({"kafka": {"common": {"bootstrap.servers": servers}}})
+    return Cluster(config, "target")
 
 
 @pytest.mark.slow
@@ -17,10 +23,7 @@ def test_a_new_leader_epoch_is_learned(target: KafkaNode) -> None:
     """librdkafka would ask with the old one, and be refused, until its metadata is renewed."""
     topic = create_topic(target)
     produce(target, topic, [b"a", b"b"])
-    config = ClusterConfig.model_validate(
-        {"kafka": {"common": {"bootstrap.servers": target.bootstrap}}}
-    )
-    cluster = Cluster(config, "target")
+    cluster = cluster_at(target.bootstrap)
     where = (topic, 0)
 
     def end() -> int | None:
@@ -35,3 +38,19 @@ def test_a_new_leader_epoch_is_learned(target: KafkaNode) -> None:
     assert eventually(end, "the end is known", 20) == 2
     target.restart()
     assert eventually(end, "the end is known", 20) == 2
+
+
+@pytest.mark.slow
+def test_the_leader_after_a_dead_one_is_asked(brokers: Brokers) -> None:
+    """librdkafka would ask the dead one again and again, and return -1001 without an error."""
+    two = brokers.two
+    topic = create_topic(two, replicas=[[2, 1]])
+    produce(two, topic, [b"a", b"b"])
+    cluster, where = cluster_at(two.bootstrap), (topic, 0)
+    assert cluster.offsets([where], OffsetSpec.latest()) == {where: 2}
+    two.stop_second()
+    try:
+        found = eventually(lambda: cluster.offsets([where], OffsetSpec.latest()), "the end", 20)
+        assert found == {where: 2}
+    finally:
+        two.start()

@@ -1,0 +1,40 @@
+"""A topic as its cluster describes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic as its cluster describes it; ``topic_id`` is hex text, empty if it has none.
+
+    ``leaderless`` counts the partitions that have no leader now.
+    """
+
+    name: str
+    topic_id: str
+    partitions: int
+    replication: int
+    leaderless: int = 0
+
+
+def read_description(found: Any) -> TopicDescription:
+    """Return the description that the client library returned, in our form."""
+    topic_id = getattr(found, "topic_id", None)
+    return TopicDescription(
+        name=found.name,
+        topic_id=_hex(topic_id),
+        partitions=len(found.partitions),
+        replication=min((len(p.replicas) for p in found.partitions), default=0),
+        leaderless=sum(p.leader is None for p in found.partitions),
+    )
+
+
+def _hex(topic_id: Any) -> str:
+    if topic_id is None:
+        return ""
+    high = topic_id.get_most_significant_bits() & 0xFFFFFFFFFFFFFFFF
+    low = topic_id.get_least_significant_bits() & 0xFFFFFFFFFFFFFFFF
+    return f"{high:016x}{low:016x}" if high or low else ""
