@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
+from math import inf
 from time import monotonic
 
 from kafka.protocol.producer import (
@@ -50,6 +51,8 @@ async def init_producer(
     transaction_timeout_ms: int,
     deadline: float = 60.0,
     on_unknown: Callable[[], None] = lambda: None,
+    *,
+    patience: float = inf,
 ) -> Producer:
     """Bump the epoch of a transactional id, which aborts its open transaction.
 
@@ -59,14 +62,15 @@ async def init_producer(
     A retry after a lost response is safe: the coordinator answers a repeated conditional bump with
     the first result, or refuses it if it no longer has that result; a repeated unconditional bump
     only increments the epoch again. ``on_unknown`` is called whenever a request without a response
-    may have taken effect or may still do so.
+    may have taken effect or may still do so. ``patience`` is the number of seconds to wait for the
+    end of the previous transaction, whose markers may wait for a partition.
 
     Raises:
         CoordinatorError: refused, or still failing after ``deadline`` seconds (with the last
-            retriable code).
+            retriable code), or CONCURRENT_TRANSACTIONS for ``patience`` seconds.
     """
     until = monotonic() + deadline
-    moved = False
+    moved, busy_since = False, inf
     while True:
         code = Code.NETWORK_EXCEPTION
         try:
@@ -84,6 +88,10 @@ async def init_producer(
         if moved and code not in COORDINATOR_RETRIABLE:
             on_unknown()  # the previous coordinator may have written the bump before it moved
         moved |= code in (Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR)
+        if code == Code.CONCURRENT_TRANSACTIONS:
+            busy_since = min(busy_since, monotonic())
+            if monotonic() - busy_since >= patience:
+                raise CoordinatorError(code, "InitProducerId")
         await _retry_or_raise(wire, current, code, "InitProducerId", until)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from zlib import crc32
 
@@ -13,6 +13,7 @@ from k2ktui.engine.state import (
     SourcePartition,
     read_commit_record,
 )
+from k2ktui.errors import TimedOut
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.control_reader import ControlRecord, read_committed, stable_ends
 
@@ -105,6 +106,22 @@ def read_commit_state(target: Cluster, topic: CommitTopic, timeout: float) -> Co
     for entry in read_committed(target, topic.name, topic.partitions, timeout):
         ledger.take(entry)
     return ledger.books()
+
+
+def adopt_positions(
+    known: dict[SourcePartition, Position], sources: Iterable[SourcePartition], books: CommitState
+) -> None:
+    """Update the known positions of some partitions with the target's.
+
+    Raises:
+        TimedOut: the target's position is older than one known to be committed.
+    """
+    for source in sources:
+        before, found = known.get(source), books.positions.get(source)
+        if found is not None and found.newer_than(before):
+            known[source] = found
+        elif before is not None:
+            raise TimedOut(f"the position of {source} on the target is older than a committed one")
 
 
 class CommittedPositions:

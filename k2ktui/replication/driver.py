@@ -6,7 +6,7 @@ continue, and the slots do not pause between laps at the same time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from time import monotonic, time
@@ -14,6 +14,7 @@ from time import monotonic, time
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
+from k2ktui.replication.commit_state import CommitState, adopt_positions
 from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.replication.discovery import TopicDiscovery, TopicSnapshot
 from k2ktui.replication.epochs import Contested
@@ -24,8 +25,9 @@ from k2ktui.replication.events import (
     Started,
 )
 from k2ktui.replication.fencing import TransactionFencer
-from k2ktui.replication.fencing_errors import Superseded
+from k2ktui.replication.fencing_errors import Superseded, TransactionUnfinished
 from k2ktui.replication.held_back import HeldBackWatch
+from k2ktui.replication.isolation import UnfinishedTransactions
 from k2ktui.replication.laps import LapPlanner
 from k2ktui.replication.loss import LossRecorder
 from k2ktui.replication.progress import ProgressReporter, ThrottledNotifier
@@ -46,7 +48,7 @@ _SURVEY_EVERY_S = 5.0
 _LOST_IN_A_ROW = 3
 _TAKE_OVER_RETRY_S = 1.0
 _LOOK = "looking for new topics"
-_TAKE_OVER = "taking over again"
+_TAKE_OVER = "taking over"
 _LOST = frozenset({FaultKind.TRUNCATED, FaultKind.DIVERGED})
 
 
@@ -94,6 +96,7 @@ class Driver:
         self._loss = LossRecorder(fencer, report, self._troubles)
         self._laps = LapPlanner(config, fencer, mapping_partitions)
         self._held_back = HeldBackWatch(report)
+        self._unfinished = UnfinishedTransactions(fencer, self._laps, self._stopped, report)
 
     def stop(self) -> None:
         """Request a stop and return at once; called from signal handlers and other threads."""
@@ -107,16 +110,15 @@ class Driver:
             SparkEnded: Spark has ended and could not be restarted.
             K2kError: the pipeline could not start; nothing was copied.
         """
-        books = self._fencer.take_over(slots)
+        books = self._take_over(slots)
+        if books is None:
+            return self._finish()
         self._positions = dict(books.positions)
         if books.malformed:
-            self._report(
-                Note(
-                    f"{books.malformed} records of {self._fencer.topic.name} are not in "
-                    "k2ktui's format and were ignored"
-                )
-            )
-        self._slots = [SlotState(number) for number in range(slots)]
+            ignored = "are not in k2ktui's format and were ignored"
+            self._report(Note(f"{books.malformed} records of {self._fencer.topic.name} {ignored}"))
+        self._slots = [SlotState(number, number) for number in range(slots)]
+        self._unfinished.begin(self._slots)
         self._learn(self._surveyor.survey(self._positions))
         if self._until_caught_up:
             self._until = self._survey.every_end()
@@ -133,6 +135,16 @@ class Driver:
             self._loop(pool)
         return self._finish()
 
+    def _take_over(self, slots: int) -> CommitState | None:
+        """Take over; wait while a task of an earlier driver may still write. None if stopped."""
+        while not self._stopping.is_set():
+            try:
+                return self._fencer.take_over(slots)
+            except TransactionUnfinished as error:
+                self._troubles.report(_TAKE_OVER, error.message)
+                self._stopping.wait(_TAKE_OVER_RETRY_S)
+        return None
+
     def _loop(self, pool: ThreadPoolExecutor) -> None:
         looking: Future[TopicSnapshot] | None = None
         next_look = monotonic() + _SURVEY_EVERY_S
@@ -141,6 +153,7 @@ class Driver:
             if self._fencer.must_take_over:
                 self._take_over_again()
             self._loss.record(len(self._slots), self._positions)
+            self._unfinished.resume(self._positions)
             for slot in self._slots:
                 self._start_lap(slot)
             running = [slot.running for slot in self._slots if slot.running is not None]
@@ -186,18 +199,20 @@ class Driver:
         begun = {s: p for s, p in survey.begin.items() if s not in self._positions}
         if reborn:
             self._fencer.begin_term(len(self._slots))
-            self._report(
-                Note(f"{_topics(reborn)}: created again on the source; copied from the start")
-            )
+            names = ", ".join(sorted({source.topic for source in reborn}))
+            self._report(Note(f"{names}: created again on the source; copied from the start"))
         if begun or reborn:
             self._begin({**begun, **reborn})
         known = {source for slot in self._slots for source in slot.sources}
+        known |= self._unfinished.sources
         for source in sorted(survey.routes.keys() - known):
             loads = [len(slot.sources) for slot in self._slots]
             at = choose_slot(
                 loads, survey.routes[source].path, spread=bool(self._config.spark.slots)
             )
-            self._slots[at].sources.append(source)
+            slot, position = self._slots[at], self._positions.get(source)
+            if self._unfinished.admit(slot, source, survey.routes[source], position):
+                slot.sources.append(source)
         for fault in self._held_back.look(survey.held_back, self._positions, self._until):
             self._stopped.stop(fault)
         self._report(survey.event(self._positions))
@@ -229,8 +244,9 @@ class Driver:
             slot.broken = True  # read its positions before its next lap
             return
         except (ConnectionFailed, TimedOut) as error:
-            self._postpone(slot, error.message)
+            self._postpone(slot, error)
             return
+        slot.lost = False
         failpoint("token")
         slot.running = self._spark.submit([token])
         slot.deadline = monotonic() + self._laps.longest_s
@@ -262,6 +278,7 @@ class Driver:
         else:
             told = str(error) if error else result.error if result else ""
             reason = told.partition("\n")[0]  # what happened; below it is what to do
+            slot.lost = error is not None
             self._recover(slot, reason, lost=error is not None)
         for fault in result.faults if result else ():
             self._judge(fault)
@@ -273,7 +290,7 @@ class Driver:
         if self._spark.is_waiting(lap):  # for a free core
             slot.deadline = monotonic() + self._laps.longest_s
             return
-        slot.running = None
+        slot.running, slot.lost = None, True
         self._spark.give_up(lap)
         self._teller.lap_ended(slot.number, None)
         reason = (
@@ -295,21 +312,22 @@ class Driver:
             return
         self._troubles.over(_TAKE_OVER)
         self._positions = dict(books.positions)
+        self._unfinished.begin(self._slots)
         for slot in self._slots:
             slot.broken = False
 
     def _recover(self, slot: SlotState, reason: str, *, lost: bool) -> None:
         """After a failed lap: fence what is left of it, and believe only the target."""
         slot.broken = True
-        before = self._offsets(slot)
+        before = slot.offsets(self._positions)
         # Report every lost task, until several laps in a row have failed.
         news = lost and slot.failures < _LOST_IN_A_ROW
-        away = ""
+        away: K2kError | None = None
         try:
             self._believe_target(slot)
         except (ConnectionFailed, TimedOut) as error:
-            away = error.message
-        if self._offsets(slot) != before:
+            away = error
+        if slot.offsets(self._positions) != before:
             self._troubles.over(slot.name)
         if not self._stopping.is_set():
             self._troubles.report(
@@ -318,31 +336,23 @@ class Driver:
         if away:
             self._postpone(slot, away)
 
-    def _offsets(self, slot: SlotState) -> list[int]:
-        return [self._positions[s].offset for s in slot.sources if s in self._positions]
-
     def _believe_target(self, slot: SlotState) -> None:
-        self._fencer.recover(slot.number)
+        self._fencer.recover(slot.identity)
+        slot.lost = False
         failpoint("recovering")
-        books = self._fencer.read()
-        for source in slot.sources:
-            self._believe(source, books.positions.get(source))
+        adopt_positions(self._positions, slot.sources, self._fencer.read())
         slot.broken = False
         slot.failed()
 
-    def _believe(self, source: SourcePartition, found: Position | None) -> None:
-        """Adopt the target's position; it must not be older than one known to be committed."""
-        known = self._positions.get(source)
-        if found is not None and found.newer_than(known):
-            self._positions[source] = found
-        elif known is not None:
-            raise TimedOut(f"the position of {source} on the target is older than a committed one")
-
-    def _postpone(self, slot: SlotState, reason: str) -> None:
+    def _postpone(self, slot: SlotState, error: K2kError) -> None:
         """Back off while the target does not answer; the slot copies nothing meanwhile."""
         slot.broken = True
+        if isinstance(error, TransactionUnfinished) and self._unfinished.isolate(
+            slot, error, self._survey.routes, self._positions
+        ):
+            return
         slot.failed()
-        self._troubles.report(slot.name, f"waiting for the target cluster: {reason}")
+        self._troubles.report(slot.name, f"waiting for the target cluster: {error.message}")
 
     def _judge(self, fault: Fault) -> None:
         """Resolve a fault that needs no operator; otherwise stop the partition."""
@@ -358,10 +368,14 @@ class Driver:
         self._stopped.stop(fault)
 
     def _all_reached(self) -> bool:
-        return not self._loss.pending and all(
-            source in self._stopped
-            or (source in self._positions and self._positions[source].offset >= end)
-            for source, end in self._until.items()
+        return (
+            bool(self._slots)
+            and not self._loss.pending
+            and all(
+                source in self._stopped
+                or (source in self._positions and self._positions[source].offset >= end)
+                for source, end in self._until.items()
+            )
         )
 
     def _progress(self) -> None:
@@ -382,7 +396,3 @@ class Driver:
         finished = Finished(caught_up, self._teller.records, time() - self._began_at, faults)
         self._report(finished)
         return finished
-
-
-def _topics(sources: Iterable[SourcePartition]) -> str:
-    return ", ".join(sorted({source.topic for source in sources}))

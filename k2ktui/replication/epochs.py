@@ -15,7 +15,10 @@ coordinator.
 
 from __future__ import annotations
 
+from math import inf
+
 from k2ktui.kafka.codes import FENCED, Code
+from k2ktui.kafka.transaction_state import TransactionState, describe_transaction
 from k2ktui.kafka.transactions import Producer, init_producer
 from k2ktui.kafka.wire import CoordinatorError, Wire
 
@@ -25,6 +28,8 @@ _NAMES = {DRIVER: "driver", STATE: "state"}
 
 # Short.MaxValue - 1 in TransactionMetadata.isEpochExhausted: the next bump gets a new producer id.
 LAST_EPOCH = 32766
+# Seconds to wait for the end of a slot's last transaction before its state is asked for.
+_PATIENCE_S = 2.0
 # Errors of a conditional bump from an epoch that is not the current one. The coordinator fails
 # with UNKNOWN_SERVER_ERROR if the current epoch is the last of its producer id: at 32766 with an
 # open transaction, it aborts the transaction with epoch 32767, and only an unconditional bump
@@ -53,16 +58,21 @@ class ProducerEpochs:
     """The producer ids and epochs that one driver holds.
 
     The ``seconds`` argument of every method is the timeout of each of its requests. A request that
-    times out raises CoordinatorError; calling the method again is safe.
+    times out raises CoordinatorError; calling the method again is safe. A slot whose last
+    transaction does not end raises it with CONCURRENT_TRANSACTIONS after ``patience`` seconds.
 
     Args:
         wire: connection to the target cluster.
         group: the commit group, which owns the positions.
         timeout_ms: transaction timeout in milliseconds.
+        patience: seconds.
     """
 
-    def __init__(self, wire: Wire, group: str, timeout_ms: int) -> None:
+    def __init__(
+        self, wire: Wire, group: str, timeout_ms: int, patience: float = _PATIENCE_S
+    ) -> None:
         self._wire = wire
+        self._patience = patience
         self._group = group
         self._timeout_ms = timeout_ms
         self._held: dict[int, Producer] = {}
@@ -119,23 +129,48 @@ class ProducerEpochs:
     async def renew(self, slot: int, seconds: float) -> Producer:
         """Bump a slot's epoch on the condition that nothing else did, and return the producer.
 
+        Ownership is confirmed after it: another driver that has taken over since may not have been
+        able to bump this slot, if its transaction waited for a marker.
+
         Raises:
             Contested: something else did; ``reclaim`` the slot, then read its positions.
             NotOwner, OwnershipUnknown, CoordinatorError: as ``confirm_ownership``.
         """
-        held = self._held[slot]
+        held = self._held.get(slot)
+        raised = held and await self._raise_held(held, seconds)
+        await self.confirm_ownership(seconds)
+        if raised is None:
+            raise Contested
+        self._held[slot] = raised
+        return raised
+
+    async def _raise_held(self, held: Producer, seconds: float) -> Producer | None:
+        """Bump the epoch of a held producer; None if it is not the current one."""
         try:
             raised = await self._raise(held, seconds)
         except CoordinatorError as error:
             if error.code not in _NOT_CURRENT:
                 raise
-        else:
-            # A new producer id means that the old one's epochs are exhausted or it has expired.
-            if raised.producer_id == held.producer_id:
-                self._held[slot] = raised
-                return raised
-        await self.confirm_ownership(seconds)
-        raise Contested
+            return None
+        # A new producer id means that the old one's epochs are exhausted or it has expired.
+        return raised if raised.producer_id == held.producer_id else None
+
+    def is_fenced(self, slot: int, state: TransactionState) -> bool:
+        """Return whether no token of a slot can write any longer, from its state after a bump.
+
+        An abort increases the epoch, so no token has the epoch of one that waits for its markers.
+        A commit does not: the task that requested it may begin another transaction after it.
+        """
+        held = self._held.get(slot)
+        # With a token of this driver, the answer of a coordinator that is no longer the current one
+        # is recognized.
+        return state.aborting and (
+            held is None or (state.producer_id == held.producer_id and state.epoch > held.epoch)
+        )
+
+    async def describe(self, slot: int, seconds: float) -> TransactionState | None:
+        """Return the coordinator's state of a slot; None if unknown."""
+        return await describe_transaction(self._wire, transactional_id(self._group, slot), seconds)
 
     async def reclaim(self, slot: int, seconds: float) -> Producer:
         """Bump a slot's epoch unconditionally and return the producer, if this driver is the owner.
@@ -157,8 +192,12 @@ class ProducerEpochs:
 
     async def _raise(self, current: Producer, seconds: float) -> Producer:
         own = current.transactional_id == transactional_id(self._group, DRIVER)
+        state = current.transactional_id == transactional_id(self._group, STATE)
         unknown = self._remember_unknown if own else lambda: None
-        return await init_producer(self._wire, current, self._timeout_ms, seconds, unknown)
+        patience = inf if own or state else self._patience
+        return await init_producer(
+            self._wire, current, self._timeout_ms, seconds, unknown, patience=patience
+        )
 
     def _remember_unknown(self) -> None:
         # Never reset: such a request may still arrive and look like a competing driver.

@@ -12,7 +12,7 @@ import contextlib
 import socket
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from random import random
-from time import sleep
+from time import monotonic, sleep
 from typing import Any, TypeVar
 
 from k2ktui.engine.state import (
@@ -28,8 +28,9 @@ from k2ktui.engine.state import (
 )
 from k2ktui.errors import K2kError, TimedOut
 from k2ktui.kafka.clients import Cluster
-from k2ktui.kafka.codes import FENCED
+from k2ktui.kafka.codes import FENCED, Code
 from k2ktui.kafka.control_reader import await_stable, read_written
+from k2ktui.kafka.transaction_state import TransactionState
 from k2ktui.kafka.transactions import Producer, add_partitions, end_transaction, init_producer
 from k2ktui.kafka.wire import CoordinatorError, Loop, OutcomeUnknown, Signal, Wire
 from k2ktui.log.rebuild import build_batches
@@ -52,18 +53,22 @@ from k2ktui.replication.epochs import (
     NotOwner,
     OwnershipUnknown,
     ProducerEpochs,
+    transactional_id,
 )
 from k2ktui.replication.fencing_errors import (
     OwnershipLost,
+    TransactionUnfinished,
     coordinator_refused,
     ownership_lost,
     superseded,
+    transaction_unfinished,
 )
 
 _T = TypeVar("_T")
 _STATE_LIMIT = 512 << 10
 # The driver does nothing else while it waits for one slot's token, and tries again anyway.
 _RENEW_S = 10.0
+_DESCRIBE_S = 2.0
 _TAKE_OVER_ATTEMPTS = 8
 _TAKE_OVER_PAUSE_S = 2.0
 
@@ -79,6 +84,11 @@ class TransactionFencer:
         transactional: whether exactly-once is enabled; without it nothing is fenced.
         timeout_ms: transaction timeout in milliseconds.
         sync_timeout: seconds to wait for open transactions and for reading the topic.
+
+    Attributes:
+        run: the run that this driver has begun.
+        unfinished: the transactional ids whose last transaction waited for markers when this driver
+            took over; no task of an earlier driver can write with them.
     """
 
     def __init__(
@@ -106,18 +116,21 @@ class TransactionFencer:
         self._owned = False
         self._began = False
         self.run = Run(0, 0)
+        self.unfinished: dict[int, TransactionState] = {}
 
     def take_over(self, slots: int) -> CommitState:
         """Fence every other driver of this pipeline, begin a new term, return the state before it.
 
         Raises:
             Superseded: another driver has started in the meantime.
+            TransactionUnfinished: a task of an earlier driver may still write.
             ConnectionFailed, TimedOut, Refused: taking over failed; no position was changed.
         """
         if not self._connected:
             self._loop.run(lambda: self._wire.open(self._sync_timeout, patient=True))
             self._connected = True
         self._owned = False
+        self.unfinished = {}
         if self._transactional:
             self._fence_others(slots)
         books = self.read()
@@ -125,7 +138,7 @@ class TransactionFencer:
         failpoint("fenced")
         self._owned = True
         try:
-            self.begin_term(slots)
+            self.begin_term(slots + len(self.unfinished))
         except K2kError:
             self._owned = False
             raise
@@ -153,10 +166,25 @@ class TransactionFencer:
         epochs, seconds = self._epochs, self._sync_timeout
         self._run(lambda: epochs.take_ownership(seconds))
         self._run(lambda: epochs.fence(STATE, seconds))
+        self.unfinished.clear()
         for slot in range(max(self._slots_ever(), slots)):
             failpoint("fencing")
-            self._run(lambda slot=slot: epochs.fence(slot, seconds))  # type: ignore[misc]
+            self._fence_slot(slot)
         self._run(lambda: epochs.confirm_ownership(seconds))
+
+    def _fence_slot(self, slot: int) -> None:
+        """Bump a slot's epoch, unless the coordinator has done it and waits for markers."""
+        until = monotonic() + self._renew_s
+        while True:
+            try:
+                self._run_slot(slot, lambda: self._epochs.fence(slot, self._sync_timeout))
+                return
+            except TransactionUnfinished as error:
+                if error.fenced and error.state is not None:
+                    self.unfinished[slot] = error.state
+                    return
+                if monotonic() > until:
+                    raise
 
     def _slots_ever(self) -> int:
         """Return the largest number of slots that an earlier driver may have used.
@@ -184,13 +212,20 @@ class TransactionFencer:
 
     def begin_term(self, slots: int) -> None:
         """Begin a new term, whose positions supersede all earlier ones, even larger offsets."""
-        run = Run(
-            self.run.term + 1,
-            max(slots, self.run.slots),
-            self._name,
-            socket.gethostname(),
-            now_ms(),
-        )
+        self._write_run(self.run.term + 1, max(slots, self.run.slots))
+
+    def add_id(self) -> int:
+        """Return the number of one more transactional id; ``recover`` it before its first use.
+
+        Raises:
+            Superseded, TimedOut: as ``write_positions``.
+        """
+        added = self.run.slots
+        self._write_run(self.run.term, added + 1)
+        return added
+
+    def _write_run(self, term: int, slots: int) -> None:
+        run = Run(term, slots, self._name, socket.gethostname(), now_ms())
         self._own_runs.add(run)
         self._write([(run_key(self.topic.group), run_value(run))])
         self.run = run
@@ -203,23 +238,30 @@ class TransactionFencer:
         Raises:
             Superseded: another driver has taken over.
             Contested: something else raised it; ``recover`` the slot and read its positions.
+            TransactionUnfinished: its last transaction waits for markers.
             TimedOut: the coordinator did not answer; the same again is safe.
         """
         if not self._transactional:
             return self._anonymous()
         self._require_ownership()
-        return self._run(lambda: self._epochs.renew(slot, self._renew_s))
+        return self._run_slot(slot, lambda: self._epochs.renew(slot, self._renew_s))
 
     def recover(self, slot: int) -> Producer:
         """Fence whatever is left of a slot's task; its positions must be read after this.
 
         Raises:
-            Superseded, TimedOut: as ``renew``.
+            Superseded, TransactionUnfinished, TimedOut: as ``renew``.
         """
         try:
             return self.renew(slot)
         except Contested:
-            return self._run(lambda: self._epochs.reclaim(slot, self._renew_s))
+            return self._run_slot(slot, lambda: self._epochs.reclaim(slot, self._renew_s))
+
+    def waits_for_markers(self, slot: int) -> bool:
+        """Return whether a slot's last transaction is known to wait for markers."""
+        describe = self._epochs.describe
+        state: TransactionState | None = self._loop.run(lambda: describe(slot, _DESCRIBE_S))
+        return state is not None and (state.aborting or state.committing)
 
     def renew_own(self) -> None:
         """Abort a transaction that the driver's own write left open; raises as ``recover``."""
@@ -304,7 +346,7 @@ class TransactionFencer:
             return
         self._run(lambda: epochs.confirm_ownership(self._renew_s))
         for slot in epochs.numbers:
-            with contextlib.suppress(Contested):
+            with contextlib.suppress(Contested, TransactionUnfinished):
                 self.renew(slot)
 
     def _anonymous(self) -> Producer:
@@ -327,6 +369,23 @@ class TransactionFencer:
         except CoordinatorError as error:
             raise coordinator_refused(error, self.topic.group) from None
         return result
+
+    def _run_slot(self, slot: int, request: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        """Run epoch requests for a slot whose last transaction may wait for markers."""
+        return self._run(lambda: self._unless_unfinished(slot, request))
+
+    async def _unless_unfinished(
+        self, slot: int, request: Callable[[], Coroutine[Any, Any, _T]]
+    ) -> _T:
+        try:
+            return await request()
+        except CoordinatorError as error:
+            if error.code != Code.CONCURRENT_TRANSACTIONS or slot < 0:
+                raise
+            state = await self._epochs.describe(slot, _DESCRIBE_S)
+            fenced = state is not None and self._epochs.is_fenced(slot, state)
+            name = transactional_id(self.topic.group, slot)
+            raise transaction_unfinished(name, slot, state, fenced=fenced) from None
 
     def _require_ownership(self) -> None:
         if not self._owned:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from k2ktui.errors import K2kError, Refused, TimedOut
 from k2ktui.kafka.codes import COORDINATOR_RETRIABLE, Code
+from k2ktui.kafka.transaction_state import TransactionState, describe_partitions
 from k2ktui.kafka.wire import CoordinatorError
 
 
@@ -13,6 +14,35 @@ class Superseded(Refused):
 
 class OwnershipLost(TimedOut):
     """Ownership of the pipeline is unknown: nothing is written until ``take_over``."""
+
+
+class TransactionUnfinished(TimedOut):
+    """The last transaction of a slot does not end: a partition accepts no marker.
+
+    Attributes:
+        identity: number of the transactional id.
+        state: the coordinator's state of it; None if unknown.
+        fenced: whether no task can write with this transactional id until it is bumped again.
+    """
+
+    identity: int = -1
+    state: TransactionState | None = None
+    fenced: bool = False
+
+
+def transaction_unfinished(
+    name: str, identity: int, state: TransactionState | None, *, fenced: bool
+) -> TransactionUnfinished:
+    """Return the error of a slot whose last transaction does not end; ``name`` is its id."""
+    blocked = describe_partitions(state.partitions if state else ())
+    error = TransactionUnfinished(
+        f"the last transaction of {name} on the target cannot end: {blocked} accepts no writes",
+        unchanged="Nothing was written.",
+        hint="Check the target's brokers and the partition's in-sync replicas "
+        "(min.insync.replicas), then try again. A running pipeline tries again by itself.",
+    )
+    error.identity, error.state, error.fenced = identity, state, fenced
+    return error
 
 
 def superseded(pipeline: str) -> Superseded:

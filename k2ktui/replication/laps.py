@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.state import SourcePartition
 from k2ktui.replication.fencing import TransactionFencer
-from k2ktui.replication.slot_task import Assignment, CommitPolicy, SlotTask, StateTopics
+from k2ktui.replication.slot_task import Assignment, CommitPolicy, Route, SlotTask, StateTopics
 from k2ktui.replication.slots import SlotState
 
 # A worker first connects to both clusters, each within 15 s.
@@ -39,21 +40,12 @@ class LapPlanner:
 
     def token(self, slot: SlotState, assignments: tuple[Assignment, ...]) -> SlotTask:
         """Bump the slot's epoch and return its task; raises as ``TransactionFencer.renew``."""
-        config, topic = self._config, self._fencer.topic
-        mapping = config.offset_mapping.topic if self._mapping_partitions else ""
+        config = self._config
         return SlotTask(
             slot=slot.number,
-            producer=self._fencer.renew(slot.number),
+            producer=self._fencer.renew(slot.identity),
             transactional=config.features.exactly_once,
-            ledger=StateTopics(
-                pipeline=config.name,
-                group=topic.group,
-                term=self._fencer.run.term,
-                commit_topic=topic.name,
-                commit_partition=topic.partition(slot.number),
-                mapping_topic=mapping,
-                mapping_partitions=self._mapping_partitions,
-            ),
+            ledger=self._ledger(slot),
             pace=CommitPolicy(
                 lap_s=config.spark.lap_s,
                 batch_timeout_s=config.coordination.commit.batch_timeout_s,
@@ -61,4 +53,20 @@ class LapPlanner:
             ),
             assignments=assignments,
             continue_on_loss=config.on_source_data_loss == "continue",
+        )
+
+    def needs(self, slot: SlotState, source: SourcePartition, route: Route) -> set[tuple[str, int]]:
+        """Return the target partitions that a transaction with records of ``source`` may have."""
+        return self._ledger(slot).targets(source).union(route.targets)
+
+    def _ledger(self, slot: SlotState) -> StateTopics:
+        topic = self._fencer.topic
+        return StateTopics(
+            pipeline=self._config.name,
+            group=topic.group,
+            term=self._fencer.run.term,
+            commit_topic=topic.name,
+            commit_partition=topic.partition(slot.number),
+            mapping_topic=self._config.offset_mapping.topic if self._mapping_partitions else "",
+            mapping_partitions=self._mapping_partitions,
         )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from zlib import crc32
 
-from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.state import MappingRecord, Position, SourcePartition, mapping_key
 from k2ktui.kafka.transactions import Producer
 
 
@@ -50,6 +51,13 @@ class Route:
     headers: HeaderRules = HeaderRules()
     now_timestamps: bool = False
 
+    @property
+    def targets(self) -> tuple[tuple[str, int], ...]:
+        """The target partitions that records may go to."""
+        if self.partition is not None:
+            return ((self.topic, self.partition),)
+        return tuple((self.topic, partition) for partition in range(self.partitions))
+
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
@@ -89,6 +97,17 @@ class StateTopics:
     commit_partition: int
     mapping_topic: str
     mapping_partitions: int
+
+    def targets(self, source: SourcePartition) -> set[tuple[str, int]]:
+        """Return the partitions that the state of a source partition goes to."""
+        found = {(self.commit_topic, self.commit_partition)}
+        if self.mapping_topic:
+            found.add(self.mapping_target(mapping_key(MappingRecord(self.group, source, "", 0))))
+        return found
+
+    def mapping_target(self, key: bytes) -> tuple[str, int]:
+        """Return the partition of the mapping topic that a record's key belongs to."""
+        return self.mapping_topic, crc32(key) % self.mapping_partitions
 
 
 @dataclass(frozen=True, slots=True)

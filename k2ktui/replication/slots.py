@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from time import monotonic
 
-from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.replication.slot_task import CopyPath, SlotResult
 
 _BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -22,19 +22,24 @@ class SlotState:
 
     Attributes:
         number: slot number, from 0.
+        identity: number of its transactional id; another one while the last transaction of that id
+            cannot end.
         sources: the partitions that the slot copies.
         running: the future of the current lap, None between laps.
         deadline: monotonic seconds; a lap that is still running then counts as hung.
         failures: consecutive failures of laps or of attempts to start one.
+        lost: a task that may have its current transactional id has not reported its end.
         broken: the slot must be fenced and its positions read from the target again.
         not_before: monotonic seconds; end of the back-off after a failure.
     """
 
     number: int
+    identity: int
     sources: list[SourcePartition] = field(default_factory=list)
     running: Future[list[SlotResult]] | None = None
     deadline: float = 0.0
     failures: int = 0
+    lost: bool = False
     broken: bool = False
     not_before: float = 0.0
 
@@ -42,6 +47,10 @@ class SlotState:
     def name(self) -> str:
         """The slot's name in messages."""
         return f"slot {self.number}"
+
+    def offsets(self, positions: Mapping[SourcePartition, Position]) -> list[int]:
+        """Return the offsets of the slot's partitions that have a position."""
+        return [positions[source].offset for source in self.sources if source in positions]
 
     def failed(self) -> None:
         """Count a failure and back off; the delay grows with each consecutive failure."""

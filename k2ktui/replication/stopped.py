@@ -59,6 +59,12 @@ class StoppedPartitions:
                 del self._faults[source]
                 self._on_trial[source] = found[0]
 
+    def release(self, sources: Collection[SourcePartition]) -> None:
+        """Retry partitions whose reason to stop is over."""
+        for source in sources:
+            if source in self._faults:
+                self._on_trial[source], _ = self._faults.pop(source)
+
     def copied(self, sources: Collection[SourcePartition]) -> None:
         """Report retried partitions that were copied without a fault as resumed."""
         for source in self._on_trial.keys() & set(sources):

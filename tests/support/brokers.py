@@ -348,10 +348,15 @@ class Brokers:
     @property
     def two(self) -> TwoBrokers:
         """A cluster of two brokers, both running."""
-        if "two" not in self._nodes:
-            path = self._directory("two")
-            self._nodes["two"] = TwoBrokers("two", path, self._properties)
-        return self._nodes["two"].start()
+        return self.two_of("4-tv2")
+
+    def two_of(self, kind: str) -> TwoBrokers:
+        """Return a cluster of two brokers of a KRaft kind, both running."""
+        name = f"two-{kind}"
+        if name not in self._nodes:
+            path = self._directory(name.replace(".", "-"))
+            self._nodes[name] = TwoBrokers(name, path, self._properties, kind=kind)
+        return self._nodes[name].start()
 
     def close(self) -> None:
         """Stop all."""

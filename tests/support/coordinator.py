@@ -14,6 +14,7 @@ from enum import Enum
 from types import SimpleNamespace
 from typing import Any
 
+from kafka.protocol.admin.transactions import DescribeTransactionsRequest
 from kafka.protocol.producer import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
@@ -61,6 +62,7 @@ class Transaction:
     last_epoch: int = _NONE
     previous_id: int = _NONE
     state: State = State.EMPTY
+    committing: bool = False
     changes: list[Any] = field(default_factory=list)
 
 
@@ -70,6 +72,23 @@ class Produce:
 
     producer: Producer
     change: Any
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run record: which driver, its term, its slots."""
+
+    driver: int
+    term: int
+    slots: int
+
+
+@dataclass(frozen=True)
+class Copied:
+    """Record ``value`` of a source partition, and with it the position behind it."""
+
+    partition: int
+    value: int
 
 
 class Coordinator:
@@ -86,6 +105,7 @@ class Coordinator:
         self.ids: dict[str, Transaction] = {}
         self.committed: list[Any] = []
         self.written: list[Any] = []
+        self.blocked: set[str] = set()
         self._next_id = 0
 
     def handle(self, request: Any) -> Any:
@@ -98,6 +118,8 @@ class Coordinator:
                 result = SimpleNamespace(partition_error_code=code, partition_index=0)
                 topic = SimpleNamespace(name="t", results_by_partition=[result])
                 return SimpleNamespace(results_by_topic_v3_and_below=[topic])
+            case DescribeTransactionsRequest():
+                return SimpleNamespace(transaction_states=[self._describe(request)])
             case EndTxnRequest():
                 return SimpleNamespace(error_code=self._end(request))
             case Produce():
@@ -120,15 +142,40 @@ class Coordinator:
             del self.ids[name]
             self.first_epoch = _NONE
 
+    def block(self, name: str) -> None:
+        """Let a data partition take no marker of an id; the commit topic does."""
+        self.blocked.add(name)
+
     def open(self) -> set[str]:
-        """Names of the ids whose transactions hold the last stable offset back."""
-        return {n for n, t in self.ids.items() if t.state in (State.ONGOING, State.PREPARED)}
+        """Names of the ids whose transactions hold the commit topic's last stable offset back."""
+        return {
+            name
+            for name, found in self.ids.items()
+            if found.state is State.ONGOING
+            or (found.state is State.PREPARED and name not in self.blocked)
+        }
 
     def complete(self) -> None:
         """Write the markers of what is prepared."""
-        for found in self.ids.values():
-            if found.state is State.PREPARED:
-                found.state = State.COMPLETE
+        for name in self.ids:
+            self._complete(name)
+
+    def _complete(self, name: str) -> None:
+        found = self.ids[name]
+        if found.state is State.PREPARED and name not in self.blocked:
+            found.state = State.COMPLETE
+
+    def _describe(self, request: Any) -> Any:
+        (name,) = request.transactional_ids
+        found = self.ids[name]
+        prepared = "PrepareCommit" if found.committing else "PrepareAbort"
+        return SimpleNamespace(
+            error_code=Code.NONE,
+            transaction_state=prepared if found.state is State.PREPARED else found.state.name,
+            producer_id=found.producer_id,
+            producer_epoch=found.epoch,
+            topics=[SimpleNamespace(topic="t", partitions=[0])],
+        )
 
     def _new_id(self) -> int:
         self._next_id += 1
@@ -154,7 +201,7 @@ class Coordinator:
         ):
             return Code.PRODUCER_FENCED
         if found.state is State.PREPARED:
-            found.state = State.COMPLETE
+            self._complete(name)
             return Code.CONCURRENT_TRANSACTIONS
         if found.state is State.ONGOING:  # whatever epoch was expected
             self._fence(found)
@@ -180,7 +227,7 @@ class Coordinator:
             found.last_epoch = last
         elif self.version is Version.TV2_400 and found.epoch <= _LAST_EPOCH:
             found.last_epoch, found.epoch = found.epoch, found.epoch + 1
-        found.state = State.PREPARED
+        found.state, found.committing = State.PREPARED, False
         found.changes.clear()
 
     def _not_current(self, name: str, producer_id: int, epoch: int) -> int:
@@ -198,7 +245,7 @@ class Coordinator:
             return code
         found = self.ids[name]
         if found.state is State.PREPARED:
-            found.state = State.COMPLETE
+            self._complete(name)
             return Code.CONCURRENT_TRANSACTIONS
         found.state = State.ONGOING
         return Code.NONE
@@ -215,7 +262,7 @@ class Coordinator:
         if request.committed:
             self.committed += found.changes
         found.changes.clear()
-        found.state = State.PREPARED
+        found.state, found.committing = State.PREPARED, request.committed
         return Code.NONE
 
     def _produce(self, request: Produce) -> int:
@@ -246,6 +293,10 @@ class ModelWire:
 
     async def sleep(self, seconds: float) -> None:
         """Nothing waits: the test's schedule is the only time."""
+
+    def version_of(self, request: type) -> int:
+        """Every request is known."""
+        return 0
 
     async def coordinator(self, name: str, timeout: float = 60.0) -> int:
         """There is one broker."""

@@ -11,10 +11,8 @@ import time
 from collections import defaultdict
 from dataclasses import replace
 from time import monotonic
-from zlib import crc32
 
 from k2ktui.engine.state import (
-    MappingRecord,
     Position,
     SourcePartition,
     mapping_key,
@@ -43,7 +41,7 @@ from k2ktui.replication.copying.writer import (
     SlotFailed,
     Writer,
 )
-from k2ktui.replication.slot_task import Fault, LapOutcome, Route, SlotResult, SlotStats, SlotTask
+from k2ktui.replication.slot_task import Fault, LapOutcome, SlotResult, SlotStats, SlotTask
 
 _LANE_BACKLOG = 3
 _STATE_LIMIT = 512 << 10
@@ -75,7 +73,7 @@ class SlotCopier:
         # Only partitions with pending work; a slot may have thousands of idle ones.
         self._active: set[PartitionReader] = set()
         self._homes: dict[PartitionReader, set[TargetPartition]] = {}
-        self._lanes = {feed: _targets(feed.assignment.route) for feed in self._feeds}
+        self._lanes = {feed: feed.assignment.route.targets for feed in self._feeds}
         self._located: set[PartitionReader] = set()
         self._held: dict[PartitionReader, float] = {}
         self._endless = any(assignment.until is None for assignment in token.assignments)
@@ -337,7 +335,7 @@ class SlotCopier:
             if ledger.mapping_topic:
                 for mapping in feed.mappings(ledger.group, ledger.term):
                     key = mapping_key(mapping)
-                    put(self._mapping_target(key), key, mapping_value(mapping))
+                    put(ledger.mapping_target(key), key, mapping_value(mapping))
             position = feed.position(ledger.term, self._token.slot, at)
             put(
                 (ledger.commit_topic, ledger.commit_partition),
@@ -346,19 +344,11 @@ class SlotCopier:
             )
         return state
 
-    def _mapping_target(self, key: bytes) -> TargetPartition:
-        ledger = self._token.ledger
-        return ledger.mapping_topic, crc32(key) % ledger.mapping_partitions
-
     def _state_targets(self, feed: PartitionReader) -> set[TargetPartition]:
         """Return where a partition's state goes, to add it with its data and save a round trip."""
         found = self._homes.get(feed)
         if found is None:
-            ledger = self._token.ledger
-            found = self._homes[feed] = {(ledger.commit_topic, ledger.commit_partition)}
-            if ledger.mapping_topic:
-                key = mapping_key(MappingRecord(ledger.group, feed.source, "", 0))
-                found.add(self._mapping_target(key))
+            found = self._homes[feed] = self._token.ledger.targets(feed.source)
         return found
 
     def _positions(self) -> dict[SourcePartition, Position]:
@@ -366,10 +356,3 @@ class SlotCopier:
             feed.source: feed.committed_position(self._token.ledger.term, self._token.slot)
             for feed in self._feeds
         }
-
-
-def _targets(route: Route) -> tuple[TargetPartition, ...]:
-    """Return the target partitions that records may go to."""
-    if route.partition is not None:
-        return ((route.topic, route.partition),)
-    return tuple((route.topic, partition) for partition in range(route.partitions))

@@ -1,0 +1,173 @@
+"""Transactions that cannot end, and the partitions that wait for them.
+
+A transaction ends when each of its partitions has its marker. While one of them accepts no writes,
+the coordinator answers every request for the transactional id with CONCURRENT_TRANSACTIONS. The
+slot's other partitions then go on with a spare transactional id, and only those that need the
+blocked partition wait. docs/exactly-once.md has the rules and why they are safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from time import monotonic
+
+from k2ktui.engine.state import LARGEST_SLOTS, Position, SourcePartition
+from k2ktui.errors import ConnectionFailed, TimedOut
+from k2ktui.kafka.transaction_state import TransactionState, describe_partitions
+from k2ktui.replication.commit_state import adopt_positions
+from k2ktui.replication.copying import partition_faults
+from k2ktui.replication.epochs import Contested, transactional_id
+from k2ktui.replication.events import Event, Note
+from k2ktui.replication.fencing import TransactionFencer
+from k2ktui.replication.fencing_errors import TransactionUnfinished
+from k2ktui.replication.laps import LapPlanner
+from k2ktui.replication.slot_task import Route
+from k2ktui.replication.slots import SlotState
+from k2ktui.replication.stopped import StoppedPartitions
+
+_ASK_AGAIN_S = 1.0
+_REASON = "a transaction cannot end until its marker is written there"
+
+
+@dataclass(slots=True)
+class _Unfinished:
+    """The last transaction of a transactional id, which waits for markers."""
+
+    state: TransactionState
+    sources: list[SourcePartition] = field(default_factory=list)
+    not_before: float = 0.0
+
+
+class UnfinishedTransactions:
+    """The transactional ids of a run: which slot has which, and which ones cannot be used.
+
+    Args:
+        fencer: bumps their epochs.
+        laps: knows which target partitions a source partition needs.
+        stopped: where partitions that wait are stopped.
+        report: called with every note.
+    """
+
+    def __init__(
+        self,
+        fencer: TransactionFencer,
+        laps: LapPlanner,
+        stopped: StoppedPartitions,
+        report: Callable[[Event], None],
+    ) -> None:
+        self._fencer = fencer
+        self._laps = laps
+        self._stopped = stopped
+        self._report = report
+        self._waiting: dict[int, _Unfinished] = {}
+        self._free: list[int] = []
+
+    @property
+    def sources(self) -> set[SourcePartition]:
+        """The source partitions that wait, which are in no slot."""
+        return {source for each in self._waiting.values() for source in each.sources}
+
+    def begin(self, slots: Sequence[SlotState]) -> None:
+        """Give each slot a transactional id after a takeover; nothing waits yet."""
+        self._stopped.release(self.sources)
+        found = self._fencer.unfinished
+        self._waiting = {identity: _Unfinished(state) for identity, state in found.items()}
+        self._free = [number for number in range(self._fencer.run.slots) if number not in found]
+        for slot in slots:
+            slot.identity, slot.lost = self._free.pop(0), False
+        for identity in found:
+            self._tell(identity, "partitions that need it wait, the others are copied")
+
+    def admit(
+        self, slot: SlotState, source: SourcePartition, route: Route, position: Position | None
+    ) -> bool:
+        """Return whether a slot may copy a new source partition; otherwise it waits."""
+        needs = self._laps.needs(slot, source, route)
+        for each in self._waiting.values():
+            if blocked := needs & each.state.partitions:
+                each.sources.append(source)
+                self._stop(source, blocked, position)
+                return False
+        return True
+
+    def isolate(
+        self,
+        slot: SlotState,
+        error: TransactionUnfinished,
+        routes: Mapping[SourcePartition, Route],
+        positions: Mapping[SourcePartition, Position],
+    ) -> bool:
+        """Let a slot go on with a spare transactional id, without those that have to wait.
+
+        Its positions must be read before its next lap.
+
+        Returns:
+            Whether that is possible: no task can write with its present id, and there is a spare.
+
+        Raises:
+            Superseded: another driver has taken over.
+        """
+        state = error.state
+        if error.identity != slot.identity or state is None:
+            return False
+        if not (error.fenced or (state.committing and not slot.lost)) or not self._has_spare():
+            return False
+        waiting = self._waiting[slot.identity] = _Unfinished(state)
+        sources, slot.sources = slot.sources, []
+        for source in sources:
+            needs = self._laps.needs(slot, source, routes[source]) if source in routes else set()
+            if blocked := needs & state.partitions:
+                waiting.sources.append(source)
+                self._stop(source, blocked, positions.get(source))
+            else:
+                slot.sources.append(source)
+        self._tell(slot.identity, f"{slot.name} continues without it")
+        slot.identity, slot.lost = self._free.pop(0), False
+        return True
+
+    def _has_spare(self) -> bool:
+        if not self._free and self._fencer.run.slots < LARGEST_SLOTS:
+            with suppress(ConnectionFailed, TimedOut):
+                self._free.append(self._fencer.add_id())
+        return bool(self._free)
+
+    def resume(self, positions: dict[SourcePartition, Position]) -> None:
+        """Release the partitions whose transaction has ended, and update their positions.
+
+        Raises:
+            Superseded: another driver has taken over.
+        """
+        for identity, each in list(self._waiting.items()):
+            if monotonic() < each.not_before:
+                continue
+            try:
+                if not self._fencer.waits_for_markers(identity):
+                    self._fencer.recover(identity)
+                    adopt_positions(positions, each.sources, self._fencer.read())
+                    self._release(identity)
+            except (Contested, ConnectionFailed, TimedOut):
+                pass  # tried again
+            each.not_before = monotonic() + _ASK_AGAIN_S
+
+    def _release(self, identity: int) -> None:
+        each = self._waiting.pop(identity)
+        self._free.append(identity)
+        self._stopped.release(each.sources)
+        name = transactional_id(self._fencer.topic.group, identity)
+        self._report(Note(f"transaction of {name}: ended"))
+
+    def _stop(
+        self,
+        source: SourcePartition,
+        blocked: Collection[tuple[str, int]],
+        position: Position | None,
+    ) -> None:
+        offset = position.offset if position else -1
+        self._stopped.stop(partition_faults.unavailable(source, min(blocked), _REASON, offset))
+
+    def _tell(self, identity: int, consequence: str) -> None:
+        name = transactional_id(self._fencer.topic.group, identity)
+        blocked = describe_partitions(self._waiting[identity].state.partitions)
+        self._report(Note(f"transaction of {name}: {blocked} accepts no marker; {consequence}"))
