@@ -50,7 +50,7 @@ def _counts(header: JournalHeader) -> str:
     return ", ".join(f"{count:,} {result}" for result, count in header.counts.items())
 
 
-def _what(header: JournalHeader) -> str:
+def _operation_text(header: JournalHeader) -> str:
     return f"{header.operation} {header.undoes or header.plan}".strip()
 
 
@@ -58,7 +58,7 @@ _COLUMNS: tuple[Column[JournalHeader], ...] = (
     text_column("id", lambda each: safe_text(each.id), left=True),
     text_column("time", lambda each: moment(each.at_ms / 1000), left=True),
     text_column("user", lambda each: safe_text(each.who), left=True),
-    text_column("operation", lambda each: safe_text(_what(each)), left=True),
+    text_column("operation", lambda each: safe_text(_operation_text(each)), left=True),
     text_column("rows", lambda each: safe_text(_counts(each)), left=True),
 )
 _ENTRY_COLUMNS: tuple[Column[tuple[str, JournalRow]], ...] = (

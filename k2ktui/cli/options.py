@@ -63,7 +63,7 @@ def load_pipeline(files: tuple[str, ...]) -> PipelineConfig:
     from k2ktui.mm2.mirror_flow import is_mirror_file
 
     if any(is_mirror_file(file) for file in files):
-        raise _misplaced("")
+        raise _mirror_file_error("")
     loaded = load_checked(files)
     print_notes(loaded.notes)
     return loaded.config
@@ -84,13 +84,13 @@ def load_flow(files: tuple[str, ...]) -> Flow:
     if not any(is_mirror_file(file) for file in files):
         return PipelineFlow(load_pipeline(files))
     if len(files) > 1:
-        raise _misplaced(", combined with other files")
+        raise _mirror_file_error(", combined with other files")
     flow, notes = load_mirror(files[0])
     print_notes(notes)
     return flow
 
 
-def _misplaced(how: str) -> ConfigError:
+def _mirror_file_error(how: str) -> ConfigError:
     return ConfigError(
         f"a MirrorMaker 2 file cannot be used with this command{how}",
         hint="Convert it first: k2ktui mm2 import FILE -o pipeline.yaml. The "

@@ -128,12 +128,13 @@ def _show(pipeline: str, proof: VerificationReport, *, sampled: bool) -> None:
         again = f"{totals.rereads:,} re-read, " if totals.rereads else ""
         click.echo(
             f"{name}: {totals.same:,} the same, {again}{totals.different:,} different, "
-            f"{totals.could_not_check:,} could not be checked{_why(reasons)}"
+            f"{totals.could_not_check:,} could not be checked{_reasons_text(reasons)}"
         )
     if proof.unasked:
         reasons = Counter(why for _, why in proof.unasked)
         click.echo(
-            f"positions of groups that were not compared: {len(proof.unasked):,}{_why(reasons)}"
+            f"positions of groups that were not compared: {len(proof.unasked):,}"
+            f"{_reasons_text(reasons)}"
         )
     if sampled and result.sampled_from < result.mapped:
         click.echo(
@@ -143,7 +144,7 @@ def _show(pipeline: str, proof: VerificationReport, *, sampled: bool) -> None:
         )
 
 
-def _why(reasons: Counter[str]) -> str:
+def _reasons_text(reasons: Counter[str]) -> str:
     """Return the most frequent reasons with their counts."""
     if not reasons:
         return ""

@@ -49,12 +49,12 @@ class BoundedLoader(yaml.SafeLoader):
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent):
             if event.anchor in self.anchors and event.anchor not in self._sizes:
-                raise _refused("the alias refers to a value that contains it", event)
+                raise _compose_error("the alias refers to a value that contains it", event)
             node = super().compose_node(parent, index)
             self._count(self._sizes[str(event.anchor)], event)
             return node
         if len(self._counts) > DEPTH_LIMIT + 1:
-            raise _refused(f"nested deeper than {DEPTH_LIMIT} levels", event)
+            raise _compose_error(f"nested deeper than {DEPTH_LIMIT} levels", event)
         self._counts.append(0)
         node = super().compose_node(parent, index)
         size = self._counts.pop() + 1
@@ -67,8 +67,10 @@ class BoundedLoader(yaml.SafeLoader):
         # Counting per collection stops reading as soon as one of them is too large.
         self._counts[-1] += size
         if self._counts[-1] > VALUE_LIMIT:
-            raise _refused(f"more than {VALUE_LIMIT:,} values, counting those of aliases", event)
+            raise _compose_error(
+                f"more than {VALUE_LIMIT:,} values, counting those of aliases", event
+            )
 
 
-def _refused(problem: str, event: Any) -> ComposerError:
+def _compose_error(problem: str, event: Any) -> ComposerError:
     return ComposerError(None, None, problem, event.start_mark)

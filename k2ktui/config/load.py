@@ -74,7 +74,7 @@ def load(
     files = _split(paths)
     problems: list[Problem] = []
     notes: list[str] = []
-    tree = _layered(files, notes, problems)
+    tree = _merge_files(files, notes, problems)
     if templates:
         tree = Templates(os.environ if env is None else env, problems).fill(tree)
     if tree.at(("replication", "source", "topic")) is None:
@@ -123,7 +123,7 @@ def _split(paths: Iterable[str | FilePath]) -> list[str]:
     return files
 
 
-def _layered(files: list[str], notes: list[str], problems: list[Problem]) -> Node:
+def _merge_files(files: list[str], notes: list[str], problems: list[Problem]) -> Node:
     speller = KeyAliases(notes, problems)
     read = [read_tree(file, problems) for file in files]
     layers = [speller.spell(tree) for tree in read if tree is not None]

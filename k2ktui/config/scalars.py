@@ -75,11 +75,11 @@ def duration_text(seconds: float) -> str:
     """Format seconds in the largest unit that represents them exactly, rounded to milliseconds."""
     for size, word in _SPOKEN:
         if seconds and seconds % size == 0:
-            return _counted(int(seconds // size), word)
-    return _counted(round(seconds * 1000), "millisecond") if seconds else "0 seconds"
+            return _amount_text(int(seconds // size), word)
+    return _amount_text(round(seconds * 1000), "millisecond") if seconds else "0 seconds"
 
 
-def _counted(count: int, word: str) -> str:
+def _amount_text(count: int, word: str) -> str:
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 

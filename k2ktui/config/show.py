@@ -25,7 +25,7 @@ _PROPERTY_TABLES = frozenset({"common", "consumer", "producer", "admin", "config
 def effective(loaded: Loaded) -> dict[str, Any]:
     """Return the effective configuration with the file's keys and secrets redacted."""
     plain = loaded.config.model_dump(by_alias=True, mode="json")
-    shown: dict[str, Any] = _redacted(plain, (), loaded.secret_paths)
+    shown: dict[str, Any] = _redact(plain, (), loaded.secret_paths)
     # The start comes from `start` or from auto.offset.reset; show it in `start`.
     shown["start"]["from"] = loaded.config.start.kind
     # The source is only read: the model rejects this key there.
@@ -77,14 +77,14 @@ def json_schema() -> dict[str, Any]:
     return schema
 
 
-def _redacted(value: Any, path: Path, secrets: frozenset[Path]) -> Any:
+def _redact(value: Any, path: Path, secrets: frozenset[Path]) -> Any:
     if path in secrets:
         return REDACTED
     if isinstance(value, dict):
         known = {key: item for key, item in value.items() if item is not None}
-        return {key: _redacted(item, (*path, key), secrets) for key, item in known.items()}
+        return {key: _redact(item, (*path, key), secrets) for key, item in known.items()}
     if isinstance(value, list):
-        return [_redacted(item, (*path, index), secrets) for index, item in enumerate(value)]
+        return [_redact(item, (*path, index), secrets) for index, item in enumerate(value)]
     if isinstance(value, str):
         in_properties = len(path) > 1 and path[-2] in _PROPERTY_TABLES
         return (

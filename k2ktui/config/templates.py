@@ -59,9 +59,9 @@ class Templates:
             return replace(node, value=entries)
         if node.value is None or "${" not in node.value:
             return node
-        return self._filled(node, node.value)
+        return self._fill_templates(node, node.value)
 
-    def _filled(self, node: Node, text: Text) -> Node:
+    def _fill_templates(self, node: Node, text: Text) -> Node:
         templated = False
 
         def look_up(found: re.Match[str]) -> str:

@@ -70,10 +70,10 @@ def _problem(tree: Node, error: Any) -> Problem:
     expected = _EXPECTED.get(error["type"], error["msg"]).format(**error.get("ctx", {}))
     if error["type"] == "literal_error":
         expected = expected.replace("'", "")
-    return Problem(node.mark, node.written, f"expected {expected}{_found(path, node)}")
+    return Problem(node.mark, node.written, f"expected {expected}{_found_text(path, node)}")
 
 
-def _found(path: Path, node: Node) -> str:
+def _found_text(path: Path, node: Node) -> str:
     if isinstance(node.value, dict):
         # The message of a section error is complete without the value.
         return "" if _section_at(path) else ", found a mapping"

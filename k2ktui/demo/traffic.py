@@ -75,7 +75,7 @@ class Traffic:
     def _plain(self, topic: DemoTopic, delivery: Delivery) -> None:
         producer = clients.producer(self._bootstrap, compression_type=topic.compression)
         chance = random.Random()  # noqa: S311 - content, not secrets
-        for numbers in self._paced(topic):
+        for numbers in self._make_pace(topic):
             for number in numbers:
                 write(producer, topic, number, chance, delivery)
         producer.flush(2.0)
@@ -88,7 +88,7 @@ class Traffic:
         )
         chance = random.Random()  # noqa: S311 - content, not secrets
         left, count = 0, 0
-        for numbers in self._paced(topic):
+        for numbers in self._make_pace(topic):
             if not left:
                 producer.begin_transaction()
                 # From 0.1 to 2 seconds: some short, some that hold back the last stable offset.
@@ -105,7 +105,7 @@ class Traffic:
         if left:
             producer.abort_transaction(2.0)
 
-    def _paced(self, topic: DemoTopic) -> Pace:
+    def _make_pace(self, topic: DemoTopic) -> Pace:
         return Pace(topic.rate * self._factor, self._end, self._first)
 
 

@@ -70,7 +70,7 @@ class Agreement:
         behind = row.basis is not Basis.UNMAPPED and (row.divergence or 0) < 0
         if before is not None and before.behind != behind:
             before = None
-        decide = self._behind if behind else self._settled
+        decide = self._behind if behind else self._settle
         return decide(row, before, began, ended)
 
     def _behind(
@@ -93,7 +93,7 @@ class Agreement:
         lasting = began - before.at >= self._after_s
         return row if lasting else replace(row, finding=Finding.MOVING)
 
-    def _settled(
+    def _settle(
         self, row: GroupRow, before: _FirstDifference | None, began: float, ended: float
     ) -> GroupRow:
         unmapped = row.basis is Basis.UNMAPPED
@@ -103,7 +103,7 @@ class Agreement:
         if before is None or (before.basis is Basis.UNMAPPED) != unmapped:
             self._seen[_key(row)] = seen
             return replace(row, finding=Finding.CHECKING)
-        if not unmapped and _reached(row, before.offset):
+        if not unmapped and _has_reached(row, before.offset):
             self._seen[_key(row)] = replace(seen, refuted=True)
             return replace(row, finding=Finding.MOVING)
         self._seen[_key(row)] = before
@@ -118,7 +118,7 @@ def _key(row: GroupRow) -> _Key:
     return row.group, row.topic, row.partition, row.target_topic, row.target_partition
 
 
-def _reached(row: GroupRow, offset: int | None) -> bool:
+def _has_reached(row: GroupRow, offset: int | None) -> bool:
     """Whether the source has reached the target commit of the first reading."""
     translated = row.translated_offset
     return offset is None or translated is None or offset <= translated

@@ -127,10 +127,12 @@ def check_written(
         refused: the writes that the brokers refused, with the reason.
         target: state of the groups after the writes.
     """
-    return [_judged(write, refused.get(write, ""), target.get(write.group)) for write in writes]
+    return [
+        _judge_write(write, refused.get(write, ""), target.get(write.group)) for write in writes
+    ]
 
 
-def _judged(write: OffsetWrite, refused: str, view: GroupView | None) -> WriteResult:
+def _judge_write(write: OffsetWrite, refused: str, view: GroupView | None) -> WriteResult:
     if refused:
         return WriteResult(write, WriteOutcome.REFUSED, refused)
     if view is None or view.error:

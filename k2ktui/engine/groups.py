@@ -214,10 +214,10 @@ class TranslatedGroup:
 
 def translate_groups(snapshot: Snapshot) -> list[TranslatedGroup]:
     """Translate every group of a snapshot, sorted by name."""
-    return _translated(snapshot, snapshot.source)
+    return _translate_groups(snapshot, snapshot.source)
 
 
-def _translated(snapshot: Snapshot, views: Mapping[str, GroupView]) -> list[TranslatedGroup]:
+def _translate_groups(snapshot: Snapshot, views: Mapping[str, GroupView]) -> list[TranslatedGroup]:
     commits = {name: _commits(view) for name, view in views.items()}
     wanted: dict[SourcePartition, set[int]] = {}
     for offsets in commits.values():
@@ -254,7 +254,7 @@ def make_group_rows(snapshot: Snapshot) -> list[GroupRow]:
     """Return every group-partition of a snapshot, sorted by group, topic and partition."""
     later = {
         (group.group, translation.target): _standing(snapshot, group, translation)
-        for group in _translated(snapshot, snapshot.source_later)
+        for group in _translate_groups(snapshot, snapshot.source_later)
         for translation in group.translations
     }
     found: list[GroupRow] = []
@@ -264,7 +264,7 @@ def make_group_rows(snapshot: Snapshot) -> list[GroupRow]:
             after = later.get((group.group, translation.target), UNKNOWN) if read_again else None
             found += _rows_of(snapshot, group, translation, after)
         for source in group.unplaced:
-            found.append(_unplaced(group, source))
+            found.append(_unmapped_row(group, source))
     return sorted(found, key=lambda row: (row.group, row.topic, row.partition))
 
 
@@ -322,7 +322,7 @@ def _rows_of(
         )
 
 
-def _unplaced(group: TranslatedGroup, source: SourcePartition) -> GroupRow:
+def _unmapped_row(group: TranslatedGroup, source: SourcePartition) -> GroupRow:
     return GroupRow(
         group=group.group,
         topic=source.topic,

@@ -146,7 +146,7 @@ def plan_move(
         return PositionMove(
             source, effect, before, _back(copied, offset), offset, copied.offset - offset
         )
-    after = _moved(copied, offset, _passed_over(copied, offset, log))
+    after = _move_position(copied, offset, _passed_over(copied, offset, log))
     lost = max(0, min(offset, log.start) - copied.offset)
     told = f"{lost:,} of them are lost: the log start offset is {log.start}" if lost else ""
     left_out = offset - copied.offset
@@ -217,13 +217,13 @@ def _back(before: Position, offset: int) -> Position:
         replace(gap, end=min(gap.end, offset)) for gap in before.gaps if gap.first < offset
     )
     if offset == before.offset:
-        return _moved(before, offset, kept)
+        return _move_position(before, offset, kept)
     if offset <= before.start:
-        return replace(_moved(before, offset, ()), start=offset, since=_FROM_THIS_TERM)
-    return _moved(before, offset, kept)
+        return replace(_move_position(before, offset, ()), start=offset, since=_FROM_THIS_TERM)
+    return _move_position(before, offset, kept)
 
 
-def _moved(before: Position, offset: int, gaps: tuple[Gap, ...]) -> Position:
+def _move_position(before: Position, offset: int, gaps: tuple[Gap, ...]) -> Position:
     return replace(before, offset=offset, leader_epoch=-1, slot=_DRIVER_SLOT, gaps=gaps)
 
 

@@ -281,11 +281,11 @@ def to_csv(plan: Plan) -> str:
 
     Columns: group, topic, partition, offset; only rows that change something.
     """
-    lines = [f"{_quoted(r.group)},{r.topic},{r.partition},{r.proposed}" for r in plan.changes]
+    lines = [f"{_quote(r.group)},{r.topic},{r.partition},{r.proposed}" for r in plan.changes]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     # Python's csv module does not quote a lone carriage return.
     return '"' + name.replace('"', '""') + '"' if _SPECIAL.search(name) else name
 

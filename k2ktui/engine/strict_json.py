@@ -58,7 +58,7 @@ def parse_object(
 def text(value: object, longest: int = LONGEST) -> str:
     """Return a string that can be encoded as UTF-8."""
     if not isinstance(value, str):
-        raise _wrong(value, "a string")
+        raise _type_error(value, "a string")
     if len(value) > longest:
         raise MalformedRecord(f"a string of more than {longest} characters")
     if not value.isascii():
@@ -72,7 +72,7 @@ def text(value: object, longest: int = LONGEST) -> str:
 def integer(value: object, low: int = 0, high: int = LARGEST) -> int:
     """Return an integer within bounds; booleans and floats such as 1.0 are rejected."""
     if type(value) is not int:
-        raise _wrong(value, "a whole number")
+        raise _type_error(value, "a whole number")
     if not low <= value <= high:
         raise MalformedRecord(f"a number outside {low} to {high}")
     return value
@@ -81,7 +81,7 @@ def integer(value: object, low: int = 0, high: int = LARGEST) -> int:
 def number(value: object, low: float = 0.0, high: float = float(LARGEST)) -> float:
     """Return a number within bounds."""
     if type(value) is not int and type(value) is not float:
-        raise _wrong(value, "a number")
+        raise _type_error(value, "a number")
     if not low <= value <= high:  # never true of NaN
         raise MalformedRecord(f"a number outside {low:g} to {high:g}")
     return float(value)
@@ -90,7 +90,7 @@ def number(value: object, low: float = 0.0, high: float = float(LARGEST)) -> flo
 def flag(value: object) -> bool:
     """Return a boolean."""
     if not isinstance(value, bool):
-        raise _wrong(value, "true or false")
+        raise _type_error(value, "true or false")
     return value
 
 
@@ -105,7 +105,7 @@ def rows(value: object, width: int | None = None, *, most: int = 10_000_000) -> 
 def items(value: object, most: int = 10_000_000) -> list[Any]:
     """Return a list of at most ``most`` elements."""
     if not isinstance(value, list):
-        raise _wrong(value, "a list")
+        raise _type_error(value, "a list")
     if len(value) > most:
         raise MalformedRecord(f"a list of more than {most} elements")
     return value
@@ -114,7 +114,7 @@ def items(value: object, most: int = 10_000_000) -> list[Any]:
 def mapping(value: object) -> dict[str, Any]:
     """Return an object."""
     if not isinstance(value, dict):
-        raise _wrong(value, "an object")
+        raise _type_error(value, "an object")
     return value
 
 
@@ -135,7 +135,7 @@ def field(value: Mapping[str, Any], name: str) -> Any:
         raise MalformedRecord(f"no field {name}") from None
 
 
-def _wrong(value: object, wanted: str) -> MalformedRecord:
+def _type_error(value: object, wanted: str) -> MalformedRecord:
     # The value itself is not shown: it may have any size and depth.
     return MalformedRecord(f"{type(value).__name__} where {wanted} should be")
 

@@ -102,12 +102,12 @@ def translate(
         for target in sorted(target_partitions_of(replicas.get(source))):
             feeding.setdefault(target, []).append(source)
     return [
-        _joined(target, sources, replicas, commits, targets.get(target), lookup)
+        _join_sources(target, sources, replicas, commits, targets.get(target), lookup)
         for target, sources in sorted(feeding.items())
     ]
 
 
-def _joined(
+def _join_sources(
     target: TargetPartition,
     sources: list[SourcePartition],
     replicas: Mapping[SourcePartition, Replica],
@@ -138,7 +138,7 @@ def _joined(
         reread += again
         basis = max(basis, Basis.BOUNDED, key=_ORDER.index)
         reasons["records of several source partitions interleave here: no single position"] = None
-    uncommitted = _uncommitted(target, offset, set(sources), replicas, lookup)
+    uncommitted = _sources_without_commit(target, offset, set(sources), replicas, lookup)
     if uncommitted:
         basis, skipped = Basis.UNMAPPED, None
         names = ", ".join(str(source) for source in uncommitted)
@@ -165,7 +165,7 @@ def _alone(
     )
 
 
-def _uncommitted(
+def _sources_without_commit(
     target: TargetPartition,
     offset: int,
     committed: set[SourcePartition],
@@ -230,7 +230,7 @@ def _one(
         )
     if found == NOT_FOUND:
         return _at_end(replica, committed, ranges, log)
-    return _retained(found, ranges, committed, log, _lost(position, committed))
+    return _translate_to_retained(found, ranges, committed, log, _lost(position, committed))
 
 
 def _by_cuts(
@@ -318,7 +318,7 @@ def _unread_mappings(
     return _One(offset, Basis.BOUNDED, again, 0, why)
 
 
-def _retained(
+def _translate_to_retained(
     found: int, ranges: MappingRanges | None, committed: int, log: TargetLog | None, reason: str
 ) -> _One:
     """Translate to a mapped record, which the target may have deleted since."""
@@ -368,7 +368,7 @@ def _below(
             # The source retains nothing before the start: there was nothing else to copy.
             if found == NOT_FOUND:
                 return _at_end(replica, committed, ranges, log)
-            return _retained(found, ranges, committed, log, "")
+            return _translate_to_retained(found, ranges, committed, log, "")
         if ranges is not None and (ranges.first or 0) < position.start and log is not None:
             return _taken_over(ranges, committed, log)
         missing = position.start - max(committed, retained or 0)

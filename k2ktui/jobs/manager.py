@@ -164,7 +164,7 @@ def start_job(
     require(allowed, "starting a job")
     place = job_directory(config)
     place.make()
-    lock = _locked(place)
+    lock = _lock_job(place)
     try:
         record = _new_record(place, config, absolute_paths(files), cwd, telemetry)
         place.write(record)
@@ -196,7 +196,7 @@ def _new_record(
     )
 
 
-def _locked(place: JobDirectory) -> int:
+def _lock_job(place: JobDirectory) -> int:
     lock = _lock_soon(place)
     if lock is not None:
         return lock

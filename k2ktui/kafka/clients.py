@@ -206,7 +206,7 @@ class Cluster:
         if list_first:
             # The library may know brokers other than the bootstrap servers.
             with suppress(KafkaException):
-                self._listed(_METADATA_S[0])
+                self._list_topics(_METADATA_S[0])
                 return
         raise no_connection(self.label, why)
 
@@ -345,14 +345,14 @@ class Cluster:
         *short, last = _METADATA_S
         for seconds in short:
             try:
-                return self._listed(seconds)
+                return self._list_topics(seconds)
             except KafkaException as error:
                 if self._listen() is not None:
                     raise self._translate(what, error) from None
                 self._look()
-        return self.ask(what, lambda: self._listed(last))
+        return self.ask(what, lambda: self._list_topics(last))
 
-    def _listed(self, seconds: float) -> Any:
+    def _list_topics(self, seconds: float) -> Any:
         found = self.admin.list_topics(timeout=seconds)
         self._brokers = frozenset((each.host, each.port) for each in found.brokers.values())
         return found

@@ -74,8 +74,8 @@ class ConnectionManager(Manager):
             self._give_up()
         connection = super().get_connection(node_id, *args, **options)
         if connection.initializing:
-            connection.init_future.add_errback(lambda error: self._failed(node_id, error))
-            connection.close_future.add_errback(lambda error: self._failed(node_id, error))
+            connection.init_future.add_errback(lambda error: self._record_failure(node_id, error))
+            connection.close_future.add_errback(lambda error: self._record_failure(node_id, error))
         return connection
 
     @property
@@ -91,7 +91,7 @@ class ConnectionManager(Manager):
         if self._refused >= self._bootstrap_ids() or (over and self.ports_are_closed):
             raise Unrecoverable(why(self.failure)) from self.failure
 
-    def _failed(self, node_id: Any, error: Exception) -> None:
+    def _record_failure(self, node_id: Any, error: Exception) -> None:
         self.failure = error
         for nodes, kind in ((self._refused, _keeps_out), (self._closed_ports, is_closed)):
             (nodes.add if kind(error) else nodes.discard)(node_id)

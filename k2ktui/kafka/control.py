@@ -179,7 +179,7 @@ def _inspect_all(
 ) -> list[ControlFinding]:
     described = target.describe([spec.name for spec in specs.values()])
     present = [name for name, topic in described.items() if isinstance(topic, TopicDescription)]
-    settings = topic_settings(target, present) if _validated(config) else {}
+    settings = topic_settings(target, present) if _is_validated(config) else {}
     return [
         _inspect(config, role, spec, described[spec.name], settings.get(spec.name, {}))
         for role, spec in specs.items()
@@ -230,7 +230,7 @@ def missing_control_topic(config: PipelineConfig, found: ControlFinding) -> K2kE
     )
 
 
-def _validated(config: PipelineConfig) -> bool:
+def _is_validated(config: PipelineConfig) -> bool:
     return config.features.validate_control_topic_settings
 
 
@@ -243,11 +243,11 @@ def _inspect(
 ) -> ControlFinding:
     if isinstance(topic, KafkaError):
         missing = topic.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-        problem = None if missing else _undescribed(role, spec, topic)
-        if missing and _validated(config) and config.features.auto_create_control_topics:
+        problem = None if missing else _describe_error(role, spec, topic)
+        if missing and _is_validated(config) and config.features.auto_create_control_topics:
             problem = _wrong_policy(config, role, spec, spec.config.get(_POLICY, ""), made=False)
         return ControlFinding(role, spec, 0, problem)
-    if not _validated(config):
+    if not _is_validated(config):
         return ControlFinding(role, spec, topic.partitions)
     if isinstance(settings, K2kError):
         return ControlFinding(role, spec, topic.partitions, _unread(role, spec, settings))
@@ -290,7 +290,7 @@ def _wrong_count(
     )
 
 
-def _undescribed(role: ControlTopic, spec: TopicSpec, error: KafkaError) -> K2kError:
+def _describe_error(role: ControlTopic, spec: TopicSpec, error: KafkaError) -> K2kError:
     return Refused(
         f"topic {safe_text(spec.name)} for {_HOLDS[role]} cannot be described on the target "
         f"cluster: {safe_text(error.str())}",

@@ -102,14 +102,14 @@ def _topic(cursor: ProtocolReader, version: int) -> FetchedTopic:
 
 def _partition(cursor: ProtocolReader) -> FetchedPartition:
     index, error, high, stable, start = cursor.unpack(_PARTITION)
-    aborted = tuple(_aborted(cursor) for _ in range(cursor.count()))
+    aborted = tuple(_read_aborted(cursor) for _ in range(cursor.count()))
     cursor.take(4)  # the preferred read replica
     size = cursor.count()
     records = cursor.take(size) if size > 0 else None
     return FetchedPartition(index, error, high, stable, start, aborted, records, _diverging(cursor))
 
 
-def _aborted(cursor: ProtocolReader) -> AbortedTransaction:
+def _read_aborted(cursor: ProtocolReader) -> AbortedTransaction:
     producer_id, first_offset = cursor.unpack(_ABORTED)
     cursor.skip_tags()
     return AbortedTransaction(producer_id, first_offset)

@@ -138,7 +138,7 @@ def describe_classic() -> BatchRequest[GroupState]:
 
     def read(_: Sequence[str], response: Any) -> Iterator[tuple[str, GroupState | GroupError]]:
         for each in response.groups:
-            yield each.group_id, _described(each, "classic")
+            yield each.group_id, _read_group_state(each, "classic")
 
     return BatchRequest(_DESCRIBED_AT_ONCE, request, read)
 
@@ -153,12 +153,12 @@ def describe_consumer() -> BatchRequest[GroupState]:
 
     def read(_: Sequence[str], response: Any) -> Iterator[tuple[str, GroupState | GroupError]]:
         for each in response.groups:
-            yield each.group_id, _described(each, "consumer")
+            yield each.group_id, _read_group_state(each, "consumer")
 
     return BatchRequest(_DESCRIBED_AT_ONCE, request, read)
 
 
-def _described(each: Any, kind: str) -> GroupState | GroupError:
+def _read_group_state(each: Any, kind: str) -> GroupState | GroupError:
     # Before version 6, a group that is missing or of another kind is described as Dead.
     gone = each.error_code == Code.GROUP_ID_NOT_FOUND
     if each.error_code and not gone:
@@ -192,15 +192,15 @@ def fetch_offsets(version: int, *, require_stable: bool) -> BatchRequest[Fetched
         groups: Sequence[str], response: Any
     ) -> Iterator[tuple[str, FetchedOffsets | GroupError]]:
         if version < 8:
-            yield groups[0], _fetched(response)
+            yield groups[0], _read_fetched_offsets(response)
             return
         for each in response.groups:
-            yield each.group_id, _fetched(each)
+            yield each.group_id, _read_fetched_offsets(each)
 
     return BatchRequest(_FETCHED_AT_ONCE if version >= 8 else 1, request, read)
 
 
-def _fetched(group: Any) -> FetchedOffsets | GroupError:
+def _read_fetched_offsets(group: Any) -> FetchedOffsets | GroupError:
     if group.error_code not in (Code.NONE, Code.GROUP_ID_NOT_FOUND):
         return GroupError(group.error_code)
     found = FetchedOffsets()

@@ -283,14 +283,14 @@ class ConsumerGroupClient:
     def _as_listed(self, name: str, listed: Mapping[str, GroupListing]) -> GroupState:
         group = listed.get(name)
         if group is None:
-            return GroupState(name, "", "", (), self._unlisted())
+            return GroupState(name, "", "", (), self._incomplete_listing())
         return GroupState(name, group.state, group.kind)
 
     def _askable(self, names: Iterable[str], listed: Mapping[str, GroupListing]) -> Sequence[str]:
         """Return the groups that can be queried without side effects on the cluster."""
         return [name for name in names if name in listed or self._label != _SOURCE]
 
-    def _unlisted(self) -> str:
+    def _incomplete_listing(self) -> str:
         """Return why an unlisted group may still exist; "" if the listing is complete."""
         return (
             f"not every broker listed its groups: {self.incomplete_reason}"
@@ -300,7 +300,7 @@ class ConsumerGroupClient:
 
     async def _committed(self, names: Collection[str]) -> dict[str, GroupOffsets]:
         listed = await self._list()
-        unlisted = self._unlisted()
+        unlisted = self._incomplete_listing()
         offsets = {n: GroupOffsets(n, {}, "" if n in listed else unlisted) for n in names}
         found = await self._fetch(self._askable(names, listed))
         for name, answer in found.items():

@@ -65,13 +65,13 @@ def _tokens(text: str) -> list[tuple[bool, str]]:
         position = found.end()
         quoted = found["double"] if found["double"] is not None else found["single"]
         if quoted is not None:
-            tokens.append((True, _ESCAPE.sub(_unescaped, quoted)))
+            tokens.append((True, _ESCAPE.sub(_unescape, quoted)))
         elif found["skip"] is None:
             tokens.append((False, found["sign"] or found["word"]))
     return tokens
 
 
-def _unescaped(found: re.Match[str]) -> str:
+def _unescape(found: re.Match[str]) -> str:
     # The escaping rules of java.io.StreamTokenizer, which Kafka parses these lines with.
     letter = found[1]
     if letter[0] in "01234567":

@@ -76,7 +76,7 @@ class KeyedWriter:
 
         until = monotonic() + self._timeout
         try:
-            producer = self._connected()
+            producer = self._connect()
             left = self._send(producer, list(entries), delivered, until)
         except KafkaException as error:
             self.close()
@@ -109,7 +109,7 @@ class KeyedWriter:
             producer.poll(0)
         return int(producer.flush(max(0.0, until - monotonic())))
 
-    def _connected(self) -> Producer:
+    def _connect(self) -> Producer:
         if self._producer is None:
             settings = librdkafka(self._cluster.config, "producer")
             for name in _OURS:

@@ -110,7 +110,7 @@ class KafkaMetrics:
                 refused.append(safe_text(error.str()))
 
         try:
-            producer = self._connected()
+            producer = self._connect()
             for at, value in values(data):
                 producer.produce(self._topic, value, self._key, timestamp=at, on_delivery=delivered)
             left = producer.flush(max(0.0, until - monotonic()))
@@ -138,7 +138,7 @@ class KafkaMetrics:
             self._producer.purge()
             self._producer = None
 
-    def _connected(self) -> Producer:
+    def _connect(self) -> Producer:
         if self._producer is None:
             self._producer = Producer(
                 {**self._settings, "error_cb": self._note_trouble, "logger": _MUTE}

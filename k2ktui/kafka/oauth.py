@@ -95,13 +95,13 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
             return _token_of(fetch(request, context, _TIMEOUT_S, _LARGEST_BYTES))
         except urllib.error.HTTPError as error:
             error.close()
-            raise self._failed(_refusal(error)) from None
+            raise self._token_error(_refusal(error)) from None
         except (OSError, http.client.HTTPException) as error:
-            raise self._failed(str(getattr(error, "reason", "") or error)) from None
+            raise self._token_error(str(getattr(error, "reason", "") or error)) from None
         except (ValueError, RecursionError):
-            raise self._failed("its response has no access_token") from None
+            raise self._token_error("its response has no access_token") from None
 
-    def _failed(self, reason: str) -> ConnectionFailed:
+    def _token_error(self, reason: str) -> ConnectionFailed:
         return ConnectionFailed(
             f"no token from {safe_text(self._client.endpoint)}: {safe_text(reason)}",
             hint="Check sasl.oauthbearer.token.endpoint.url, the client id, its secret and scope",

@@ -187,8 +187,8 @@ class Probe:
         until = time.monotonic() + _COORDINATOR_PATIENCE_S
         while True:
             try:
-                node = await self._wire.coordinator(transactional_id, _left(until))
-                response = await self._wire.send(request, node, _left(until))
+                node = await self._wire.coordinator(transactional_id, _remaining_s(until))
+                response = await self._wire.send(request, node, _remaining_s(until))
                 code = int(response.error_code)
             except CoordinatorError as error:
                 return error.code
@@ -204,7 +204,7 @@ class NotDisclosed(Exception):
     """The cluster does not disclose a value; the message is printed after "could not check: "."""
 
 
-def _left(until: float) -> float:
+def _remaining_s(until: float) -> float:
     """Return the response timeout in seconds; at least 1 s, so that every request has a chance."""
     return max(1.0, until - time.monotonic())
 

@@ -76,7 +76,9 @@ def read_identity(properties: Mapping[str, str]) -> Identity | None:
     if inline:
         chain = properties.get("ssl.keystore.certificate.chain", "")
         certificates = _certificates("ssl.keystore.certificate.chain", chain)
-        return _matched("ssl.keystore.key", certificates, _key(inline, key_password, inline=True))
+        return _make_identity(
+            "ssl.keystore.key", certificates, _key(inline, key_password, inline=True)
+        )
     key = "ssl.keystore.location"
     location = properties.get(key, "").strip()
     if not location:
@@ -85,7 +87,7 @@ def read_identity(properties: Mapping[str, str]) -> Identity | None:
     text = _as_pem(content)
     if text is not None:
         certificates = _certificates(key, text)
-        return _matched(key, certificates, _key(text, key_password, inline=False))
+        return _make_identity(key, certificates, _key(text, key_password, inline=False))
     return _from_pkcs12(key, location, content, properties.get("ssl.keystore.password"))
 
 
@@ -94,7 +96,7 @@ def _from_pkcs12(key: str, location: str, content: bytes, password: str | None) 
     if store.key is None or store.cert is None:
         raise StoreError(key, f"{safe_text(location)} contains no private key with its certificate")
     chain = [store.cert.certificate, *_chain(store)]
-    return Identity("".join(map(_pem, chain)), _unencrypted(store.key))
+    return Identity("".join(map(_pem, chain)), _decrypt_key(store.key))
 
 
 def _chain(store: pkcs12.PKCS12KeyAndCertificates) -> list[x509.Certificate]:
@@ -187,10 +189,10 @@ def _key(text: str, password: str | None, *, inline: bool) -> str:
     except (ValueError, TypeError):
         reason = "the private key is damaged, or ssl.key.password is wrong"
         raise StoreError(key, reason) from None
-    return _unencrypted(loaded)
+    return _decrypt_key(loaded)
 
 
-def _unencrypted(key: object) -> str:
+def _decrypt_key(key: object) -> str:
     private: bytes = key.private_bytes(  # type: ignore[attr-defined]
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -199,7 +201,7 @@ def _unencrypted(key: object) -> str:
     return private.decode()
 
 
-def _matched(key: str, certificates: str, private: str) -> Identity:
+def _make_identity(key: str, certificates: str, private: str) -> Identity:
     encoding = (serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     owner = x509.load_pem_x509_certificate(certificates.encode()).public_key()
     loaded = serialization.load_pem_private_key(private.encode(), None).public_key()

@@ -76,7 +76,7 @@ async def init_producer(
         try:
             node = await _node(wire, current, until)
             raised = await wire.send(
-                _init_request(current, transaction_timeout_ms), node, _left(until)
+                _init_request(current, transaction_timeout_ms), node, _remaining_s(until)
             )
             code = raised.error_code
         except NotSent:
@@ -106,7 +106,7 @@ def _init_request(current: Producer, transaction_timeout_ms: int) -> InitProduce
     )
 
 
-def _left(until: float) -> float:
+def _remaining_s(until: float) -> float:
     """Return the response timeout in seconds; at least 1 s, so that every request has a chance."""
     return max(1.0, until - monotonic())
 
@@ -143,7 +143,7 @@ async def add_partitions(
                     max_version=3,
                 ),
                 node,
-                min(_RESPONSE_S, _left(until)),
+                min(_RESPONSE_S, _remaining_s(until)),
             )
             results = {
                 (topic.name, result.partition_index): result.partition_error_code
@@ -185,7 +185,7 @@ async def end_transaction(
                     max_version=3,
                 ),
                 node,
-                min(_RESPONSE_S, _left(until)),
+                min(_RESPONSE_S, _remaining_s(until)),
             )
         except NotSent:
             code: int = Code.NETWORK_EXCEPTION

@@ -96,20 +96,20 @@ class ZeroCopyConnection(Protocol):
         asked = self.in_flight_requests[0] if self.in_flight_requests else None
         try:
             if isinstance(asked, _Produced):
-                return self._answered(
+                return self._check_correlation(
                     asked.correlation_id, frame
                 ), produce_request.decode_produce_response(frame)
             if asked is not None and asked.request_api_key == _FETCH:
                 version = asked.request_api_version
                 if version in fetch_response.VERSIONS:
-                    number = self._answered(asked.correlation_id, frame)
+                    number = self._check_correlation(asked.correlation_id, frame)
                     kept = frame if own else memoryview(bytearray(frame))
                     return number, fetch_response.decode_fetch_response(kept, version)
         except (ValueError, IndexError, struct.error) as error:
             raise KafkaProtocolError(f"response of {len(frame)} bytes: {error}") from error
         return self._by_library(frame)
 
-    def _answered(self, expected: int, frame: memoryview) -> int:
+    def _check_correlation(self, expected: int, frame: memoryview) -> int:
         self.in_flight_requests.popleft()
         answered = int.from_bytes(frame[:4], "big", signed=True)
         if answered != expected:

@@ -201,7 +201,7 @@ class _Reading:
             moved: set[Partition] = set()
             for node, asked, answer in posted:
                 try:
-                    moved |= self._received(await connection.answer(answer), asked)
+                    moved |= self._deliver(await connection.answer(answer), asked)
                     moved |= await self._measure(connection, node)
                 except (NotSent, OutcomeUnknown) as error:
                     self._trouble.update(dict.fromkeys(asked.keys() & self._left, str(error)))
@@ -219,7 +219,7 @@ class _Reading:
         left = [at for at in partitions if at in self._left and at not in self._trouble]
         return sorted(left, key=lambda at: at in moved)
 
-    def _received(self, response: Any, asked: dict[Partition, int]) -> set[Partition]:
+    def _deliver(self, response: Any, asked: dict[Partition, int]) -> set[Partition]:
         """Deliver a response; return the partitions that made progress."""
         moved = set()
         first = next(iter(asked))

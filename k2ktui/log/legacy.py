@@ -47,14 +47,14 @@ def messages(data: bytes) -> list[Message]:
     try:
         (outer,) = _entries(data)
         codec = outer.attributes & COMPRESSION_MASK
-        return _unwrapped(outer, codec) if codec else [_message(outer, 0)]
+        return _unwrap(outer, codec) if codec else [_message(outer, 0)]
     except (struct.error, ValueError) as error:
         if isinstance(error, CorruptBatch):
             raise
         raise CorruptBatch("a message of an old format is truncated") from error
 
 
-def _unwrapped(outer: _Entry, codec: int) -> list[Message]:
+def _unwrap(outer: _Entry, codec: int) -> list[Message]:
     body = outer.value or b""
     if codec == _LZ4 and outer.magic == 0:
         body = with_lz4_checksum(body)

@@ -97,19 +97,19 @@ def content_digest(record: KafkaRecord, ignore: Collection[str] = ()) -> str:
     """
     hashed = hashlib.sha256()
     if RecordPart.KEY not in ignore:
-        hashed.update(_framed(record.key))
+        hashed.update(_frame(record.key))
     if RecordPart.VALUE not in ignore:
-        hashed.update(_framed(record.value))
+        hashed.update(_frame(record.value))
     if RecordPart.HEADERS not in ignore:
         hashed.update(_NUMBER.pack(len(record.headers)))
         for name, value in record.headers:
-            hashed.update(_framed(name.encode("utf-8", "surrogateescape")) + _framed(value))
+            hashed.update(_frame(name.encode("utf-8", "surrogateescape")) + _frame(value))
     if RecordPart.TIMESTAMP not in ignore:
         hashed.update(_NUMBER.pack(record.timestamp_ms))
     return hashed.hexdigest()
 
 
-def _framed(data: bytes | None) -> bytes:
+def _frame(data: bytes | None) -> bytes:
     return _NUMBER.pack(-1) if data is None else _NUMBER.pack(len(data)) + data
 
 

@@ -137,7 +137,9 @@ def _row(seen: ClusterObservation, checkpoint: Checkpoint, rewind: Rewind) -> Pl
     there = seen.target.get(at.group, ABSENT)
     now = there.offsets.get((at.topic, at.partition))
     log = seen.logs.get((at.topic, at.partition))
-    basis, reread, skipped, reason = _judged(checkpoint, log, seen.nexts.get(at, _NOT_COMPARED))
+    basis, reread, skipped, reason = _judge_checkpoint(
+        checkpoint, log, seen.nexts.get(at, _NOT_COMPARED)
+    )
     offset = seen.source_offset(checkpoint)
     if offset != checkpoint.upstream:
         stale = f"the checkpoint is of source offset {checkpoint.upstream}"
@@ -168,7 +170,7 @@ def _state(view: GroupView) -> str:
     return "with members" if view.members and view.state in EMPTY_STATES else view.state
 
 
-def _judged(
+def _judge_checkpoint(
     checkpoint: Checkpoint, log: TargetLog | None, found: ComparedRecords
 ) -> tuple[Basis | None, int | None, int | None, str]:
     """Return basis, re-read and skipped records, and reason; the basis is None if unusable."""
@@ -219,9 +221,9 @@ def checks(seen: ClusterObservation) -> list[Check]:
     return [
         _groups_empty(seen),
         _checked(seen, PRODUCERS_STOPPED, _producers_stopped),
-        _checked(seen, REPLICATED, _replicated),
+        _checked(seen, REPLICATED, _check_replicated),
         _own_topics(seen),
-        _retained(seen),
+        _check_retained(seen),
         _reset(seen),
     ]
 
@@ -266,7 +268,7 @@ def _producers_stopped(seen: ClusterObservation) -> Check:
     return passed(PRODUCERS_STOPPED, f"the ends of {ends} did not grow for {for_s}")
 
 
-def _replicated(seen: ClusterObservation) -> Check:
+def _check_replicated(seen: ClusterObservation) -> Check:
     if seen.behind:
         records = sum(seen.behind.values())
         return failed(
@@ -289,7 +291,7 @@ def _own_topics(seen: ClusterObservation) -> Check:
     )
 
 
-def _retained(seen: ClusterObservation) -> Check:
+def _check_retained(seen: ClusterObservation) -> Check:
     gone = [
         f"{each.at.group} {each.at.topic}-{each.at.partition}"
         for each in seen.checkpoints

@@ -201,16 +201,16 @@ class CheckpointReader:
             differing: dict[GroupPartition, KafkaRecord] = {}
             for at in on_source:
                 there_next, copied = left[on_source[at]], right[on_target[at]]
-                nexts[at] = _compared(there_next, copied)
+                nexts[at] = _relation_of(there_next, copied)
                 if nexts[at].next is NextRecordRelation.UNKNOWN and isinstance(
                     there_next, KafkaRecord
                 ):
                     differing[at] = there_next
             searched = dict(list(differing.items())[:_SEARCHED])
-            return nexts | _searched(here, searched, {at: on_target[at][2] for at in searched})
+            return nexts | _search_target(here, searched, {at: on_target[at][2] for at in searched})
 
 
-def _compared(source: object, copied: object) -> ComparedRecords:
+def _relation_of(source: object, copied: object) -> ComparedRecords:
     if isinstance(source, UnreadableReason) or isinstance(copied, UnreadableReason):
         return ComparedRecords(NextRecordRelation.UNKNOWN)
     if source is None:
@@ -223,7 +223,7 @@ def _compared(source: object, copied: object) -> ComparedRecords:
     return ComparedRecords(NextRecordRelation.UNKNOWN)
 
 
-def _searched(
+def _search_target(
     contents: ContentReader,
     wanted: Mapping[GroupPartition, KafkaRecord],
     offsets: Mapping[GroupPartition, int],

@@ -96,8 +96,8 @@ class Connect:
         version, wanted = self.version(), _SINCE[what]
         if version < wanted:
             raise Refused(
-                f"Kafka Connect at {self.address} is of version {_dotted(version)}; version "
-                f"{_dotted(wanted)} or later is required",
+                f"Kafka Connect at {self.address} is of version {_version_text(version)}; version "
+                f"{_version_text(wanted)} or later is required",
                 unchanged=NOTHING,
                 hint="Upgrade its workers.",
             )
@@ -365,7 +365,7 @@ def _why(error: BaseException) -> str:
     return safe_text(text, _SHOWN)
 
 
-def _dotted(version: Sequence[int]) -> str:
+def _version_text(version: Sequence[int]) -> str:
     return ".".join(str(part) for part in version)
 
 

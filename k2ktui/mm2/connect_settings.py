@@ -117,14 +117,14 @@ def connect_settings(
     if tree is not None:
         tree = Templates(os.environ if env is None else env, problems).fill(tree)
     if problems:
-        raise _refused(problems)
+        raise _settings_error(problems)
     found = tree.plain() if tree is not None else {}
     if url:
         found["url"] = url
     try:
         settings = ConnectSettings.model_validate(found, by_alias=True, by_name=False)
     except ValidationError as failure:
-        raise _refused([_problem(file, error) for error in failure.errors()]) from None
+        raise _settings_error([_problem(file, error) for error in failure.errors()]) from None
     tls = settings.tls
     beside = Path(file).parent
     files = {name: str(beside / value) for name in _FILES if (value := getattr(tls, name))}
@@ -153,7 +153,7 @@ def _problem(file: str, error: Mapping[str, object]) -> Problem:
     )
 
 
-def _refused(problems: list[Problem]) -> ConfigError:
+def _settings_error(problems: list[Problem]) -> ConfigError:
     lines = "".join(f"\n  {problem}" for problem in problems)
     return ConfigError(
         f"the connection to Kafka Connect is not configured correctly:{lines}",

@@ -183,7 +183,7 @@ def _both(include: str, excludes: list[str]) -> str:
     excluded = "|".join(dict.fromkeys(each for each in excludes if each))
     if not excluded:
         return include
-    scoped = _scoped(include)
+    scoped = _scope_flags(include)
     if numbered_references(scoped):
         scoped = shift_references(scoped, compile_pattern(excluded).groups)
     return f"(?!(?:{excluded})$)(?:{scoped})"
@@ -192,10 +192,10 @@ def _both(include: str, excludes: list[str]) -> str:
 def _excludes(names: NameFilter) -> list[str]:
     # As in MirrorMaker 2, which joins them: flags at the beginning apply to all of them, and groups
     # are numbered through.
-    return [_scoped(names.exclude)]
+    return [_scope_flags(names.exclude)]
 
 
-def _scoped(pattern: str) -> str:
+def _scope_flags(pattern: str) -> str:
     """Limit flags at the beginning to the pattern: Python takes no others inside of another."""
     found = _FLAGS.match(pattern)
     return f"(?{found[1]}:{pattern[found.end() :]})" if found else pattern
@@ -232,10 +232,10 @@ def _excluded_settings(flow: FlowProperties) -> list[str]:
 def _listed_exclusions(flow: FlowProperties) -> list[str]:
     given = flow.settings
     old = given.get("config.properties.blacklist", "")
-    return _listed(given.get("config.properties.exclude", old))
+    return _split_list(given.get("config.properties.exclude", old))
 
 
-def _listed(text: str) -> list[str]:
+def _split_list(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 

@@ -36,7 +36,7 @@ def parse(raw: bytes, file: str) -> dict[str, Property]:
     for number, line in _logical_lines(raw.decode("latin-1")):
         split = _KEY.fullmatch(line)
         assert split is not None
-        found[_unescaped(split[1])] = Property(_unescaped(split[2]), FilePosition(file, number))
+        found[_unescape(split[1])] = Property(_unescape(split[2]), FilePosition(file, number))
     return found
 
 
@@ -57,7 +57,7 @@ def _continues(line: str) -> bool:
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     def plain(found: re.Match[str]) -> str:
         escape = found[1]
         if len(escape) == 5:

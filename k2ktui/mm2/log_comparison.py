@@ -175,7 +175,9 @@ class PositionProver:
         proven = []
         for job, original, copy in zip(jobs, here, there, strict=True):
             known, failed = cuts[job.at], {}
-            for offset, landed in zip(job.offsets, _landed(job, original, copy), strict=True):
+            for offset, landed in zip(
+                job.offsets, _target_offsets(job, original, copy), strict=True
+            ):
                 if isinstance(landed, str):
                     failed[offset] = landed
                 elif known.prove(OffsetAnchor(offset, landed)):
@@ -291,7 +293,7 @@ def _portions(jobs: Sequence[_Job]) -> Iterator[list[_Job]]:
         yield portion
 
 
-def _landed(job: _Job, here: RecordRange, there: RecordRange) -> list[int | str]:
+def _target_offsets(job: _Job, here: RecordRange, there: RecordRange) -> list[int | str]:
     """Return the anchor's target offset for each of the job's offsets, or why it is not proven."""
     how = {True: walked, False: walked_back, None: found_once}[job.forward]
     return compare(

@@ -141,7 +141,7 @@ def apply(
         connect.stop(name)
     try:
         connect.await_stopped(name)
-        kept = _replaced(connect, change, on_step)
+        kept = _store_offsets(connect, change, on_step)
     except BaseException as error:
         _back(back_to_work, error)
         raise
@@ -187,7 +187,7 @@ def _back(back_to_work: Callable[[], None], why: BaseException) -> None:
         ) from why
 
 
-def _replaced(connect: Connect, change: StoredChange, on_step: Callable[[str], None]) -> Path:
+def _store_offsets(connect: Connect, change: StoredChange, on_step: Callable[[str], None]) -> Path:
     """Store the new offsets of a stopped connector; return the backup file."""
     name = change.connector
     now = _positions(connect, name, change.cluster)

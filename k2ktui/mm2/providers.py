@@ -36,7 +36,7 @@ def fill_variables(
     for key, property_ in properties.items():
         text = property_.value
         if not key.startswith(_NAMES) and _VARIABLE.search(text):
-            text = _replaced(key, property_, providers, problems)
+            text = _fill_variables(key, property_, providers, problems)
         filled[key] = replace(property_, value=text)
     return filled
 
@@ -65,7 +65,7 @@ def _providers(
     return found
 
 
-def _replaced(
+def _fill_variables(
     key: str, property_: Property, providers: Mapping[str, Look], problems: list[Problem]
 ) -> str:
     def value(found: re.Match[str]) -> str:

@@ -144,7 +144,7 @@ class _Reading:
 
     def settings(self) -> MirrorSettings:
         named = self.properties.get("clusters")
-        aliases = _listed(named.value) if named else ()
+        aliases = _split_list(named.value) if named else ()
         if not aliases:
             mark = named.mark if named else FilePosition(self.file, 1)
             self.problems.append(Problem(mark, "clusters", "missing; it lists the aliases"))
@@ -152,7 +152,7 @@ class _Reading:
             self._flow(source, target)
             for source in aliases
             for target in aliases
-            if source != target and self._wanted(source, target)
+            if source != target and self._is_enabled(source, target)
         ]
         unusable = {}
         for flow in flows:
@@ -168,7 +168,7 @@ class _Reading:
         found = self.properties.get(key)
         return found.value if found else default
 
-    def _wanted(self, source: str, target: str) -> bool:
+    def _is_enabled(self, source: str, target: str) -> bool:
         own = any(key.startswith(f"{source}->{target}.") for key in self.properties)
         return own or self._value("enabled").strip().lower() == "true"
 
@@ -205,13 +205,13 @@ class _Reading:
         cluster = self._below(f"{alias}.")
         found = {"common": common | {k: v for k, v in cluster.items() if is_client(k)}}
         for role in ROLES:
-            found[role] = _stripped(cluster, f"{role}.")
+            found[role] = _strip_prefix(cluster, f"{role}.")
         # A flow's properties override its cluster's.
         found["common"] |= {
-            k: v for k, v in _stripped(own, f"{side}.cluster.").items() if is_client(k)
+            k: v for k, v in _strip_prefix(own, f"{side}.cluster.").items() if is_client(k)
         }
         for role in ROLES:
-            found[role] |= _stripped(own, f"{role}.") | _stripped(own, f"{side}.{role}.")
+            found[role] |= _strip_prefix(own, f"{role}.") | _strip_prefix(own, f"{side}.{role}.")
         return found
 
     def _policy(self, source: str, settings: Mapping[str, str]) -> ReplicationPolicy:
@@ -274,14 +274,14 @@ class _Reading:
         return list(strangers.values())
 
 
-def _stripped(properties: Mapping[str, str], prefix: str) -> dict[str, str]:
+def _strip_prefix(properties: Mapping[str, str], prefix: str) -> dict[str, str]:
     return {k[len(prefix) :]: v for k, v in properties.items() if k.startswith(prefix)}
 
 
-def _listed(text: str) -> tuple[str, ...]:
+def _split_list(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
 
 
 def _filter(settings: Mapping[str, str], key: str, include: str, exclude: str) -> NameFilter:
     excluded = settings.get(f"{key}.exclude", settings.get(f"{key}.blacklist", exclude))
-    return NameFilter(_listed(settings.get(key, include)), _listed(excluded))
+    return NameFilter(_split_list(settings.get(key, include)), _split_list(excluded))

@@ -203,7 +203,7 @@ class TakeoverPlanner:
                 resume = reader.resume(self._span)
                 if highs.get(row.target, copy.end) > copy.end:
                     begun = replace(row, end=copy.end, position=log.start, start=log.start)
-                    resume = _undecided(resume or begun)
+                    resume = _add_transaction_doubt(resume or begun)
                 if resume is not None:
                     rows.append(resume)
         return rows
@@ -221,7 +221,7 @@ class TakeoverPlanner:
         }
 
 
-def _undecided(row: TakeoverRow) -> TakeoverRow:
+def _add_transaction_doubt(row: TakeoverRow) -> TakeoverRow:
     """Add a doubt: an open transaction may still commit, and its records would be copied twice."""
     doubt = (
         f"a transaction is open on the target from offset {row.end} on, and its records may "
@@ -261,7 +261,7 @@ class _Reader:
             doubt = "the target has no record that shows the position"
             from_syncs = self._records_from_syncs(stored, copy.end)
             return replace(row, position=stored, start=stored, from_syncs=from_syncs, doubt=doubt)
-        matched, read, upto = self._matched(prints, begin)
+        matched, read, upto = self._match_records(prints, begin)
         if not matched.copied:
             at = self.log.start if stored is None else stored
             doubt = f"none of the last {len(prints)} records on the target is on the source"
@@ -280,7 +280,7 @@ class _Reader:
             doubt=self._doubt(prints, matched, upto),
         )
 
-    def _matched(self, prints: list[Print], begin: int) -> tuple[Matched, list[Print], int]:
+    def _match_records(self, prints: list[Print], begin: int) -> tuple[Matched, list[Print], int]:
         """Match records, reading the source as far as the copy may reach.
 
         Returns:

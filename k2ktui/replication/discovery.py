@@ -132,7 +132,7 @@ class TopicDiscovery:
         )
         by_name = {topic.name: topic for topic in topics}
         for name, error in refused.items():
-            faults += [_refused(s, error) for s in _partitions(by_name[name])]
+            faults += [_topic_fault(s, error) for s in _partitions(by_name[name])]
         routes: dict[SourcePartition, Route] = {}
         ids: dict[SourcePartition, tuple[str, TargetTopic]] = {}
         for topic in topics:
@@ -143,7 +143,9 @@ class TopicDiscovery:
                 source = SourcePartition(topic.name, number)
                 routes[source], ids[source] = route, (topic.topic_id, found)
             if found.short is not None:
-                faults += [_refused(s, found.short) for s in _partitions(topic) if s not in routes]
+                faults += [
+                    _topic_fault(s, found.short) for s in _partitions(topic) if s not in routes
+                ]
         # Read positions before ends, as external lag tools do: ends are never older than positions.
         committed = self._committed.read(positions)
         high, ends, held_back = self._ends(routes)
@@ -153,7 +155,8 @@ class TopicDiscovery:
         changed = [
             fault
             for s in routes
-            if s in positions and (fault := _changed(s, positions[s], *ids[s])) is not None
+            if s in positions
+            and (fault := _incarnation_fault(s, positions[s], *ids[s])) is not None
         ]
         again = [fault.source for fault in changed if fault.kind is FaultKind.RECREATED]
         reborn = self._begin(again, routes, ids, first_start=False)
@@ -174,7 +177,7 @@ class TopicDiscovery:
 
     def _topics(self, replicated: set[str]) -> tuple[list[TopicDescription], list[Fault]]:
         listed = set(self._config.topics.names)
-        found = self._described(listed)
+        found = self._describe_topics(listed)
         topics, faults = [], list[Fault]()
         for name, topic in found.items():
             if isinstance(topic, TopicDescription):
@@ -192,7 +195,7 @@ class TopicDiscovery:
                 )
         return topics, faults
 
-    def _described(self, listed: set[str]) -> Described:
+    def _describe_topics(self, listed: set[str]) -> Described:
         """Describe the selected topics; retry while one that existed last time is missing.
 
         A broker of a ZooKeeper cluster that has just started knows no topics until its controller
@@ -284,11 +287,11 @@ def _partitions(topic: TopicDescription) -> list[SourcePartition]:
     return [SourcePartition(topic.name, number) for number in range(topic.partitions)]
 
 
-def _refused(source: SourcePartition, error: K2kError) -> Fault:
+def _topic_fault(source: SourcePartition, error: K2kError) -> Fault:
     return Fault(source, FaultKind.REFUSED, error.message, error.hint)
 
 
-def _changed(
+def _incarnation_fault(
     source: SourcePartition, position: Position, topic_id: str, target: TargetTopic
 ) -> Fault | None:
     """Return a fault if the position belongs to another incarnation of either topic."""

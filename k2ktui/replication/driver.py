@@ -173,10 +173,10 @@ class Driver:
             if looking is None and monotonic() >= next_look:
                 looking = pool.submit(self._surveyor.survey, dict(self._positions))
             if looking is not None and looking.done():
-                self._looked(looking)
+                self._finish_discovery(looking)
                 looking, next_look = None, monotonic() + _SURVEY_EVERY_S
 
-    def _looked(self, looking: Future[TopicSnapshot]) -> None:
+    def _finish_discovery(self, looking: Future[TopicSnapshot]) -> None:
         try:
             self._learn(looking.result())
         except Superseded:

@@ -80,7 +80,7 @@ def report_text(report: Report) -> str:
         case Note():
             return f"note: {safe_text(report.text)}"
         case Finished():
-            return _finished(report)
+            return _finished_text(report)
 
 
 def _progress(report: Progress) -> str:
@@ -96,7 +96,7 @@ def _progress(report: Progress) -> str:
     )
 
 
-def _finished(report: Finished) -> str:
+def _finished_text(report: Finished) -> str:
     end = "caught up" if report.caught_up else "ended"
     line = f"{end}: {counted(report.records, 'record')} in {report.seconds:.1f} s"
     if report.faults:

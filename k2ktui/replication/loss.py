@@ -68,7 +68,10 @@ class LossRecorder:
         faults = [fault for source, fault in self._faults.items() if source in positions]
         try:
             self._fencer.begin_term(slots)
-            moved = {fault.source: self._moved(positions[fault.source], fault) for fault in faults}
+            moved = {
+                fault.source: self._move_position(positions[fault.source], fault)
+                for fault in faults
+            }
             self._fencer.write_positions(moved)
         except Superseded:
             raise
@@ -83,7 +86,7 @@ class LossRecorder:
             text = f"continued at {fault.offset} (onSourceDataLoss: continue)"
             self._report(Note(f"{fault.message}; {text}"))
 
-    def _moved(self, position: Position, fault: Fault) -> Position:
+    def _move_position(self, position: Position, fault: Fault) -> Position:
         return replace(
             position,
             offset=fault.offset,

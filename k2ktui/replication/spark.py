@@ -269,7 +269,7 @@ class SparkRuntime:
                 return
             except K2kError as error:
                 if not left:
-                    raise _ended(error.message) from None
+                    raise _spark_ended_error(error.message) from None
 
     def _ended_message(self, context: Any) -> str:
         """Return a message if Spark has ended, "" if it has not."""
@@ -312,7 +312,7 @@ class SparkRuntime:
             private.remove()
 
 
-def _ended(reason: str) -> SparkEnded:
+def _spark_ended_error(reason: str) -> SparkEnded:
     return SparkEnded(
         f"Spark stopped and could not be restarted: {reason}",
         unchanged="Committed records are complete; open transactions are aborted at the next "

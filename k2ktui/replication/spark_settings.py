@@ -152,13 +152,13 @@ def unencrypted_properties(settings: SparkSettings) -> tuple[str, ...]:
 
 def properties_text(properties: Mapping[str, str]) -> str:
     """Return the properties as a Java properties file."""
-    return "".join(f"{_escaped(key)}={_escaped(text)}\n" for key, text in properties.items())
+    return "".join(f"{_escape(key)}={_escape(text)}\n" for key, text in properties.items())
 
 
 def _on(settings: SparkSettings, key: str) -> bool:
     return settings.config.get(key, "").strip().lower() == "true"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     special = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "=": "\\=", ":": "\\:", "#": "\\#"}
     return "".join(special.get(char, char) for char in text)

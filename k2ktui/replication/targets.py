@@ -152,7 +152,7 @@ def plan_targets(
     """Plan what :func:`ensure_targets` would do without changing anything; same arguments."""
     check_supported(config)
     named, refused = _by_target(config, topics)
-    found = _described(target, named, replicated)
+    found = _describe_targets(target, named, replicated)
     new = [name for name, topic in found.items() if _is_missing(topic)]
     settings = topic_settings(source, [topic.name for name in new for topic in named[name]])
     brokers = broker_count(target) if new else 0
@@ -166,11 +166,11 @@ def plan_targets(
             spec, notes = target_spec(config, name, group, settings, brokers)
             plans.append(planner.new(spec, group, notes))
         else:
-            refused.update((each.name, _undescribed(each, name, topic)) for each in group)
+            refused.update((each.name, _describe_error(each, name, topic)) for each in group)
     return [plan for plan in plans if plan is not None], refused
 
 
-def _described(
+def _describe_targets(
     target: Cluster, named: Mapping[str, list[TopicDescription]], replicated: Collection[str]
 ) -> Mapping[str, TopicDescription | KafkaError]:
     """Describe target topics; retry while one that existed before is missing.
@@ -220,7 +220,7 @@ class _Planner:
 
     def _not_creatable(self, spec: TopicSpec, topic: TopicDescription) -> K2kError | None:
         if topic.name in self.replicated:
-            return _vanished(topic, spec)
+            return _missing_target_error(topic, spec)
         if not self.config.features.auto_create_topics:
             return _missing(self.config, topic, spec)
         if self._keeps_partitions and (spec.partitions or 0) < topic.partitions:
@@ -305,7 +305,7 @@ def _is_missing(topic: TopicDescription | KafkaError) -> bool:
     return isinstance(topic, KafkaError) and topic.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
-def _undescribed(topic: TopicDescription, name: str, error: KafkaError) -> K2kError:
+def _describe_error(topic: TopicDescription, name: str, error: KafkaError) -> K2kError:
     return Refused(
         f"topic {safe_text(topic.name)} is not copied: its target {safe_text(name)} cannot be "
         f"described: {safe_text(error.str())}",
@@ -314,7 +314,7 @@ def _undescribed(topic: TopicDescription, name: str, error: KafkaError) -> K2kEr
     )
 
 
-def _vanished(topic: TopicDescription, spec: TopicSpec) -> K2kError:
+def _missing_target_error(topic: TopicDescription, spec: TopicSpec) -> K2kError:
     return Refused(
         f"topic {safe_text(topic.name)} was being copied to {safe_text(spec.name)}, which does not "
         "exist on the target any more (or replication.sink.topic was changed)",

@@ -304,7 +304,7 @@ class KafkaNode:
         while not probe.is_serving(self.bootstrap):
             code = self._process.poll()
             if code is not None:
-                raise self._ended(code)
+                raise self._start_error(code)
             if time.monotonic() >= deadline:
                 self._process.stop(5.0)
                 raise TimedOut(
@@ -315,7 +315,7 @@ class KafkaNode:
                 )
             time.sleep(_POLL_SECONDS)
 
-    def _ended(self, code: int) -> Refused:
+    def _start_error(self, code: int) -> Refused:
         # The log also has the lines of earlier starts, which may have failed for another reason.
         tail = "\n".join(_last_lines(self.log_path, _TAIL_LINES, self._log_start))
         kind = _PortTaken if "Address already in use" in tail else Refused

@@ -30,7 +30,7 @@ class Scratch:
     def __init__(self, prefix: str) -> None:
         # Rename it to a name that sweep() matches only after it is locked.
         made = Path(tempfile.mkdtemp(prefix=f"{_UNFINISHED}{prefix}"))
-        self._handle = _opened(made)
+        self._handle = _open_directory(made)
         with contextlib.suppress(OSError):  # without flock support, sweep() cannot remove it
             fcntl.flock(self._handle, fcntl.LOCK_EX)
         self.path = made.with_name(made.name.removeprefix(_UNFINISHED))
@@ -46,7 +46,7 @@ def sweep(prefix: str) -> None:
     """Remove this user's directories with ``prefix`` whose owner processes have ended."""
     for path in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         with contextlib.suppress(OSError):
-            handle = _opened(path)
+            handle = _open_directory(path)
             try:
                 if os.fstat(handle).st_uid == os.geteuid():
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -55,5 +55,5 @@ def sweep(prefix: str) -> None:
                 os.close(handle)
 
 
-def _opened(path: Path) -> int:
+def _open_directory(path: Path) -> int:
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)

@@ -61,16 +61,16 @@ class BackgroundRunner(ABC):
             try:
                 self.turn()
             except K2kError as error:
-                self._failed(error.message)
+                self._record_failure(error.message)
             except Exception as error:  # an internal error must not stop replication
-                self._failed(type(error).__name__)
+                self._record_failure(type(error).__name__)
             else:
                 if self._failing:
                     self._note(self.BACK)
                 self._failing = False
         self.close()
 
-    def _failed(self, why: str) -> None:
+    def _record_failure(self, why: str) -> None:
         if not self._failing and (self._last_turn or not self._over.is_set()):
             self._note(self.failure(why))
         self._failing = True

@@ -127,7 +127,7 @@ class RecordComparator:
         """
         for side, answer in (("source", source), ("target", target)):
             if isinstance(answer, UnreadableReason):
-                return _unchecked(f"{side}: {answer.reason}")
+                return _could_not_check(f"{side}: {answer.reason}")
         if source is None and target is None:
             return Comparison(ComparisonOutcome.SAME, BOTH_AT_END)
         assert not isinstance(source, UnreadableReason) and not isinstance(target, UnreadableReason)
@@ -138,9 +138,9 @@ class RecordComparator:
                 return Comparison(ComparisonOutcome.SAME)
         replica = self._replicas.get(pair.source)
         if replica is not None and replica.unusable_reason:
-            return _unchecked(replica.unusable_reason)
+            return _could_not_check(replica.unusable_reason)
         if self._several(pair):
-            return _unchecked(
+            return _could_not_check(
                 "records of several partitions merge or split here: there is no single next record"
             )
         if not self._known(pair):
@@ -157,7 +157,7 @@ class RecordComparator:
         """Whether the target record may be the copy: the mapping does not say otherwise."""
         if self._several(pair) or not self._known(pair):
             return True
-        return self._landed(pair, source.offset) in (None, target.offset)
+        return self._target_offset_of(pair, source.offset) in (None, target.offset)
 
     def _known(self, pair: PositionPair) -> bool:
         """Whether the mapping is complete for source offsets from the position on."""
@@ -168,7 +168,7 @@ class RecordComparator:
             end > pair.source_offset for _, end in replica.holes
         )
 
-    def _landed(self, pair: PositionPair, offset: int) -> int | None:
+    def _target_offset_of(self, pair: PositionPair, offset: int) -> int | None:
         """Return where the first mapped record at or after a source offset landed."""
         ranges = self._replicas[pair.source].lanes.get(pair.target)
         if ranges is None:
@@ -184,20 +184,20 @@ class RecordComparator:
         difference: str,
     ) -> Comparison:
         if target is None:
-            return _unchecked(NOT_REPLICATED)
+            return _could_not_check(NOT_REPLICATED)
         if source is None:
             difference = f"the source has no record left, the target has one at {target.offset}"
         if self._source_compacted(pair.source.topic) or self._target_compacted(pair.target[0]):
-            return _unchecked(
+            return _could_not_check(
                 f"{difference}; compaction may be why, and no mapping of this position is known"
             )
         return Comparison(ComparisonOutcome.DIFFERENT, difference)
 
     def _beyond_source(self, pair: PositionPair, target: KafkaRecord) -> Comparison:
         """Compare when the source has no record left and the target has one."""
-        first = self._landed(pair, pair.source_offset)
+        first = self._target_offset_of(pair, pair.source_offset)
         if first is not None and target.offset >= first:
-            return _unchecked("the source no longer holds the record")
+            return _could_not_check("the source no longer holds the record")
         text = f"the source has no record left, the target has one at {target.offset}"
         copies = self._replicas[pair.source].lanes.get(pair.target)
         end = first if first is not None else copies.target_end if copies is not None else None
@@ -215,8 +215,8 @@ class RecordComparator:
         difference: str,
         bounds: Mapping[Partition, LogBounds],
     ) -> Comparison:
-        first = self._landed(pair, pair.source_offset)
-        landed = self._landed(pair, source.offset)
+        first = self._target_offset_of(pair, pair.source_offset)
+        landed = self._target_offset_of(pair, source.offset)
         if target is not None and first is not None and target.offset < first:
             return Comparison(
                 ComparisonOutcome.REREADS,
@@ -232,39 +232,39 @@ class RecordComparator:
                 "before the committed offset: it would be skipped",
             )
         if target is None or target.offset > landed:
-            return self._vanished(pair, source.offset, landed, bounds.get(pair.target))
+            return self._explain_missing(pair, source.offset, landed, bounds.get(pair.target))
         if target.offset == landed:
             return Comparison(ComparisonOutcome.DIFFERENT, difference)
-        return _unchecked("the source no longer holds the record")
+        return _could_not_check("the source no longer holds the record")
 
     def _not_landed(
         self, source: KafkaRecord, target: KafkaRecord | None, first: int | None
     ) -> Comparison:
         if target is None:
-            return _unchecked(NOT_REPLICATED)
+            return _could_not_check(NOT_REPLICATED)
         if first is not None:
-            return _unchecked("the source no longer holds the record")
+            return _could_not_check("the source no longer holds the record")
         return Comparison(
             ComparisonOutcome.DIFFERENT,
             f"the target has a record at {target.offset}, but the source's next one, at "
             f"{source.offset}, is not replicated yet",
         )
 
-    def _vanished(
+    def _explain_missing(
         self, pair: PositionPair, offset: int, landed: int, bounds: LogBounds | None
     ) -> Comparison:
         """Explain why the target has no record where the source's next record landed."""
         where = f"the record at {offset} landed at {landed}"
         if bounds is not None and bounds.stable <= landed < bounds.high:
-            return _unchecked(f"{where}, which an open transaction hides")
+            return _could_not_check(f"{where}, which an open transaction hides")
         if bounds is not None and landed >= bounds.high:
             return Comparison(
                 ComparisonOutcome.DIFFERENT, f"{where}, but the target's log ends before that"
             )
         if self._target_compacted(pair.target[0]):
-            return _unchecked(f"{where}, and was compacted away there")
+            return _could_not_check(f"{where}, and was compacted away there")
         return Comparison(ComparisonOutcome.DIFFERENT, f"{where}, where the target has no record")
 
 
-def _unchecked(why: str) -> Comparison:
+def _could_not_check(why: str) -> Comparison:
     return Comparison(ComparisonOutcome.COULD_NOT_CHECK, why)

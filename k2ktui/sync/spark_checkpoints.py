@@ -176,14 +176,14 @@ def _number_of(path: Path) -> int:
 def _read(path: Path, batch: int, unfinished: tuple[int, ...] = ()) -> SparkCheckpoint:
     try:
         if path.stat().st_size > _LARGEST_FILE:
-            raise _damaged(path, 1, "larger than any offset log")
+            raise _damaged_error(path, 1, "larger than any offset log")
         data = path.read_bytes()
     except OSError as error:
         raise _unreadable(path, error) from None
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        raise _damaged(path, data.count(b"\n", 0, error.start) + 1, "not UTF-8") from None
+        raise _damaged_error(path, data.count(b"\n", 0, error.start) + 1, "not UTF-8") from None
     return parse_checkpoint(text, path, batch, unfinished)
 
 
@@ -204,17 +204,17 @@ def parse_checkpoint(
     lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
     version = _version(lines[0], path)
     if len(lines) < 3:
-        raise _damaged(path, len(lines), "the file ends before the first source's offset")
+        raise _damaged_error(path, len(lines), "the file ends before the first source's offset")
     metadata = lines[1]
     if metadata.strip() and not isinstance(_json(metadata, path, 2), dict):
-        raise _damaged(path, 2, "the batch's metadata is not a JSON object")
+        raise _damaged_error(path, 2, "the batch's metadata is not a JSON object")
     sources = tuple(
         _source(line, version, path, number) for number, line in enumerate(lines[2:], start=3)
     )
     ids = [source.source_id for source in sources]
     for number, one in enumerate(ids):
         if one and one in ids[:number]:
-            raise _damaged(path, number + 3, f"a second line of source {safe_text(one)}")
+            raise _damaged_error(path, number + 3, f"a second line of source {safe_text(one)}")
     if all(source.positions is None for source in sources):
         raise ConfigError(
             f"{safe_text(path)}: none of its {len(sources)} sources has Kafka offsets",
@@ -226,9 +226,11 @@ def parse_checkpoint(
 def _version(line: str, path: Path) -> int:
     found = _VERSION.fullmatch(line)
     if found is None:
-        raise _damaged(path, 1, "an offset log begins with its version, such as v1")
+        raise _damaged_error(path, 1, "an offset log begins with its version, such as v1")
     if found[1] not in map(str, _KNOWN_VERSIONS):
-        raise _damaged(path, 1, f"version {found[1][:20]}; this release reads versions 1 and 2")
+        raise _damaged_error(
+            path, 1, f"version {found[1][:20]}; this release reads versions 1 and 2"
+        )
     return int(found[1])
 
 
@@ -237,7 +239,7 @@ def _source(line: str, version: int, path: Path, number: int) -> SourceLine:
     if version == 2:
         found = _SOURCE_ID.fullmatch(line)
         if found is None:
-            raise _damaged(path, number, "a line of version 2 is ID:OFFSET")
+            raise _damaged_error(path, number, "a line of version 2 is ID:OFFSET")
         source_id, text = found[1], found[2]
     if text.strip() == _VOID:
         return SourceLine(text, None, source_id)
@@ -252,21 +254,23 @@ def _positions(value: dict[str, Any], path: Path, number: int) -> dict[SourcePar
     found = {}
     for topic, partitions in value.items():
         if not is_topic_name(topic):
-            raise _damaged(path, number, f"{safe_text(topic, 80)!r} is not a valid topic name")
+            raise _damaged_error(
+                path, number, f"{safe_text(topic, 80)!r} is not a valid topic name"
+            )
         if not isinstance(partitions, dict):
-            raise _damaged(path, number, f"topic {topic} has no JSON object of partitions")
+            raise _damaged_error(path, number, f"topic {topic} has no JSON object of partitions")
         for partition, offset in partitions.items():
             digits = _NUMBER.fullmatch(partition) is not None and len(partition) <= 10
             if not digits or int(partition) > LARGEST_PARTITION:
                 what = f"{safe_text(partition, 40)!r} is not a partition of {topic}"
-                raise _damaged(path, number, what)
+                raise _damaged_error(path, number, what)
             # bool is a subclass of int in Python, but true is not an offset.
             if type(offset) is not int or not 0 <= offset <= LARGEST_OFFSET:
                 # A list or an object may be nested too deeply for json.dumps.
                 plain = not isinstance(offset, list | dict)
                 shown = safe_text(json.dumps(offset), 40) if plain else type(offset).__name__
                 what = f"{shown} is not an offset of {topic}-{partition}"
-                raise _damaged(path, number, what)
+                raise _damaged_error(path, number, what)
             found[SourcePartition(topic, int(partition))] = offset
     return found
 
@@ -280,10 +284,10 @@ def _json(text: str, path: Path, number: int) -> Any:
             what = f"not JSON: {cause.msg} at column {cause.colno}"
         else:
             what = str(error).removeprefix("it is ")
-        raise _damaged(path, number, what) from None
+        raise _damaged_error(path, number, what) from None
 
 
-def _damaged(path: Path, line: int, what: str) -> ConfigError:
+def _damaged_error(path: Path, line: int, what: str) -> ConfigError:
     return ConfigError(
         f"{safe_text(path)}, line {line}: {what}",
         unchanged="Nothing was translated.",

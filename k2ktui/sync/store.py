@@ -166,11 +166,11 @@ class StateStore:
         Raises:
             K2kError: not everything was acknowledged; part of it may have been written.
         """
-        numbered = self._numbered(records)
+        numbered = self._with_sequence_numbers(records)
         entries: list[Entry] = [
             (state_key(self._group, record.key), state_value(record)) for record in numbered
         ]
-        keys = [*gone, *self._outdated(numbered)]
+        keys = [*gone, *self._displaced_entries(numbered)]
         entries += [(state_key(self._group, key), None) for key in keys]
         if not entries:
             return
@@ -185,7 +185,7 @@ class StateStore:
             self._writer.close()
             self._writer = None
 
-    def _numbered(self, records: Sequence[StateRecord]) -> list[StateRecord]:
+    def _with_sequence_numbers(self, records: Sequence[StateRecord]) -> list[StateRecord]:
         """Return the records, journal headers with their sequence number."""
         if any(
             isinstance(each, JournalHeader) and each.id not in self._writing for each in records
@@ -206,7 +206,7 @@ class StateStore:
             numbered.append(record)
         return numbered
 
-    def _outdated(self, records: Sequence[StateRecord]) -> list[JournalKey]:
+    def _displaced_entries(self, records: Sequence[StateRecord]) -> list[JournalKey]:
         """Return the keys of the journal entries that these records displace."""
         new = [record.key for record in records if isinstance(record, JournalHeader | JournalRows)]
         if not new:

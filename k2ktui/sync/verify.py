@@ -114,12 +114,12 @@ def verify(
         ContentCheck(row.group, row.pair, 1, verdict.outcome, verdict.why, hashes)
         for row, (verdict, hashes) in ((row, found[row.pair]) for row in rows)
     ]
-    held = {source: _held(replica) for source, replica in known.items()}
+    held = {source: _mapped_in_memory(replica) for source, replica in known.items()}
     mapped = sum(max(held[source], replica.mapped) for source, replica in known.items())
     return Verification((*checks, *ranges), sum(held.values()), mapped)
 
 
-def _held(replica: Replica) -> int:
+def _mapped_in_memory(replica: Replica) -> int:
     """Return the number of mapped records whose ranges are in memory."""
     return sum(int(ranges.columns().count.sum()) for ranges in replica.lanes.values())
 
@@ -147,8 +147,8 @@ def _next_checks(
     ignore: Collection[str],
     until: float,
 ) -> dict[PositionPair, tuple[Comparison, tuple[str, str]]]:
-    there = target.next_records({_target_at(pair) for pair in pairs}, _left(until))
-    here = source.next_records({_source_at(pair) for pair in pairs}, _left(until))
+    there = target.next_records({_target_at(pair) for pair in pairs}, _remaining_s(until))
+    here = source.next_records({_source_at(pair) for pair in pairs}, _remaining_s(until))
     found = {}
     for pair in pairs:
         one, other = here[_source_at(pair)], there[_target_at(pair)]
@@ -169,7 +169,7 @@ def _hash(answer: Answer, ignore: Collection[str]) -> str:
     return content_digest(answer, ignore) if isinstance(answer, KafkaRecord) else ""
 
 
-def _left(until: float) -> float:
+def _remaining_s(until: float) -> float:
     return max(0.0, until - monotonic())
 
 
@@ -231,8 +231,8 @@ def _range_checks(
     ignore: Collection[str],
     until: float,
 ) -> list[ContentCheck]:
-    there = target.stretches([(_target_at(p.pair), p.count) for p in pieces], _left(until))
-    here = source.stretches([(_source_at(p.pair), p.count) for p in pieces], _left(until))
+    there = target.stretches([(_target_at(p.pair), p.count) for p in pieces], _remaining_s(until))
+    here = source.stretches([(_source_at(p.pair), p.count) for p in pieces], _remaining_s(until))
     return [
         _range_check(piece, one, other, compacted, ignore)
         for piece, one, other in zip(pieces, here, there, strict=True)

@@ -135,7 +135,7 @@ def from_object(value: Mapping[str, Any]) -> View:
         journal=tuple(_make(JournalHeader, each) for each in value["journal"]),
         totals=_make(Totals, value["totals"]),
         points=tuple(_make(Point, row) for row in _rows(value["points"])),
-        audit=_audited(value["audit"]) if "audit" in value else None,
+        audit=_read_audit(value["audit"]) if "audit" in value else None,
         notes=tuple(strict_text(note) for note in items(value["notes"])),
     )
 
@@ -250,7 +250,7 @@ def _audit(audit: Audit) -> dict[str, Any]:
     }
 
 
-def _audited(value: Mapping[str, Any]) -> Audit:
+def _read_audit(value: Mapping[str, Any]) -> Audit:
     return _make(
         Audit,
         {

@@ -224,7 +224,7 @@ class MappingReader:
             return GroupFacts(time.time())
         replicas, notes = self.snapshots.read_mappings()
         few = len(replicas) <= _RANGES_UP_TO
-        mapped = {at: _mapped(replica, few) for at, replica in replicas.items()}
+        mapped = {at: _summarize_mapping(replica, few) for at, replica in replicas.items()}
         return GroupFacts(time.time(), mapped=mapped, replicas=replicas, notes=notes)
 
     @property
@@ -284,7 +284,9 @@ class GroupReader(MappingReader):
             rows=tuple(found),
             source=snapshot.source,
             target=snapshot.target,
-            mapped={at: _mapped(replica, few) for at, replica in snapshot.replicas.items()},
+            mapped={
+                at: _summarize_mapping(replica, few) for at, replica in snapshot.replicas.items()
+            },
             replicas=snapshot.replicas,
             commits_at=snapshot.commits_at,
             source_down=snapshot.source_down,
@@ -292,7 +294,7 @@ class GroupReader(MappingReader):
         )
 
 
-def _mapped(replica: Replica, with_ranges: bool) -> MappedSummary:
+def _summarize_mapping(replica: Replica, with_ranges: bool) -> MappedSummary:
     if replica.cuts is not None:
         return MappedSummary(len(replica.cuts) // 2, 0, exact=len(replica.cuts))
     return MappedSummary(

@@ -227,7 +227,7 @@ def _of_partitions(view: View) -> list[Problem]:
     found = []
     old = OLD if view.copy_stale else ""
     for row in view.partitions:
-        if row.status.state is PartitionState.UNKNOWN and not _answered(view):
+        if row.status.state is PartitionState.UNKNOWN and not _has_answered(view):
             continue  # the cluster is the problem
         verdict = judge_partition(row)
         if verdict.severity >= Severity.WARN:
@@ -238,7 +238,7 @@ def _of_partitions(view: View) -> list[Problem]:
     return found
 
 
-def _answered(view: View) -> bool:
+def _has_answered(view: View) -> bool:
     clusters = (PartName.SOURCE, PartName.TARGET)
     return all(view.part(name).taken_at is not None for name in clusters)
 

@@ -43,7 +43,9 @@ def landed(
 ) -> tuple[int | str, log_comparison._Job]:
     position = Position(max(source) + 1, 0, -1, "", 0, -1, "A.t", 0)
     (job,) = log_comparison._jobs(AT, [offset], (low, high), position)
-    (found,) = log_comparison._landed(job, stretch(source, job.here), stretch(target, job.there))
+    (found,) = log_comparison._target_offsets(
+        job, stretch(source, job.here), stretch(target, job.there)
+    )
     return found, job
 
 
@@ -130,7 +132,9 @@ def test_one_walk_serves_many_groups(
     jobs = list(log_comparison._jobs(AT, wanted, (low, high), position))
     assert len(jobs) <= 2 and sorted(o for job in jobs for o in job.offsets) == wanted
     for job in jobs:
-        found = log_comparison._landed(job, stretch(source, job.here), stretch(target, job.there))
+        found = log_comparison._target_offsets(
+            job, stretch(source, job.here), stretch(target, job.there)
+        )
         right = [next(where[at] for at in sorted(source) if at >= o) for o in job.offsets]
         assert found == right
 
@@ -259,7 +263,7 @@ def proven(
     position = Position(log.end, 0, -1, "", 0, -1, "A.t", 0)
     (job,) = log_comparison._jobs(AT, [offset], (low, high), position)
     here = stretch(log.committed, job.here, log.aborted, log.end)
-    return log_comparison._landed(job, here, stretch(log.target, job.there))[0]
+    return log_comparison._target_offsets(job, here, stretch(log.target, job.there))[0]
 
 
 def borders(
@@ -312,7 +316,7 @@ def test_behind_an_open_transaction_nothing_is_proven() -> None:
     position = Position(10, 0, -1, "", 0, -1, "A.t", 0)
     (job,) = log_comparison._jobs(AT, [5, 9], (OffsetAnchor(0, 0), None), position)
     here = stretch({o: v for o, v in log.items() if o < 7}, job.here, end=7)
-    assert log_comparison._landed(job, here, stretch(log, job.there)) == [5, UNSTABLE]
+    assert log_comparison._target_offsets(job, here, stretch(log, job.there)) == [5, UNSTABLE]
 
 
 def test_a_pattern_is_found_between_markers() -> None:

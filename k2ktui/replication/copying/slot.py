@@ -62,7 +62,7 @@ class SlotCopier:
         self._reader = SourceFetcher(
             source, self._feeds, self._signal, continue_on_loss=token.continue_on_loss
         )
-        self._writer = Writer(target, token.producer, self._signal, self._landed)
+        self._writer = Writer(target, token.producer, self._signal, self._record_acknowledgment)
         self._where: dict[OutgoingBatch, TargetPartition] = {}
         self._in_transaction: set[TargetPartition] = set()
         self._began = 0.0
@@ -285,7 +285,7 @@ class SlotCopier:
                 return BatchRefused(outgoing, code, "")
         return SlotFailed(f"{target[0]}-{target[1]}: {code_name(code)}")
 
-    def _landed(self, outgoing: OutgoingBatch, base: int) -> None:
+    def _record_acknowledgment(self, outgoing: OutgoingBatch, base: int) -> None:
         target = self._where.pop(outgoing)
         if outgoing.feed is not None:
             outgoing.feed.landed(outgoing, target, base)

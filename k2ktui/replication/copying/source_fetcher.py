@@ -220,7 +220,7 @@ class SourceFetcher:
     async def _await_answer(self, session: _Session, posted: Any) -> None:
         try:
             response = await self._wire.answer(posted)
-            self._received(session, response)
+            self._handle_response(session, response)
         except (NotSent, OutcomeUnknown):
             session.reset()
             session.not_before = monotonic() + _BACKOFF_S
@@ -231,7 +231,7 @@ class SourceFetcher:
             session.waiting = False
             self._signal.set()
 
-    def _received(self, session: _Session, response: Any) -> None:
+    def _handle_response(self, session: _Session, response: Any) -> None:
         if self._closed:
             return
         if response.error_code != Code.NONE:

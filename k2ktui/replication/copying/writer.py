@@ -291,7 +291,7 @@ class Writer:
                 for part in topic.partition_responses
             }
             for lane, outgoing in items:
-                self._answered(lane, outgoing, answers[lane.target])
+                self._handle_response(lane, outgoing, answers[lane.target])
         except Exception as error:  # a bug or a malformed response must end the lap, not hang it
             self._failure = self._failure or error
         self._in_flight[node] -= 1
@@ -307,7 +307,7 @@ class Writer:
         self._in_flight[node] -= 1
         self._signal.set()
 
-    def _answered(self, lane: PartitionQueue, outgoing: OutgoingBatch, answer: Any) -> None:
+    def _handle_response(self, lane: PartitionQueue, outgoing: OutgoingBatch, answer: Any) -> None:
         code = answer.error_code
         if code == 0:
             if answer.base_offset < 0:

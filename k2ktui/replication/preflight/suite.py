@@ -58,7 +58,7 @@ def run_checks(config: PipelineConfig) -> list[Check]:
 def each_check(config: PipelineConfig) -> Iterator[Check]:
     """Yield the same checks one by one as they finish; the iterator's end closes connections."""
     with ExitStack() as stack:
-        yield _supported(config)
+        yield _check_supported(config)
         yield _java()
         yield _spark(config)
         yield _spark_security(config)
@@ -81,7 +81,7 @@ def _across(config: PipelineConfig, sides: Mapping[str, CheckedCluster]) -> Iter
     yield from check_topics(config, source, target)
 
 
-def _supported(config: PipelineConfig) -> Check:
+def _check_supported(config: PipelineConfig) -> Check:
     try:
         check_supported(config)
     except K2kError as error:

@@ -169,7 +169,7 @@ def _target(
     elif settings is not None:
         yield from _timestamps(config, name, plan, settings)
         for each in readable:
-            yield from _compared(config, name, plan, settings, each)
+            yield from _compare_settings(config, name, plan, settings, each)
 
 
 def _timestamps(
@@ -185,7 +185,7 @@ def _timestamps(
         )
 
 
-def _compared(
+def _compare_settings(
     config: PipelineConfig, name: str, plan: TargetPlan, settings: Settings, theirs: Settings
 ) -> Iterator[Check]:
     ours, limit = (int(_value(s, MAX_MESSAGE_BYTES) or 0) for s in (settings, theirs))
