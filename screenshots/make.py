@@ -22,6 +22,7 @@ from k2ktui.console.screens.translate_plan import PlanScreen, Shown
 from k2ktui.console.session import Options, Session
 from k2ktui.console.themes import shipped_directory
 from k2ktui.engine.plan import dump_plan, load_plan
+from k2ktui.sync.flow import PipelineFlow
 from k2ktui.watch.model import View
 from k2ktui.watch.player import Player
 from k2ktui.watch.recording import Recorder, Recording
@@ -79,7 +80,8 @@ async def drawn(picture: Picture) -> str:
     session = Session(player, player.pair, files=("pipeline.yaml",), options=options)
     if picture.plan:
         player.replay = False  # what acts is off in a recording
-        session.config = PipelineConfig.model_construct(name=player.pair.pipeline)
+        config = PipelineConfig.model_construct(name=player.pair.pipeline)
+        session.flow = PipelineFlow(config)
     app = ConsoleApp(session)
     try:
         async with app.run_test(size=picture.size) as pilot:
@@ -89,7 +91,7 @@ async def drawn(picture: Picture) -> str:
                 await pilot.press(key)
                 await pilot.pause()
             if picture.plan:
-                await app.push_screen(_planned(picture.plan, player.times[-1]))
+                await app.push_screen(_plan_screen(picture.plan, player.times[-1]))
             await app.workers.wait_for_complete()
             await pilot.pause()
             text = app.export_screenshot(title="k2ktui", simplify=True)
@@ -98,7 +100,7 @@ async def drawn(picture: Picture) -> str:
     return _IDS.sub("terminal-", _FONTS.sub("", text))
 
 
-def _planned(name: str, now: float) -> PlanScreen:
+def _plan_screen(name: str, now: float) -> PlanScreen:
     """Return the screen of a plan that is kept, as if it had been made a moment ago."""
     plan = load_plan((HERE / name).read_text(), 0)
     plan = replace(plan, created_at=now, expires_at=now + 900, made_by="@".join(SOMEBODY))

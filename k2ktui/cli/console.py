@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from k2ktui.cli.compare import COMPARE_HELP, load_compared
+from k2ktui.cli.interval import INTERVAL
 from k2ktui.errors import ConfigError, ExitCode
 
 if TYPE_CHECKING:
@@ -26,20 +27,18 @@ OPTIONS: tuple[click.Option, ...] = (
     click.Option(["--replay"], metavar="FILE", help="Recording to replay in the console."),
     click.Option(["--record"], metavar="FILE", help="New file to record the session to."),
     click.Option(["--read-only"], is_flag=True, help="Refuse all changes in this session."),
-    click.Option(["--ascii"], is_flag=True, help="Use ASCII characters only."),
+    click.Option(
+        ["--ascii/--no-ascii"],
+        default=None,
+        help="Use ASCII characters only (default: on if the locale is not UTF-8).",
+    ),
     click.Option(["--theme"], metavar="NAME", help="Initial theme; the key t lists the themes."),
     click.Option(
         ["--mouse/--no-mouse"],
         default=None,
         help="Mouse support (default: on, except over ssh, where the terminal selects text).",
     ),
-    click.Option(
-        ["--interval"],
-        default=5.0,
-        show_default=True,
-        metavar="SECONDS",
-        help="Polling interval in seconds (minimum 2).",
-    ),
+    click.Option(["--interval"], **INTERVAL),
 )
 
 
@@ -52,7 +51,7 @@ class ConsoleArguments:
     replay: str | None = None
     record: str | None = None
     read_only: bool = False
-    ascii: bool = False
+    ascii: bool | None = None
     theme: str | None = None
     mouse: bool | None = None
     interval: float = 5.0
@@ -83,12 +82,14 @@ def run(given: ConsoleArguments) -> int:
 
 def _session(given: ConsoleArguments) -> Session:
     from k2ktui.cli.options import load_flow
+    from k2ktui.console import terminal
     from k2ktui.console.session import Options, Session
     from k2ktui.watch.player import Player
     from k2ktui.watch.poller import describe_pair, open_poller
     from k2ktui.watch.recording import Recorder
 
-    options = Options(given.read_only, given.ascii, given.theme, given.mouse)
+    plain = terminal.wants_ascii(given.ascii)
+    options = Options(given.read_only, plain, given.theme, given.mouse)
     if given.replay:
         player = Player(Path(given.replay))
         return Session(player, player.pair, options=options)

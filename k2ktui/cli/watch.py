@@ -14,6 +14,7 @@ import click
 
 from k2ktui.cli.compare import compare_option, load_compared
 from k2ktui.cli.ending import ending_signals
+from k2ktui.cli.interval import interval_option
 from k2ktui.cli.options import json_option, load_flow
 from k2ktui.errors import ConfigError, ExitCode
 
@@ -35,13 +36,7 @@ _ONCE_S = 30.0
     help="Pipeline file; may be repeated, later files override earlier ones.",
 )
 @click.option("--plain", is_flag=True, help="Text output (the default).")
-@click.option(
-    "--interval",
-    default=5.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Polling interval in seconds (minimum 2).",
-)
+@interval_option
 @click.option(
     "--once",
     is_flag=True,

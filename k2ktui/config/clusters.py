@@ -14,6 +14,7 @@ from k2ktui.text import safe_text
 
 Role = Literal["consumer", "producer", "admin"]
 Properties = Mapping[Name, JavaText]
+_LONGEST_NAME = 40
 
 
 @dataclass(frozen=True)
@@ -71,10 +72,21 @@ class Registry(Section):
 
 
 class ClusterConfig(Section):
-    """One cluster of a pipeline. ``properties(role)`` returns the properties of a client."""
+    """One cluster of a pipeline. ``properties(role)`` returns the properties of a client.
 
+    ``name`` is for people; without one, screens show the first bootstrap host.
+    """
+
+    name: Name = ""
     kafka: KafkaClients
     registry: Registry = Registry()
+
+    @field_validator("name")
+    @classmethod
+    def _is_short_and_printable(cls, name: str) -> str:
+        if len(name) > _LONGEST_NAME or name != name.strip() or safe_text(name) != name:
+            raise ValueError(f"a printable text of at most {_LONGEST_NAME} characters")
+        return name
 
     @field_validator("kafka")
     @classmethod

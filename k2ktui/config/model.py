@@ -327,6 +327,14 @@ class PipelineConfig(Section):
             )
         return source
 
+    @field_validator("target")
+    @classmethod
+    def _names_differ(cls, target: ClusterConfig, info: ValidationInfo) -> ClusterConfig:
+        source = info.data.get("source")
+        if source is not None and target.name and target.name == source.name:
+            raise ValueError("a name that differs from the source's")
+        return target
+
     @field_validator("mm2")
     @classmethod
     def _aliases_are_given(cls, section: Mm2PublishSettings) -> Mm2PublishSettings:

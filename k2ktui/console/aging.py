@@ -23,7 +23,7 @@ _OF_GROUPS = _OF_COMMITS | {"target", "parts"}
 _NONE: frozenset[str] = frozenset()
 
 
-def old_partition_columns(view: View) -> frozenset[str]:
+def stale_partition_columns(view: View) -> frozenset[str]:
     """Return the ids of the stale columns in a table of partitions."""
     source = _OF_SOURCE if view.stale(PartName.SOURCE) else _NONE
     target = _OF_TARGET if view.stale(PartName.TARGET) else _NONE
@@ -31,7 +31,7 @@ def old_partition_columns(view: View) -> frozenset[str]:
     return source | target | groups
 
 
-def old_group_columns(view: View) -> frozenset[str]:
+def stale_group_columns(view: View) -> frozenset[str]:
     """Return the ids of the stale columns in a table of groups or group-partitions."""
     if view.stale(PartName.GROUPS):
         return _OF_GROUPS

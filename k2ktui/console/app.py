@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from functools import partial
-from pathlib import Path
 from typing import ClassVar
 
 from textual import on
@@ -15,47 +14,35 @@ from textual.command import CommandPalette
 from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
-from textual.theme import Theme
+from textual.widget import AwaitMount
 
-from k2ktui.console import export, gc_tuning, terminal
+from k2ktui.console import cli_equivalent, gc_tuning, terminal
 from k2ktui.console._textual import add_bindings
+from k2ktui.console.actions import ActionApp
 from k2ktui.console.background import abandon_on_exit
+from k2ktui.console.event_log import EventLog
 from k2ktui.console.keys import GLOBAL, REPLAY, KeyFile, key_file, load_keys
+from k2ktui.console.leaving import LEAVE, LeaveDialog
 from k2ktui.console.messages import ViewArrived
 from k2ktui.console.screens import available
 from k2ktui.console.screens.base import ConsoleScreen, Entry, ListScreen
+from k2ktui.console.screens.event_log import EventLogScreen
 from k2ktui.console.screens.help import Help
 from k2ktui.console.session import Session
-from k2ktui.console.themes import (
-    DEFAULT,
-    load_themes,
-    own_directory,
-    shipped_directory,
-    stamp,
-    status_defaults,
-)
-from k2ktui.console.widgets.confirm import Confirm
-from k2ktui.console.widgets.minimum_size import SizedApp
-from k2ktui.console.widgets.text_prompt import TextPrompt
-from k2ktui.errors import ConfigError, K2kError
 from k2ktui.text import safe_text
-from k2ktui.watch.feed import MIN_INTERVAL_S
 from k2ktui.watch.model import View
-from k2ktui.watch.player import Player, parse_time
 
-_CLIPBOARD = 74_000
 _AGE_S, _THEMES_S = 1.0, 5.0
 _SWITCH_S = 0.001
 
 
-class ConsoleApp(SizedApp):
+class ConsoleApp(ActionApp):
     """The console app of one session.
 
     Attributes:
-        session: the feed and everything else that the screens share.
-        view: the last view; None until the first one arrives.
         entries: the available screens.
-        notes: problems in the user's own files, and notes from the caller.
+        opened: the screens that are open, of all top-level screens.
+        events: what happened in this session.
     """
 
     CSS_PATH = "styles/console.tcss"
@@ -69,17 +56,12 @@ class ConsoleApp(SizedApp):
     BINDINGS: ClassVar[list[BindingType]] = [*GLOBAL]
 
     def __init__(self, session: Session) -> None:
-        self.session = session
-        self.ascii = session.options.ascii
-        self.view: View | None = None
         self.entries: list[Entry] = available()
-        self.notes: list[str] = list(session.notes)
-        self._stamp: object = None
-        self._own_notes: list[str] = []
+        self.opened: list[ConsoleScreen] = []
+        self.events = EventLog(session.feed.now, cli_equivalent.poll(session.files))
+        self._came_from: list[str] = []
         self._failed = ""
-        super().__init__()
-        self._directories = session.options.themes or (shipped_directory(), own_directory())
-        self._load_themes()
+        super().__init__(session)
         added = [*(REPLAY if session.feed.replay else ())]
         for entry in self.entries:
             self.add_mode(entry.id, entry.make)
@@ -94,18 +76,19 @@ class ConsoleApp(SizedApp):
         self.set_class(self.ascii, "-ascii")
         ScrollBar.renderer = terminal.PlainBar if self.ascii else ScrollBarRender
         self._load_keys()
-        self._choose_theme()
+        self.choose_theme()
         self.switch_mode(self.entries[0].id)
         abandon_on_exit()
-        self.session.feed.start(self._take)
-        self.set_interval(_AGE_S, self._tick)
-        self.set_interval(_THEMES_S, self._look_at_themes)
+        self.session.feed.start(self._receive)
+        self.set_interval(_AGE_S, self.update_frame)
+        self.set_interval(_THEMES_S, self.poll_themes)
         self.set_interval(gc_tuning.EVERY_S, gc_tuning.collect)
 
-    def _take(self, view: View) -> None:
-        """Record a view and post it to the app; runs on the feed's thread."""
+    def _receive(self, view: View) -> None:
+        """Record a view, note its events and post it to the app; runs on the feed's thread."""
         if self.session.recorder is not None:
             self.session.recorder.add(view)
+        self.events.observe(view)
         self.post_message(ViewArrived(view))
 
     @on(ViewArrived)
@@ -115,7 +98,8 @@ class ConsoleApp(SizedApp):
             if isinstance(screen, ConsoleScreen):
                 screen.post_message(ViewArrived(event.view))
 
-    def _tick(self) -> None:
+    def update_frame(self) -> None:
+        """Update ages, warnings and the access mode on the open screens."""
         if not self.screen_stack:
             return  # the app is closing: timers outlive the screens
         failed = self.session.watchdog()
@@ -130,46 +114,7 @@ class ConsoleApp(SizedApp):
             if isinstance(screen, ConsoleScreen):
                 screen.refresh_chrome()
 
-    # Themes and keys
-
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Return status colors for themes that do not define them."""
-        return status_defaults(self.current_theme)
-
-    def _load_themes(self) -> None:
-        self._stamp = stamp(self._directories)
-        loaded = load_themes(self._directories)
-        for theme in loaded.themes.values():
-            self.register_theme(theme)
-        self._note_own(loaded.errors)
-
-    def _note_own(self, errors: Iterable[str]) -> None:
-        self.notes = [note for note in self.notes if note not in self._own_notes]
-        self._own_notes = list(errors)
-        self.notes += self._own_notes
-
-    def _choose_theme(self) -> None:
-        wanted = self.session.options.theme or DEFAULT
-        if wanted not in self.available_themes:
-            self.notes.append(f"there is no theme {safe_text(wanted, 40)}; t lists them")
-            wanted = DEFAULT
-        self.theme = wanted
-
-    def _look_at_themes(self) -> None:
-        """Reload changed theme files on a thread: the home directory may be a network mount."""
-
-        def look() -> None:
-            if stamp(self._directories) != self._stamp and self.is_running:
-                self.call_from_thread(self._reload_themes)
-
-        self.run_worker(look, group="themes", thread=True, exclusive=True, exit_on_error=False)
-
-    def _reload_themes(self) -> None:
-        before: Theme | None = self.available_themes.get(self.theme)
-        self._load_themes()
-        if self.available_themes.get(self.theme) != before:
-            self.refresh_css(animate=False)
-            self.mutate_reactive(ConsoleApp.theme)  # the name is the same, its colors are not
+    # Keys
 
     def _load_keys(self) -> None:
         found: KeyFile = load_keys(self.session.options.keys or key_file(), self.binding_ids())
@@ -187,7 +132,7 @@ class ConsoleApp(SizedApp):
         found += [f"screen.{entry.id}" for entry in self.entries]
         return list(dict.fromkeys([*found, *(b.id for b in REPLAY if b.id)]))
 
-    # Actions
+    # Commands
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Yield the palette's commands: the screens, and every key of the current screen."""
@@ -211,166 +156,111 @@ class ConsoleApp(SizedApp):
     async def _run_in(self, node: object, action: str) -> None:
         await self.run_action(action, node)  # type: ignore[arg-type]
 
-    def action_screen(self, name: str) -> None:
-        """Switch to a screen; on that screen already, close its details."""
-        if self.current_mode == name:
-            while (
-                isinstance(self.screen, ConsoleScreen)
-                and len(self.screen_stack) > 1
-                and not self._held()
-            ):
-                self.pop_screen()
-            return
-        if not self.screen.is_modal:
-            self.switch_mode(name)
+    def action_events(self) -> None:
+        """Show the event log."""
+        if isinstance(self.screen, ConsoleScreen) and not isinstance(self.screen, EventLogScreen):
+            self.push_screen(EventLogScreen())
 
     def action_help(self) -> None:
         """Show the help of the current screen and its keys."""
         if isinstance(self.screen, ConsoleScreen):
             self.push_screen(Help(self.screen))
 
-    def action_refresh(self) -> None:
-        """Poll both clusters now."""
-        self.session.feed.refresh()
-
-    def action_pause(self) -> None:
-        """Pause or resume polling."""
-        feed = self.session.feed
-        feed.pause(not feed.paused)
-        self._tick()
-
-    def action_interval(self, by: int) -> None:
-        """Change the polling interval by ``by`` seconds."""
-        feed = self.session.feed
-        feed.set_interval(max(MIN_INTERVAL_S, feed.interval + by))
-        self._tell(f"every {feed.interval:g} s")
-
-    def action_step(self, by: int) -> None:
-        """Step ``by`` views forward (or back, if negative) in a recording."""
-        if isinstance(self.session.feed, Player):
-            self.session.feed.step(by)
-
-    def action_seek(self) -> None:
-        """Prompt for a time and seek to it in a recording."""
-        feed = self.session.feed
-        if not isinstance(feed, Player):
-            return
-
-        def chosen(text: str | None) -> None:
-            if not text:
-                return
-            try:
-                feed.seek(parse_time(text, feed.times))
-            except ConfigError as error:
-                self._tell(str(error), error=True)
-
-        self.push_screen(
-            TextPrompt("Go to HH:MM:SS (UTC), or +SECONDS from the beginning:"), chosen
-        )
-
-    def action_export(self) -> None:
-        """Write what is shown to files in the working directory."""
-        screen, view = self.screen, self.view
-        if not isinstance(screen, ConsoleScreen) or view is None:
-            return
-        table, name, document = screen.table(), screen.ENTRY or "view", screen.document()
-
-        def job() -> list[Path]:
-            try:
-                return export.write(Path.cwd(), view, name, table, document)
-            except OSError as error:
-                raise K2kError(f"nothing was exported: {error.strerror or error}") from None
-
-        screen.background("export", job, self._exported)
-
-    def _exported(self, paths: list[Path]) -> None:
-        self._tell("written:\n" + "\n".join(safe_text(path) for path in paths))
-
-    def action_copy(self) -> None:
-        """Copy the item under the cursor to the terminal's clipboard."""
-        text = self.screen.copied() if isinstance(self.screen, ConsoleScreen) else ""
-        if not text:
-            return
-        if len(text.encode()) > _CLIPBOARD:
-            self._tell("too long for the terminal's clipboard; e writes a file", error=True)
-            return
-        self.copy_to_clipboard(text)
-        # The terminal sends no acknowledgment: tmux and some terminals drop the sequence.
-        self._tell("sent to the terminal's clipboard (OSC 52); e writes a file")
-
-    def action_shot(self) -> None:
-        """Save a screenshot in the working directory."""
-        try:
-            path = self.save_screenshot(path=str(Path.cwd()))
-        except OSError as error:
-            self._tell(f"no screenshot: {error.strerror or error}", error=True)
-        else:
-            self._tell(f"written:\n{safe_text(path)}")
-
-    def action_unlock(self) -> None:
-        """Allow changes in a session of a production pair after the pipeline's name is typed."""
-        may, pair = self.session.access, self.session.pair.pipeline
-        if may.writable:
-            self._lock_again()
-            return
-        if not may.unlockable:
-            self._tell(f"cannot be unlocked: {may.reason}", error=True)
-            return
-
-        def answered(agreed: bool | None) -> None:
-            if agreed:
-                self.session.unlocked = True
-                self.refresh_bindings()
-                self._tick()
-
-        lines = ["Until you leave the console, plans can be applied and jobs started and stopped."]
-        self.push_screen(Confirm("Unlock this session", lines, pair, "Unlock"), answered)
-
-    def _lock_again(self) -> None:
-        if self.session.unlocked:
-            self.session.unlocked = False
-            self.refresh_bindings()
-            self._tick()
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide the actions that do not apply now."""
+        """Hide or gray out the actions that do not apply now."""
+        if (action == "interval" and self.session.feed.replay) or (
+            action in ("export", "copy") and self.view is None
+        ):
+            return None
         if action == "unlock":
             return self.session.access.unlockable or self.session.unlocked
         return super().check_action(action, parameters)
 
-    def action_back_only(self) -> None:
-        """Clear the filter or close a detail; never quit."""
+    # Navigation
+
+    @property
+    def path(self) -> list[str]:
+        """The titles of the current screen and of the screens that ``q`` goes back to."""
+        titles = {entry.id: entry.title for entry in self.entries}
+        top = [titles.get(mode, mode) for mode in (*self._came_from, self.current_mode)]
+        stack = [screen for screen in self.screen_stack if isinstance(screen, ConsoleScreen)]
+        return [*top, *(screen.crumb for screen in stack[1:])]
+
+    def action_screen(self, name: str) -> None:
+        """Switch to a top-level screen; on that screen already, close its details."""
+        if not isinstance(self.screen, ConsoleScreen):
+            return  # a dialog waits for an answer
+        self._came_from = []
+        if self.current_mode != name:
+            self.switch_mode(name)
+            return
+        while len(self.screen_stack) > 1 and not self._must_stay():
+            self.pop_screen()
+        self.update_frame()
+
+    def jump(self, name: str) -> AwaitMount:
+        """Switch to a top-level screen from which ``q`` goes back to the current one."""
+        if name != self.current_mode:
+            self._came_from = [each for each in self._came_from if each != name]
+            self._came_from.append(self.current_mode)
+        return self.switch_mode(name)
+
+    async def _go_back(self) -> bool:
+        """Close a detail, or return to where a jump came from; False if there is nothing left."""
+        if len(self.screen_stack) > 1:
+            self.pop_screen()
+        elif self._came_from:
+            await self.switch_mode(self._came_from.pop())
+        else:
+            return False
+        self.update_frame()
+        return True
+
+    async def action_back_only(self) -> None:
+        """Clear the filter or go back; never quit."""
         screen = self.screen
         if isinstance(screen, ListScreen) and screen.leave_filter():
             return
-        if len(self.screen_stack) > 1 and not self._held():
-            self.pop_screen()
+        if not self._must_stay():
+            await self._go_back()
 
     async def action_back(self) -> None:
-        """Close a detail, or quit from a top-level screen. Started jobs keep running."""
-        if self._held():
+        """Go back; on the top level, leave the console, and ask first if that ends anything."""
+        if self._must_stay() or await self._go_back():
             return
-        if len(self.screen_stack) > 1:
-            self.pop_screen()
-        else:
+        choices, work = self.session.leave_choices, self._session_work()
+        if not choices and not work:
             self.exit(0)
+            return
+        dialog = LeaveDialog(self.session.pair.pipeline, work, choices or (LEAVE,))
+        self.push_screen(dialog, self._leave)
 
-    def _held(self) -> bool:
+    def _leave(self, result: int | None) -> None:
+        if result is not None:
+            self.exit(result)
+
+    def _session_work(self) -> list[str]:
+        """Return what this session runs, as sentences for the leave dialog."""
+        found = [line for screen in self.opened for line in screen.session_work()]
+        recorder = self.session.recorder
+        if recorder is not None and not recorder.error:
+            found.append(f"The recording {safe_text(recorder.path, 200)} ends.")
+        return found
+
+    def _must_stay(self) -> bool:
         """Return whether the screen must stay open, and notify the operator of the reason."""
-        why = self.screen.held() if isinstance(self.screen, ConsoleScreen) else ""
+        why = self.screen.reason_to_stay() if isinstance(self.screen, ConsoleScreen) else ""
         if why:
-            self._tell(why, error=True)
+            self.inform(why, error=True)
         return bool(why)
-
-    def _tell(self, text: str, *, error: bool = False) -> None:
-        self.notify(text, severity="error" if error else "information", markup=False)
 
 
 def open_console(session: Session) -> int:
     """Run the console until the operator leaves it, then close the feed and the recorder.
 
     Returns:
-        The number of the signal that ended it; 0 if the operator left.
+        The number of the signal that ended it, or the result of the operator's choice; 0 if the
+        operator just left.
 
     Raises:
         ConfigError: there is no terminal.
@@ -395,4 +285,4 @@ def open_console(session: Session) -> int:
             session.recorder.close()
     if app.fault is not None:
         raise app.fault
-    return ended[0] if ended else 0
+    return ended[0] if ended else app.return_value or 0

@@ -29,12 +29,32 @@ def plan_and_apply(
     files: Sequence[str], groups: Collection[str] | None, rewind: Rewind, path: Path | str
 ) -> str:
     """Return the command that makes a plan and applies it; ``groups`` None means all groups."""
+    return f"{plan(files, groups, rewind, path)} && {apply(path)}"
+
+
+def plan(
+    files: Sequence[str], groups: Collection[str] | None, rewind: Rewind, path: Path | str
+) -> str:
+    """Return the command that makes a plan."""
     words = ["k2ktui", "plan", *_files(files), *_groups(groups)]
     if rewind is not Rewind.NEVER:
         words += ["--rewind", str(rewind)]
-    return (
-        f"{shlex.join([*words, '-o', str(path)])} && {shlex.join(['k2ktui', 'apply', str(path)])}"
-    )
+    return shlex.join([*words, "-o", str(path)])
+
+
+def poll(files: Sequence[str]) -> str:
+    """Return the command that prints the console's figures once; empty without files."""
+    return shlex.join(["k2ktui", "watch", *_files(files), "--once"]) if files else ""
+
+
+def job(files: Sequence[str], verb: str) -> str:
+    """Return the command for a job on this host; ``verb`` is ``start``, ``stop`` or ``restart``."""
+    return shlex.join(["k2ktui", "jobs", verb, *_files(files)])
+
+
+def apply(path: Path | str) -> str:
+    """Return the command that applies a plan."""
+    return shlex.join(["k2ktui", "apply", str(path)])
 
 
 def verify(files: Sequence[str], path: Path | str) -> str:

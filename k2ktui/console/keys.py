@@ -28,12 +28,15 @@ GLOBAL: tuple[Binding, ...] = (
     Binding("plus", "interval(1)", "Slower", id="slower", show=False),
     Binding("minus", "interval(-1)", "Faster", id="faster", show=False),
     Binding("u", "unlock", "Unlock", id="unlock"),
+    Binding("L", "events", "Event log", id="events", show=False),
     Binding("t", "change_theme", "Theme", id="theme", show=False),
     Binding("ctrl+s", "shot", "Screenshot", id="screenshot", show=False),
     Binding("q", "back", "Quit", id="quit"),
     Binding("escape", "back_only", "Back", id="back", show=False),
     Binding("ctrl+q,ctrl+c", "quit", "Quit at once", id="quit-now", show=False, priority=True),
 )
+# For the screens with charts.
+CHART_WINDOW = Binding("w", "app.chart_window", "5/15/60 min", id="charts.window")
 REPLAY: tuple[Binding, ...] = (
     Binding("left_square_bracket", "step(-1)", "Step back", id="step-back", key_display="["),
     Binding("right_square_bracket", "step(1)", "Step", id="step", key_display="]"),
@@ -67,7 +70,7 @@ def load_keys(path: Path, ids: Iterable[str]) -> KeyFile:
     except FileNotFoundError:
         return KeyFile()
     except (OSError, ValueError, yaml.YAMLError) as error:
-        reason = getattr(error, "strerror", None) or "it is not YAML"
+        reason = getattr(error, "strerror", None) or "it is not valid YAML"
         return KeyFile(errors=(f"{safe_text(path)}: {reason}",))
     if not isinstance(value, dict):
         return KeyFile(errors=(f"{safe_text(path)}: lines of id: key are expected",))
@@ -88,7 +91,7 @@ def _wrong(name: str, text: object, known: list[str]) -> str:
         return f"there is no id {safe_text(name, 40)}{hint}"
     for key in str(text).split(","):
         if not _is_key(key.strip()):
-            return f"{safe_text(name)}: {safe_text(key, 40)} is no key"
+            return f"{safe_text(name)}: {safe_text(key, 40)} is not a key"
     return ""
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 
-from k2ktui.present.formatting import Cell, Glyphs, Line, Tone
+from k2ktui.present.formatting import Cell, Glyphs, Line, Tone, utc_time
 
 Span = tuple[int, int]
+
+
+WINDOWS_MIN = (5, 15, 60)
 
 
 def over_time(
@@ -15,32 +19,57 @@ def over_time(
     width: int,
     height: int,
     glyphs: Glyphs,
+    minutes: int = WINDOWS_MIN[0],
 ) -> list[Line]:
-    """Return a plot of values over the seconds before the last point, without unknown values."""
-    known = [(at, value) for at, value in points if value is not None]
-    heading: Line = (Cell(title, Tone.HEADING),)
+    """Return a plot of the known values of a time window that ends at the last point."""
+    last = points[-1][0] if points else 0.0
+    first = last - 60 * minutes
+    known = [(at, value) for at, value in points if value is not None and at >= first]
+    heading: Line = (Cell(title, Tone.HEADING), Cell(f"  {minutes} min, UTC", Tone.MUTED))
     if len(known) < 2 or width < 20 or height < 5:
         waiting = "needs a few polls" if len(known) < 2 else "needs a larger terminal"
         return [heading, (Cell(waiting, Tone.MUTED),)]
     import plotext
 
-    last = points[-1][0]
+    top = max(1.0, *(value for _, value in known))
     plotext.clear_figure()
     plotext.plotsize(width, height - 1)
     plotext.theme("clear")
     plotext.plot(
-        [at - last for at, _ in known],
+        [at - first for at, _ in known],
         [value for _, value in known],
         marker="*" if glyphs.ascii else "hd",
     )
-    plotext.ylim(0, max(1.0, *(value for _, value in known)))
-    plotext.xfrequency(3)
-    plotext.yfrequency(4)
-    plotext.xlabel("seconds ago")
+    plotext.xlim(0, last - first)
+    plotext.ylim(0, top)
+    values = whole_ticks(top, max(2, min(5, (height - 3) // 2)))
+    plotext.yticks(values, [f"{value:,}" for value in values])
+    clocks = clock_ticks(first, last, max(2, (width - len(f"{values[-1]:,}")) // 12))
+    plotext.xticks([at - first for at in clocks], [utc_time(at)[:5] for at in clocks])
     text = plotext.uncolorize(plotext.build())
     if glyphs.ascii:
         text = text.translate(_BOX)
     return [heading, *((Cell(row, Tone.INFO),) for row in text.splitlines())]
+
+
+def whole_ticks(top: float, most: int) -> list[int]:
+    """Return up to ``most`` whole numbers from 0 to ``top``, evenly spaced by a round step."""
+    step = 1
+    for factor in cycle((2, 2.5, 2)):  # 1, 2, 5, 10, 20, 50, …
+        if top / step < most:
+            break
+        step = int(step * factor)
+    return list(range(0, int(top) + 1, step))
+
+
+def clock_ticks(first: float, last: float, most: int) -> list[float]:
+    """Return up to ``most`` times from ``first`` to ``last`` at round minutes of the clock."""
+    for minutes in (1, 2, 5, 10, 15, 20, 30):
+        step = 60.0 * minutes
+        ticks = [step * n for n in range(int(-(-first // step)), int(last // step) + 1)]
+        if len(ticks) <= most:
+            break
+    return ticks
 
 
 _BOX = str.maketrans(dict.fromkeys("─━┄", "-") | dict.fromkeys("│┃┤├", "|"))

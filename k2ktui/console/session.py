@@ -40,6 +40,23 @@ class Options:
     keys: Path | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class LeaveChoice:
+    """A way to leave the console.
+
+    Attributes:
+        key: the letter that chooses it.
+        label: a verb, for the button.
+        effect: what happens, as a sentence.
+        result: what ``open_console`` returns.
+    """
+
+    key: str
+    label: str
+    effect: str
+    result: int
+
+
 @dataclass(slots=True)
 class Session:
     """One console session.
@@ -52,6 +69,7 @@ class Session:
         recorder: where views are recorded.
         notes: what the operator should know from the start.
         unlocked: whether a production pair was unlocked for this session.
+        leave_choices: ways to leave the console, offered by a dialog; without any, ``q`` leaves.
         watchdog: polled every second; describes a failure of something that the console depends on,
             empty if there is none.
     """
@@ -64,6 +82,7 @@ class Session:
     recorder: Recorder | None = None
     notes: tuple[str, ...] = ()
     unlocked: bool = False
+    leave_choices: tuple[LeaveChoice, ...] = ()
     watchdog: Callable[[], str] = field(default=lambda: "")
 
     @property

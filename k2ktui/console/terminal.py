@@ -18,6 +18,7 @@ from k2ktui.console.themes import DEFAULT, MONO
 from k2ktui.errors import ConfigError
 
 _GONE_S = 3.0
+_COERCED = ("C.UTF-8", "C.utf8")
 
 
 class PlainBar(ScrollBarRender):
@@ -44,6 +45,17 @@ def check() -> None:
 def wants_mouse(chosen: bool | None, environ: Mapping[str, str] = os.environ) -> bool:
     """Return whether to capture the mouse; by default not over SSH, where it prevents selection."""
     return not environ.get("SSH_CONNECTION") if chosen is None else chosen
+
+
+def wants_ascii(chosen: bool | None, environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether to draw with ASCII characters; by default if the locale is not UTF-8."""
+    if chosen is not None:
+        return chosen
+    own = {name: environ.get(name, "") for name in ("LC_ALL", "LC_CTYPE", "LANG")}
+    if own["LC_CTYPE"] in _COERCED and not own["LC_ALL"] and own["LANG"] in ("", "C", "POSIX"):
+        own["LC_CTYPE"] = ""  # set by Python itself in place of the C locale (PEP 538)
+    found = next((value for value in own.values() if value), "C")
+    return "utf8" not in found.lower().replace("-", "")
 
 
 def theme_for(chosen: str | None, environ: Mapping[str, str] = os.environ) -> str:

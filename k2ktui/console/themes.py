@@ -104,7 +104,7 @@ def read_theme(path: Path) -> Theme:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark else ""
-        raise BadTheme(f'not YAML{where}. Are the colours quoted, as "#5fafff"?') from None
+        raise BadTheme(f'not valid YAML{where}. Are the colors quoted, as "#5fafff"?') from None
     return make_theme(value)
 
 
@@ -187,11 +187,11 @@ def _section(value: Mapping[str, Any], name: str, known: Iterable[str]) -> dict[
 
 def _color(where: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise BadTheme(f'{where} must be a quoted colour, as "#5fafff"')
+        raise BadTheme(f'{where} must be a quoted color, as "#5fafff"')
     try:
         Color.parse(value)
     except ColorParseError:
-        raise BadTheme(f"{where}: {safe_text(value, 40)} is no colour") from None
+        raise BadTheme(f"{where}: {safe_text(value, 40)} is not a color") from None
     return value
 
 
@@ -211,5 +211,5 @@ def _variables(value: Mapping[str, Any]) -> dict[str, str]:
         if not isinstance(text, str) or any(sign in text for sign in ";{}$\n"):
             raise BadTheme(f"variables.{safe_text(name, 40)} must be a plain quoted value")
         if not str(name).replace("-", "").isalnum():
-            raise BadTheme(f"variables.{safe_text(name, 40)} is no name of a variable")
+            raise BadTheme(f"variables.{safe_text(name, 40)} is not a variable name")
     return {str(name): str(text) for name, text in found.items()}

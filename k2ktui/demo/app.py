@@ -32,6 +32,10 @@ _REFRESH_SECONDS = 1.0
 _HEAP = "384m"
 _PEER_STOP_SECONDS = 7.0
 _SIDES = (PartName.SOURCE, PartName.TARGET)
+_DETACHED = (
+    "The demo keeps running for up to an hour. In another terminal, k2ktui demo opens its console "
+    "again; Ctrl-C here or k2ktui demo --stop ends it."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +121,8 @@ def _has_console(options: DemoOptions) -> bool:
 
 
 def _come_back(home: Path, host: detached.Host, screen: Screen) -> ExitCode:
-    """Open the console on a demo whose terminal was closed; leaving the console ends the demo."""
-    screen.say("The demo is still running. Quit its console (q) to stop it.")
+    """Open the console on a demo that runs without one; the user may end the demo or leave it."""
+    screen.say("The demo still runs; q offers to end it or to keep it running.")
     detached.come_back(home)
     number = wiring.open_console(
         host.config,
@@ -154,13 +158,15 @@ def _run(options: DemoOptions, home: Path, screen: Screen, stack: contextlib.Exi
         if not _has_console(options):
             _show_table(config, compare, job, screen, options.seconds, stack)
             return
-        screen.say("Opening the console. Quitting it (q) stops the demo.")
+        screen.say("Opening the console; q offers to end the demo or to keep it running.")
 
         def fault() -> str:
             return _failure_text(job.fault()) or (peer.fault() if peer else "")
 
         number = wiring.open_console(config, fault, compare)
         if number == DemoEnded.HANG_UP:
+            if wiring.has_terminal():
+                screen.say(_DETACHED)
             detached.stay(home, config, compare=compare)
         elif number:
             raise DemoEnded(number)

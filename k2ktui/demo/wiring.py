@@ -10,6 +10,11 @@ from k2ktui.config.load import load
 from k2ktui.errors import K2kError
 from k2ktui.watch.feed import MIN_INTERVAL_S, Feed
 
+_DETACHED = (
+    "the demo keeps running without a console for up to an hour. k2ktui demo opens the console "
+    "again, k2ktui demo --stop ends it."
+)
+
 
 def open_feed(config: Path, compare: Path | None = None) -> Feed:
     """Return views of the pipeline in the file ``config``.
@@ -39,14 +44,14 @@ def open_console(config: Path, watchdog: Callable[[], str], compare: Path | None
         watchdog: polled every second; describes what has failed, empty if nothing has.
 
     Returns:
-        The number of the signal that ended it, that of a hang-up if the terminal is gone, 0 if the
-        user left it.
+        The number of the signal that ended it, that of a hang-up if the terminal is gone or the
+        user detached, 0 if the user ended the demo.
     """
     from k2ktui.console import terminal
 
     theme = terminal.prepare(None)
     from k2ktui.console.app import open_console as run
-    from k2ktui.console.session import Options, Session
+    from k2ktui.console.session import LeaveChoice, Options, Session
     from k2ktui.kafka.properties import load_checked
     from k2ktui.mm2.mirror_flow import load_mirror
     from k2ktui.sync.flow import PipelineFlow
@@ -54,10 +59,19 @@ def open_console(config: Path, watchdog: Callable[[], str], compare: Path | None
 
     loaded = PipelineFlow(load_checked((str(config),)).config)
     mirror = load_mirror(str(compare))[0] if compare else None
-    options = Options(theme=theme)
+    options = Options(theme=theme, ascii=terminal.wants_ascii(None))
     feed = open_poller(loaded, compare=mirror)
     session = Session(
-        feed, describe_pair(loaded), loaded, (str(config),), options, watchdog=watchdog
+        feed,
+        describe_pair(loaded),
+        loaded,
+        (str(config),),
+        options,
+        leave_choices=(
+            LeaveChoice("e", "End", "the pipeline and both clusters are stopped.", 0),
+            LeaveChoice("d", "Detach", _DETACHED, int(signal.SIGHUP)),
+        ),
+        watchdog=watchdog,
     )
     number = run(session)
     return int(signal.SIGHUP) if terminal.is_gone() else number

@@ -7,6 +7,7 @@ stale. A tone is a name to which the theme assigns a color. Every name from Kafk
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -113,7 +114,8 @@ class Glyphs:
 
 
 _PLAIN = str.maketrans(
-    {"…": "..", "—": "-", "≈": "~", "→": ">", "·": "|", "–": "-", "×": "x", "▲": "^", "▼": "v"}  # noqa: RUF001
+    {"…": "..", "—": "-", "≈": "~", "→": ">", "\u203a": ">", "·": "|", "\u2013": "-"}
+    | {"\u00d7": "x", "▲": "^", "▼": "v"}
 )
 UNICODE = Glyphs(
     ("●", "○", "▲", "?", "✗"), ("↗", "↘", "→", " "), "▁▂▃▄▅▆▇█", " ░▒▓█", "→", "▲", "▼", "·", "≈"
@@ -181,6 +183,11 @@ def duration(value: float) -> str:
         if whole >= size:
             return f"{whole // size} {unit} {whole % size // part} {small}"
     return f"{whole // 60} m {whole % 60} s" if whole >= 60 else f"{whole} s"
+
+
+def utc_time(at: float) -> str:
+    """Return the time of day in UTC."""
+    return time.strftime("%H:%M:%S", time.gmtime(at))
 
 
 def age(value: float | None) -> str:

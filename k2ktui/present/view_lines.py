@@ -38,9 +38,13 @@ def view_lines(view: View, now: float) -> Iterator[str]:
     yield f"  {_groups(view)}{_old_groups(view, now)}"
     yield from _compared(view, now)
     yield f"  {_jobs(view, now)}{_old(view, now, PartName.STATE)}"
-    for side, cluster in ((PartName.SOURCE, view.source), (PartName.TARGET, view.target)):
+    for side, cluster, given in (
+        (PartName.SOURCE, view.source, view.pair.source),
+        (PartName.TARGET, view.target, view.pair.target),
+    ):
         version = f", Kafka {safe_text(cluster.version)}" if cluster.version else ""
-        name = safe_text(cluster.cluster_id or UNKNOWN)
+        name = f"{safe_text(given)}, " if given else ""
+        name += safe_text(cluster.cluster_id or UNKNOWN)
         yield f"  {side} cluster {name}{version}: {_age(view, side, now)}"
     if view.source_down:
         yield f"  groups of the source are from a copy on the target: {view.source_down}"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 from k2ktui.engine.trend import Direction, TrendLines, Trends, Values
 from k2ktui.watch.model import PartitionRow, Point, Totals
 
-KEPT = 240
+# Every moment of the last minutes is kept; of the hour before, one in each step.
+RECENT_S, KEPT_S, STEP_S = 300.0, 3600.0, 15.0
 _RATE_WINDOW_S = 30.0
 _LAG_WINDOW_S = 60.0
 
@@ -40,18 +42,47 @@ class _Column:
     rate: NDArray[np.float32]
 
 
+class _Moment(Protocol):
+    @property
+    def at(self) -> float: ...
+
+
+M = TypeVar("M", bound=_Moment)
+
+
+class ThinnedSeries(Generic[M]):
+    """The last hour of a series: complete for some minutes, thinned out before that."""
+
+    def __init__(self) -> None:
+        self._recent: deque[M] = deque()
+        self._older: deque[M] = deque()
+
+    def add(self, moment: M) -> None:
+        """Add a moment; its time is later than that of all others."""
+        self._recent.append(moment)
+        while self._recent[0].at < moment.at - RECENT_S:
+            oldest = self._recent.popleft()
+            if not self._older or oldest.at >= self._older[-1].at + STEP_S:
+                self._older.append(oldest)
+        while self._older and self._older[0].at < moment.at - KEPT_S:
+            self._older.popleft()
+
+    def __iter__(self) -> Iterator[M]:
+        return iter((*self._older, *self._recent))
+
+
 class History:
-    """Keeps the last :data:`KEPT` views; single-threaded, except for :meth:`series`."""
+    """Keeps views of the last hour; single-threaded, except for :meth:`series`."""
 
     def __init__(self) -> None:
         self._index: dict[Key, int] = {}
         self._lag = Trends(0, _LAG_WINDOW_S)
         self._position = Trends(0, _RATE_WINDOW_S)
         self._lines: tuple[TrendLines, TrendLines] = (self._lag.lines(), self._position.lines())
-        self._columns: deque[_Column] = deque(maxlen=KEPT)
+        self._columns: ThinnedSeries[_Column] = ThinnedSeries()
         self._shown: dict[Key, tuple[PartitionRow, PartitionRow]] = {}
         self._total_lag = Trends(1, _LAG_WINDOW_S)
-        self._points: deque[Point] = deque(maxlen=KEPT)
+        self._points: ThinnedSeries[Point] = ThinnedSeries()
 
     @property
     def points(self) -> tuple[Point, ...]:
@@ -66,7 +97,7 @@ class History:
         self._position.add(at, _array([row.status.position for row in rows]))
         self._lines = (self._lag.lines(), self._position.lines())
         rate = np.maximum(0.0, self._lines[1].slope).astype(np.float32)
-        self._columns.append(_Column(self._index, at, lag, rate))
+        self._columns.add(_Column(self._index, at, lag, rate))
         return self.again(rows)
 
     def again(self, rows: Sequence[PartitionRow]) -> tuple[PartitionRow, ...]:
@@ -100,7 +131,7 @@ class History:
         """Add totals, and return them with their trend."""
         self._total_lag.add(at, _array([totals.lag_records]))
         point = Point(at, totals.lag_records, totals.lag_seconds, totals.rate, totals.coverage)
-        self._points.append(point)
+        self._points.add(point)
         return self.totals_again(totals)
 
     def totals_again(self, totals: Totals) -> Totals:

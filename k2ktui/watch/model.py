@@ -206,13 +206,16 @@ class Point:
 class PipelinePair:
     """Identity of a view's pipeline, with its environment and read-only settings.
 
-    ``mirror``: it is a flow of MirrorMaker 2, which does the copying.
+    ``mirror``: it is a flow of MirrorMaker 2, which does the copying. ``source`` and ``target`` are
+    the configured names of its clusters; empty without one.
     """
 
     pipeline: str
     environment: str = ""
     read_only: bool = False
     mirror: bool = False
+    source: str = ""
+    target: str = ""
 
 
 @dataclass(frozen=True, slots=True)

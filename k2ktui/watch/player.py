@@ -11,7 +11,7 @@ from time import monotonic
 
 from k2ktui.errors import ConfigError
 from k2ktui.watch.feed import DEFAULT_INTERVAL_S, Listener
-from k2ktui.watch.history import KEPT, History, Sample
+from k2ktui.watch.history import History, Sample
 from k2ktui.watch.model import RangeRow, View
 from k2ktui.watch.recording import Recording
 
@@ -152,7 +152,7 @@ class Player:
         view = self._recording.view(number)
         if number != self.number + 1:
             self._history = History()
-            for earlier in range(max(0, number - min(_LOOK_BACK, KEPT)), number):
+            for earlier in range(max(0, number - _LOOK_BACK), number):
                 before = self._recording.view(earlier)
                 self._history.add(before.taken_at, before.partitions)
         self._history.add(view.taken_at, view.partitions)

@@ -281,7 +281,11 @@ class Poller:
 def describe_pair(flow: Flow) -> PipelinePair:
     """Return the identity of a flow for its views."""
     config, mirror = flow.config, flow.pipeline is None
-    return PipelinePair(config.name, config.environment, config.read_only, mirror)
+    names = config.source.name, config.target.name
+    if mirror:  # named after its clusters, A->B
+        source, _, target = config.name.partition("->")
+        names = source, target
+    return PipelinePair(config.name, config.environment, config.read_only, mirror, *names)
 
 
 def make_assembler(flow: Flow) -> Assembler:

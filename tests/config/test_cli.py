@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests.config.files import MINIMAL, Files
 
 
@@ -44,3 +46,32 @@ def test_show_redacts(files: Files) -> None:
 
 def test_schema_is_json() -> None:
     assert json.loads(k2ktui("schema").stdout)["title"] == "PipelineConfig"
+
+
+def test_clusters_have_names(files: Files) -> None:
+    yaml = "source: {name: east}\ntarget: {name: west}\n"
+    paths = ",".join(files.write({"a.yaml": MINIMAL, "b.yaml": yaml}))
+    assert k2ktui("validate", "-f", paths).returncode == 0
+    shown = json.loads(k2ktui("show", "--json", "-f", paths).stdout)["config"]
+    assert (shown["source"]["name"], shown["target"]["name"]) == ("east", "west")
+
+
+@pytest.mark.parametrize(
+    ("yaml", "error"),
+    [
+        (
+            "source: {name: west}\ntarget: {name: west}\n",
+            ": target: expected a name that differs from the source's",
+        ),
+        (f"source: {{name: {'x' * 41}}}\n", "b.yaml:1: source.name"),
+        ('source: {name: "a\\e[2Jb"}\n', "b.yaml:1: source.name"),
+    ],
+)
+def test_a_cluster_name_that_cannot_be_shown_is_refused(
+    files: Files, yaml: str, error: str
+) -> None:
+    paths = ",".join(files.write({"a.yaml": MINIMAL, "b.yaml": yaml}))
+    done = k2ktui("validate", "-f", paths)
+    assert done.returncode == 2
+    assert error in done.stderr
+    assert "\x1b" not in done.stderr

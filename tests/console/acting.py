@@ -80,8 +80,8 @@ async def shows(app: ConsoleApp, pilot: Pilot[Any], text: str, seconds: float = 
 
 async def confirm(app: ConsoleApp, pilot: Pilot[Any], name: str) -> None:
     """Agree in the dialog, by keyboard."""
-    await until(app, pilot, lambda: app.focused and app.focused.id == "confirm-cancel", "asked")
-    await pilot.press("tab", *(_key(char) for char in name), "tab", "space")
+    await until(app, pilot, lambda: app.focused and app.focused.id == "confirm-name", "asked")
+    await pilot.press(*(_key(char) for char in name), "tab", "space")
     await pilot.pause()
 
 

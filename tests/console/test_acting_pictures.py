@@ -112,7 +112,7 @@ async def open_screen(console: Sitting, screen: str) -> None:
             for r, result, why in zip(PLAN.changes, results, whys, strict=True)
         ]
         plan._arriving = {(w.write.group, w.write.topic, w.write.partition): w for w in rows}
-        plan._applied(Applied("20261121-120000-d4d4", tuple(rows)))
+        plan._show_applied(Applied("20261121-120000-d4d4", tuple(rows)))
         plan.show_state()
         await console.settle()
     if screen == "confirm":

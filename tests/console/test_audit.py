@@ -78,18 +78,18 @@ def test_the_audit_is_of_all_groups_or_of_one() -> None:
 
     async def flow(console: Sitting) -> None:
         await console.press("3", "m")
-        assert "2 of 4 would not go on" in console.text and "4,075 again" in console.text
+        assert "2 of 4 would not continue" in console.text and "4,075 re-read" in console.text
         screen = console.app.screen
         assert isinstance(screen, AuditScreen)
         assert json.loads(screen.document() or "")["totals"]["checkpoint_reread"] == 4075
-        assert "made of source offset" in console.text
+        assert "from source offset" in console.text
         # Views go on while it is open.
         made.checkpoint("tardy\x1b[31m", next(iter(made.ends)), 40)
         await console.show()
-        assert "tardy\\x1b[31m" in console.text and "4,115 again" in console.text
+        assert "tardy\\x1b[31m" in console.text and "4,115 re-read" in console.text
         await console.press("q")
         await console.press("slash", *"billing", "enter", "enter", "m")
-        assert "1 of 2 would not go on" in console.text and "tardy" not in console.text
+        assert "1 of 2 would not continue" in console.text and "tardy" not in console.text
 
     sit(flow, made, size=(120, 30))
 
@@ -100,7 +100,7 @@ def test_a_checkpoint_of_this_moment_says_what_it_was_made_of() -> None:
 
     async def flow(console: Sitting) -> None:
         await console.press("3", "m")
-        assert "checkpoint 0 s old, made of source offset" in console.text
+        assert "checkpoint 0 s old, from source offset" in console.text
 
     sit(flow, made, size=(120, 30))
 

@@ -26,7 +26,7 @@ def test_overview_says_how_the_pair_stands() -> None:
     async def flow(console: Sitting) -> None:
         assert "1,200 records, oldest 3.0 s" in console.line("Lag")
         assert "7:  1 ○ behind  6 ● caught-up" in console.line("Partitions")
-        assert "✗ 2 diverge (107 skipped, 40 re-read)" in console.line("Groups  ")
+        assert "✗ 2 diverge (107 records skipped, 40 records re-read)" in console.line("Groups  ")
         assert "● running  ops@bastion1  lap 12, 4 slots" in console.line("Job  ")
         assert "lQmMYe12RG21HTTP1Fo2zw" in console.line("Source")
         assert "READ-WRITE" in console.text
@@ -37,8 +37,6 @@ def test_overview_says_how_the_pair_stands() -> None:
 def test_enter_on_a_problem_goes_to_its_cause() -> None:
     async def flow(console: Sitting) -> None:
         await console.press("down", "enter")
-        assert "3 Groups" in console.text
-        await console.press("enter")
         assert isinstance(console.app.screen, GroupScreen)
         assert "+107" in console.line("payments-0")
         await console.press("q", "q")
@@ -57,7 +55,7 @@ def test_replication_is_filtered_sorted_and_opened() -> None:
         await console.press("slash", "exclamation_mark", *"clicks", "enter")
         assert "3 of 7" in console.text
         await console.press("escape", "z")
-        assert "Nothing passes the filter" in console.text
+        assert "No row passes the filter" in console.text
         await console.press("z")
         first = console.text.splitlines()[4]
         assert "clicks-0" in first  # being behind is no problem, and moves no row
@@ -107,11 +105,40 @@ def test_cells_change_with_the_figures_and_the_cursor_stays() -> None:
 def test_help_explains_the_screen_and_its_keys() -> None:
     async def flow(console: Sitting) -> None:
         await console.press("2", "question_mark")
-        assert "A row is a partition of the source" in console.text
+        assert "Each row is a partition of the source" in console.text
+        lines = console.text.splitlines()
+        headings = [line for line in lines if "Keys of" in line]
+        assert "Keys of this screen" in headings[0]
         await console.press("end")
-        assert "screen.overview" in console.text
+        assert "screen.journal" in console.text
+        assert "stale" in console.text
         await console.press("question_mark")
-        assert "A row is" not in console.text
+        assert "Each row is" not in console.text
+
+    sit(flow)
+
+
+def test_the_footer_has_the_keys_of_the_screen_first_and_grays_what_is_unavailable() -> None:
+    async def flow(console: Sitting) -> None:
+        await console.press("3")
+        foot = console.text.splitlines()[-1]
+        assert foot.index("T Translate") < foot.index("v By partition") < foot.index("/ Filter")
+        assert foot.index("/ Filter") < foot.index("Palette")
+        keys = console.app.screen.active_bindings
+        assert keys["enter"].enabled and not keys["T"].enabled  # there is no pipeline file here
+        await console.press("slash", *"nosuchgroup", "enter")
+        assert not console.app.screen.active_bindings["enter"].enabled
+        await console.press("T")
+        assert "Translate: there is no group" in console.text
+
+    sit(flow, size=(120, 24))
+
+
+def test_the_footer_says_back_where_q_goes_back() -> None:
+    async def flow(console: Sitting) -> None:
+        assert "q Quit" in console.text
+        await console.press("2", "enter")
+        assert "q Back" in console.text
 
     sit(flow)
 
@@ -214,11 +241,17 @@ def test_production_is_read_only_until_its_name_is_typed() -> None:
     async def flow(console: Sitting) -> None:
         assert "READ-ONLY" in console.text
         await console.press("u")
-        assert "To go on: Tab, type orders" in console.text
+        assert "type orders to unlock" in console.text
+        assert console.app.focused is console.widget("#confirm-name")
+        assert console.widget("#confirm-do").disabled
         # Enter and space, hit by habit, confirm nothing.
         await console.press("enter", "enter", "space")
         assert "READ-ONLY" in console.text
-        await console.press("u", "tab", *"orders", "enter", "enter")
+        await console.press("u", *"order")
+        assert console.widget("#confirm-do").disabled
+        await console.press("s")
+        assert not console.widget("#confirm-do").disabled
+        await console.press("enter", "enter")
         assert "READ-ONLY" in console.text
         await console.press("space")
         assert "READ-WRITE" in console.text
@@ -231,7 +264,7 @@ def test_production_is_read_only_until_its_name_is_typed() -> None:
 def test_an_answer_that_arrives_all_at_once_is_taken_in_order() -> None:
     async def flow(console: Sitting) -> None:
         await console.press("u")
-        for key in ("tab", *"orders", "tab", "space"):
+        for key in (*"orders", "tab", "space"):
             char = " " if key == "space" else key if len(key) == 1 else None
             console.app.post_message(events.Key(key, char))
         await console.settle()
@@ -254,7 +287,7 @@ def test_read_only_cannot_be_unlocked_where_it_was_asked_for(how: str) -> None:
 
 def test_a_timer_that_fires_when_the_screens_are_gone_does_no_harm() -> None:
     feed = StubFeed(usual())
-    ConsoleApp(Session(feed, feed.made.pair))._tick()
+    ConsoleApp(Session(feed, feed.made.pair)).update_frame()
 
 
 def test_leaving_does_not_wait_for_a_background_job() -> None:

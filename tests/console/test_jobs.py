@@ -70,8 +70,8 @@ def test_runs_here_and_elsewhere(file: Path, size: tuple[int, int]) -> None:
             assert "12" in operator.screen
         assert "\x1b" not in operator.screen and "\u202e" not in operator.screen
         await operator.press("j")
-        await operator.sees("No log here of this run")
-        await operator.press("L")
+        await operator.sees("No log of this run on this host")
+        await operator.press("l")
         await operator.sees("on the host where")
 
     at_console(session_of(file, own, elsewhere), steps, size)
@@ -182,9 +182,9 @@ def test_nothing_is_stopped_by_enter_or_by_a_wrong_name(file: Path) -> None:
         await operator.sees("running")
         for keys in (
             ("enter", "enter", "space"),
-            ("tab", "o", "r", "d", "enter", "space"),
-            ("tab", "o", "r", "d", "e", "r", "tab", "enter", "space", "escape"),
-            ("tab", *"orders", "enter", "enter", "escape"),
+            ("o", "r", "d", "enter", "space"),
+            ("o", "r", "d", "e", "r", "tab", "enter", "space", "escape"),
+            (*"orders", "enter", "enter", "escape"),
         ):
             await operator.press("X")
             await operator.sees("Stop orders")
@@ -212,10 +212,9 @@ def test_a_job_is_found_stopped_and_its_death_is_told(waiting: Path) -> None:
         await operator.sees("starting", f"pid {job.record.pid}")
         await operator.press("X")
         await operator.sees("Stop orders")
-        await operator.press("tab")
         await operator.type("orders")
         await operator.press("tab", "space")
-        await operator.sees("orders has stopped", "no run is known to be alive")
+        await operator.sees("orders has stopped", "no run is alive")
         again = begin(waiting)
         await operator.sees("starting", f"{again.record.pid}")
         again.record.identity.signal(signal.SIGKILL)
@@ -230,8 +229,7 @@ def test_where_a_cluster_does_not_answer_it_cannot_be_started(file: Path) -> Non
     async def steps(operator: Operator) -> None:
         await operator.press("J")
         await operator.sees("Start orders", "checking", "pass Java")
-        await operator.sees("It cannot be started", "FAIL source cluster")
-        await operator.press("tab")
+        await operator.sees("cannot be started", "FAIL source cluster")
         await operator.type("orders")
         await operator.press("tab", "space", "escape")
         await operator.until(lambda: not operator.app.screen.is_modal, "closed")

@@ -34,8 +34,7 @@ def pipe(
 
 async def agree(operator: Operator) -> None:
     """Wait for the checks, and type the name."""
-    await operator.sees("pass Java", "To go on: Tab")
-    await operator.press("tab")
+    await operator.sees("pass Java", "type orders to")
     await operator.type("orders")
     await operator.press("tab", "space")
 
@@ -56,10 +55,9 @@ def test_started_restarted_and_stopped(pipe: Pipeline) -> None:
         await operator.sees(f"pid {second.record.pid}", "running")
         await operator.press("X")
         await operator.sees("Stop orders")
-        await operator.press("tab")
         await operator.type("orders")
         await operator.press("tab", "space")
-        await operator.sees("orders has stopped", "no run is known to be alive")
+        await operator.sees("orders has stopped", "no run is alive")
 
     at_console(session_of(pipe.write()), steps)
     (job,) = manager.list_jobs()

@@ -49,14 +49,12 @@ def test_entries_say_what_became_of_them() -> None:
         await pilot.press("7")
         await until(app, pilot, lambda: "entries: 4" in text_of(app), "shown")
         lines = [line for line in text_of(app).splitlines() if "2026-11-21 12:0" in line]
-        states = ("done", "partly", "not ended", "taken back")
+        states = ("done", "partly", "not ended", "undone")
         for line, word in zip(lines[:4], states, strict=True):
             assert word in line
             assert "ann@bastion1" in line
         await pilot.press("G")
-        assert f"taken back 2026-11-21 12:00:04 UTC by ann@bastion1, entry {UNDO.id}" in text_of(
-            app
-        )
+        assert f"undone 2026-11-21 12:00:04 UTC by ann@bastion1, entry {UNDO.id}" in text_of(app)
         # There is nothing left of it to take back.
         await pilot.press("U")
         await pilot.pause()

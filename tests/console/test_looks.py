@@ -6,8 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from textual.color import Color
 
+from k2ktui.cli import interval
+from k2ktui.cli.main import cli
 from k2ktui.console import terminal
 from k2ktui.console.keys import load_keys
 from k2ktui.console.themes import (
@@ -19,6 +22,7 @@ from k2ktui.console.themes import (
     status_defaults,
 )
 from k2ktui.errors import ConfigError
+from k2ktui.watch import feed
 from tests.support.console import Sitting, sit
 from tests.support.views import usual
 
@@ -45,6 +49,16 @@ def test_colours_are_the_same_at_256(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["k2k-dark", "k2k-light", "k2k-contrast"])
+@pytest.mark.parametrize("word", ["bad", "warn"])
+def test_the_color_of_a_problem_differs_from_that_of_text(name: str, word: str) -> None:
+    theme = SHIPPED.themes[name]
+    assert theme.foreground
+    text, problem = Color.parse(theme.foreground), Color.parse(theme.variables[f"status-{word}"])
+    # A dark red beside black text looks black: it takes a difference in one of the colors.
+    assert max(abs(a - b) for a, b in zip(text.rgb, problem.rgb, strict=True)) >= 100
+
+
+@pytest.mark.parametrize("name", ["k2k-dark", "k2k-light", "k2k-contrast"])
 def test_statuses_are_readable(name: str) -> None:
     theme = SHIPPED.themes[name]
     for word in STATUS:
@@ -67,7 +81,7 @@ def luminance(color: Color) -> float:
         ([], "a mapping"),
         ({"name": "x"}, "colors.primary is missing"),
         ({"name": "nord", "colors": {"primary": "#ffffff"}}, "taken"),
-        ({"name": "x", "colors": {"primary": "no"}}, "no colour"),
+        ({"name": "x", "colors": {"primary": "no"}}, "not a color"),
         ({"name": "x", "colors": {"primry": "#ffffff"}}, "did you mean primary"),
         ({"name": "x", "colors": {"primary": 5}}, "quoted"),
         ({"name": "x", "colors": {"primary": "red"}, "variables": {"a": "b;}"}}, "plain"),
@@ -98,10 +112,10 @@ def test_own_themes_are_loaded_and_loaded_again_when_they_change(tmp_path: Path)
 
     async def flow(console: Sitting) -> None:
         assert console.app.theme == "mine"
-        assert "theme broken.yaml: not YAML" in console.text
+        assert "theme broken.yaml: not valid YAML" in console.text
         path.write_text('name: mine\ncolors: {primary: "#00ff00"}\n')
         os.utime(path, (1, 1))
-        console.app._look_at_themes()
+        console.app.poll_themes()
         await console.settle()
         assert console.app.current_theme.primary == "#00ff00"
 
@@ -122,7 +136,7 @@ def test_keys_can_be_moved(tmp_path: Path) -> None:
 
     async def flow(console: Sitting) -> None:
         assert "there is no id srot; did you mean sort?" in console.text
-        assert "quit: nokey is no key" in console.text
+        assert "quit: nokey is not a key" in console.text
         await console.press("p")
         assert not console.feed.paused
         await console.press("x", "f3")
@@ -212,6 +226,39 @@ def test_what_the_terminal_wants() -> None:
     environ = {"ESCDELAY": "50", "TEXTUAL_THEME": "k2k-light"}
     assert terminal.prepare(None, environ) == "k2k-light"
     assert environ["ESCDELAY"] == "50"
+
+
+@pytest.mark.parametrize(
+    ("environ", "ascii"),
+    [
+        ({"LANG": "C.UTF-8"}, False),
+        ({"LANG": "de_DE.utf8"}, False),
+        ({"LANG": "C"}, True),
+        ({"LANG": "de_DE.ISO-8859-1"}, True),
+        ({"LANG": "C", "LC_CTYPE": "C.UTF-8"}, True),  # as Python starts with LANG=C
+        ({"LC_CTYPE": "UTF-8"}, False),  # as on macOS
+        ({"LANG": "C", "LC_ALL": "en_US.UTF-8"}, False),
+        ({"LANG": "en_US.UTF-8", "LC_ALL": "C"}, True),
+        ({}, True),
+    ],
+)
+def test_a_locale_without_utf_8_draws_ascii(environ: dict[str, str], ascii: bool) -> None:
+    assert terminal.wants_ascii(None, environ) is ascii
+    assert terminal.wants_ascii(False, {"LANG": "C"}) is False
+    assert terminal.wants_ascii(True, {"LANG": "C.UTF-8"}) is True
+
+
+@pytest.mark.parametrize("seconds", ["1.9", "0", "-5", "nan", "inf"])
+@pytest.mark.parametrize("command", [[], ["watch"]])
+def test_an_interval_below_the_minimum_is_refused(command: list[str], seconds: str) -> None:
+    arguments = [*command, "-f", "none.yaml", "--interval", seconds]
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 2
+    assert "is not in the range of 2 to 3,600 seconds" in done.output
+
+
+def test_the_minimum_of_the_interval_is_that_of_the_feed() -> None:
+    assert interval.MIN_INTERVAL_S == feed.MIN_INTERVAL_S
 
 
 def test_without_a_terminal_it_says_what_to_use_instead() -> None:

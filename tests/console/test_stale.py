@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from k2ktui.engine.translate import Basis
 from k2ktui.watch.model import PartName
 from tests.support.console import Sitting, sit
 from tests.support.views import Made, usual
@@ -29,7 +30,10 @@ def test_a_source_that_dies_leaves_its_last_values_with_their_age() -> None:
         made.errors[PartName.SOURCE] = "src:9092 does not answer: timed out after 5 s"
         made.now += 400
         await console.show()
-        assert "✗ source does not answer; values are ≈6 m 40 s old" in console.text
+        assert (
+            "✗ source: src:9092 does not answer: timed out after 5 s; values ≈6 m 40 s old"
+            in console.text
+        )
         assert "≈1,200 records" in console.line("Lag")
         assert "✗ down" in console.line("Source  ")
         assert "✗ cluster  source cluster" in console.text
@@ -39,7 +43,7 @@ def test_a_source_that_dies_leaves_its_last_values_with_their_age() -> None:
         assert "≈1,200" in console.line("clicks-2")
         assert "≈ caught-up" in console.line("clicks-0")
         assert "●" not in console.text
-        assert "source does not answer" in console.text
+        assert "✗ source: src:9092 does not answer" in console.text
         await console.press("enter")
         assert "≈1,200 records" in console.line("Lag ") or "≈0 records" in console.line("Lag ")
         await console.press("escape")
@@ -92,7 +96,7 @@ def test_with_everything_down_from_the_start() -> None:
     made.errors = {name: f"{name} is down" for name in PartName}
 
     async def flow(console: Sitting) -> None:
-        assert "✗ source does not answer; nothing known" in console.text
+        assert "✗ source: source is down; nothing is known" in console.text
         for key in ("2", "3", "1"):
             await console.press(key)
         assert console.app.is_running
@@ -104,7 +108,7 @@ def test_ages_grow_while_nothing_arrives() -> None:
     async def flow(console: Sitting) -> None:
         assert "<10 s" in console.text.splitlines()[0]
         console.feed.clock = console.feed.made.now + 3700
-        console.app._tick()
+        console.app.update_frame()
         await console.settle()
         assert "1 h 1 m" in console.text.splitlines()[0]
 
@@ -128,5 +132,22 @@ def test_no_job_is_a_problem_too() -> None:
 
     async def flow(console: Sitting) -> None:
         assert "no job is running" in console.text
+
+    sit(flow, made)
+
+
+def test_before_anything_is_copied_no_line_is_red() -> None:
+    made = Made()
+    at = made.partition("clicks", 0, end=10)
+    del made.positions[at], made.mapped[at]
+    made.group("billing", at, basis=Basis.UNMAPPED)
+
+    async def flow(console: Sitting) -> None:
+        assert "new: nothing has been copied yet" in console.text
+        assert "1 unmapped  (1 not copied yet)" in console.line("Positions")
+        assert "✗" not in console.text
+        made.partition("clicks", 0, end=10)
+        await console.show()
+        assert "✗ group" in console.text
 
     sit(flow, made)

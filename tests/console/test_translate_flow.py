@@ -177,7 +177,7 @@ def test_undo_takes_back_what_has_not_moved(
         await confirm(app, pilot, copied.name)
         await shows(app, pilot, "Undo the others")
         await confirm(app, pilot, copied.name)
-        await shows(app, pilot, "○ taken back")
+        await shows(app, pilot, "○ undone")
 
     drive(session_of(copied), steps)
     found = committed(target, group, [(topic, 0), (topic, 1)])
@@ -222,7 +222,7 @@ def test_hostile_names_are_shown_and_moved(
         await shows(app, pilot, "5 create")
         await pilot.press("A")
         await until(app, pilot, lambda: app.screen.query("#confirm-do"), "asked")
-        for screen in (text_of(app), plan_of_stack(app).copied()):
+        for screen in (text_of(app), plan_of_stack(app).text_to_copy()):
             assert "\x1b" not in screen
             assert "\u202e" not in screen
         await confirm(app, pilot, copied.name)

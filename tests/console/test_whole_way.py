@@ -78,8 +78,7 @@ def traffic(source: KafkaNode, pipe: Pipeline) -> Iterator[None]:
 
 def agree(tmux: Tmux) -> None:
     """Type the pipeline's name into the dialog, as it asks for."""
-    tmux.sees(f"To go on: Tab, type {NAME}", timeout=PATIENCE)
-    tmux.press("Tab")
+    tmux.sees(f"type {NAME} to", timeout=PATIENCE)
     tmux.type(NAME)
     tmux.press("Tab", "Space")
 
@@ -110,7 +109,7 @@ def test_from_the_start_of_the_job_to_its_end(
     with Tmux(command, env, (100, 30)) as tmux:
         tmux.sees("Overview", "READ-WRITE")
         tmux.press("5")
-        tmux.sees("no run is known to be alive")
+        tmux.sees("no run is alive")
         tmux.press("J")
         agree(tmux)
         tmux.sees("running on this host", timeout=PATIENCE)
@@ -141,7 +140,7 @@ def test_from_the_start_of_the_job_to_its_end(
         tmux.sees("running on this host")
         tmux.press("X")
         agree(tmux)
-        tmux.sees("no run is known to be alive")
+        tmux.sees("no run is alive")
         (job,) = manager.list_jobs()
         assert job.state is JobState.STOPPED
         tmux.press("q")

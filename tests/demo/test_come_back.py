@@ -52,6 +52,8 @@ def test_the_job_is_found_again_and_q_ends_everything(home: Path, mark: str) -> 
         terminal.send("5")
         terminal.await_text("on this host, pid")
         terminal.send("q")
+        terminal.await_text("End (e)")
+        terminal.send("e")
         assert terminal.wait(60) == 0
     assert not host.identity.alive
     eventually(lambda: not marked(mark), "everything is gone", 30)

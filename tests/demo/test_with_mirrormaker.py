@@ -64,6 +64,8 @@ def test_both_columns_are_in_its_console_and_q_ends_all(
     terminal.send("q")
     terminal.await_text("by k2ktui")
     terminal.send("q")
+    terminal.await_text("End (e)")
+    terminal.send("e")
     assert terminal.wait(90) == 0
     eventually(lambda: not marked(mark), "everything is gone", 30)
     assert not data.exists()
@@ -86,6 +88,8 @@ def test_nothing_of_it_is_left_however_it_ends(
         with Terminal(COMMAND, size=(120, 30), env=dict(os.environ)) as back:
             back.await_text("Re-reads")
             back.send("q")
+            back.await_text("End (e)")
+            back.send("e")
             assert back.wait(90) == 0
     terminal.wait(90)
     eventually(lambda: not marked(mark), "everything is gone", 60)

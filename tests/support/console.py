@@ -20,6 +20,7 @@ from tests.support.idle import idle_by_its_event_loop
 from tests.support.views import Made, StubFeed, usual
 
 _LOOK_S = 0.05
+_SESSION = ("flow", "files", "notes", "leave_choices", "recorder")
 Flow = Callable[["Sitting"], Awaitable[None]]
 
 
@@ -114,7 +115,7 @@ def sit(
         options: of the session and of the console.
     """
     feed = feed or StubFeed(made or usual())
-    own = {name: options.pop(name) for name in ("flow", "files", "notes") if name in options}
+    own = {name: options.pop(name) for name in _SESSION if name in options}
     chosen = Options(
         keys=keys or Path("there-is-no-such-file"),
         themes=themes or (shipped_directory(),),

@@ -85,7 +85,7 @@ def test_what_was_written_is_told_and_taken_back(copied: Copied, tmp_path: Path)
         await shows(app, pilot, f"found now: {WRITTEN} applied, {GROUPS - WRITTEN} not written")
         await pilot.press("U")
         await confirm(app, pilot, copied.name)
-        await shows(app, pilot, "taken back")
+        await shows(app, pilot, "undone")
 
     drive(session_of(copied), steps, (120, 30))
     assert offsets(copied) == {None: GROUPS}

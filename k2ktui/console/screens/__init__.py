@@ -25,7 +25,7 @@ replay, which has no cluster to connect to), ``files`` and ``feed``.
 then::
 
     if await self.app.push_screen_wait(Confirm(title, lines, pipeline, "Apply")):
-        self.background("apply", job, self._applied)
+        self.background("apply", job, self._show_applied)
 
 in a method with ``@work`` (``push_screen_wait`` needs a worker). The job must first call
 ``k2ktui.engine.access.require(self.session.access, "applying a plan")``. What is applied is exactly

@@ -24,12 +24,12 @@ from k2ktui.watch.model import View
 
 _DETAIL_LINES = 5
 _HELP = """
-    Audit of a flow of MirrorMaker 2. A row is a group-partition: its newest checkpoint and what is
-    committed on the target now, each with the records that going on there would read again or skip,
-    beside the right position. It is read every 15 s at most; r reads now.
+    Audit of a MirrorMaker 2 flow. Each row is a group and partition: its newest checkpoint and its
+    commit on the target, each with the records that the group would re-read or skip from there, and
+    the right offset. It is read every 15 s at most; r reads it now.
 
-    Where the basis is not exact nothing is counted, and the line below says why. It is what
-    k2ktui mm2 audit prints; e exports it.
+    If the basis is not exact, nothing is counted, and the line below the table shows the reason.
+    k2ktui mm2 audit prints the same; e exports it.
 """
 
 
@@ -50,6 +50,11 @@ class AuditScreen(ListScreen):
     @property
     def _audit(self) -> Audit | None:
         return self.console.view.audit if self.console.view else None
+
+    @property
+    def crumb(self) -> str:
+        """The audit."""
+        return "audit"
 
     def body(self) -> Iterable[Widget]:
         """Yield notes, the table, and the details of the row under the cursor."""
@@ -78,7 +83,7 @@ class AuditScreen(ListScreen):
         if view.audit is not None:
             grid.empty = "No group has committed on what MirrorMaker 2 copies."
         names = {column.id for column in _COLUMNS} - {"group", "partition"}
-        grid.mark_old(names if view.audit_stale else ())
+        grid.mark_stale(names if view.audit_stale else ())
         grid.show(self._rows(view.audit))
         self.query_one("#facts", TextLines).show(self._notes(view.audit))
 
@@ -95,8 +100,8 @@ class AuditScreen(ListScreen):
         again, skipped = totals["checkpoint_reread"], totals["checkpoint_skipped"]
         tone = Tone.BAD if skipped else Tone.WARN if totals["wrong"] else Tone.OK
         text = (
-            f"{totals['wrong']:,} of {totals['rows']:,} would not go on where they were: at "
-            f"checkpoints {again:,} again, {skipped:,} skipped"
+            f"{totals['wrong']:,} of {totals['rows']:,} would not continue where they were; from "
+            f"checkpoints {again:,} re-read, {skipped:,} skipped"
         )
         stale = formatting.STALE if self.console.view and self.console.view.audit_stale else ""
         old = stale + formatting.age(self.session.feed.now() - audit.taken_at)
@@ -107,7 +112,7 @@ class AuditScreen(ListScreen):
 
     def _notes(self, audit: Audit | None) -> list[Line]:
         notes = audit.notes if audit else ()
-        lines = [line for note in notes for line in wrapped(note, self.size.width)[:2]]
+        lines = [line for note in notes for line in wrap_text(note, self.size.width)[:2]]
         return [(Cell(line, Tone.WARN),) for line in lines[:4]]
 
     @on(Grid.Changed)
@@ -124,12 +129,12 @@ class AuditScreen(ListScreen):
         made = (
             ""
             if age is None
-            else f", made of source offset {formatting.number(row.checkpoint_upstream)}"
+            else f", from source offset {formatting.number(row.checkpoint_upstream)}"
         )
         return [
             (Cell(safe_text(f"{row.group} {row.topic}-{row.partition}", 200), Tone.HEADING),),
             (Cell(f"committed on the source {formatting.number(row.source_offset)}; {old}{made}"),),
-            *((Cell(part),) for part in wrapped(row.note, self.size.width)),
+            *((Cell(part),) for part in wrap_text(row.note, self.size.width)),
         ]
 
     def document(self) -> str | None:
@@ -137,7 +142,7 @@ class AuditScreen(ListScreen):
         return None if self._audit is None else json.dumps(self._audit.as_json())
 
 
-def wrapped(text: str, width: int) -> list[str]:
+def wrap_text(text: str, width: int) -> list[str]:
     """Return a text wrapped to the screen's width; untrusted names in it are sanitized."""
     return textwrap.wrap(safe_text(text), max(20, width - 6))
 

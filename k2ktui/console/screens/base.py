@@ -12,16 +12,20 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.widget import Widget
+from textual.widget import AwaitMount, Widget
 from textual.widgets import Input
 from textual.worker import WorkerState
 
 from k2ktui.console import header
+from k2ktui.console.banner import banner
+from k2ktui.console.event_log import EventLog
 from k2ktui.console.export import Table
 from k2ktui.console.messages import ViewArrived
 from k2ktui.console.session import Session
+from k2ktui.console.widgets.banner_lines import BannerLines
 from k2ktui.console.widgets.footer import KeyFooter
 from k2ktui.console.widgets.grid import Grid
+from k2ktui.console.widgets.header_bar import HeaderBar
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.errors import K2kError
@@ -65,9 +69,23 @@ class Console(Protocol):
     view: View | None
     entries: list[Entry]
     notes: list[str]
+    opened: list[ConsoleScreen]
+    events: EventLog
+    chart_minutes: int
+
+    @property
+    def current_mode(self) -> str:
+        """Id of the top-level screen."""
+
+    @property
+    def path(self) -> list[str]:
+        """Titles of the screens that ``q`` goes back to, and of the current one."""
 
     def action_screen(self, name: str) -> None:
-        """Switch to a screen."""
+        """Switch to a top-level screen."""
+
+    def jump(self, name: str) -> AwaitMount:
+        """Switch to a top-level screen from which ``q`` goes back to the current one."""
 
 
 class ConsoleScreen(Screen[None]):
@@ -112,7 +130,7 @@ class ConsoleScreen(Screen[None]):
         """Return the JSON that an export writes; None exports the whole view."""
         return None
 
-    def copied(self) -> str:
+    def text_to_copy(self) -> str:
         """Return the text to copy to the terminal's clipboard."""
         return ""
 
@@ -120,9 +138,19 @@ class ConsoleScreen(Screen[None]):
         """Return why an action is unavailable now, which grays out its key; empty if it is not."""
         return self.session.access.reason if action in self.CHANGES else ""
 
-    def held(self) -> str:
+    @property
+    def crumb(self) -> str:
+        """The screen's name in the path of open screens."""
+        return ""
+
+    def reason_to_stay(self) -> str:
         """Return why the screen cannot be left now; empty if it can."""
         return ""
+
+    def session_work(self) -> list[str]:
+        """Return what this screen runs, as sentences for the dialog that leaves the console."""
+        held = self.reason_to_stay()
+        return [f"In progress: {held}."] if held else []
 
     def background(
         self,
@@ -173,14 +201,19 @@ class ConsoleScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Yield the header, the banner, the body and the footer."""
-        yield TextLines(id="header")
-        yield TextLines(id="banner")
+        yield HeaderBar(id="header")
+        yield BannerLines()
         yield from self.body()
         yield KeyFooter()
 
     def on_mount(self) -> None:
         """Show the last view; Textual also calls this handler, after that of a subclass."""
+        self.console.opened.append(self)
         self.refresh_view()
+
+    def on_unmount(self) -> None:
+        """Forget the screen; Textual also calls this handler, after that of a subclass."""
+        self.console.opened.remove(self)
 
     def on_screen_resume(self) -> None:
         """Show the views that arrived in the meantime."""
@@ -207,14 +240,23 @@ class ConsoleScreen(Screen[None]):
         if not found:
             return
         view, glyphs, width = self.console.view, glyphs_of(self), self.size.width - 2
-        entries = [(e.key, e.title, e.id == self.ENTRY) for e in self.console.entries]
-        top = header.header(self.session, view, width, glyphs)
-        self.query_one("#header", TextLines).show([top, header.tabs(entries, width)])
-        lines = header.banner(self.session, view, self.console.notes, glyphs)
+        mode = self.console.current_mode
+        entries = [(e.key, e.title, e.id == mode) for e in self.console.entries]
+        lines = [header.header(self.session, view, width, glyphs), header.tabs(entries, width)]
+        path = self.console.path
+        if len(path) > 1:
+            lines.append(header.breadcrumbs(path, width))
+        self.query_one(HeaderBar).show(lines)
         may = self.session.access
+        off: list[Line] = []
         if not may.writable and self.CHANGES:
-            lines.append((Cell(f"changes are off: {may.reason}", Tone.MUTED),))
-        self.query_one("#banner", TextLines).show(lines)
+            off.append((Cell(f"changes are off: {may.reason}", Tone.MUTED),))
+        items = banner(self.session, view, self.console.notes, glyphs)
+        self.query_one(BannerLines).show_items(items, off)
+
+    @on(HeaderBar.TabClicked)
+    def _tab_clicked(self, event: HeaderBar.TabClicked) -> None:
+        self.console.action_screen(self.console.entries[event.number].id)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Gray out actions that are unavailable now."""
@@ -269,7 +311,7 @@ class ListScreen(ConsoleScreen):
         """Return the rows that pass the filter."""
         return self.grid().table()
 
-    def copied(self) -> str:
+    def text_to_copy(self) -> str:
         """Return the row under the cursor, tab-separated."""
         row = self.grid().current
         return "" if row is None else self.grid().row_text(row)
@@ -328,6 +370,6 @@ class ListScreen(ConsoleScreen):
             what = " ".join(
                 part for part in (what, f"/{grid.filter}" if grid.filter else "") if part
             )
-            text = f"  {len(grid.rows):,} of {grid.total:,}: {safe_text(what, 40)} (esc: all)"
+            text = f"  {len(grid.rows):,} of {grid.total:,}: {safe_text(what, 40)} (Esc shows all)"
             parts.append(Cell(text, Tone.WARN))
         self.query_one("#summary", TextLines).show([tuple(parts)])

@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 from textual import on
 from textual.binding import Binding, BindingType
 
-from k2ktui.console.aging import old_group_columns
+from k2ktui.console.aging import stale_group_columns
 from k2ktui.console.screens.audit import AuditScreen
 from k2ktui.console.screens.base import ListScreen
 from k2ktui.console.screens.groups_table import row_grid, summary_grid
+from k2ktui.console.screens.partition import PartitionScreen
 from k2ktui.console.screens.translate import plan_groups
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of
@@ -31,29 +32,29 @@ class GroupsScreen(ListScreen):
     ENTRY: ClassVar[str] = "groups"
     DETAILS = (AuditScreen,)
     HELP: ClassVar[str | None] = """
-        Groups. A row is a consumer group with its state and members on both clusters; v shows every
-        group-partition instead, with both committed offsets and the translated one.
+        Groups. Each row is a consumer group with its state and members on both clusters. v shows
+        one row for each group and partition, with both committed offsets and the translated one.
 
         Divergence is the committed offset on the target minus the translated one, in source
-        records. Skips now are records that the group would never read if it went on at the target
-        as it is committed now, re-reads now are those that it would read again; moved: the same
-        after a move, as the plan says. A + stands for more, in partitions where it is unknown.
+        records. Now: records that the group would skip or re-read if it continued on the target
+        from its current commit. Moved: the same after a move, as in the plan. + means more, in
+        partitions where the number is unknown.
 
-        Deleted: the target does not hold unread records any more, so that a move skips them, too.
-        Not moved: it has no offset there yet. Checking: it seemed bad once; the next polls tell.
-        Moving: it goes on on both clusters while they are read.
+        Deleted: the target has deleted unread records, so a move skips them too. Not moved: the
+        group has no committed offset on the target. Checking: bad in one poll; the next polls
+        confirm it or not. Moving: the group is in use on both clusters while they are read.
 
-        The basis says why a translation can be trusted. exact: by a mapping; end: caught up with
-        the copy; ahead: past the copy; bounded: some are re-read, none skipped; unmapped: no
-        mapping is known.
+        The basis is the reason to trust a translation. exact: by a mapping; end: caught up with the
+        copy; ahead: beyond the copy; bounded: some records are re-read, none is skipped; unmapped:
+        no mapping is known.
 
-        Problems are first while no column is chosen. Enter opens a group; T plans where it goes on
+        Problems come first until a sort column is chosen. Enter opens a group. T plans its offsets
         on the target, which changes nothing yet.
 
-        Where MirrorMaker 2 copies, alone or beside the pipeline (--compare): by k2ktui is what a
-        group would read again where the translation puts it, by MM2 where its newest checkpoint
-        does. A + stands for more partitions, without a checkpoint or where nobody knows; — if that
-        is all of them. m shows every group-partition: checkpoint, commit, and what is right.
+        If MirrorMaker 2 copies, alone or beside the pipeline (--compare): by k2ktui is what a group
+        would re-read from the translated offset, by MM2 from its newest checkpoint. + means that
+        some partitions have no checkpoint or an unknown number, — that all of them do. m shows the
+        checkpoint, the commit and the right offset of each group and partition.
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         _TRANSLATE,
@@ -80,7 +81,7 @@ class GroupsScreen(ListScreen):
                 grid.show_columns(summary_columns(glyphs_of(self), compared=view.compares))
         read = view.part(PartName.GROUPS).taken_at is not None
         grid.empty = "No group has committed on what is replicated." if read else formatting.NOT_YET
-        grid.mark_old(old_group_columns(view))
+        grid.mark_stale(stale_group_columns(view))
         grid.show(view.groups if self._by_partition else view.summaries)
 
     def summary(self) -> Line:
@@ -90,8 +91,9 @@ class GroupsScreen(ListScreen):
             return (Cell(formatting.NOT_YET),)
         totals, groups = view.totals, view.totals.groups
         old = formatting.STALE if view.groups_stale else ""
-        bases = "  ".join(f"{count:,} {basis}" for basis, count in totals.bases.items())
-        text = f"{old}{counted(groups, 'group')}  {bases}  {old}"
+        bases = ", ".join(f"{count:,} {basis}" for basis, count in totals.bases.items())
+        positions = f"  {old}{counted(sum(totals.bases.values()), 'position')}: {bases}"
+        text = f"{old}{counted(groups, 'group')}: {old}"
         ahead = any(group.ahead for group in view.summaries)
         off_now = totals.skips or totals.rereads
         tone = Tone.BAD if ahead else Tone.WARN if off_now else Tone.MUTED
@@ -101,6 +103,7 @@ class GroupsScreen(ListScreen):
         return (
             Cell(text),
             Cell(off if totals.diverging or off_now else "none diverges", tone),
+            Cell(positions if totals.bases else ""),
             *compared,
         )
 
@@ -127,6 +130,12 @@ class GroupsScreen(ListScreen):
     def action_audit(self) -> None:
         """Open the audit of all groups."""
         self.app.push_screen(AuditScreen())
+
+    def refusal(self, action: str) -> str:
+        """Return why an action is unavailable now."""
+        if action == "translate" and self.is_mounted and self.query_one(Grid).current is None:
+            return "there is no group"
+        return _planning_refusal(self, action) or super().refusal(action)
 
     async def action_translate(self) -> None:
         """Plan the translation of the group under the cursor."""
@@ -164,9 +173,22 @@ class GroupScreen(ListScreen):
         """Open the audit of the group."""
         self.app.push_screen(AuditScreen(self._group))
 
+    def refusal(self, action: str) -> str:
+        """Return why an action is unavailable now."""
+        return _planning_refusal(self, action) or super().refusal(action)
+
     async def action_translate(self) -> None:
         """Plan the translation of the group."""
         await _translate(self, self._group)
+
+    @property
+    def crumb(self) -> str:
+        """The group."""
+        return self._group
+
+    @on(Grid.Opened)
+    def _opened(self, event: Grid.Opened) -> None:
+        self.app.push_screen(PartitionScreen((event.row.topic, event.row.partition)))
 
     def make_grid(self) -> Grid[Any]:
         """Create the table of group-partitions."""
@@ -176,7 +198,7 @@ class GroupScreen(ListScreen):
         """Show the group's partitions."""
         grid = self.query_one(Grid)
         grid.empty = "The group has no committed offset of what is replicated."
-        grid.mark_old(old_group_columns(view))
+        grid.mark_stale(stale_group_columns(view))
         grid.show([row for row in view.groups if row.group == self._group])
 
     def summary(self) -> Line:
@@ -186,7 +208,7 @@ class GroupScreen(ListScreen):
         found = view.summaries if view else ()
         group = next((each for each in found if each.group == self._group), None)
         if group is None:
-            return (name, Cell("  is not there any more", Tone.WARN))
+            return (name, Cell("  no longer exists", Tone.WARN))
         glyphs = glyphs_of(self)
         mark = glyphs.mark(judge_group(group))
         mark = glyphs.aged(mark) if view and view.groups_stale else mark
@@ -204,5 +226,10 @@ def _compared(view: View, now: float) -> Line:
     return (Cell(f"  MM2 {old}", Tone.MUTED),)
 
 
+def _planning_refusal(screen: ListScreen, action: str) -> str:
+    is_recording = action == "translate" and screen.session.flow is None
+    return "this is a recording" if is_recording else ""
+
+
 async def _translate(screen: ListScreen, group: str) -> None:
-    await plan_groups(screen.app, [group])
+    await plan_groups(screen, [group])

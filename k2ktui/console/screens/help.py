@@ -1,4 +1,4 @@
-"""Help for the current screen: what it shows, its signs, its keys with their ids."""
+"""Help for the current screen: what it shows, its keys with their ids, its signs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 
+from k2ktui.console.key_order import key_name, rank, sorted_bindings
 from k2ktui.console.screens.base import ConsoleScreen
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_lines import TextLines
@@ -17,12 +18,17 @@ from k2ktui.present.formatting import Cell, Line, Tone, tone_of
 from k2ktui.watch.severity import Severity
 
 _WORDS = {
-    Severity.OK: "as it should be",
-    Severity.INFO: "on its way, nothing to do",
-    Severity.WARN: "look at it when you can",
-    Severity.UNKNOWN: "cannot be told",
+    Severity.OK: "healthy",
+    Severity.INFO: "in progress; nothing to do",
+    Severity.WARN: "needs attention, not urgent",
+    Severity.UNKNOWN: "unknown",
     Severity.BAD: "records would be lost or skipped, or nothing is copied",
 }
+_HEADINGS = (
+    "Keys of this screen, with their ids for keys.yaml",
+    "Keys of every table",
+    "Keys of every screen",
+)
 
 
 class Help(ModalScreen[None]):
@@ -46,7 +52,7 @@ class Help(ModalScreen[None]):
     def on_mount(self) -> None:
         """Fill in the text."""
         width = max(30, min(86, self.app.size.width - 10))
-        self.query_one(TextLines).show([*self._about(width), *self._signs(), *self._keys(width)])
+        self.query_one(TextLines).show([*self._about(width), *self._keys(width), *self._signs()])
         self.query_one(VerticalScroll).focus()
 
     def _about(self, width: int) -> list[Line]:
@@ -67,28 +73,33 @@ class Help(ModalScreen[None]):
             lines.append((Cell(f"  {glyphs.status[severity]} ", tone_of(severity)), Cell(words)))
         for sign, words in (
             ("…", "not known yet"),
-            ("—", "not to be had"),
-            ("≈", "stale: of an earlier poll, its age beside it"),
+            ("—", "not available"),
+            ("≈", "stale: read by an earlier poll, shown with its age"),
         ):
             lines.append((Cell(f"  {sign} ", Tone.MUTED), Cell(words)))
         return [*lines, ()]
 
     def _keys(self, width: int) -> list[Line]:
-        lines: list[Line] = [(Cell("Keys, and their ids for keys.yaml", Tone.HEADING),)]
-        entries = ", ".join(f"{e.key} {e.title}" for e in self._of.console.entries)
-        lines += [(Cell(f"  {part}"),) for part in textwrap.wrap(entries, width - 4)]
-        shown: set[str] = set()
-        for active in self._of.active_bindings.values():
+        """Return the keys: the screen's own, those of every table, those of every screen."""
+        lines: list[Line] = []
+        before = -1
+        for active in sorted_bindings(self._of):
             binding = active.binding
-            known = str(binding.id or binding.action)
-            if not binding.description or binding.system or known in shown or not binding.id:
+            if not binding.description or binding.system or not binding.id:
                 continue
-            shown.add(known)
+            if binding.id.startswith("screen."):
+                continue  # listed by title below
+            if rank(binding) != before:
+                before = rank(binding)
+                lines += [*([()] if lines else []), (Cell(_HEADINGS[before], Tone.HEADING),)]
             tone = Tone.PLAIN if active.enabled else Tone.MUTED
-            key = self.app.get_key_display(binding)
+            key = key_name(self.app, binding, plain=glyphs_of(self).ascii)
             text = f"  {key:<10} {binding.description:<16}"
-            lines.append((Cell(text, tone), Cell(known, Tone.MUTED)))
-        return lines
+            lines.append((Cell(text, tone), Cell(binding.id, Tone.MUTED)))
+        for entry in self._of.console.entries:
+            text = f"  {entry.key:<10} {entry.title:<16}"
+            lines.append((Cell(text), Cell(f"screen.{entry.id}", Tone.MUTED)))
+        return [*lines, ()]
 
     def action_scroll(self, by: int) -> None:
         """Scroll by lines."""

@@ -10,9 +10,11 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.console import cli_equivalent
+from k2ktui.console.event_log import EventKind
 from k2ktui.console.screens.base import ListScreen
 from k2ktui.console.screens.jobs_log import LogScreen, entry_lines
-from k2ktui.console.screens.jobs_table import HEARD, jobs_grid
+from k2ktui.console.screens.jobs_table import HEARTBEAT_COLUMNS, jobs_grid
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.start_dialog import StartDialog
@@ -33,7 +35,7 @@ from k2ktui.watch.severity import state_time
 _LOOK_S = 2.0
 _LOG_LINES = 40
 _MIRROR = "MirrorMaker 2 copies this flow; it is started and stopped outside k2ktui"
-_TAKE_OVER = "k2ktui mm2 takeover lets a pipeline of ours go on where it has come to."
+_TAKE_OVER = "k2ktui mm2 takeover lets a k2ktui pipeline continue where it stopped."
 
 
 class JobsScreen(ListScreen):
@@ -42,23 +44,26 @@ class JobsScreen(ListScreen):
     ENTRY: ClassVar[str] = "jobs"
     CHANGES: ClassVar[frozenset[str]] = frozenset({"start_job", "stop_job", "restart_job"})
     HELP: ClassVar[str | None] = """
-        Jobs. A row is a run of a pipeline: a job of this host, or what another host's run says in
-        its heartbeats on the target. Below is the end of the chosen job's log; Enter shows all.
+        Jobs. Each row is a run of a pipeline: a job on this host, or a run on another host as
+        reported by its heartbeats on the target. Below is the end of the selected job's log; Enter
+        shows the whole log.
 
-        J starts the pipeline, after checks that are shown as they come. X stops a job, and asked
-        again insists. R checks, stops and starts again. All ask for the pipeline's name first.
+        J starts the pipeline after checks, which are shown as they complete. X stops a job; a
+        second X stops it immediately. R checks, stops and starts it again. All of them ask for the
+        pipeline's name first.
 
-        A job runs on without the console, the ssh connection and the terminal: come back later,
-        it is found. What runs on another host, or in a terminal, is stopped there.
+        A job keeps running without the console, the SSH connection and the terminal, and is found
+        again later. Stop a run on another host, or in a terminal, where it was started.
 
-        died: it ended without a word. silent: no heartbeat for 15 s. term counts the runs; commit
-        is the mean time of a transaction's end; restarts are starts on this host before this one.
+        died: it ended without reporting it. silent: no heartbeat for 15 s. term: the number of the
+        run. commit: mean duration of a transaction's commit. restarts: starts on this host before
+        this one.
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("J", "start_job", "Start", id="jobs.start"),
         Binding("X", "stop_job", "Stop", id="jobs.stop"),
         Binding("R", "restart_job", "Restart", id="jobs.restart"),
-        Binding("L", "log", "Log", id="jobs.log", show=False),
+        Binding("l", "log", "Log", id="jobs.log", show=False),
     ]
 
     def __init__(self) -> None:
@@ -66,7 +71,8 @@ class JobsScreen(ListScreen):
         self._jobs: Sequence[Job] | None = None
         self._shown: tuple[str, Sequence[joblog.LogEntry]] = ("", ())
         self._busy = ""
-        self._asked: set[str] = set()
+        self._stop_requests: set[str] = set()
+        self._started: list[Job] = []
 
     # Content
 
@@ -81,15 +87,15 @@ class JobsScreen(ListScreen):
 
     def on_mount(self) -> None:
         """Start polling this host's jobs."""
-        self._look()
-        self.set_interval(_LOOK_S, self._look)
+        self._poll_jobs()
+        self.set_interval(_LOOK_S, self._poll_jobs)
 
     def on_screen_resume(self) -> None:
         """Show the last view and poll the jobs immediately."""
         super().on_screen_resume()
-        self._look()
+        self._poll_jobs()
 
-    def _look(self) -> None:
+    def _poll_jobs(self) -> None:
         """Read records and log on a thread: the home directory may be on a network mount."""
         if not self.is_current or self.session.feed.replay:
             return
@@ -103,9 +109,9 @@ class JobsScreen(ListScreen):
                 return found, "", ()
             return found, wanted.place.id, joblog.read_tail(wanted.place, _LOG_LINES)
 
-        self.background("look", job, self._looked)
+        self.background("look", job, self._update_jobs)
 
-    def _looked(self, found: tuple[list[Job], str, Sequence[joblog.LogEntry]]) -> None:
+    def _update_jobs(self, found: tuple[list[Job], str, Sequence[joblog.LogEntry]]) -> None:
         self._jobs = found[0]
         self._shown = found[1:]
         self.refresh_view()
@@ -122,15 +128,15 @@ class JobsScreen(ListScreen):
         known = self._jobs is not None or self.session.feed.replay
         heard = view is not None and view.part(PartName.STATE).taken_at is not None
         grid = self.grid()
-        empty = "No run of this pipeline is known. J starts it."
+        empty = "This pipeline has no run. J starts it."
         if self.session.pair.mirror:
             empty = f"{_MIRROR}."
         grid.empty = empty if known and heard else formatting.NOT_YET
         # A heartbeat that could not be read must not count as missing.
         at = state_time(view, now) if view else now
         stale = view is not None and view.stale(PartName.STATE)
-        old = HEARD if stale else frozenset()
-        grid.mark_old(old | {"lag"} if view and view.copy_stale else old)
+        old = HEARTBEAT_COLUMNS if stale else frozenset()
+        grid.mark_stale(old | {"lag"} if view and view.copy_stale else old)
         # Use the lag of the other screens: a heartbeat's lag is some seconds older.
         lag = view.totals.lag_records if view else None
         grid.show(recent_runs(make_run_rows(self._jobs or (), runners, pipeline, at, lag)))
@@ -144,7 +150,9 @@ class JobsScreen(ListScreen):
             place, entries = "", ()
         height = max(1, pane.size.height - 1)
         lines: list[Line] = [line for each in entries for line in entry_lines(each)]
-        title = f"Log of {formatting.name(place, 50)}" if place else "No log here of this run"
+        title = (
+            f"Log of {formatting.name(place, 50)}" if place else "No log of this run on this host"
+        )
         pane.show([(Cell(title, Tone.MUTED),), *lines[-height:]])
 
     def summary(self) -> Line:
@@ -157,9 +165,12 @@ class JobsScreen(ListScreen):
         if not own and self.session.pair.mirror:
             return (*cells, Cell(_MIRROR, Tone.MUTED))
         if not own:
-            return (*cells, Cell("no run is known to be alive", Tone.WARN))
+            return (*cells, Cell("no run is alive", Tone.WARN))
         if len(own) > 1:
-            return (*cells, Cell(f"{len(own)} runs at once: the older is being fenced", Tone.WARN))
+            return (
+                *cells,
+                Cell(f"{len(own)} runs at the same time: the older one is being fenced", Tone.WARN),
+            )
         where = "on this host" if own[0].here else f"on {formatting.name(own[0].host, 40)}"
         return (*cells, Cell(f"{own[0].state} {where}, pid {own[0].pid}"))
 
@@ -168,11 +179,38 @@ class JobsScreen(ListScreen):
         return row if isinstance(row, RunRow) else None
 
     @on(Grid.Changed)
-    def _chosen(self) -> None:
+    def _row_changed(self) -> None:
         row = self._row()
         if row is not None and row.job is not None and row.job.place.id != self._shown[0]:
-            self._look()
+            self._poll_jobs()
+        self.refresh_bindings()
         self._draw_log()
+
+    def refusal(self, action: str) -> str:
+        """Return why an action is unavailable now."""
+        found = super().refusal(action)
+        if found or action not in self.CHANGES or not self.is_mounted:
+            return found
+        if self._busy:
+            return f"wait for the end of: {self._busy}"
+        if action == "start_job":
+            return f"{_MIRROR}. {_TAKE_OVER}" if self.session.pair.mirror else ""
+        row = self._row()
+        if row is None or (row.job is None and not row.alive):
+            return "no job is running in this row"
+        if row.job is None:
+            return _where_to_stop(row, "restart" if action == "restart_job" else "stop")
+        dead = action == "stop_job" and not row.alive
+        return "no job is running in this row" if dead else ""
+
+    def session_work(self) -> list[str]:
+        """Return the operation in progress, and the jobs started here that still run."""
+        found = [f"In progress: {self._busy}"] if self._busy else []
+        for job in self._started:
+            if job.record.identity.alive:
+                where = f"{job.record.pipeline}, pid {job.record.pid}"
+                found.append(f"The job {where}, was started here. It keeps running.")
+        return found
 
     # Actions
 
@@ -193,15 +231,16 @@ class JobsScreen(ListScreen):
         """Check the pipeline, confirm, and start it."""
         row = self._row()
         job = row.job if row is not None and row.job is not None and not row.alive else None
-        if self._is_busy() or (config := await self._config(job)) is None:
+        if (config := await self._config(job)) is None:
             return
         files = job.record.files if job else self.session.files
-        lines = ["It runs on without this console; X stops it, k2ktui jobs finds it again."]
+        lines = ["It keeps running without this console. X stops it; k2ktui jobs list shows it."]
         if not await self.app.push_screen_wait(StartDialog(config, "Start", lines)):
             return
         self._work(
             f"starting {config.name}",
             lambda: manager.await_running(manager.start_job(config, files, self._access(config))),
+            cli_equivalent.job(files, "start"),
         )
 
     @work
@@ -209,12 +248,11 @@ class JobsScreen(ListScreen):
         """Check the pipeline, confirm, stop it and start it again."""
         row = self._row()
         if row is None or row.job is None:
-            self._not_here(row, "Restart")
             return
         job = row.job
-        if self._is_busy() or (config := await self._config(job)) is None:
+        if (config := await self._config(job)) is None:
             return
-        lines = [f"Stops pid {job.record.pid}, then starts it anew; nothing is lost or doubled."]
+        lines = [f"Stops pid {job.record.pid} and starts it again; no record is lost or repeated."]
         dialog = StartDialog(config, "Restart", lines, restart=True)
         if not await self.app.push_screen_wait(dialog):
             return
@@ -224,6 +262,7 @@ class JobsScreen(ListScreen):
             lambda: manager.await_running(
                 manager.restart_job(job, config, files, self._access(config))
             ),
+            cli_equivalent.job(files, "restart"),
         )
 
     @work
@@ -231,20 +270,19 @@ class JobsScreen(ListScreen):
         """Confirm, then stop the job; a second request stops it immediately."""
         row = self._row()
         if row is None or row.job is None or not row.alive:
-            self._not_here(row, "Stop")
-            return
-        if self._is_busy():
             return
         job, name = row.job, row.pipeline
-        again = job.record.start in self._asked
+        again = job.record.start in self._stop_requests
         lines = [
             f"pid {job.record.pid} on this host, since {clock(job.record.started_at)} UTC.",
-            "Nothing is copied until it is started again; it goes on where it stopped.",
-            "Nothing is lost or doubled." if not again else "It was asked before: this insists.",
+            "Nothing is copied until it is started again; it continues where it stopped.",
+            "A stop was requested before; this one is immediate."
+            if again
+            else "No record is lost or repeated.",
         ]
         if not await self.app.push_screen_wait(Confirm(f"Stop {name}", lines, name, "Stop")):
             return
-        self._asked.add(job.record.start)
+        self._stop_requests.add(job.record.start)
         how = StopMode.NOW if again else StopMode.GRACEFULLY
         allowed = self._access_of(job)
 
@@ -253,26 +291,11 @@ class JobsScreen(ListScreen):
             if now.alive:
                 raise TimedOut(
                     f"{name} still runs after {manager.STOP_S:g} s",
-                    hint="X again insists; k2ktui jobs stop --kill kills it.",
+                    hint="X again stops it immediately; k2ktui jobs stop --kill kills it.",
                 )
             return now
 
-        self._work(f"stopping {name}", stopped)
-
-    def _not_here(self, row: RunRow | None, what: str) -> None:
-        if row is None or not row.alive:
-            self.tell(f"{what}: no job is running in this row.", "warning")
-        elif row.host == manager.this_host():
-            text = f"pid {row.pid} runs in a terminal or as a service: stop it there."
-            self.tell(f"{what}: {text}", "warning")
-        else:
-            text = f"it runs on {row.host}; there: k2ktui jobs {what.lower()} -f FILE"
-            self.tell(f"{what}: {text}", "warning")
-
-    def _is_busy(self) -> bool:
-        if self._busy:
-            self.tell(f"One thing at a time: {self._busy} …", "warning")
-        return bool(self._busy)
+        self._work(f"stopping {name}", stopped, cli_equivalent.job(job.record.files, "stop"))
 
     async def _config(self, job: Job | None) -> PipelineConfig | None:
         """Return the configuration of a job or of the session; None after reporting an error."""
@@ -310,25 +333,38 @@ class JobsScreen(ListScreen):
             replay=session.feed.replay,
         )
 
-    def _work(self, what: str, work: Callable[[], Job]) -> None:
+    def _work(self, what: str, work: Callable[[], Job], command: str) -> None:
         """Run an operation on a job on a thread, and report its outcome."""
 
         def over() -> None:
             self._busy = ""
-            self._look()
+            self._poll_jobs()
             self.session.feed.refresh()
+
+        events = self.console.events
 
         def done(job: Job) -> None:
             over()
+            events.add(EventKind.DONE, what, command)
+            if job.alive:
+                self._started.append(job)
             self.tell(*_outcome(job))
 
         def failed(error: K2kError) -> None:
             over()
+            events.add(EventKind.FAILED, f"{what}: {error}", command)
             self.tell_error(error)
 
+        events.add(EventKind.STARTED, what, command)
         self._busy = f"{formatting.name(what, 60)} …"
         self.background("job", work, done, failed)
         self._draw()
+
+
+def _where_to_stop(row: RunRow, verb: str) -> str:
+    if row.host == manager.this_host():
+        return f"pid {row.pid} runs in a terminal or as a service: stop it there"
+    return f"it runs on {formatting.name(row.host, 60)}; there: k2ktui jobs {verb} -f FILE"
 
 
 def _reason(error: BaseException | None) -> K2kError:
@@ -342,7 +378,7 @@ def _outcome(job: Job) -> tuple[str, Any]:
         case JobState.RUNNING:
             return f"{name} runs as pid {pid}.", "information"
         case JobState.STARTING:
-            return f"{name} is still starting, as pid {pid}; its log says how far it is.", "warning"
+            return f"{name} is still starting, as pid {pid}; its log shows the progress.", "warning"
         case JobState.STOPPING:
             return f"{name} is stopping, as pid {pid}; its log says why.", "warning"
         case JobState.STOPPED:

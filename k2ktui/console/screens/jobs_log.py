@@ -40,9 +40,9 @@ class LogScreen(ListScreen):
 
     ENTRY: ClassVar[str] = "jobs"
     HELP: ClassVar[str | None] = """
-        The log of a job, its last 2,000 lines; times are UTC. New lines are followed while the
-        cursor is on the last one, and f goes there. / filters, Enter shows a line that is cut off,
-        q and esc go back. In a shell: k2ktui jobs log -f FILE -F.
+        The log of a job: its last 2,000 lines, with times in UTC. The view follows new lines while
+        the cursor is on the last one; f jumps there. / filters; Enter shows a whole line. The
+        equivalent command is k2ktui jobs log -f FILE -F.
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("f", "follow", "Follow", id="jobs.follow")]
 
@@ -52,6 +52,11 @@ class LogScreen(ListScreen):
         self._follower: Follower | None = None
         self._lines: deque[LogLine] = deque(maxlen=_LINES)
         self._count = 0
+
+    @property
+    def crumb(self) -> str:
+        """The log."""
+        return "log"
 
     def make_grid(self) -> Grid[Any]:
         """Create the table of log lines."""
@@ -75,8 +80,8 @@ class LogScreen(ListScreen):
 
     def on_mount(self) -> None:
         """Start following the log."""
-        self._look()
-        self.set_interval(_LOOK_S, self._look)
+        self._poll_jobs()
+        self.set_interval(_LOOK_S, self._poll_jobs)
 
     def on_unmount(self) -> None:
         """Close the log file."""
@@ -89,16 +94,16 @@ class LogScreen(ListScreen):
         title = Cell(f"Log of {formatting.name(place.id)}", Tone.HEADING)
         return (title, Cell(f"  {formatting.name(place.log)}", Tone.MUTED))
 
-    def _look(self) -> None:
+    def _poll_jobs(self) -> None:
         def job() -> list[LogEntry]:
             if self._follower is None:
                 self._follower = Follower(self._job.place, _LINES)
                 return self._follower.before
             return self._follower.read()
 
-        self.background("look", job, self._looked)
+        self.background("look", job, self._update_jobs)
 
-    def _looked(self, entries: list[LogEntry]) -> None:
+    def _update_jobs(self, entries: list[LogEntry]) -> None:
         if not entries and self._count:
             return
         grid = self.grid()

@@ -29,15 +29,16 @@ from k2ktui.watch.model import PartName, View
 from k2ktui.watch.severity import Severity, SeverityLabel
 
 _HELP = """
-    Journal. What was applied and taken back on the target, by whom, when and from where; it is kept
-    on the target, so every machine shows the same. Enter opens an entry: every committed offset
-    before and after, and what became of it.
+    Journal. Changes that were applied and undone on the target: who made them, when and from where.
+    It is kept on the target, so every host shows the same entries. Enter opens an entry, with every
+    committed offset before and after, and its outcome.
 
-    U takes back what an entry applied, after you have typed the pipeline's name. If a group has
-    moved since, or got a member, nothing is changed, and you are asked whether to take back the
-    others. Of an entry that moved the pipeline's own positions, the way back is a plan of its own.
-    An entry that was begun and not ended is one whose writer died, was cut off, or is at it:
-    opening it shows of each row whether it is there now. It can be taken back like any other.
+    U undoes an entry after you have typed the pipeline's name. If a group has moved since, or has
+    got a member, nothing is changed, and the console offers to undo the others. An entry that moved
+    the pipeline's own positions is undone by a plan for positions.
+
+    not ended: the writer of the entry died, lost its connection, or is still writing. Open the
+    entry to see which rows are in effect now. It can be undone like any other entry.
 
     e exports what is shown as JSON, as k2ktui journal prints it, and as CSV.
 """
@@ -80,7 +81,7 @@ class JournalScreen(OperationScreen):
 
     def verdict(self, entry: JournalHeader) -> SeverityLabel:
         """Judge an entry by its outcome."""
-        return verdict_of(entry, taken_back=entry.id in self._undone)
+        return verdict_of(entry, is_undone=entry.id in self._undone)
 
     def summary(self) -> Line:
         """Return the number of entries."""
@@ -89,7 +90,7 @@ class JournalScreen(OperationScreen):
     def detail(self) -> list[Line]:
         """Return the entry under the cursor."""
         entry = self.query_one(Grid).current
-        return [] if entry is None else told(entry, self._undone.get(entry.id))
+        return [] if entry is None else describe_entry(entry, self._undone.get(entry.id))
 
     def document(self) -> str | None:
         """Return the journal in the JSON that ``k2ktui journal`` prints."""
@@ -112,11 +113,11 @@ class JournalScreen(OperationScreen):
 
     def other_undo(self, entry: operations.JournalEntry) -> bool:
         """Plan to restore the pipeline's own positions."""
-        return plan_back(self, entry)
+        return plan_reversal(self, entry)
 
     def undone(self, applied: Applied) -> None:
         """Report the outcome of an undo."""
-        tell_undone(self, applied)
+        report_undo(self, applied)
 
     @on(Grid.Opened)
     def _opened(self, event: Grid.Opened) -> None:
@@ -140,6 +141,11 @@ class EntryScreen(OperationScreen):
         super().__init__()
         self._header, self._undone = header, undone
         self._entry: operations.JournalEntry | None = None
+
+    @property
+    def crumb(self) -> str:
+        """The entry's id."""
+        return self._header.id
 
     def make_grid(self) -> Grid[Written]:
         """Create the table of the entry's rows."""
@@ -169,7 +175,7 @@ class EntryScreen(OperationScreen):
     def _found(self, entry: operations.JournalEntry) -> None:
         self._entry = entry
         grid: Grid[Any] = self.query_one(Grid)
-        grid.empty = "It changed nothing."
+        grid.empty = "The entry changed nothing."
         grid.show(entry.lines)
 
     def summary(self) -> Line:
@@ -177,11 +183,11 @@ class EntryScreen(OperationScreen):
         return (
             Cell(f"entry {safe_text(self._header.id)}", Tone.HEADING),
             Cell(f"  {_what(self._header)}  {safe_text(results_text(self._header.counts))}"),
-            *([Cell(f"; found now: {self._now()}", Tone.WARN)] if self._unended else []),
+            *([Cell(f"; found now: {self._now()}", Tone.WARN)] if self._is_unfinished else []),
         )
 
     @property
-    def _unended(self) -> bool:
+    def _is_unfinished(self) -> bool:
         return self._entry is not None and _BEGUN in self._header.counts
 
     def _now(self) -> str:
@@ -191,8 +197,8 @@ class EntryScreen(OperationScreen):
 
     def facts(self) -> list[Line]:
         """Return who made the change, when and from where."""
-        who, _, *taken_back = told(self._header, self._undone)
-        return [who, *taken_back]
+        who, _, *undo_lines = describe_entry(self._header, self._undone)
+        return [who, *undo_lines]
 
     def detail(self) -> list[Line]:
         """Return all details of the row under the cursor."""
@@ -207,7 +213,7 @@ class EntryScreen(OperationScreen):
         return [
             (Cell(safe_text(group, 200), Tone.HEADING),),
             (Cell(f"{safe_text(row.topic, 200)}-{row.partition}  {before} → {after}"),),
-            *((Cell(part),) for part in self.wrapped(row.result)),
+            *((Cell(part),) for part in self.wrap(row.result)),
         ]
 
     def document(self) -> str | None:
@@ -229,17 +235,17 @@ class EntryScreen(OperationScreen):
 
     def other_undo(self, entry: operations.JournalEntry) -> bool:
         """Plan to restore the pipeline's own positions."""
-        return plan_back(self, entry)
+        return plan_reversal(self, entry)
 
     def undone(self, applied: Applied) -> None:
         """Report the outcome of an undo."""
-        tell_undone(self, applied)
+        report_undo(self, applied)
 
 
 JournalScreen.DETAILS = (EntryScreen,)
 
 
-def plan_back(screen: OperationScreen, entry: operations.JournalEntry) -> bool:
+def plan_reversal(screen: OperationScreen, entry: operations.JournalEntry) -> bool:
     """Show the plan that restores positions; return False if the entry has no earlier positions."""
     before = {
         SourcePartition(row.topic, row.partition): row.before
@@ -252,7 +258,7 @@ def plan_back(screen: OperationScreen, entry: operations.JournalEntry) -> bool:
     return True
 
 
-def tell_undone(screen: OperationScreen, applied: Applied) -> None:
+def report_undo(screen: OperationScreen, applied: Applied) -> None:
     """Report the outcome of an undo; a failure stays on the screen."""
     text = f"{undo_text(applied.counts)} Journal entry {applied.id}."
     if applied.complete:
@@ -265,13 +271,13 @@ def _done(entry: JournalHeader, undone: JournalHeader | None) -> str:
     """Return that an entry was undone completely; empty if it was not."""
     if undone is None or dict(undone.counts) != {"applied": entry.counts.get("applied")}:
         return ""
-    return f"entry {safe_text(undone.id)} took all of it back"
+    return f"entry {safe_text(undone.id)} has undone it completely"
 
 
-def verdict_of(entry: JournalHeader, *, taken_back: bool) -> SeverityLabel:
+def verdict_of(entry: JournalHeader, *, is_undone: bool) -> SeverityLabel:
     """Judge an entry by the outcome of its rows."""
-    if taken_back:
-        return SeverityLabel(Severity.INFO, "taken back")
+    if is_undone:
+        return SeverityLabel(Severity.INFO, "undone")
     words = set(entry.counts)
     if _BEGUN in words:
         return SeverityLabel(Severity.BAD, "not ended")
@@ -280,7 +286,7 @@ def verdict_of(entry: JournalHeader, *, taken_back: bool) -> SeverityLabel:
     return SeverityLabel(Severity.OK, "done")
 
 
-def told(entry: JournalHeader, undone: JournalHeader | None) -> list[Line]:
+def describe_entry(entry: JournalHeader, undone: JournalHeader | None) -> list[Line]:
     """Return who made the change, when and from where, and whether it was undone."""
     who, _, host = entry.who.rpartition("@")
     found: list[Line] = [
@@ -293,7 +299,7 @@ def told(entry: JournalHeader, undone: JournalHeader | None) -> list[Line]:
     ]
     if undone is not None:
         by = f"by {safe_text(undone.who, 80)}, entry {safe_text(undone.id)}"
-        found.append((Cell(f"taken back {_time(undone.at_ms)} UTC {by}"),))
+        found.append((Cell(f"undone {_time(undone.at_ms)} UTC {by}"),))
     return found
 
 
@@ -323,10 +329,10 @@ def _with_metadata(offset: int | None, metadata: str) -> str:
 def _columns(glyphs: Glyphs, verdict: Any) -> tuple[Column[JournalHeader], ...]:
     return (
         Column("when", "when (UTC)", lambda e: Cell(_time(e.at_ms)), lambda e: e.at_ms, width=19),
-        Column("who", "who", lambda e: Cell(safe_text(e.who, 100)), lambda e: e.who, width=12),
+        Column("who", "user", lambda e: Cell(safe_text(e.who, 100)), lambda e: e.who, width=12),
         Column(
-            "what",
-            "what",
+            "operation",
+            "operation",
             lambda e: Cell(_what(e)),
             lambda e: e.operation,
             width=8,

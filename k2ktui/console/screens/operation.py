@@ -13,6 +13,7 @@ from textual.widgets import Input
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.console import cli_equivalent
+from k2ktui.console.event_log import EventKind
 from k2ktui.console.screens.base import ListScreen
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.grid import Grid
@@ -83,6 +84,7 @@ class OperationScreen(ListScreen):
         *,
         failed: Callable[[K2kError], None] | None = None,
         writes: bool = False,
+        command: str = "",
     ) -> None:
         """Run an operation on a thread; until it ends, the screen starts no other one.
 
@@ -92,24 +94,30 @@ class OperationScreen(ListScreen):
             done: called on the UI thread with its result.
             failed: called on the UI thread with its error, which is shown already.
             writes: keep the screen open until it ends.
+            command: the command that does the same, for the event log.
         """
 
         def over(error: K2kError | None) -> None:
             self.busy, self._writing, self.error = "", False, error
 
+        events = self.console.events
+
         def finished(result: T) -> None:
             over(None)
+            events.add(EventKind.DONE, doing, command)
             done(result)
             self.show_state()
 
         def broken(error: K2kError) -> None:
             over(error)
+            events.add(EventKind.FAILED, f"{doing}: {error}", command)
             if failed is not None:
                 failed(error)
             self.show_state()
 
         if self.background("act", job, finished, broken):
             self.busy, self._writing, self.error = doing, writes, None
+            events.add(EventKind.STARTED, doing, command)
             self.show_state()
 
     def show_state(self) -> None:
@@ -122,16 +130,16 @@ class OperationScreen(ListScreen):
         if not self.query("#facts"):
             return
         self.show_summary()
-        self.query_one("#facts", TextLines).show([*self.facts(), *self._going_on()])
+        self.query_one("#facts", TextLines).show([*self.facts(), *self._progress_lines()])
         self.query_one("#detail", TextLines).show(self.detail()[:_DETAIL_LINES])
 
-    def _going_on(self) -> list[Line]:
+    def _progress_lines(self) -> list[Line]:
         glyphs = glyphs_of(self)
         if self.busy:
             return [(Cell(f"{glyphs.status[1]} {self.busy}…", Tone.INFO),)]
         if self.error is None:
             return []
-        lines = self.wrapped(str(self.error))
+        lines = self.wrap(str(self.error))
         more = (
             [f"… {len(lines) - _ERROR_LINES + 1} more lines"] if len(lines) > _ERROR_LINES else []
         )
@@ -141,7 +149,7 @@ class OperationScreen(ListScreen):
             *((Cell(f"  {line}"),) for line in rest),
         ]
 
-    def wrapped(self, text: str) -> list[str]:
+    def wrap(self, text: str) -> list[str]:
         """Return a text wrapped to the screen's width; untrusted names in it are sanitized."""
         width = max(20, self.size.width - 6)
         found: list[str] = []
@@ -179,7 +187,7 @@ class OperationScreen(ListScreen):
             return f"{self.busy}; wait for its end"
         return super().refusal(action)
 
-    def held(self) -> str:
+    def reason_to_stay(self) -> str:
         """Keep the screen open during a write: its outcome is shown here."""
         return f"{self.busy}; wait for its end" if self._writing else ""
 
@@ -189,7 +197,9 @@ class OperationScreen(ListScreen):
         """Read a journal entry, confirm, and undo it."""
         config = self.config
         self.act(
-            "reading the journal", lambda: operations.read_entry(config, entry_id), self._look_at
+            "reading the journal",
+            lambda: operations.read_entry(config, entry_id),
+            self._review_entry,
         )
 
     def other_undo(self, entry: operations.JournalEntry) -> bool:
@@ -199,7 +209,7 @@ class OperationScreen(ListScreen):
     def undone(self, applied: Applied) -> None:
         """Handle the outcome of an undo."""
 
-    def _look_at(self, entry: operations.JournalEntry) -> None:
+    def _review_entry(self, entry: operations.JournalEntry) -> None:
         """Ask for confirmation, unless there is nothing to undo."""
         if not entry.of_groups and self.other_undo(entry):
             return
@@ -207,7 +217,9 @@ class OperationScreen(ListScreen):
             if entry.reversal():
                 self._ask_undo(entry)
                 return
-            self.error = K2kError(f"entry {entry.header.id} applied nothing: nothing to take back")
+            self.error = K2kError(
+                f"entry {entry.header.id} applied nothing, so there is nothing to undo"
+            )
         except K2kError as error:
             self.error = error
 
@@ -216,16 +228,16 @@ class OperationScreen(ListScreen):
         writes = entry.reversal()
         groups = {write.group for write in writes}
         by = entry.taken_back_by
-        taken = [f"Entry {safe_text(by)} took it back already, or a part of it."] if by else []
+        earlier = [f"Entry {safe_text(by)} has undone it already, or a part of it."] if by else []
         lines: list[str | Line] = [
             f"{counted(len(writes), 'committed offset')} of {counted(len(groups), 'group')} on "
-            "the target put back to what was there before",
+            "the target are reset to their previous values;",
             f"entry {safe_text(entry.header.id)}: {safe_text(entry.header.operation)} by "
             f"{safe_text(entry.header.who, 60)}.",
-            *taken,
-            "Refused, with nothing changed, if one of them has moved since or got a member.",
+            *earlier,
+            "If one of them has moved or its group has got a member since, nothing is changed.",
             "",
-            *_listed([f"{w.group} {w.topic}-{w.partition}: {_move(w)}" for w in writes]),
+            *_list_some([f"{w.group} {w.topic}-{w.partition}: {_move(w)}" for w in writes]),
             "",
             cli_equivalent.undo(self.session.files, entry.header.id),
         ]
@@ -241,22 +253,24 @@ class OperationScreen(ListScreen):
 
         def failed(error: K2kError) -> None:
             if isinstance(error, SomethingMoved) and len(error.moved) < len(entry.reversal()):
-                self._ask_others(entry, error)
+                self._ask_undo_rest(entry, error)
 
         def done(applied: Applied) -> None:
             self.session.feed.refresh()
             self.undone(applied)
 
-        self.act("taking back", job, done, failed=failed, writes=True)
+        command = cli_equivalent.undo(files, entry.header.id, skip_moved=skip_moved)
+        doing = f"undoing entry {entry.header.id}"
+        self.act(doing, job, done, failed=failed, writes=True, command=command)
 
     @work(group="ask")
-    async def _ask_others(self, entry: operations.JournalEntry, error: SomethingMoved) -> None:
+    async def _ask_undo_rest(self, entry: operations.JournalEntry, error: SomethingMoved) -> None:
         left = len(entry.reversal()) - len(error.moved)
         moved = [f"{g} {t}-{p}: {why}" for (g, t, p), why in sorted(error.moved.items())]
         lines: list[str | Line] = [
-            f"Nothing was changed: not as the entry left them: {counted(len(moved), 'offset')}.",
-            *_listed(moved),
-            f"The other {left:,} can be taken back without them.",
+            f"Nothing was changed: {counted(len(moved), 'offset')} moved after the entry.",
+            *_list_some(moved),
+            f"The other {left:,} can be undone without them.",
             "",
             cli_equivalent.undo(self.session.files, entry.header.id, skip_moved=True),
         ]
@@ -267,9 +281,9 @@ class OperationScreen(ListScreen):
 
 def _move(write: OffsetWrite) -> str:
     before, after = ("none" if o is None else f"{o:,}" for o in (write.before, write.after))
-    return f"{before} back to {after}"
+    return f"{before} → {after}"
 
 
-def _listed(lines: Sequence[str]) -> list[str]:
+def _list_some(lines: Sequence[str]) -> list[str]:
     more = [f"  … and {len(lines) - _LISTED:,} more"] if len(lines) > _LISTED else []
     return [f"  {safe_text(line)}" for line in lines[:_LISTED]] + more

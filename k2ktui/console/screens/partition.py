@@ -6,12 +6,14 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
+from textual.binding import BindingType
 from textual.containers import Container, VerticalScroll
 from textual.widget import Widget
 
 from k2ktui.console import plots
-from k2ktui.console.aging import old_partition_columns
+from k2ktui.console.aging import stale_partition_columns
 from k2ktui.console.export import Table
+from k2ktui.console.keys import CHART_WINDOW
 from k2ktui.console.screens.base import ConsoleScreen
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_lines import TextLines
@@ -35,17 +37,25 @@ class PartitionScreen(ConsoleScreen):
 
     ENTRY: ClassVar[str] = "replication"
     HELP: ClassVar[str | None] = """
-        One partition. The bar is its log on the source, from log start to last stable offset: dark
-        where offsets translate exactly, empty where they do not; ^ is the replicated position.
+        One partition. The bar is its log on the source, from the log start to the last stable
+        offset: dark where offsets translate exactly, empty where they do not. ^ marks the
+        replicated position.
 
-        A range says that records from a source offset on landed at consecutive target offsets, one
-        after the other. e exports the ranges that are at hand; q and esc go back.
+        A range maps records from a source offset on to consecutive target offsets. e exports the
+        ranges that are held in memory.
     """
+
+    BINDINGS: ClassVar[list[BindingType]] = [CHART_WINDOW]
 
     def __init__(self, key: tuple[str, int]) -> None:
         super().__init__()
         self._key = key
         self._ranges: Sequence[RangeRow] = ()
+
+    @property
+    def crumb(self) -> str:
+        """The partition."""
+        return f"{self._key[0]}-{self._key[1]}"
 
     def body(self) -> Iterable[Widget]:
         """Yield the figures and the plots, in a scrollable container."""
@@ -65,11 +75,11 @@ class PartitionScreen(ConsoleScreen):
         glyphs, width = glyphs_of(self), max(20, self.size.width - 4)
         title = safe_text(f"{self._key[0]}-{self._key[1]}", 400)
         if row is None:
-            gone: list[Line] = [(Cell(title, Tone.HEADING), Cell("  is not there any more"))]
+            gone: list[Line] = [(Cell(title, Tone.HEADING), Cell("  no longer exists"))]
             self.query_one("#detail", TextLines).show(gone)
             return
         self._ranges = self.session.feed.ranges(*self._key) or row.ranges
-        old = old_partition_columns(view)
+        old = stale_partition_columns(view)
         lines = [*figures(row, glyphs, old), *coverage(row, width, glyphs, old)]
         lines += ranges(self._ranges, max(3, self.size.height - 24))
         self.query_one("#detail", TextLines).show(lines)
@@ -82,7 +92,8 @@ class PartitionScreen(ConsoleScreen):
         one = width if self.size.width < 80 else width // 2
         height = max(_PLOT_HEIGHT, min(16, self.size.height - 22))
         for name, title, points in (("lag", "lag, records", lag), ("rate", "records/s", rate)):
-            drawn = plots.over_time(title, points, one, height, glyphs)
+            minutes = self.console.chart_minutes
+            drawn = plots.over_time(title, points, one, height, glyphs, minutes)
             drawn += [()] * (height - len(drawn))
             self.query_one(f"#plot-{name}", TextLines).show(drawn)
 
@@ -91,7 +102,7 @@ class PartitionScreen(ConsoleScreen):
         rows = [[str(number) for number in each] for each in self._ranges]
         return ["source", "target", "count"], rows
 
-    def copied(self) -> str:
+    def text_to_copy(self) -> str:
         """Return the shown text."""
         return self.query_one("#detail", TextLines).text
 
@@ -170,9 +181,9 @@ def coverage(
 def ranges(found: Sequence[RangeRow], most: int) -> list[Line]:
     """Return the latest mapping ranges, newest first."""
     if not found:
-        return [_fact("Ranges", "none at hand", Tone.MUTED)]
+        return [_fact("Ranges", "none in memory", Tone.MUTED)]
     shown = list(found)[-min(most, _SHOWN_RANGES) :][::-1]
-    lines: list[Line] = [_fact("Ranges", f"the last {len(shown)} of {len(found):,} at hand")]
+    lines: list[Line] = [_fact("Ranges", f"the last {len(shown)} of {len(found):,} in memory")]
     for source, target, count in shown:
         text = f"  {source:>15,} → {target:>15,}  {counted(count, 'record'):>17}"
         lines.append((Cell(text, Tone.PLAIN),))

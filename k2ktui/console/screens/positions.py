@@ -10,7 +10,7 @@ from textual import on, work
 from textual.binding import Binding, BindingType
 
 from k2ktui.config.scalars import parse_instant
-from k2ktui.console.aging import old_partition_columns
+from k2ktui.console.aging import stale_partition_columns
 from k2ktui.console.screens.base import ListScreen
 from k2ktui.console.screens.positions_plan import MovesScreen
 from k2ktui.console.widgets.grid import Grid
@@ -28,7 +28,7 @@ from k2ktui.watch.model import PartitionRow, PartName, View
 from k2ktui.watch.severity import Severity, judge_partition
 
 _QUESTION = (
-    "Where to? earliest, latest, an offset, +N or -N records from here, or a time "
+    "New position: earliest, latest, an offset, +N or -N records from the current one, or a time "
     "(2026-11-21T10:00:00Z)"
 )
 
@@ -45,15 +45,15 @@ class PositionsScreen(ListScreen):
 
     ENTRY: ClassVar[str] = "positions"
     HELP: ClassVar[str | None] = """
-        Positions. The next source offset that the pipeline copies, a partition; kept on the target.
-        Space marks partitions, a marks all that pass the filter. Enter asks where to move the
-        marked ones, or the one under the cursor, and plans it; c plans to clear them: they begin
-        as new ones. Planning changes nothing.
+        Positions. Each row is a partition of the source with the pipeline's own replicated
+        position: the next source offset to copy. Space marks a partition; a marks all that pass the
+        filter. Enter asks for the new position of the marked partitions, or of the one under the
+        cursor, and plans it. c plans to clear positions: the partitions start as new ones. Planning
+        changes nothing.
 
-        Back: records are copied again, which are duplicates on the target. Forward: records are
-        never copied, and translation tells of the gap. The plan says how many, before anything is
-        written. It is applied after you have typed the pipeline's name, and only while nobody runs
-        the pipeline.
+        Back: records are copied again and are duplicates on the target. Forward: records are never
+        copied, and translations report the gap. The plan shows how many. A applies it after you
+        have typed the pipeline's name, and only while no process runs the pipeline.
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "clear", "Clear", id="positions.clear"),
@@ -84,7 +84,7 @@ class PositionsScreen(ListScreen):
         grid = self.choice()
         read = view.part(PartName.SOURCE).taken_at or view.part(PartName.TARGET).taken_at
         grid.empty = "No partition is selected by the pipeline." if read else formatting.NOT_YET
-        grid.mark_old(old_partition_columns(view))
+        grid.mark_stale(stale_partition_columns(view))
         grid.show(view.partitions)
 
     def summary(self) -> Line:

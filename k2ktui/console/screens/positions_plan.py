@@ -39,14 +39,14 @@ class MovesScreen(OperationScreen):
 
     ENTRY: ClassVar[str] = "positions"
     HELP: ClassVar[str | None] = """
-        A plan over positions, a row a partition. Back: up to so many records are copied again.
-        Forward: up to so many are never copied. Anew: the topic was created again, or nothing that
-        is mapped lies before the position. Refused: it cannot be done, and why; a plan with refused
-        rows is not applied.
+        A plan for positions, with one row for each partition. Back: up to this many records are
+        copied again. Forward: up to this many records are never copied. Anew: the topic was re-
+        created, or no mapped record lies before the position. Refused: the move is impossible, with
+        the reason; a plan with refused rows is not applied.
 
-        A applies it after you have typed the pipeline's name: whoever may still run the pipeline is
-        fenced first, and nothing is written if a position has changed since. The change is on the
-        journal. n plans again, y copies the command that does the same.
+        A applies it after you have typed the pipeline's name. It fences every process that may
+        still run the pipeline, and writes nothing if a position has changed since. The change is
+        recorded in the journal. n plans again; y copies the equivalent command.
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("A", "apply", "Apply", id="moves.apply"),
@@ -60,6 +60,11 @@ class MovesScreen(OperationScreen):
         self._plan = plan
         self.change: PositionPlan | None = None
         self.moved: PositionWriteResult | None = None
+
+    @property
+    def crumb(self) -> str:
+        """The plan."""
+        return "plan"
 
     def make_grid(self) -> Grid[PositionMove]:
         """Create the table of moves."""
@@ -89,9 +94,9 @@ class MovesScreen(OperationScreen):
             finally:
                 positions.close()
 
-        self.act("planning", job, self._planned)
+        self.act("planning", job, self._show_plan)
 
-    def _planned(self, change: PositionPlan) -> None:
+    def _show_plan(self, change: PositionPlan) -> None:
         self.change, self.moved = change, None
         grid: Grid[Any] = self.query_one(Grid)
         grid.empty = "None of these partitions has a position."
@@ -119,11 +124,9 @@ class MovesScreen(OperationScreen):
         if self.change is None:
             return []
         notes = [*self.change.notes, *(self.moved.notes if self.moved else ())]
-        found: list[Line] = [
-            (Cell(part, Tone.WARN),) for note in notes for part in self.wrapped(note)
-        ]
+        found: list[Line] = [(Cell(part, Tone.WARN),) for note in notes for part in self.wrap(note)]
         if self.moved is None:
-            found.append((Cell(f"$ {safe_text(self.copied())}", Tone.MUTED),))
+            found.append((Cell(f"$ {safe_text(self.text_to_copy())}", Tone.MUTED),))
             return found
         entry = f", journal entry {self.moved.entry}" if self.moved.entry else ""
         count = len(self.change.changes)
@@ -141,9 +144,9 @@ class MovesScreen(OperationScreen):
                 Cell(f"  {now_text(move)} → {new_text(move)}  {move.effect}"),
             )
         ]
-        return lines + [(Cell(part),) for part in self.wrapped(meaning_text(move))]
+        return lines + [(Cell(part),) for part in self.wrap(meaning_text(move))]
 
-    def copied(self) -> str:
+    def text_to_copy(self) -> str:
         """Return the equivalent CLI command."""
         if self.change is None:
             return ""
@@ -160,7 +163,7 @@ class MovesScreen(OperationScreen):
         if self.moved is not None:
             return "it was applied; n plans again"
         if any(move.effect is MoveEffect.REFUSED for move in self.change.moves):
-            return "a move is refused: choose others, or another place"
+            return "a move is refused: select other partitions or another position"
         return self._in_use() if self.change.changes else "there is nothing to change"
 
     def _in_use(self) -> str:
@@ -186,10 +189,10 @@ class MovesScreen(OperationScreen):
             (Cell(f"Copied again: up to {repeats}.", Tone.WARN if again else _PLAIN),),
             (Cell(f"Never copied: up to {gaps}.", Tone.BAD if left_out else _PLAIN),),
             *change.notes,
-            "Whoever may still run the pipeline is fenced first. Nothing is written if the "
+            "Any process that still runs the pipeline is fenced first. Nothing is written if the "
             "pipeline runs, or if a position has changed since.",
             "",
-            self.copied(),
+            self.text_to_copy(),
         ]
         name = self.session.pair.pipeline
         agreed = await self.app.push_screen_wait(Confirm("Move positions", lines, name, "Move"))
@@ -206,9 +209,11 @@ class MovesScreen(OperationScreen):
             finally:
                 positions.close()
 
-        self.act("moving positions", job, self._applied, writes=True)
+        self.act(
+            "moving positions", job, self._show_applied, writes=True, command=self.text_to_copy()
+        )
 
-    def _applied(self, moved: PositionWriteResult) -> None:
+    def _show_applied(self, moved: PositionWriteResult) -> None:
         self.moved = moved
         self.session.feed.refresh()
 

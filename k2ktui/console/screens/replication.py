@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from textual import on
 
-from k2ktui.console.aging import old_partition_columns
+from k2ktui.console.aging import stale_partition_columns
 from k2ktui.console.screens.base import ListScreen
 from k2ktui.console.screens.partition import PartitionScreen
 from k2ktui.console.widgets.grid import Grid
@@ -24,12 +24,13 @@ class ReplicationScreen(ListScreen):
 
     ENTRY: ClassVar[str] = "replication"
     HELP: ClassVar[str | None] = """
-        Replication. A row is a partition of the source. Position is the next source offset to copy;
-        lag is the number of offsets from there to the last stable offset; behind is the age of the
-        record at the position; left is the time to catch up at the present pace.
+        Replication. Each row is a partition of the source. Position is the next source offset to
+        copy. Lag is the number of offsets from there to the last stable offset. Behind is the age
+        of the record at the position. Time left is until it has caught up at the current rate.
 
-        Problems are first while no column is chosen. Enter opens a partition: its coverage, its
-        ranges, its lag over time. A narrow terminal leaves columns out; opening shows all of them.
+        Problems come first until a sort column is chosen. Enter opens a partition with its
+        coverage, its ranges and its lag over time. A narrow terminal hides columns; opening a row
+        shows all of them.
     """
 
     def make_grid(self) -> Grid[PartitionRow]:
@@ -52,7 +53,7 @@ class ReplicationScreen(ListScreen):
         grid = self.query_one(Grid)
         read = view.part(PartName.SOURCE).taken_at or view.part(PartName.TARGET).taken_at
         grid.empty = "No partition is selected by the pipeline." if read else formatting.NOT_YET
-        grid.mark_old(old_partition_columns(view))
+        grid.mark_stale(stale_partition_columns(view))
         grid.show(view.partitions)
 
     def summary(self) -> Line:

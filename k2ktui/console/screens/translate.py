@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 from textual import on
-from textual.app import App
 from textual.binding import Binding, BindingType
 
-from k2ktui.console.aging import old_group_columns
+from k2ktui.console.aging import stale_group_columns
 from k2ktui.console.screens.base import ConsoleScreen, ListScreen
 from k2ktui.console.screens.translate_plan import PlanScreen
 from k2ktui.console.widgets.grid import Grid
@@ -23,12 +22,13 @@ from k2ktui.watch.model import GroupSummary, PartName, View
 from k2ktui.watch.severity import Severity, judge_group
 
 
-async def plan_groups(app: App[object], groups: list[str]) -> None:
+async def plan_groups(screen: ConsoleScreen, groups: list[str]) -> None:
     """Switch to the screen and plan these groups, unless a write is in progress there."""
-    await app.switch_mode("translate")
+    app = screen.app
+    await screen.console.jump("translate")
     while isinstance(app.screen, ConsoleScreen) and len(app.screen_stack) > 1:
-        if app.screen.held():
-            app.screen.tell(app.screen.held(), "warning")
+        if app.screen.reason_to_stay():
+            app.screen.tell(app.screen.reason_to_stay(), "warning")
             return
         await app.pop_screen()
     if isinstance(app.screen, TranslateScreen):
@@ -40,17 +40,18 @@ class TranslateScreen(ListScreen):
 
     ENTRY: ClassVar[str] = "translate"
     HELP: ClassVar[str | None] = """
-        Translate. Choose consumer groups and plan their committed offsets on the target; planning
-        changes nothing. Space marks a group, a marks all that pass the filter (again: none). Enter
-        plans the marked groups, or the one under the cursor if none is marked.
+        Translate. Select consumer groups and plan their committed offsets on the target; planning
+        changes nothing. Space marks a group; a marks all groups that pass the filter, or unmarks
+        them. Enter plans the marked groups, or the one under the cursor if none is marked.
 
-        The plan is shown row by row, the uncertain ones first. It is applied as it was shown, after
-        you have typed the pipeline's name, or refused if anything has moved. Then it can be
-        verified by content, and taken back.
+        The plan shows its rows with the uncertain ones first. It is applied exactly as shown after
+        you have typed the pipeline's name, and refused if anything has moved. It can then be
+        verified by content, and undone.
 
-        Rewind says what to do where the target is further than the translation: never, or follow.
+        Rewind decides about groups whose commit on the target is beyond the translation: never
+        moves them back, follow does.
 
-        When the source does not answer, its last commits, kept on the target, are planned with;
+        If the source does not answer, the plan uses its last commits, which are kept on the target;
         their age is shown.
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -83,7 +84,7 @@ class TranslateScreen(ListScreen):
         grid = self.choice()
         read = view.part(PartName.GROUPS).taken_at is not None
         grid.empty = "No group has committed on what is replicated." if read else formatting.NOT_YET
-        grid.mark_old(old_group_columns(view))
+        grid.mark_stale(stale_group_columns(view))
         grid.show(view.summaries)
 
     def summary(self) -> Line:

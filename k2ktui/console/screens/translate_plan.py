@@ -61,19 +61,18 @@ class PlanScreen(OperationScreen):
 
     ENTRY: ClassVar[str] = "translate"
     HELP: ClassVar[str | None] = """
-        A plan: one row a group and target partition, the uncertain ones first. Now is the committed
-        offset on the target, proposed is where the group goes on. Re-read and skipped are records,
-        at most; of what is exact or at the end both are 0. Rows of action skip are not applied,
-        and say why.
+        A plan, with one row for each group and target partition, the uncertain ones first. Now is
+        the committed offset on the target; proposed is where the group continues. Re-read and
+        skipped are upper bounds in records, and 0 for the bases exact and end. Rows with the action
+        skip are not applied; their reason is shown.
 
-        A applies it exactly as it is shown, after you have typed the pipeline's name. If a group
+        A applies the plan exactly as shown after you have typed the pipeline's name. If a group has
         got a member or an offset has moved since, nothing is written: those rows are marked, and n
-        plans again. Every write is read back, and put on the journal on the target.
+        plans again. Every write is read back, and recorded in the journal on the target.
 
-        v compares each group's next record on both clusters, byte for byte, at the plan's offsets:
-        before it is applied, or afterwards. U takes back what was
-        applied. w turns the following of rewinds on or off, and plans again. y copies the commands
-        that do the same; e exports the plan.
+        v compares the next record of each group on both clusters, byte for byte, at the plan's
+        offsets, before or after it is applied. U undoes what was applied. w switches rewinds on or
+        off, and plans again. y copies the equivalent commands; e exports the plan.
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("A", "apply", "Apply", id="plan.apply"),
@@ -106,6 +105,11 @@ class PlanScreen(OperationScreen):
         self._lines: dict[Key, PlanLine] = {}
         self._arriving: dict[Key, WriteResult] = {}
 
+    @property
+    def crumb(self) -> str:
+        """The plan."""
+        return "plan"
+
     def make_grid(self) -> Grid[PlanLine]:
         """Create the table of plan rows."""
         return Grid(
@@ -127,7 +131,7 @@ class PlanScreen(OperationScreen):
         if self.shown is None:
             self.action_plan_again()
         else:
-            self._planned(self.shown)
+            self._show_plan(self.shown)
 
     # Content
 
@@ -142,9 +146,9 @@ class PlanScreen(OperationScreen):
         if self.shown is None:
             return []
         plan = self.shown.plan
-        notes = [part for note in self.shown.notes for part in self.wrapped(note)]
+        notes = [part for note in self.shown.notes for part in self.wrap(note)]
         if len(notes) > _NOTES:
-            notes = [*notes[: _NOTES - 1], "… the rest is told before it is applied"]
+            notes = [*notes[: _NOTES - 1], "… the rest is shown before it is applied"]
         found: list[Line] = [(Cell(note, Tone.WARN),) for note in notes]
         if self.applied is None:
             command = self._command(plan)
@@ -183,13 +187,13 @@ class PlanScreen(OperationScreen):
     def detail(self) -> list[Line]:
         """Return all details of the row under the cursor."""
         line = self.query_one(Grid).current
-        return [] if line is None else plan_table.detail(line, self.wrapped)
+        return [] if line is None else plan_table.detail(line, self.wrap)
 
     def document(self) -> str | None:
         """Return the plan as JSON."""
         return None if self.shown is None else dump_plan(self.shown.plan).rstrip()
 
-    def copied(self) -> str:
+    def text_to_copy(self) -> str:
         """Return the equivalent CLI commands."""
         if self.shown is None:
             return ""
@@ -239,12 +243,13 @@ class PlanScreen(OperationScreen):
             plan, notes = operations.create_plan(flow, options, files)
             return Shown(plan, (*notes, *plan_remarks(plan)), keep_plan(plan))
 
-        self.act("planning", job, self._planned)
+        command = cli_equivalent.plan(files, groups, self._rewind, "plan.json")
+        self.act("planning", job, self._show_plan, command=command)
 
-    def _planned(self, shown: Shown) -> None:
+    def _show_plan(self, shown: Shown) -> None:
         self.shown, self.applied, self._back = shown, None, None
         # Computed once here: both read every row, too slow for every key press and second.
-        self._sums, self._plan_id = plan_table.sums(shown.plan), shown.plan.id
+        self._sums, self._plan_id = plan_table.summarize(shown.plan), shown.plan.id
         self._begun, self._moved, self._verified = False, False, ""
         self._arriving = {}
         rows = uncertain_first(shown.plan.rows)
@@ -275,7 +280,7 @@ class PlanScreen(OperationScreen):
         shown = self.shown
         if shown is None:
             return
-        lines = plan_table.asked(shown.plan, shown.notes, self._command(shown.plan))
+        lines = plan_table.confirmation_lines(shown.plan, shown.notes, self._command(shown.plan))
         agreed = await self.app.push_screen_wait(
             Confirm(f"Apply plan {self._plan_id}", lines, self.session.pair.pipeline, "Apply")
         )
@@ -287,17 +292,18 @@ class PlanScreen(OperationScreen):
         config, files, may = self.config, self.session.files, self.session.access
         self._arriving, self._begun = {}, True
 
-        def told(written: WriteResult) -> None:
+        def report_row(written: WriteResult) -> None:
             write = written.write
             self._arriving[write.group, write.topic, write.partition] = written
             self.post_message(self.RowWritten())
 
         self.act(
             "applying",
-            lambda: operations.apply_plan(config, plan, files, may, told),
-            self._applied,
-            failed=self._not_applied,
+            lambda: operations.apply_plan(config, plan, files, may, report_row),
+            self._show_applied,
+            failed=self._show_failure,
             writes=True,
+            command=cli_equivalent.apply(self._path),
         )
 
     @on(RowWritten)
@@ -305,14 +311,14 @@ class PlanScreen(OperationScreen):
         arrived = dict(self._arriving)
         self._show_news(replace(self._lines[key], written=each) for key, each in arrived.items())
 
-    def _applied(self, applied: Applied) -> None:
+    def _show_applied(self, applied: Applied) -> None:
         self.applied = applied
         self._row_written()
         if not applied.complete:
             self.query_one(Grid).action_jump(0)
         self.session.feed.refresh()
 
-    def _not_applied(self, error: K2kError) -> None:
+    def _show_failure(self, error: K2kError) -> None:
         # If no row was reported, nothing was begun unless the error says so.
         self._begun = bool(self._arriving) or isinstance(error, PartlyApplied)
         if isinstance(error, SomethingMoved):
@@ -333,9 +339,10 @@ class PlanScreen(OperationScreen):
         def job() -> operations.VerificationReport:
             return operations.verify_content(flow, group=lambda _: True, plan=shown.plan)
 
-        self.act("comparing the next records", job, self._proven)
+        command = cli_equivalent.verify(self.session.files, self._path)
+        self.act("comparing the next records", job, self._show_comparison, command=command)
 
-    def _proven(self, proof: operations.VerificationReport) -> None:
+    def _show_comparison(self, proof: operations.VerificationReport) -> None:
         found: dict[Key, ContentCheck] = {}
         for check in proof.verification.checks:
             key = (check.group, *check.pair.target)

@@ -13,7 +13,7 @@ from k2ktui.present.columns import Column
 T = TypeVar("T")
 
 
-def filtered(
+def filter_rows(
     rows: Sequence[T],
     text: str,
     search: Callable[[T], str],
@@ -40,7 +40,7 @@ def filtered(
     return [row for row in rows if (matches(search(row)) is None) == inverse]
 
 
-def ordered(
+def sort_rows(
     rows: Sequence[T], by: Callable[[T], Any] | None, *, reverse: bool = False
 ) -> Sequence[T]:
     """Return the rows sorted; unknown keys (None) come last in either direction."""
@@ -57,7 +57,7 @@ def least(column: Column[T]) -> int:
     return max(column.width, cell_len(column.heading) + 2)
 
 
-def laid_out(
+def lay_out(
     columns: Sequence[Column[T]], seen: Mapping[str, int], room: int, gap: int
 ) -> list[tuple[Column[T], int, int]]:
     """Choose the columns that fit; return each with its horizontal position and width, in cells.

@@ -6,10 +6,11 @@ import textwrap
 from collections.abc import Sequence
 from typing import ClassVar
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input
 
@@ -24,10 +25,35 @@ class _SpaceButton(Button, inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("space", "press", "Press")]
 
 
+class _NameInput(Input):
+    """The field for the name.
+
+    Keys that were typed ahead, as over a slow line, arrive here although Tab has moved the focus
+    in the meantime; they are passed on to the widget that has the focus now.
+    """
+
+    async def on_key(self, event: events.Key) -> None:
+        """Move the focus on Tab and Enter, after all keys typed before them."""
+        # Not has_focus, which changes only when the widget handles the message about it.
+        focused = self.screen.focused
+        if focused is not self:
+            event.stop()
+            event.prevent_default()
+            if focused is not None:
+                focused.post_message(events.Key(event.key, event.character))
+        elif event.key in ("tab", "enter"):
+            event.stop()
+            event.prevent_default()
+            screen = self.screen
+            if isinstance(screen, Confirm):
+                screen.leave_field()
+
+
 class Confirm(ModalScreen[bool]):
     """A dialog whose result is whether the operator agreed.
 
-    Focus starts on Cancel, so that keys meant for the previous screen change nothing.
+    The focus starts on the field for the name. The button is enabled only while the field holds
+    the name, so that keys meant for the previous screen change nothing.
 
     Args:
         title: what will happen.
@@ -38,10 +64,6 @@ class Confirm(ModalScreen[bool]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", "Cancel"),
-        # With priority: a key that arrives right behind Tab, as over a slow line, is for the next
-        # widget.
-        Binding("tab", "app.focus_next", "Next", show=False, priority=True),
-        Binding("shift+tab", "app.focus_previous", "Previous", show=False, priority=True),
         Binding("up", "scroll(-1)", "Up", show=False),
         Binding("down", "scroll(1)", "Down", show=False),
         Binding("pageup", "scroll(-8)", "Page up", show=False),
@@ -58,21 +80,21 @@ class Confirm(ModalScreen[bool]):
             yield TextLines(id="confirm-title")
             with VerticalScroll(id="confirm-text", can_focus=False):
                 yield TextLines(id="confirm-lines")
-            yield TextLines(id="confirm-ask")
-            # In tab order: from Cancel to the name to the confirming button.
+            yield TextLines(id="confirm-state")
+            yield _NameInput(id="confirm-name", select_on_focus=False)
             with Horizontal(id="confirm-buttons"):
+                yield _SpaceButton(self._label, id="confirm-do", disabled=True)
                 yield _SpaceButton("Cancel", id="confirm-cancel")
-                yield Input(id="confirm-name")
-                yield _SpaceButton(self._label, id="confirm-do", classes="-not-typed")
 
     def on_mount(self) -> None:
-        """Show the texts and focus Cancel."""
+        """Show the texts and focus the field."""
         self.query_one("#confirm-title", TextLines).show([(Cell(self._title, Tone.HEADING),)])
         self._show()
-        self.query_one("#confirm-cancel").focus()
+        if not self.query_one(Input).disabled:
+            self.ask()
 
     def _show(self) -> None:
-        """Show the details and the instructions."""
+        """Show the details."""
         width = max(30, min(86, self.app.size.width - 10))
         lines: list[Line] = []
         for each in self._lines:
@@ -81,22 +103,34 @@ class Confirm(ModalScreen[bool]):
             else:
                 lines.append(each)
         self.query_one("#confirm-lines", TextLines).show(lines)
-        ask = f"To go on: Tab, type {name(self._typed)}, Tab, space. Escape changes nothing."
-        asked: list[Line] = [(Cell(part, Tone.WARN),) for part in textwrap.wrap(ask, width)]
-        self.query_one("#confirm-ask", TextLines).show(asked)
+
+    def ask(self) -> None:
+        """Enable and focus the field, with what to type as its title."""
+        field = self.query_one(Input)
+        field.disabled = False
+        # As content, because a name may look like markup.
+        field.border_title = Content(f"type {name(self._typed, 60)} to {self._label.lower()}")
+        field.border_subtitle = Content("then Tab and space; Esc cancels")
+        field.focus()
 
     @property
-    def _agreed(self) -> bool:
+    def _matches(self) -> bool:
         return self.query_one(Input).value.strip() == self._typed
+
+    def _update_button(self) -> None:
+        field = self.query_one(Input)
+        field.set_class(self._matches, "-matches")
+        self.query_one("#confirm-do").disabled = not self._matches or field.disabled
+
+    def leave_field(self) -> None:
+        """Focus the button if the name matches, otherwise Cancel; presses neither."""
+        self._update_button()
+        # At once: the next key may be queued behind this one.
+        self.set_focus(self.query_one("#confirm-do" if self._matches else "#confirm-cancel"))
 
     @on(Input.Changed)
     def _typed_more(self) -> None:
-        self.query_one("#confirm-do").set_class(not self._agreed, "-not-typed")
-
-    @on(Input.Submitted)
-    def _entered(self) -> None:
-        # Enter only moves the focus; the space bar presses the button.
-        self.query_one("#confirm-do" if self._agreed else "#confirm-cancel").focus()
+        self._update_button()
 
     @on(Button.Pressed, "#confirm-cancel")
     def _cancelled(self) -> None:
@@ -104,15 +138,8 @@ class Confirm(ModalScreen[bool]):
 
     @on(Button.Pressed, "#confirm-do")
     def _pressed(self) -> None:
-        # Decide after the input has processed the characters that are still queued.
-        self.query_one(Input).call_later(self._decide)
-
-    def _decide(self) -> None:
-        # The button is never disabled: a Tab typed ahead would skip it and land on Cancel.
-        if self._agreed:
+        if self._matches:
             self.dismiss(True)
-        else:
-            self.query_one(Input).focus()
 
     def action_scroll(self, by: int) -> None:
         """Scroll the details by lines."""

@@ -1,4 +1,4 @@
-"""The key bindings at the foot of a screen: those that fit, and always help and quit."""
+"""The keys at the foot of a screen: its own first, those that fit, and always help and quit."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from textual import events
 from textual.binding import ActiveBinding
 from textual.screen import Screen
 
+from k2ktui.console.key_order import key_name, sorted_bindings
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.present.formatting import Cell, Line, Tone
 
 _LAST = ("help", "quit")
-_ASCII_NAMES = {"⏎": "enter", "␣": "space", "⎋": "esc", "↑": "up", "↓": "down"}
 
 
 class KeyFooter(TextLines):
@@ -36,12 +36,9 @@ class KeyFooter(TextLines):
 
     def show_keys(self) -> None:
         """Show the bindings that are active now."""
-        shown: dict[str, ActiveBinding] = {}
-        for active in self.screen.active_bindings.values():
-            if active.binding.show:
-                shown.setdefault(active.binding.id or active.binding.action, active)
-        last = [active for name, active in shown.items() if name in _LAST]
-        first = [active for name, active in shown.items() if name not in _LAST]
+        shown = [each for each in sorted_bindings(self.screen) if each.binding.show]
+        last = [active for active in shown if active.binding.id in _LAST]
+        first = [active for active in shown if active.binding.id not in _LAST]
         room = self.size.width - sum(_width(self._line(active)) for active in last)
         chosen = []
         for active in first:
@@ -60,13 +57,14 @@ class KeyFooter(TextLines):
 
     def _line(self, active: ActiveBinding) -> Line:
         binding = active.binding
-        key = self.app.get_key_display(binding)
-        if self.glyphs.ascii:
-            key = _ASCII_NAMES.get(key, key)
+        key = key_name(self.app, binding, plain=self.glyphs.ascii)
         tone = Tone.PLAIN if active.enabled else Tone.MUTED
+        label = binding.description
+        if binding.id == "quit" and len(getattr(self.app, "path", ())) > 1:
+            label = "Back"
         return (
             Cell(f" {key}", Tone.HEADING if active.enabled else Tone.MUTED),
-            Cell(f" {binding.description} ", tone),
+            Cell(f" {label} ", tone),
         )
 
     async def on_click(self, event: events.Click) -> None:

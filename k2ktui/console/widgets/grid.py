@@ -21,14 +21,14 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from k2ktui.console._textual import replace_binding
-from k2ktui.console.widgets.columns import filtered, laid_out, least, ordered
+from k2ktui.console.widgets.columns import filter_rows, lay_out, least, sort_rows
 from k2ktui.console.widgets.styled_text import TONE_CLASSES, StyledText, drawable, fit
 from k2ktui.present.columns import Column
 from k2ktui.present.formatting import Cell, Tone
 
 T = TypeVar("T")
 GAP = 2
-_FILTERED = "Nothing passes the filter; esc shows all."
+_FILTERED = "No row passes the filter; Esc shows all."
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,7 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = TONE_CLASSES | {"grid--cursor", "grid--heading"}
+    NEEDS_ROW: ClassVar[frozenset[str]] = frozenset({"open"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Up", show=False, id="grid.up"),
         Binding("down,j", "move(1)", "Down", show=False, id="grid.down"),
@@ -75,7 +76,7 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
 
     @dataclass
     class Changed(Message):
-        """The shown rows or the cursor changed: filtered, sorted, moved, or a new view."""
+        """The shown rows or the cursor changed: filter_rows, sorted, moved, or a new view."""
 
         grid: Grid[Any]
 
@@ -110,7 +111,7 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
 
     # Content
 
-    def mark_old(self, columns: Collection[str]) -> None:
+    def mark_stale(self, columns: Collection[str]) -> None:
         """Show the values of the columns with these ids as stale."""
         if frozenset(columns) != self._old:
             self._old = frozenset(columns)
@@ -207,9 +208,11 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
         current = self.current
         key = None if current is None else self._key(current)
         problem = self._problem if self.problems_only else None
-        rows = filtered(self._all, self.filter, self._search, problem)
-        rows = ordered(rows, self._by(), reverse=self.reverse)
-        self.rows = rows
+        rows = filter_rows(self._all, self.filter, self._search, problem)
+        rows = sort_rows(rows, self._by(), reverse=self.reverse)
+        had_rows, self.rows = bool(self.rows), rows
+        if had_rows != bool(rows):
+            self.refresh_bindings()
         at = self.cursor
         if key is not None and not (at < len(rows) and self._key(rows[at]) == key):
             at = next((n for n, row in enumerate(rows) if self._key(row) == key), at)
@@ -287,7 +290,7 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
     def _lay_out(self) -> None:
         """Choose the columns that fit, and their places."""
         room = max(1, self.scrollable_content_region.width)
-        self._layout = laid_out(self._columns, self._seen, room, GAP)
+        self._layout = lay_out(self._columns, self._seen, room, GAP)
 
     def on_resize(self, event: events.Resize) -> None:
         """Lay out the columns for the new width."""
@@ -339,6 +342,12 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
         cursor = self.get_component_rich_style("grid--cursor", partial=True)
         # Under the cursor a tone keeps its boldness; its color would not be visible there.
         return self.rich_style + Style(bold=own.bold) + cursor
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Gray out what needs a row while there is none."""
+        if action in self.NEEDS_ROW and not self.rows:
+            return None
+        return super().check_action(action, parameters)
 
     # Cursor
 

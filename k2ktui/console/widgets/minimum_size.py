@@ -34,7 +34,7 @@ class TooSmall(ModalScreen[None]):
             return
         self.query_one("#small", Static).update(
             f"This terminal is too small: {size.width} by {size.height}.\n"
-            f"Make it {LEAST.width} by {LEAST.height} at least.\n"
+            f"Enlarge it to at least {LEAST.width} by {LEAST.height}.\n"
             "Nothing is lost; Ctrl-Q leaves."
         )
 

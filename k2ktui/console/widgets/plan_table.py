@@ -57,8 +57,8 @@ class PlanLine:
         """Return its outcome since the plan was made, the most recent step first."""
         if self.back is not None:
             if self.back.result is WriteOutcome.APPLIED:
-                return SeverityLabel(Severity.INFO, "taken back")
-            return SeverityLabel(Severity.BAD, f"not back: {self.back.result}")
+                return SeverityLabel(Severity.INFO, "undone")
+            return SeverityLabel(Severity.BAD, f"not undone: {self.back.result}")
         if self.moved:
             return SeverityLabel(Severity.WARN, "moved")
         if self.proof is not None:
@@ -66,7 +66,7 @@ class PlanLine:
         return None if self.written is None else _RESULTS[self.written.result]
 
     @property
-    def said(self) -> str:
+    def explanation(self) -> str:
         """The explanation of that outcome, safe to display."""
         for written in (self.back, self.written):
             if written is not None and written.why:
@@ -96,7 +96,7 @@ def _certain(row: PlanRow) -> bool:
     return row.basis in (Basis.EXACT, Basis.END) and not row.skipped
 
 
-def sums(plan: Plan) -> Line:
+def summarize(plan: Plan) -> Line:
     """Return a plan's totals: rows by action, records re-read and skipped."""
     found = summarize_plan(plan.rows)
     parts = "  ".join(f"{count:,} {action}" for action, count in found.actions.items())
@@ -132,7 +132,7 @@ def _news(line: PlanLine, glyphs: Glyphs) -> Cell:
 
 
 def _reason(line: PlanLine) -> str:
-    return "; ".join(part for part in (line.said, safe_text(line.row.reason, 400)) if part)
+    return "; ".join(part for part in (line.explanation, safe_text(line.row.reason, 400)) if part)
 
 
 def detail(line: PlanLine, wrap: Callable[[str], list[str]]) -> list[Line]:
@@ -152,11 +152,13 @@ def detail(line: PlanLine, wrap: Callable[[str], list[str]]) -> list[Line]:
         ),
         *((Cell(text),) for text in wrap(what)),
     ]
-    found += [(Cell(text, Tone.WARN),) for text in (wrap(line.said) if line.said else [])]
+    found += [
+        (Cell(text, Tone.WARN),) for text in (wrap(line.explanation) if line.explanation else [])
+    ]
     return found + [(Cell(text),) for text in (wrap(row.reason) if row.reason else [])]
 
 
-def asked(plan: Plan, notes: Sequence[str], command: str) -> list[str | Line]:
+def confirmation_lines(plan: Plan, notes: Sequence[str], command: str) -> list[str | Line]:
     """Return the confirmation text of a plan; ``command`` is the equivalent CLI command."""
     changes, found = plan.changes, summarize_plan(plan.changes)
     what = ", ".join(f"{count:,} {action}" for action, count in found.actions.items())
@@ -175,7 +177,7 @@ def asked(plan: Plan, notes: Sequence[str], command: str) -> list[str | Line]:
         (cost,),
         *notes,
         f"Left alone: {counted(left, 'row')} of the plan." if left else "All rows of the plan.",
-        "If anything has moved since, nothing is written. U or k2ktui undo takes it back.",
+        "If anything has moved since, nothing is written. U or k2ktui undo undoes it.",
         "",
         command,
     ]

@@ -25,6 +25,8 @@ class SelectableGrid(Grid[T]):
         Binding("a", "mark_all", "All", id="choice.all"),
     ]
 
+    NEEDS_ROW: ClassVar[frozenset[str]] = frozenset({"open", "mark", "mark_all"})
+
     def __init__(
         self, columns: Sequence[Column[T]], *, key: Callable[[T], Hashable], **others: Any
     ) -> None:

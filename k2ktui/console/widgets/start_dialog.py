@@ -53,6 +53,7 @@ class StartDialog(Confirm):
     def on_mount(self) -> None:
         """Start the checks with the input disabled. Textual also calls the base class's handler."""
         self.query_one(Input).disabled = True
+        self.query_one("#confirm-cancel").focus()
         self.run_worker(self._check, group="checks", thread=True, exit_on_error=False)
 
     def on_resize(self) -> None:
@@ -85,7 +86,8 @@ class StartDialog(Confirm):
             self._over = True
             # The most important results must be visible without scrolling.
             self._checks.sort(key=lambda each: _ORDER.index(each.outcome))
-            self.query_one(Input).disabled = any(map(_hinders, self._checks))
+            if not any(map(_blocks, self._checks)):
+                self.ask()
         else:
             self._checks.append(check)
         self._show()
@@ -96,19 +98,19 @@ class StartDialog(Confirm):
         lines: list[Line] = [(Cell(each),) for text in self._more for each in self._wrap(text, 0)]
         lines += [line for check in self._checks for line in self._lines_of(check)]
         self.query_one("#confirm-lines", TextLines).show(lines)
-        self.query_one("#confirm-ask", TextLines).show(self._state())
+        self.query_one("#confirm-state", TextLines).show(self._state())
 
     def _state(self) -> list[Line]:
         if not self._over:
             return [(Cell("checking …", Tone.INFO),)]
         found = [check for check in self._checks if check.outcome is CheckOutcome.FAIL]
-        if any(map(_hinders, found)):
-            return [(Cell("It cannot be started: fix what failed. esc closes.", Tone.BAD),)]
-        name = formatting.name(self._typed)
-        ask = f"To go on: Tab, type {name}, Tab, space. Escape changes nothing."
+        if any(map(_blocks, found)):
+            text = "The pipeline cannot be started. Fix: correct what failed; Esc closes."
+            return [(Cell(text, Tone.BAD),)]
+        if not found:
+            return []
         names = ", ".join(check.name for check in found)
-        text = f"It can be started all the same, though these failed: {names}. {ask}"
-        text = text if found else ask
+        text = f"Failed checks that do not prevent a start: {names}."
         return [(Cell(each, Tone.WARN),) for each in self._wrap(text, 0)]
 
     def _lines_of(self, check: Check) -> list[Line]:
@@ -129,5 +131,5 @@ class StartDialog(Confirm):
         return textwrap.wrap(text, max(20, width - indent))
 
 
-def _hinders(check: Check) -> bool:
+def _blocks(check: Check) -> bool:
     return check.fatal and check.outcome is CheckOutcome.FAIL

@@ -19,6 +19,11 @@ class TextLines(StyledText):
         self._lines: tuple[Line, ...] = ()
 
     @property
+    def lines(self) -> tuple[Line, ...]:
+        """The shown lines."""
+        return self._lines
+
+    @property
     def text(self) -> str:
         """The shown text, without tones."""
         return "\n".join(plain(line) for line in self._lines)

@@ -1,0 +1,174 @@
+"""What keys do on every screen: polling, replay, files, the clipboard, unlocking."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from k2ktui.console import export
+from k2ktui.console.plots import WINDOWS_MIN
+from k2ktui.console.screens.base import ConsoleScreen
+from k2ktui.console.theming import ThemedApp
+from k2ktui.console.widgets.confirm import Confirm
+from k2ktui.console.widgets.text_prompt import TextPrompt
+from k2ktui.errors import ConfigError, K2kError
+from k2ktui.present.formatting import utc_time
+from k2ktui.text import safe_text
+from k2ktui.watch.feed import MIN_INTERVAL_S
+from k2ktui.watch.model import View
+from k2ktui.watch.player import Player, parse_time
+
+_CLIPBOARD = 74_000
+
+
+class ActionApp(ThemedApp):
+    """An app with the actions that every screen offers.
+
+    Attributes:
+        view: the last view; None until the first one arrives.
+        chart_minutes: the time window of charts.
+    """
+
+    view: View | None = None
+    chart_minutes: int = WINDOWS_MIN[0]
+
+    def update_frame(self) -> None:
+        """Update what all screens show besides views: ages, warnings, the access mode."""
+
+    def inform(self, text: str, *, error: bool = False) -> None:
+        """Show a notification."""
+        self.notify(text, severity="error" if error else "information", markup=False)
+
+    # Polling and replay
+
+    def action_refresh(self) -> None:
+        """Poll both clusters now."""
+        self.session.feed.refresh()
+
+    def action_pause(self) -> None:
+        """Pause or resume polling."""
+        feed = self.session.feed
+        feed.pause(not feed.paused)
+        self.update_frame()
+
+    def action_interval(self, by: int) -> None:
+        """Change the polling interval by ``by`` seconds."""
+        feed = self.session.feed
+        if feed.interval + by < MIN_INTERVAL_S:
+            self.inform(f"polled every {feed.interval:g} s; the minimum is {MIN_INTERVAL_S:g} s")
+            return
+        feed.set_interval(feed.interval + by)
+        self.inform(f"polled every {feed.interval:g} s")
+
+    def action_chart_window(self) -> None:
+        """Show the next longer time window in charts, or the shortest after the longest."""
+        at = WINDOWS_MIN.index(self.chart_minutes)
+        self.chart_minutes = WINDOWS_MIN[(at + 1) % len(WINDOWS_MIN)]
+        if isinstance(self.screen, ConsoleScreen):
+            self.screen.refresh_view()
+
+    def action_step(self, by: int) -> None:
+        """Step ``by`` views forward (or back, if negative) in a recording."""
+        if isinstance(self.session.feed, Player):
+            self.session.feed.step(by)
+
+    def action_seek(self) -> None:
+        """Prompt for a time and seek to it in a recording."""
+        feed = self.session.feed
+        if not isinstance(feed, Player):
+            return
+        first, last = utc_time(feed.times[0]), utc_time(feed.times[-1])
+
+        def seek(text: str | None) -> None:
+            if not text:
+                return
+            try:
+                at = parse_time(text, feed.times)
+            except ConfigError as error:
+                self.inform(str(error), error=True)
+                return
+            if not feed.times[0] <= at <= feed.times[-1]:
+                self.inform(
+                    f"{utc_time(at)} UTC is outside the recording, which is from {first} to "
+                    f"{last} UTC. The frame was not changed.",
+                    error=True,
+                )
+                return
+            feed.seek(at)
+
+        question = f"Go to HH:MM:SS (UTC, {first} to {last}), or +SECONDS from the beginning:"
+        self.push_screen(TextPrompt(question), seek)
+
+    # Files and the clipboard
+
+    def action_export(self) -> None:
+        """Write what is shown to files in the working directory."""
+        screen, view = self.screen, self.view
+        if not isinstance(screen, ConsoleScreen) or view is None:
+            return
+        table, name, document = screen.table(), screen.ENTRY or "view", screen.document()
+
+        def job() -> list[Path]:
+            try:
+                return export.write(Path.cwd(), view, name, table, document)
+            except OSError as error:
+                raise K2kError(f"nothing was exported: {error.strerror or error}") from None
+
+        screen.background("export", job, self._report_export)
+
+    def _report_export(self, paths: list[Path]) -> None:
+        self.inform("written:\n" + "\n".join(safe_text(path) for path in paths))
+
+    def action_copy(self) -> None:
+        """Copy the text selected with the mouse, or the item under the cursor."""
+        selected = self.screen.get_selected_text() or ""
+        self.copy(selected or self._item())
+
+    def _item(self) -> str:
+        return self.screen.text_to_copy() if isinstance(self.screen, ConsoleScreen) else ""
+
+    def copy(self, text: str) -> None:
+        """Send a text to the terminal's clipboard."""
+        if not text:
+            return
+        if len(text.encode()) > _CLIPBOARD:
+            self.inform("too long for the terminal's clipboard; e writes a file", error=True)
+            return
+        self.copy_to_clipboard(text)
+        # The terminal sends no acknowledgment: tmux and some terminals drop the sequence.
+        self.inform("sent to the terminal's clipboard (OSC 52); e writes a file")
+
+    def action_shot(self) -> None:
+        """Save a screenshot in the working directory."""
+        try:
+            path = self.save_screenshot(path=str(Path.cwd()))
+        except OSError as error:
+            self.inform(f"no screenshot: {error.strerror or error}", error=True)
+        else:
+            self.inform(f"written:\n{safe_text(path)}")
+
+    # Access
+
+    def action_unlock(self) -> None:
+        """Allow changes in a session of a production pair after the pipeline's name is typed."""
+        may, pair = self.session.access, self.session.pair.pipeline
+        if may.writable:
+            self._lock_again()
+            return
+        if not may.unlockable:
+            self.inform(f"cannot be unlocked: {may.reason}", error=True)
+            return
+
+        def answered(agreed: bool | None) -> None:
+            if agreed:
+                self.session.unlocked = True
+                self.refresh_bindings()
+                self.update_frame()
+
+        lines = ["Until you leave the console, plans can be applied and jobs started and stopped."]
+        self.push_screen(Confirm("Unlock this session", lines, pair, "Unlock"), answered)
+
+    def _lock_again(self) -> None:
+        if self.session.unlocked:
+            self.session.unlocked = False
+            self.refresh_bindings()
+            self.update_frame()

@@ -1,0 +1,82 @@
+"""Warnings above every screen: unreachable clusters, invalid user files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from k2ktui.console.session import Session
+from k2ktui.present.formatting import Cell, Glyphs, Line, Tone, age, name
+from k2ktui.watch.model import PartName, View
+from k2ktui.watch.severity import Severity
+
+_NOTES = 3
+_LONGEST_CAUSE = 48
+
+
+@dataclass(frozen=True, slots=True)
+class BannerItem:
+    """A warning.
+
+    Attributes:
+        line: the short cause, and what it means for the figures.
+        text: the whole text.
+    """
+
+    line: Line
+    text: str
+
+
+def banner(
+    session: Session, view: View | None, notes: list[str], glyphs: Glyphs
+) -> list[BannerItem]:
+    """Return the warnings about a view, and the notes of the session."""
+    found = [_warning(glyphs, note, note) for note in notes[:_NOTES]]
+    if view is None:
+        return found
+    now = session.feed.now()
+    for part in PartName:
+        state = view.part(part)
+        if state.error:
+            found.append(_unread(view, part, now, glyphs))
+        elif state.pending_s > 3 * session.feed.interval or (
+            state.stale and part is not PartName.COMPARISON
+        ):
+            text = f"{part}: no answer for {state.pending_s:.0f} s"
+            found.append(_warning(glyphs, text, text))
+    if view.source_down and not view.part(PartName.GROUPS).error:
+        old = "" if view.commits_at is None else age(now - view.commits_at)
+        text = f"source groups: a copy on the target is shown, {glyphs.stale}{old} old"
+        found.append(_warning(glyphs, text, f"{text}. {view.source_down}"))
+    if session.recorder and session.recorder.error:
+        found.append(_warning(glyphs, session.recorder.error, session.recorder.error))
+    return found
+
+
+def _unread(view: View, part: PartName, now: float, glyphs: Glyphs) -> BannerItem:
+    """Return the warning that a part of the view was not read."""
+    state = view.part(part)
+    old = age(view.age(part, now))
+    kept = f"values {glyphs.stale}{old} old" if state.taken_at else "nothing is known"
+    severity, tone, subject = Severity.BAD, Tone.BAD, str(part)
+    if part is PartName.COMPARISON:
+        severity, tone, subject = Severity.WARN, Tone.WARN, "MirrorMaker 2"
+    text = f"{glyphs.status[severity]} {subject}: {short_cause(state.error)}"
+    return BannerItem(
+        (Cell(text, tone), Cell(f"; {kept}", Tone.MUTED)), f"{subject}: {state.error}\n{kept}"
+    )
+
+
+def _warning(glyphs: Glyphs, text: str, whole: str) -> BannerItem:
+    line = (Cell(f"{glyphs.status[Severity.WARN]} {name(text)}", Tone.WARN),)
+    return BannerItem(line, whole)
+
+
+def short_cause(error: str) -> str:
+    """Return the first clause of an error text, cut if it is long."""
+    text = name(error)
+    for end in (". ", "; ", "\n"):
+        text = text.partition(end)[0]
+    text = text.rstrip(".")
+    if len(text) > _LONGEST_CAUSE:
+        text = text[: _LONGEST_CAUSE - 1].rstrip() + "…"
+    return text

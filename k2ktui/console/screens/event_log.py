@@ -1,0 +1,104 @@
+"""The event log of the session, opened from every screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from textual import on
+from textual.widget import Widget
+from textual.widgets import Input, Static
+
+from k2ktui.console.event_log import Event, EventKind
+from k2ktui.console.screens.base import ListScreen
+from k2ktui.console.widgets.grid import Grid
+from k2ktui.console.widgets.text_dialog import TextDialog
+from k2ktui.console.widgets.text_lines import TextLines
+from k2ktui.present.columns import Column
+from k2ktui.present.formatting import Cell, Line, Tone, name, utc_time
+from k2ktui.text import counted
+from k2ktui.watch.model import View
+
+_TONES = {
+    EventKind.POLLED: Tone.MUTED,
+    EventKind.CHANGED: Tone.WARN,
+    EventKind.RESOLVED: Tone.OK,
+    EventKind.FAILED: Tone.BAD,
+    EventKind.STARTED: Tone.INFO,
+    EventKind.DONE: Tone.OK,
+}
+
+
+class EventLogScreen(ListScreen):
+    """What was polled, changed, failed and done in this session."""
+
+    ENTRY: ClassVar[str] = "events"
+    HELP: ClassVar[str | None] = """
+        Event log. The polls, changes, failures and actions of this session, the newest first;
+        times are UTC. Every action has the command that does the same.
+
+        The line below the table shows the whole event and its command. y copies the command, or
+        the text of an event without one, to the terminal's clipboard; text selected with the mouse
+        is copied instead. Enter shows the event in a dialog. z hides the polls.
+    """
+
+    @property
+    def crumb(self) -> str:
+        """The event log."""
+        return "event log"
+
+    def make_grid(self) -> Grid[Event]:
+        """Create the table of events."""
+        columns: tuple[Column[Event], ...] = (
+            Column("time", "time", lambda e: Cell(utc_time(e.at), Tone.MUTED), width=8),
+            Column("kind", "event", lambda e: Cell(str(e.kind), _TONES[e.kind]), width=8),
+            Column("text", "what", lambda e: Cell(name(e.text)), width=20, widest=400),
+            Column("command", "command", lambda e: Cell(e.command, Tone.MUTED), rank=1, widest=60),
+        )
+        return Grid(
+            columns,
+            key=lambda event: event.number,
+            search=lambda event: f"{event.kind} {event.text} {event.command}",
+            problem=lambda event: event.kind is not EventKind.POLLED,
+            empty="Nothing has happened yet.",
+            opens="Whole text",
+            id="events",
+        )
+
+    def body(self) -> Iterable[Widget]:
+        """Yield the table, the selectable text of an event, and the filter."""
+        yield TextLines(id="summary")
+        yield self.make_grid()
+        yield Static(id="event-text", markup=False)
+        yield Input(id="filter", placeholder="filter: text or regular expression, ! inverts")
+
+    def on_mount(self) -> None:
+        """Show the events, even if there is no view yet."""
+        self.query_one(Grid).show(self.console.events.events)
+
+    def show_view(self, view: View) -> None:
+        """Show the events."""
+        self.query_one(Grid).show(self.console.events.events)
+
+    def summary(self) -> Line:
+        """Return the number of events."""
+        return (Cell(f"{counted(self.query_one(Grid).total, 'event')} of this session"),)
+
+    @on(Grid.Changed)
+    def _cursor_moved(self) -> None:
+        event: Event | None = self.query_one(Grid).current
+        self.query_one("#event-text", Static).update("" if event is None else _whole(event))
+
+    @on(Grid.Opened)
+    def _opened(self, event: Grid.Opened) -> None:
+        self.app.push_screen(TextDialog(f"Event at {utc_time(event.row.at)}", [_whole(event.row)]))
+
+    def text_to_copy(self) -> str:
+        """Return the command of the event under the cursor, or its text."""
+        event: Event | None = self.query_one(Grid).current
+        return "" if event is None else event.command or name(event.text)
+
+
+def _whole(event: Event) -> str:
+    text = f"{event.kind}: {name(event.text, 4_000)}"
+    return f"{text}\n$ {event.command}" if event.command else text

@@ -1,0 +1,64 @@
+"""A dialog that shows whole texts, wrapped and scrollable; they can be selected and copied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from k2ktui.console.widgets.text_lines import TextLines
+from k2ktui.present.formatting import Cell, Tone
+from k2ktui.text import safe_text
+
+
+class TextDialog(ModalScreen[None]):
+    """Shows texts; untrusted names in them are sanitized.
+
+    Args:
+        title: the heading.
+        texts: paragraphs.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,enter", "close", "Close"),
+        Binding("y", "copy_texts", "Copy"),
+        Binding("j", "scroll(1)", "Down", show=False),
+        Binding("k", "scroll(-1)", "Up", show=False),
+    ]
+
+    def __init__(self, title: str, texts: Sequence[str]) -> None:
+        super().__init__()
+        self._title = title
+        safe = ["\n".join(safe_text(line) for line in text.splitlines()) for text in texts]
+        self._text = "\n\n".join(safe)
+
+    def compose(self) -> ComposeResult:
+        """Build the dialog."""
+        with VerticalScroll(id="text"):
+            yield TextLines(id="text-title")
+            yield Static(self._text, id="text-body", markup=False)
+            yield TextLines(id="text-keys")
+
+    def on_mount(self) -> None:
+        """Show the heading and focus the text."""
+        self.query_one("#text-title", TextLines).show([(Cell(self._title, Tone.HEADING),), ()])
+        keys = (Cell("esc closes, y copies", Tone.MUTED),)
+        self.query_one("#text-keys", TextLines).show([(), keys])
+        self.query_one(VerticalScroll).focus()
+
+    def action_copy_texts(self) -> None:
+        """Send the texts to the terminal's clipboard."""
+        self.app.copy_to_clipboard(self._text)
+
+    def action_scroll(self, by: int) -> None:
+        """Scroll by lines."""
+        self.query_one(VerticalScroll).scroll_relative(y=by, animate=False)
+
+    def action_close(self) -> None:
+        """Close the dialog."""
+        self.dismiss()

@@ -1,0 +1,78 @@
+"""Charts: clock times, whole numbers, and a window of 5, 15 or 60 minutes."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+
+import pytest
+
+from k2ktui.console.plots import clock_ticks, over_time, whole_ticks
+from k2ktui.present.formatting import ASCII, UNICODE, Glyphs
+from k2ktui.watch.history import KEPT_S, History
+from k2ktui.watch.model import Totals
+from tests.support.console import Sitting, sit
+from tests.support.views import NOON, usual
+
+
+@pytest.mark.parametrize("top", [1, 1.4, 3, 9, 10, 11, 99, 1_200, 999_999_999])
+@pytest.mark.parametrize("most", [2, 3, 5])
+def test_values_are_whole_and_even(top: float, most: int) -> None:
+    ticks = whole_ticks(top, most)
+    assert ticks[0] == 0 and ticks[-1] <= top
+    assert 2 <= len(ticks) <= most
+    assert len({after - before for before, after in pairwise(ticks)}) == 1
+
+
+@pytest.mark.parametrize("minutes", [5, 15, 60])
+@pytest.mark.parametrize("most", [2, 4, 8])
+def test_times_are_round_minutes(minutes: int, most: int) -> None:
+    last = NOON + 17.5
+    ticks = clock_ticks(last - 60 * minutes, last, most)
+    assert 1 <= len(ticks) <= most
+    assert all(at % 60 == 0 and last - 60 * minutes <= at <= last for at in ticks)
+
+
+@pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
+def test_a_chart_has_clock_times_and_whole_numbers(glyphs: Glyphs) -> None:
+    points = [(NOON - 5 * n, float(n % 3)) for n in range(60, -1, -1)]
+    text = "\n".join(
+        "".join(cell.text for cell in line) for line in over_time("lag", points, 50, 12, glyphs)
+    )
+    assert "lag  5 min, UTC" in text
+    assert "11:56" in text and "12:00" in text
+    assert "." not in text
+    assert not glyphs.ascii or text.isascii()
+
+
+def test_w_changes_the_window_of_all_charts() -> None:
+    made = usual()
+    for _ in range(12):
+        made.view()
+        made.now += 60
+
+    async def flow(console: Sitting) -> None:
+        assert "5 min, UTC" in console.text
+        await console.press("w")
+        assert "15 min, UTC" in console.text
+        await console.press("2", "enter")
+        assert "15 min, UTC" in console.text
+        await console.press("w")
+        assert "60 min, UTC" in console.text
+        clock = time.strftime("%H:", time.gmtime(made.now))
+        assert clock in console.text.partition("60 min, UTC")[2]
+        await console.press("w")
+        assert "5 min, UTC" in console.text
+
+    sit(flow, made, size=(120, 44))
+
+
+def test_an_hour_is_kept_in_few_points() -> None:
+    history = History()
+    for number in range(2 * 1800):
+        history.add_totals(NOON + 2 * number, Totals(lag_records=number))
+    times = [point.at for point in history.points]
+    assert times == sorted(times)
+    assert len(times) < 400
+    assert KEPT_S - 30 <= times[-1] - times[0] <= KEPT_S
+    assert times[-100:] == [NOON + 2 * n for n in range(3500, 3600)]
