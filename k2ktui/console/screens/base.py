@@ -178,24 +178,24 @@ class ConsoleScreen(Screen[None]):
                 result = job()
             except K2kError as error:
                 caught = error
-                here(lambda: (failed or self.tell_error)(caught))
+                here(lambda: (failed or self.inform_error)(caught))
             except Exception as error:  # a bug in one job must not end the console
                 ours = fault(error)
-                here(lambda: (failed or self.tell_error)(ours))
+                here(lambda: (failed or self.inform_error)(ours))
             else:
                 here(lambda: done(result))
 
         self.run_worker(run, group=group, thread=True, exit_on_error=False)
         return True
 
-    def tell(self, text: str, how: Literal["information", "warning", "error"]) -> None:
+    def inform(self, text: str, how: Literal["information", "warning", "error"]) -> None:
         """Show a notification; untrusted names in it are sanitized."""
         safe = "\n".join(safe_text(line) for line in text.splitlines())
         self.notify(safe, severity=how, markup=False)
 
-    def tell_error(self, error: K2kError) -> None:
+    def inform_error(self, error: K2kError) -> None:
         """Show an error as a notification."""
-        self.tell(str(error), "error")
+        self.inform(str(error), "error")
 
     # Frame
 
@@ -269,7 +269,7 @@ class ConsoleScreen(Screen[None]):
         found = self.active_bindings.get(event.key)
         why = "" if found is None or found.enabled else self.refusal(found.binding.action)
         if found is not None and why:
-            self.tell(f"{found.binding.description}: {why}", "warning")
+            self.inform(f"{found.binding.description}: {why}", "warning")
             event.stop()
 
 

@@ -222,7 +222,7 @@ class JobsScreen(ListScreen):
         """Show the whole log of the selected job."""
         row = self._row()
         if row is None or row.job is None:
-            self.tell("The log of a run is on the host where it was started as a job.", "warning")
+            self.inform("The log of a run is on the host where it was started as a job.", "warning")
             return
         self.app.push_screen(LogScreen(row.job))
 
@@ -300,7 +300,7 @@ class JobsScreen(ListScreen):
     async def _config(self, job: Job | None) -> PipelineConfig | None:
         """Return the configuration of a job or of the session; None after reporting an error."""
         if job is None and self.session.pair.mirror:
-            self.tell(f"{_MIRROR}. {_TAKE_OVER}", "warning")
+            self.inform(f"{_MIRROR}. {_TAKE_OVER}", "warning")
             return None
         if job is None or job.record.files == manager.absolute_paths(self.session.files):
             return self.session.flow.pipeline if self.session.flow else None
@@ -313,7 +313,7 @@ class JobsScreen(ListScreen):
         try:
             await reading.wait()
         except Exception:
-            self.tell_error(_reason(reading.error))
+            self.inform_error(_reason(reading.error))
             return None
         return reading.result
 
@@ -348,12 +348,12 @@ class JobsScreen(ListScreen):
             events.add(EventKind.DONE, what, command)
             if job.alive:
                 self._started.append(job)
-            self.tell(*_outcome(job))
+            self.inform(*_outcome(job))
 
         def failed(error: K2kError) -> None:
             over()
             events.add(EventKind.FAILED, f"{what}: {error}", command)
-            self.tell_error(error)
+            self.inform_error(error)
 
         events.add(EventKind.STARTED, what, command)
         self._busy = f"{formatting.name(what, 60)} …"

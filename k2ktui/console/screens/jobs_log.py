@@ -126,7 +126,7 @@ class LogScreen(ListScreen):
 
     @on(Grid.Opened)
     def _opened(self, event: Grid.Opened) -> None:
-        self.tell(f"{event.row.time} {event.row.text}", "information")
+        self.inform(f"{event.row.time} {event.row.text}", "information")
 
 
 def entry_lines(entry: LogEntry) -> list[Line]:

@@ -262,7 +262,7 @@ def report_undo(screen: OperationScreen, applied: Applied) -> None:
     """Report the outcome of an undo; a failure stays on the screen."""
     text = f"{undo_text(applied.counts)} Journal entry {applied.id}."
     if applied.complete:
-        screen.tell(text, "information")
+        screen.inform(text, "information")
     else:
         screen.error = K2kError(text, hint="Open the entry: it has the reason of each row.")
 

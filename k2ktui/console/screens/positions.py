@@ -118,7 +118,7 @@ class PositionsScreen(ListScreen):
         try:
             place = place_of(text, chosen)
         except ValueError as error:
-            self.tell(f"{safe_text(text, 60)}: {error}", "error")
+            self.inform(f"{safe_text(text, 60)}: {error}", "error")
             return
         self.app.push_screen(MovesScreen(place.plan))
 
@@ -135,7 +135,7 @@ class PositionsScreen(ListScreen):
         elif flow.pipeline is None:
             why = f"{_MIRROR} k2ktui mm2 offsets shows, sets and clears them."
         if why:
-            self.tell(why, "warning")
+            self.inform(why, "warning")
         return not why
 
 

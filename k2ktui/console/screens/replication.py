@@ -26,7 +26,7 @@ class ReplicationScreen(ListScreen):
     HELP: ClassVar[str | None] = """
         Replication. Each row is a partition of the source. Position is the next source offset to
         copy. Lag is the number of offsets from there to the last stable offset. Behind is the age
-        of the record at the position. Time left is until it has caught up at the current rate.
+        of the record at the position. Left is the time until it has caught up at the current rate.
 
         Problems come first until a sort column is chosen. Enter opens a partition with its
         coverage, its ranges and its lag over time. A narrow terminal hides columns; opening a row

@@ -28,7 +28,7 @@ async def plan_groups(screen: ConsoleScreen, groups: list[str]) -> None:
     await screen.console.jump("translate")
     while isinstance(app.screen, ConsoleScreen) and len(app.screen_stack) > 1:
         if app.screen.reason_to_stay():
-            app.screen.tell(app.screen.reason_to_stay(), "warning")
+            app.screen.inform(app.screen.reason_to_stay(), "warning")
             return
         await app.pop_screen()
     if isinstance(app.screen, TranslateScreen):
@@ -113,7 +113,7 @@ class TranslateScreen(ListScreen):
         """Open a plan of these groups."""
         every = {group.group for group in self.console.view.summaries} if self.console.view else ()
         if self.session.flow is None:
-            self.tell("Plan: this is a recording", "warning")
+            self.inform("Plan: this is a recording", "warning")
         elif groups:
             chosen = None if set(groups) == every else frozenset(groups)
             self.app.push_screen(PlanScreen(chosen, self._rewind))

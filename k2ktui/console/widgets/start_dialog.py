@@ -63,16 +63,16 @@ class StartDialog(Confirm):
     def _check(self) -> None:
         try:
             for check in start_checks(self._config, restart=self._restart):
-                if not self._tell(check):
+                if not self._report(check):
                     return
         except K2kError as error:
-            self._tell(failed("checks", error.message, error.hint, fatal=True))
+            self._report(failed("checks", error.message, error.hint, fatal=True))
         except Exception as error:  # a bug in k2ktui must not look like a pass
             what = f"internal error in k2ktui ({type(error).__name__})"
-            self._tell(failed("checks", what, "Please report it.", fatal=True))
-        self._tell(None)
+            self._report(failed("checks", what, "Please report it.", fatal=True))
+        self._report(None)
 
-    def _tell(self, check: Check | None) -> bool:
+    def _report(self, check: Check | None) -> bool:
         """Show a check (None ends the checks); return whether the dialog is still open."""
         if not (self.is_attached and self.app.is_running):
             return False
