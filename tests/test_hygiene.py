@@ -58,8 +58,7 @@ def _old_words(source: str, name: str) -> list[str]:
 
 
 def _modules() -> list[str]:
-    names = sorted(str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py"))
-    return [name for name in names if not name.startswith("console/")]
+    return sorted(str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py"))
 
 
 @pytest.mark.parametrize("name", _modules())

@@ -58,7 +58,7 @@ def test_entries_say_what_became_of_them() -> None:
         # There is nothing left of it to take back.
         await pilot.press("U")
         await pilot.pause()
-        assert "took all of it back" in notices(app)
+        assert "has undone it completely" in notices(app)
         await pilot.press("z")
         assert "2 of 4" in text_of(app)
 

@@ -144,7 +144,7 @@ def test_before_anything_is_copied_no_line_is_red() -> None:
 
     async def flow(console: Sitting) -> None:
         assert "new: nothing has been copied yet" in console.text
-        assert "1 unmapped  (1 not copied yet)" in console.line("Positions")
+        assert "1 unmapped  (1 not copied yet)" in console.line("Positions   ")
         assert "✗" not in console.text
         made.partition("clicks", 0, end=10)
         await console.show()

@@ -40,9 +40,9 @@ class MovesScreen(OperationScreen):
     ENTRY: ClassVar[str] = "positions"
     HELP: ClassVar[str | None] = """
         A plan for positions, with one row for each partition. Back: up to this many records are
-        copied again. Forward: up to this many records are never copied. Anew: the topic was re-
-        created, or no mapped record lies before the position. Refused: the move is impossible, with
-        the reason; a plan with refused rows is not applied.
+        copied again. Forward: up to this many records are never copied. Restart: the topic was
+        re-created, or no mapped record lies before the position. Refused: the move is impossible,
+        with the reason; a plan with refused rows is not applied.
 
         A applies it after you have typed the pipeline's name. It fences every process that may
         still run the pipeline, and writes nothing if a position has changed since. The change is
