@@ -160,7 +160,7 @@ class Cluster:
             where = f"bootstrap.servers and security.protocol of {self.label}.kafka"
             return ConnectionFailed(text, hint=f"Check that it is up, and {where}.")
         with suppress(KafkaException):  # the library may have waited for a broker that is gone
-            self._listed(_METADATA_S[0])
+            self._list_topics(_METADATA_S[0])
         return TimedOut(text, hint="Check that it is up and reachable from here.")
 
     def _listen(self) -> KafkaError | None:

@@ -15,6 +15,7 @@ def test_before_the_first_answer_nothing_is_zero() -> None:
     made.unread = set(PartName)
 
     async def flow(console: Sitting) -> None:
+        assert "No problem is known" not in console.text
         for key in ("1", "2", "3"):
             await console.press(key)
             figures = "\n".join(console.text.splitlines()[2:-1])

@@ -92,7 +92,7 @@ class OverviewScreen(ConsoleScreen):
             columns,
             key=lambda p: (p.kind, p.key),
             search=lambda p: f"{p.kind} {p.subject} {p.message}",
-            empty="No problem is known.",
+            empty=formatting.NOT_YET,
             id="problems",
         )
 
