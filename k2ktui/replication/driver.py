@@ -91,7 +91,7 @@ class Driver:
         self._survey = TopicSnapshot()
         self._noted: set[str] = set()
         self._slots: list[SlotState] = []
-        self._teller = ProgressReporter(report, self._began_at)
+        self._progress_reporter = ProgressReporter(report, self._began_at)
         self._troubles = ThrottledNotifier(report)
         self._loss = LossRecorder(fencer, report, self._troubles)
         self._laps = LapPlanner(config, fencer, mapping_partitions)
@@ -148,7 +148,7 @@ class Driver:
     def _loop(self, pool: ThreadPoolExecutor) -> None:
         looking: Future[TopicSnapshot] | None = None
         next_look = monotonic() + _SURVEY_EVERY_S
-        self._teller.begin()
+        self._progress_reporter.begin()
         while not self._stopping.is_set():
             if self._fencer.must_take_over:
                 self._take_over_again()
@@ -268,7 +268,7 @@ class Driver:
         if isinstance(error, SparkEnded):
             raise error
         result = None if error else future.result()[0]
-        self._teller.lap_ended(slot.number, result)
+        self._progress_reporter.lap_ended(slot.number, result)
         if result is not None and result.outcome is LapOutcome.DONE:
             self._positions.update(result.positions)
             slot.failures = 0
@@ -282,7 +282,9 @@ class Driver:
             self._recover(slot, reason, lost=error is not None)
         for fault in result.faults if result else ():
             self._judge(fault)
-        if self._teller.all_ended([s.number for s in self._slots if s.running is not None]):
+        if self._progress_reporter.all_ended(
+            [s.number for s in self._slots if s.running is not None]
+        ):
             self._progress()
 
     def _give_up_lap(self, slot: SlotState, lap: Future[list[SlotResult]]) -> None:
@@ -292,7 +294,7 @@ class Driver:
             return
         slot.running, slot.lost = None, True
         self._spark.give_up(lap)
-        self._teller.lap_ended(slot.number, None)
+        self._progress_reporter.lap_ended(slot.number, None)
         reason = (
             f"its task did not end within {self._laps.longest_s:.0f} s; its Spark job was canceled"
         )
@@ -379,7 +381,7 @@ class Driver:
         )
 
     def _progress(self) -> None:
-        self._teller.progress(
+        self._progress_reporter.progress(
             partitions=len(self._survey.routes),
             stopped=len(self._stopped),
             lag_records=self._survey.lag_records,
@@ -389,10 +391,12 @@ class Driver:
         if any(slot.running is not None for slot in self._slots):
             self._spark.cancel()
         self._fencer.close()
-        if self._teller.untold:
+        if self._progress_reporter.unreported:
             self._progress()
         faults = self._stopped.faults
         caught_up = self._until_caught_up and self._all_reached() and not faults
-        finished = Finished(caught_up, self._teller.records, time() - self._began_at, faults)
+        finished = Finished(
+            caught_up, self._progress_reporter.records, time() - self._began_at, faults
+        )
         self._report(finished)
         return finished

@@ -2,7 +2,7 @@
 
 A transaction ends when each of its partitions has its marker. While one of them accepts no writes,
 the coordinator answers every request for the transactional id with CONCURRENT_TRANSACTIONS. The
-slot's other partitions then go on with a spare transactional id, and only those that need the
+slot's other partitions then continue with a spare transactional id, and only those that need the
 blocked partition wait. docs/exactly-once.md has the rules and why they are safe.
 """
 
@@ -78,7 +78,7 @@ class UnfinishedTransactions:
         for slot in slots:
             slot.identity, slot.lost = self._free.pop(0), False
         for identity in found:
-            self._tell(identity, "partitions that need it wait, the others are copied")
+            self._report_unfinished(identity, "partitions that need it wait, the others are copied")
 
     def admit(
         self, slot: SlotState, source: SourcePartition, route: Route, position: Position | None
@@ -99,7 +99,7 @@ class UnfinishedTransactions:
         routes: Mapping[SourcePartition, Route],
         positions: Mapping[SourcePartition, Position],
     ) -> bool:
-        """Let a slot go on with a spare transactional id, without those that have to wait.
+        """Let a slot continue with a spare transactional id, without those that have to wait.
 
         Its positions must be read before its next lap.
 
@@ -123,7 +123,7 @@ class UnfinishedTransactions:
                 self._stop(source, blocked, positions.get(source))
             else:
                 slot.sources.append(source)
-        self._tell(slot.identity, f"{slot.name} continues without it")
+        self._report_unfinished(slot.identity, f"{slot.name} continues without it")
         slot.identity, slot.lost = self._free.pop(0), False
         return True
 
@@ -167,7 +167,7 @@ class UnfinishedTransactions:
         offset = position.offset if position else -1
         self._stopped.stop(partition_faults.unavailable(source, min(blocked), _REASON, offset))
 
-    def _tell(self, identity: int, consequence: str) -> None:
+    def _report_unfinished(self, identity: int, consequence: str) -> None:
         name = transactional_id(self._fencer.topic.group, identity)
         blocked = describe_partitions(self._waiting[identity].state.partitions)
         self._report(Note(f"transaction of {name}: {blocked} accepts no marker; {consequence}"))

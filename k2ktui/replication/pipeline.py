@@ -77,7 +77,7 @@ class Pipeline:
         preflight: Callable[[], None] | None = None,
     ) -> None:
         self._config = config
-        self._tell = report
+        self._report = report
         self._until_caught_up = until_caught_up
         self._preflight = preflight
         self._began_at = time()
@@ -130,8 +130,8 @@ class Pipeline:
     def _observed(self, event: Event) -> None:
         self._heartbeat.observe(event)
         for note in self._heartbeat.notes():
-            self._tell(note)
-        self._tell(event)
+            self._report(note)
+        self._report(event)
 
     def _slots(self) -> int:
         settings = self._config.spark

@@ -59,7 +59,7 @@ class ProgressReporter:
         return bool(self._ended) and self._ended.issuperset(running)
 
     @property
-    def untold(self) -> bool:
+    def unreported(self) -> bool:
         """Whether records were copied since the last progress report."""
         return bool(self._tally.records)
 
