@@ -91,7 +91,7 @@ def test_from_a_plan_to_applied_verified_and_taken_back(
         await shows(app, pilot, "2 rows applied")
         assert committed(target, group, where) == {(topic, 0): 12, (topic, 1): 37}
         await pilot.press("v")
-        await shows(app, pilot, "2 same, 0 different")
+        await shows(app, pilot, "2 same, 0 re-read, 0 different")
         await shows(app, pilot, "● same")
         await pilot.press("U")
         await confirm(app, pilot, copied.name)
@@ -152,7 +152,7 @@ def test_a_group_that_joins_after_the_plan_is_left_alone(
         eventually(lambda: member.poll(0.2) is None and member.assignment(), "joined")
         await pilot.press("A")
         await confirm(app, pilot, copied.name)
-        await shows(app, pilot, "the group is Stable")
+        await shows(app, pilot, "the group is now Stable")
         await pilot.press("n")
         await shows(app, pilot, "2 skip")
         await pilot.press("A")

@@ -189,7 +189,7 @@ def test_what_cannot_be_set_is_refused_as_a_whole(copied: Copied) -> None:
     delete_topic(copied.target, gone)
     assert "does not exist: clear the position" in refused(copied, "set", f"{gone}:0:5")
     assert "is not replicated by" in refused(copied, "set", f"{copied.commits}:0:5", code=USAGE)
-    assert f"no position: another, {topic}:9" in refused(
+    assert f"no position exists for: another, {topic}:9" in refused(
         copied, "clear", topic, f"{topic}:9", "another", code=USAGE
     )
 
@@ -370,7 +370,7 @@ def test_a_pipeline_that_never_ran(source: KafkaNode, target: KafkaNode, tmp_pat
     shown = k2ktui_json("offsets", "show", "-f", copied.file)
     assert (topic, None) in {(r["topic"], r["position"]) for r in shown["partitions"]}
     said = k2ktui("offsets", "set", f"{topic}:0:0", "-f", copied.file, "--yes", code=REFUSED)
-    assert "has no positions" in said.stderr and "Start it first" in said.stderr
+    assert "has no positions" in said.stderr and "Start the pipeline first" in said.stderr
 
 
 @pytest.mark.parametrize(
