@@ -124,6 +124,19 @@ def test_a_resize_is_noticed_though_its_signal_is_lost(
         terminal.await_text("too small: 50 by 12")
 
 
+def test_without_utf_8_it_draws_ascii(recording: Path, env: dict[str, str]) -> None:
+    with replay(recording, {**env, "LANG": "C"}) as terminal:
+        terminal.await_text("replay ")
+        terminal.send("2")
+        terminal.await_text("clicks-2")
+        assert terminal.output.isascii()
+    with replay(recording, env) as terminal:
+        terminal.await_text("replay ")
+        terminal.send("2")
+        terminal.await_text("clicks-2")
+        assert not terminal.output.isascii()
+
+
 def test_no_mouse_over_ssh(recording: Path, env: dict[str, str]) -> None:
     with replay(recording, {**env, "SSH_CONNECTION": "a 1 b 2"}) as terminal:
         terminal.await_text("replay ")
@@ -230,7 +243,7 @@ def test_leaving_does_not_wait_for_silent_clusters(tmp_path: Path, env: dict[str
     with silent_port() as port:
         file = write_pipeline(tmp_path / "p.yaml", port)
         with Terminal([*CONSOLE, "-f", str(file)], env=env) as terminal:
-            terminal.await_text("waiting for an answer")
+            terminal.await_text("no answer for")
             began = time.monotonic()
             terminal.send("q")
             assert terminal.wait() == 0
