@@ -195,7 +195,7 @@ def run(place: str, lock: int) -> int:
     job = JobProcess(Path(place), lock)
     job.detach()
     # Imported after detaching, so that the starting command does not wait for it.
-    from k2ktui.cli.jobs_run import run_job
+    from k2ktui.jobs.job_run import run_job
 
     return run_job(job)
 

@@ -35,7 +35,7 @@ from k2ktui.mm2.takeover import MirrorMakerSource, TakeoverPlan, TakeoverRow, re
 from k2ktui.replication.commit_state import read_commit_state
 from k2ktui.replication.copying.partition_reader import now_ms
 from k2ktui.replication.fencing import TransactionFencer
-from k2ktui.replication.pipeline import commit_topic, make_fencer
+from k2ktui.replication.pipeline_fencing import commit_topic, make_fencer
 from k2ktui.sync.plans import whoami
 from k2ktui.sync.position_writer import refuse_running
 from k2ktui.sync.positions import position_image

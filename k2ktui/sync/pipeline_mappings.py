@@ -11,7 +11,7 @@ from k2ktui.engine.replica import TargetPartition
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.kafka.clients import Cluster
 from k2ktui.replication.commit_state import CommitTopicReader
-from k2ktui.replication.pipeline import commit_topic
+from k2ktui.replication.pipeline_fencing import commit_topic
 from k2ktui.sync.mapping_source import Commits, CopierState, NothingCopied
 from k2ktui.sync.mapping_store import MappingReport, MappingStore
 from k2ktui.text import safe_text

@@ -26,7 +26,7 @@ from k2ktui.errors import K2kError, PartlyApplied, Refused, TimedOut
 from k2ktui.kafka.properties import wire
 from k2ktui.replication.copying.partition_reader import now_ms
 from k2ktui.replication.fencing import TransactionFencer
-from k2ktui.replication.pipeline import make_fencer
+from k2ktui.replication.pipeline_fencing import make_fencer
 from k2ktui.sync.plans import whoami
 from k2ktui.sync.positions import PositionPlan, PositionPlanner, journal_row
 from k2ktui.text import safe_text

@@ -24,7 +24,7 @@ from k2ktui.errors import ConfigError, ConnectionFailed, K2kError, Refused, Time
 from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster, target_cluster
 from k2ktui.replication.commit_state import CommitTopic, read_commit_state
 from k2ktui.replication.naming import target_name
-from k2ktui.replication.pipeline import commit_topic
+from k2ktui.replication.pipeline_fencing import commit_topic
 from k2ktui.sync.store import PipelineState, StateStore
 from k2ktui.text import safe_text
 

@@ -18,7 +18,7 @@ from k2ktui.replication.commit_state import (
     CommitTopicReader,
     read_commit_state,
 )
-from k2ktui.replication.pipeline import commit_topic
+from k2ktui.replication.pipeline_fencing import commit_topic
 from k2ktui.runtime.node import KafkaNode
 from tests.support.copied import Copied, delete_topic
 from tests.support.kafka import Out, create_topic, eventually, produce

@@ -14,7 +14,7 @@ from k2ktui.errors import Refused
 from k2ktui.kafka.properties import wire
 from k2ktui.replication.fencing import TransactionFencer
 from k2ktui.replication.fencing_errors import Superseded
-from k2ktui.replication.pipeline import make_fencer
+from k2ktui.replication.pipeline_fencing import make_fencer
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.position_writer import PositionWriter
 from k2ktui.sync.positions import PositionPlanner

@@ -11,7 +11,7 @@ from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.control import inspect_control_topics, missing_control_topic
 from k2ktui.kafka.topics import Settings, alter_command, create_topics, grow_topics, topic_settings
 from k2ktui.replication.commit_state import read_commit_state
-from k2ktui.replication.pipeline import commit_topic
+from k2ktui.replication.pipeline_fencing import commit_topic
 from k2ktui.replication.preflight.checks import (
     Check,
     failed,

@@ -6,7 +6,6 @@ import signal
 from dataclasses import asdict
 from time import time
 
-from k2ktui.cli.start import run
 from k2ktui.errors import ExitCode, K2kError
 from k2ktui.jobs.job_process import JobProcess
 from k2ktui.jobs.joblog import write_event, write_object
@@ -14,6 +13,7 @@ from k2ktui.kafka.properties import load_checked
 from k2ktui.replication.event_text import report_event
 from k2ktui.replication.events import Note, Report, Started
 from k2ktui.replication.preflight.checks import Check
+from k2ktui.runs import run_pipeline
 
 
 def run_job(job: JobProcess) -> int:
@@ -42,10 +42,10 @@ def _run(job: JobProcess) -> int:
             job.began(report.term, report.slots)
         write_object(report_event(report))
 
-    return run(
+    return run_pipeline(
         loaded.config,
         write_report,
-        say=_write_check,
+        _write_check,
         telemetry=job.record.telemetry,
         # A detached job ignores SIGHUP.
         ending=(signal.SIGTERM, signal.SIGINT),

@@ -1,0 +1,279 @@
+"""Composes a run of a pipeline from its configuration, and runs it.
+
+::
+
+    configuration ─► clusters ─► preflight ─► control topics ─► transaction fencer ─┐
+                                              Spark (starts meanwhile) ─────────────┤
+                                              topic discovery ──────────────────────┴─► driver
+    beside it, each on its own thread: heartbeats, commit snapshots, MirrorMaker 2's checkpoints
+    its events: driver ─► heartbeat ─► telemetry ─► the caller's report
+
+``k2ktui start``, jobs (and so the demo) and tests run pipelines through this module only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from time import time
+from types import FrameType
+from typing import NoReturn
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.errors import ConnectionFailed, ExitCode, K2kError, Refused
+from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
+from k2ktui.kafka.control import ControlTopics, ensure_control_topics
+from k2ktui.kafka.properties import wire
+from k2ktui.kafka.unreachable import await_open
+from k2ktui.mm2.publish import PublisherThread
+from k2ktui.replication.commit_state import CommittedPositions
+from k2ktui.replication.discovery import TopicDiscovery
+from k2ktui.replication.driver import Driver
+from k2ktui.replication.events import Event, Finished, Note, Report
+from k2ktui.replication.heartbeat import Heartbeat
+from k2ktui.replication.pipeline_fencing import make_fencer
+from k2ktui.replication.preflight.checks import Check, CheckOutcome
+from k2ktui.replication.preflight.suite import run_checks
+from k2ktui.replication.spark import SparkRuntime
+from k2ktui.replication.spark_settings import local_cores
+from k2ktui.replication.telemetry.session import measure_run
+from k2ktui.runtime.stop_flag import StopFlag
+from k2ktui.sync.commit_snapshots import CommitSnapshotRunner
+
+# Time for a graceful stop after the first signal.
+_GRACE_S = 4.5
+# Time for publishing the last checkpoints of a run that ends by itself.
+_LAST_CHECKPOINTS_S = 20.0
+
+
+def run_pipeline(
+    config: PipelineConfig,
+    report: Callable[[Report], None],
+    show_check: Callable[[Check], None],
+    *,
+    until_caught_up: bool = False,
+    telemetry: bool = False,
+    ending: Collection[signal.Signals] = (),
+    last_words: Callable[[int], None] = lambda code: None,
+) -> ExitCode:
+    """Run a pipeline in this process until it ends or a signal ends it; return the exit code.
+
+    Args:
+        config: the pipeline.
+        report: called with every report, from several threads.
+        show_check: called with every preflight check that did not pass.
+        until_caught_up: end when every partition has reached the end offset seen at the start.
+        telemetry: export metrics.
+        ending: signals that end the run; must be called on the main thread if there are any. The
+            second signal, or one that is not done after ``_GRACE_S`` seconds, ends the process.
+        last_words: called with the exit code before an immediate exit.
+
+    Raises:
+        K2kError: the pipeline could not start, or had to stop.
+    """
+    # Fail early: starting Spark takes seconds.
+    for label, side in (("source", config.source), ("target", config.target)):
+        await_open(label, side.bootstrap_servers)
+    run = PipelineRun(
+        config, report, show_check, until_caught_up=until_caught_up, telemetry=telemetry
+    )
+    stopped = _stop_on_signals(run, ending, last_words)
+    try:
+        finished = run.run()
+    except K2kError as error:
+        if not stopped():
+            raise
+        report(Note(error.message))  # it was being stopped anyway
+    if stopped():
+        return ExitCode.INTERRUPTED if stopped() == signal.SIGINT else ExitCode.OK
+    return ExitCode.FINDINGS if finished.faults else ExitCode.OK
+
+
+class PipelineRun:
+    """One run of a pipeline, with everything that runs beside it; it can run once.
+
+    Args:
+        config: the pipeline's configuration.
+        report: called with every report, from several threads.
+        show_check: called with every preflight check that did not pass.
+        until_caught_up: end when every partition has reached the end it had at the start.
+        telemetry: export metrics.
+    """
+
+    def __init__(
+        self,
+        config: PipelineConfig,
+        report: Callable[[Report], None],
+        show_check: Callable[[Check], None],
+        *,
+        until_caught_up: bool = False,
+        telemetry: bool = False,
+    ) -> None:
+        self._config = config
+        self._report = report
+        self._show_check = show_check
+        self._until_caught_up = until_caught_up
+        self._telemetry = telemetry
+        self._began_at = time()
+        self._driver: Driver | None = None
+        self._stopping = StopFlag()
+        self._heartbeat = Heartbeat(config, self._began_at)
+        self._snapshots = CommitSnapshotRunner(config, self._note)
+        self._publisher = PublisherThread(config, self._note)
+        source, self._target_options = (
+            wire(config.source, "consumer"),
+            wire(config.target, "producer"),
+        )
+        name = f"k2ktui {config.name}"
+        self._spark = SparkRuntime(config.spark, name, source, self._target_options)
+
+    def run(self) -> Finished:
+        """Run until stopped, or until caught up.
+
+        Raises:
+            ConfigError: the exporters of metrics cannot be set up from the environment.
+            K2kError: the pipeline could not start, or another driver took over.
+        """
+        with measure_run(self._config, self._report, wanted=self._telemetry) as observe:
+            try:
+                return self._replicate(observe)
+            finally:
+                self._snapshots.stop()
+                self._publisher.stop(0.0 if self._stopping.is_set() else _LAST_CHECKPOINTS_S)
+
+    def stop(self) -> None:
+        """Request a stop and return at once; called from signal handlers."""
+        self._heartbeat.ending()
+        self._stopping.set()
+        if self._driver is not None:
+            self._driver.stop()
+
+    def abandon(self) -> None:
+        """Remove temporary files when there is no time to stop; the processes end on their own."""
+        self._spark.forget_files()
+
+    def _replicate(self, observe: Callable[[Event], None]) -> Finished:
+        source, target = source_cluster(self._config), target_cluster(self._config)
+        with ThreadPoolExecutor(1) as pool:
+            starting = pool.submit(self._spark.start)
+            try:
+                require_startable(self._config, self._show_check)
+                self._snapshots.start()
+                if self._config.mm2.publish:
+                    self._publisher.start()
+                control = ensure_control_topics(self._config, target)
+                self._heartbeat.start()
+                starting.result()
+                slots = self._slots()
+                self._spark.warm_up(slots)
+                self._driver = self._make_driver(source, target, control, observe)
+                if self._stopping.is_set():
+                    self._driver.stop()
+                return self._driver.run(slots)
+            except K2kError as error:
+                self._heartbeat.failed(error.message)
+                raise
+            finally:
+                starting.exception()
+                self._heartbeat.stop()
+                self._spark.stop()
+
+    def _make_driver(
+        self,
+        source: Cluster,
+        target: Cluster,
+        control: ControlTopics,
+        observe: Callable[[Event], None],
+    ) -> Driver:
+        config = self._config
+        fencer = make_fencer(config, target, self._target_options, control.commit_partitions)
+
+        def take(event: Event) -> None:
+            self._heartbeat.observe(event)
+            for note in self._heartbeat.notes():
+                observe(note)
+            observe(event)
+
+        return Driver(
+            config,
+            fencer,
+            self._spark,
+            TopicDiscovery(config, source, target, CommittedPositions(target, fencer.topic)),
+            take,
+            mapping_partitions=control.mapping_partitions,
+            until_caught_up=self._until_caught_up,
+            began_at=self._began_at,
+        )
+
+    def _slots(self) -> int:
+        settings = self._config.spark
+        return settings.slots or local_cores(settings.master) or self._spark.parallelism
+
+    def _note(self, text: str) -> None:
+        self._report(Note(text))
+
+
+def require_startable(config: PipelineConfig, show_check: Callable[[Check], None]) -> None:
+    """Run the preflight checks before anything is written; fail if nothing could be copied.
+
+    Args:
+        config: the pipeline.
+        show_check: called with every check that did not pass.
+
+    Raises:
+        ConnectionFailed: a cluster is unreachable.
+        Refused: another fatal check failed.
+    """
+    fatal = []
+    for check in run_checks(config):
+        if check.outcome is not CheckOutcome.PASS:
+            show_check(check)
+        if check.fatal and check.outcome is CheckOutcome.FAIL:
+            fatal.append(check)
+    if fatal:
+        kind = ConnectionFailed if any(check.unreachable for check in fatal) else Refused
+        names = ", ".join(check.name for check in fatal)
+        raise kind(
+            f"not started: {names} failed",
+            unchanged="Nothing was written.",
+            hint="k2ktui check shows every line again.",
+        )
+
+
+def _stop_on_signals(
+    run: PipelineRun, ending: Collection[signal.Signals], last_words: Callable[[int], None]
+) -> Callable[[], int]:
+    """Stop gracefully on the first of these signals, immediately on the second.
+
+    A graceful stop that takes longer than ``_GRACE_S`` ends in an immediate exit: that equals a
+    crash, and a crash loses nothing.
+
+    Returns:
+        A function that returns the first signal that arrived; 0 if none did.
+    """
+    seen: list[int] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if seen:
+            at_once(ExitCode.INTERRUPTED)
+        seen.append(number)
+        run.stop()
+        code = ExitCode.INTERRUPTED if number == signal.SIGINT else ExitCode.OK
+        timer = threading.Timer(_GRACE_S, at_once, (code,))
+        timer.daemon = True
+        timer.start()
+
+    def at_once(code: int) -> NoReturn:
+        run.abandon()
+        with contextlib.suppress(Exception):
+            last_words(code)
+        # Spark's JVM and its workers end when its standard input closes.
+        os._exit(code)
+
+    for number in ending:
+        signal.signal(number, handle)
+    return lambda: seen[0] if seen else 0

@@ -1,0 +1,116 @@
+"""A run composed in this process: what fails early, and how it is stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from k2ktui.config.load import load
+from k2ktui.config.model import PipelineConfig
+from k2ktui.errors import ConnectionFailed, Refused
+from k2ktui.replication.events import Report
+from k2ktui.replication.preflight.checks import Check, CheckOutcome
+from k2ktui.runs import require_startable, run_pipeline
+from k2ktui.runtime.node import KafkaNode
+from tests.support.kafka import create_topic, produce, unique_name
+from tests.support.pipeline import Pipeline
+
+
+def children() -> set[int]:
+    return {child.pid for child in psutil.Process().children(recursive=True)}
+
+
+def between(tmp_path: Path, source: str, target: str) -> PipelineConfig:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(
+        f"""name: p
+coordination: {{commit: {{topic: {unique_name("commit")}}}}}
+source: {{kafka: {{common: {{bootstrap.servers: "{source}"}}}}}}
+target: {{kafka: {{common: {{bootstrap.servers: "{target}"}}}}}}
+replication:
+  - source: {{topic: [t]}}
+  - sink: {{topic: source, partition: source}}
+"""
+    )
+    return load([path]).config
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> PipelineConfig:
+    """A pipeline between two ports that nothing listens on."""
+    ports = []
+    for _ in range(2):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            ports.append(listener.getsockname()[1])
+    return between(tmp_path, *(f"127.0.0.1:{port}" for port in ports))
+
+
+def test_an_unreachable_cluster_ends_a_run_before_spark_starts(closed: PipelineConfig) -> None:
+    before, reports = children(), list[Report]()
+    with pytest.raises(ConnectionFailed, match="source"):
+        run_pipeline(closed, reports.append, lambda check: None)
+    assert children() <= before and reports == []
+
+
+def test_a_failed_check_ends_a_run_before_anything_is_written(closed: PipelineConfig) -> None:
+    shown: list[Check] = []
+    with pytest.raises(ConnectionFailed) as ended:
+        require_startable(closed, shown.append)
+    assert ended.value.unchanged == "Nothing was written."
+    assert any(check.fatal and check.outcome is CheckOutcome.FAIL for check in shown)
+    assert not any(check.outcome is CheckOutcome.PASS for check in shown)
+
+
+def test_a_missing_control_topic_is_refused(
+    source: KafkaNode, target: KafkaNode, tmp_path: Path
+) -> None:
+    config = between(tmp_path, source.bootstrap, target.bootstrap)
+    with pytest.raises(Refused, match="not started"):
+        require_startable(config, lambda check: None)
+
+
+_RUN = """
+import json, sys
+from pathlib import Path
+from k2ktui.config.load import load
+from k2ktui.replication.event_text import report_event
+from k2ktui.runs import PipelineRun
+
+reports = []
+config, stopped = load([Path(sys.argv[1])]).config, sys.argv[2] == "stopped"
+run = PipelineRun(config, reports.append, lambda check: None, until_caught_up=not stopped)
+if stopped:
+    run.stop()
+finished = run.run()
+print(json.dumps([report_event(each) for each in reports] + [len(finished.faults)]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["stopped", "caught up"])
+def test_a_run_in_this_process(
+    how: str, source: KafkaNode, target: KafkaNode, tmp_path: Path
+) -> None:
+    topic = create_topic(source)
+    produce(source, topic, [b"%d" % n for n in range(10)])
+    path = Pipeline(tmp_path, source, target, [topic], name=unique_name("run")).write()
+    done = subprocess.run(
+        [sys.executable, "-c", _RUN, str(path), how],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    *events, faults = json.loads(done.stdout)
+    assert faults == 0
+    kinds = [event["event"] for event in events]
+    assert kinds[0] == "started" and kinds[-1] == "finished"
+    assert "Traceback" not in done.stderr
