@@ -121,7 +121,7 @@ class PipelineRun:
         self._began_at = time()
         self._driver: Driver | None = None
         self._stopping = StopFlag()
-        self._heartbeat = Heartbeat(config, self._began_at)
+        self._heartbeat = Heartbeat(config, self._began_at, self._note)
         self._snapshots = CommitSnapshotRunner(config, self._note)
         self._publisher = PublisherThread(config, self._note)
         source, self._target_options = (
@@ -194,8 +194,6 @@ class PipelineRun:
 
         def take(event: Event) -> None:
             self._heartbeat.observe(event)
-            for note in self._heartbeat.notes():
-                observe(note)
             observe(event)
 
         return Driver(

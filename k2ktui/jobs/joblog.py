@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,8 +19,11 @@ from k2ktui.engine.strict_json import (
     parse_object,
 )
 from k2ktui.engine.strict_json import number as strict_number
+from k2ktui.errors import K2kError
 from k2ktui.jobs.job_directory import JobDirectory
-from k2ktui.replication.event_text import read_report, report_text
+from k2ktui.replication.event_text import read_report, report_event, report_text
+from k2ktui.replication.events import Note
+from k2ktui.runtime.background import BackgroundRunner
 from k2ktui.text import safe_text
 
 LIMIT_BYTES = 5 << 20
@@ -33,20 +35,35 @@ _DEEPEST = 16
 _BLOCK = 64 << 10
 
 
-class BoundedLog:
+class BoundedLog(BackgroundRunner):
     """Keeps the log of standard output and error within ``limit * (kept + 1)`` bytes.
 
     The bound covers every writer, including C libraries: a full log is renamed, and both
     descriptors are moved to a new file. Nothing is lost in between.
     """
 
+    failing = "the job's log is not limited in size"
+    recovered = "the job's log is limited in size again"
+
     def __init__(self, place: JobDirectory, limit: int = LIMIT_BYTES, kept: int = KEPT) -> None:
+        super().__init__("job-log", _CHECK_S, lambda text: write_object(report_event(Note(text))))
         self._place, self._limit, self._kept = place, limit, kept
 
     def start(self) -> None:
         """Redirect standard output and error to the log, and start checking its size."""
         self._open()
-        threading.Thread(target=self._run, name="job-log", daemon=True).start()
+        super().start()
+
+    def work(self) -> None:
+        """Begin a new log if this one is full.
+
+        Raises:
+            K2kError: the directory cannot be written, for example because the disk is full.
+        """
+        try:
+            self.turn()
+        except OSError as error:
+            raise K2kError(f"{safe_text(self._place.log)}: {error.strerror or error}") from None
 
     def turn(self) -> bool:
         """Begin a new log if this one is full; return whether it was."""
@@ -68,13 +85,6 @@ class BoundedLog:
         os.dup2(handle, 1)
         os.dup2(handle, 2)
         os.close(handle)
-
-    def _run(self) -> None:
-        wait = threading.Event()
-        while not wait.wait(_CHECK_S):
-            # A full disk must not end replication; a later check may succeed.
-            with contextlib.suppress(OSError):
-                self.turn()
 
 
 def write_event(kind: str, at: float, **values: object) -> None:

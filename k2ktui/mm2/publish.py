@@ -32,7 +32,7 @@ from k2ktui.mm2.formats import (
     offset_sync_value,
 )
 from k2ktui.mm2.policy import HEARTBEATS, ReplicationPolicy
-from k2ktui.sync.background import BackgroundRunner
+from k2ktui.runtime.background import BackgroundRunner
 from k2ktui.sync.flow import Flow, PipelineFlow
 from k2ktui.sync.snapshot import SnapshotReader
 from k2ktui.text import safe_text
@@ -161,34 +161,29 @@ class PublisherThread(BackgroundRunner):
 
     Args:
         config: the pipeline.
-        note: called once when publishing fails, and once when it works again.
+        report: called when publishing fails, at growing intervals, and when it works again.
     """
 
-    BACK = "MirrorMaker 2's checkpoints and heartbeats are written again"
+    failing = "checkpoints and heartbeats are not written in MirrorMaker 2's format"
+    recovered = "MirrorMaker 2's checkpoints and heartbeats are written again"
 
-    def __init__(self, config: PipelineConfig, note: Callable[[str], None]) -> None:
-        super().__init__("mm2-publisher", config.mm2.interval_s, note, last_turn=True)
+    def __init__(self, config: PipelineConfig, report: Callable[[str], None]) -> None:
+        super().__init__("mm2-publisher", config.mm2.interval_s, report, last_turn=True)
         self._config = config
         self._publisher: Publisher | None = None
 
-    def turn(self) -> None:
+    def work(self) -> None:
         """Write the changes; raises the same errors as ``Publisher``."""
-        self._publisher = self._publisher or self._made()
+        if self._publisher is None:
+            chosen = self._config.mm2
+            names = MirrorNames(chosen.source_alias, chosen.target_alias, chosen.separator)
+            self._publisher = Publisher(PipelineFlow(self._config), names, force=chosen.force)
         self._publisher.turn()
-
-    def failure(self, why: str) -> str:
-        """Return the message for a failure to publish."""
-        return f"checkpoints and heartbeats are not written in MirrorMaker 2's format: {why}"
 
     def close(self) -> None:
         """Close all connections."""
         if self._publisher is not None:
             self._publisher.close()
-
-    def _made(self) -> Publisher:
-        chosen = self._config.mm2
-        names = MirrorNames(chosen.source_alias, chosen.target_alias, chosen.separator)
-        return Publisher(PipelineFlow(self._config), names, force=chosen.force)
 
 
 def checkpoints_of(snapshot: Snapshot) -> tuple[dict[GroupPartition, Checkpoint], int]:

@@ -1,7 +1,7 @@
 """Heartbeats of a running pipeline, written to the state topic on the target every few seconds.
 
-A separate thread with its own connections writes them; a failure causes one note and does not
-affect the run. Heartbeats show where a pipeline runs; fencing, not heartbeats, keeps two drivers
+A separate thread with its own connections writes them; a failure is reported and does not affect
+the run. Heartbeats show where a pipeline runs; fencing, not heartbeats, keeps two drivers
 apart.
 """
 
@@ -10,11 +10,10 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-import threading
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from time import monotonic
 
 from k2ktui import __version__
 from k2ktui.config.model import PipelineConfig
@@ -27,12 +26,12 @@ from k2ktui.kafka.control import ensure_state_topic
 from k2ktui.kafka.control_reader import read_committed
 from k2ktui.kafka.keyed_writer import KeyedWriter
 from k2ktui.replication.copying.partition_reader import now_ms
-from k2ktui.replication.events import Event, Note, Progress, Started, Stopped, TopicsDiscovered
+from k2ktui.replication.events import Event, Progress, Started, Stopped, TopicsDiscovered
+from k2ktui.runtime.background import BackgroundRunner
 from k2ktui.runtime.host import pid_space
 from k2ktui.text import safe_text
 
 BEAT_S = BEAT_MS / 1000
-_TICK_S = 0.25
 _WRITE_S = 8.0
 _READ_S = 10.0
 _FAREWELL_S = 1.5
@@ -41,15 +40,35 @@ _ERROR_CHARS = 500
 _RUNNER = b'"kind":"runner"'
 
 
-class Heartbeat:
-    """The heartbeat of one run.
+class Heartbeat(BackgroundRunner):
+    """The heartbeat of one run; the last one says that the run has stopped.
 
     Args:
         config: the pipeline.
         began_at: epoch seconds at which the run was requested.
+        report: called when heartbeats fail, at growing intervals, and when they work again.
     """
 
-    def __init__(self, config: PipelineConfig, began_at: float) -> None:
+    failing = (
+        "heartbeats cannot be written (the pipeline keeps copying, but other hosts do not see it "
+        "running)"
+    )
+    recovered = "heartbeats are written again"
+    permanent = (Refused,)  # the topic is missing, or may not be written to
+
+    def __init__(
+        self, config: PipelineConfig, began_at: float, report: Callable[[str], None]
+    ) -> None:
+        super().__init__(
+            "heartbeat",
+            BEAT_S,
+            report,
+            immediately=True,
+            last_turn=True,
+            is_urgent=lambda: self._state() is not self._written,
+            longest_pause_s=BEAT_S,
+            stop_s=_FAREWELL_S,
+        )
         self._config = config
         self._group = config.coordination.commit.group
         self._now = Runner(
@@ -63,23 +82,18 @@ class Heartbeat:
             version=__version__,
             pid_space=pid_space(),
         )
-        self._notes: list[str] = []
-        self._noted = False
         self._partitions = 0
-        self._over = threading.Event()
+        self._cleaned_term = -1
+        self._written: RunnerState | None = None
+        self._open: tuple[Cluster, KeyedWriter] | None = None
         # A plain flag, because signal handlers set it: the interrupted code may hold the lock of
         # an Event.
         self._ending = False
-        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     @property
     def runner(self) -> str:
         """The unique id of this process."""
         return self._now.runner
-
-    def start(self) -> None:
-        """Start the heartbeat thread and return at once."""
-        self._thread.start()
 
     def observe(self, event: Event) -> None:
         """Update the heartbeat from an event of the pipeline; called from one thread."""
@@ -103,69 +117,48 @@ class Heartbeat:
         """Include an error in the following heartbeats."""
         self._now = replace(self._now, last_error=safe_text(what, _ERROR_CHARS))
 
-    def notes(self) -> list[Note]:
-        """Return new notes for the operator about the heartbeat itself, each once."""
-        taken, self._notes = self._notes, []
-        return [Note(text) for text in taken]
-
     def ending(self) -> None:
         """Report the run as stopping; safe in a signal handler."""
         self._ending = True
 
-    def stop(self, timeout: float = _FAREWELL_S) -> None:
-        """Write ``stopped`` and end the thread; waits at most ``timeout`` seconds."""
-        self._over.set()
-        if self._thread.ident is not None:
-            self._thread.join(timeout)
-
-    def _run(self) -> None:
-        try:
-            self._beat_until_over()
-        except Refused as error:
-            self._note(error)  # retrying does not help
-        except Exception as error:  # a defect here must not stop replication
-            self._note(K2kError(f"internal error in k2ktui ({type(error).__name__})"))
-
-    def _beat_until_over(self) -> None:
-        target = target_cluster(self._config)
-        writer = KeyedWriter(target, self._config.coordination.state.topic, _WRITE_S)
-        try:
-            told, at, tidied = None, 0.0, -1
-            while not self._over.is_set():
-                state = self._state()
-                if state is not told or monotonic() - at >= BEAT_S:
-                    told, at = state, monotonic()
-                    self._beat(target, writer, state)
-                    if self._partitions and tidied != self._now.term:
-                        tidied = self._now.term
-                        self._forget_the_dead(target, writer)
-                self._over.wait(_TICK_S)
-            if self._partitions:
-                self._beat(target, writer, RunnerState.STOPPED)
-        finally:
-            writer.close()
-
-    def _state(self) -> RunnerState:
-        return RunnerState.STOPPING if self._ending else self._now.state
-
-    def _beat(self, target: Cluster, writer: KeyedWriter, state: RunnerState) -> None:
+    def work(self) -> None:
         """Write one heartbeat; create the topic before the first.
 
         Raises:
             Refused: the topic is missing or may not be written to.
+            K2kError: the target does not answer.
         """
-        try:
-            if not self._partitions:
-                self._partitions = ensure_state_topic(self._config, target)
-            runner = replace(self._now, at_ms=now_ms(), state=state)
-            writer.put([(state_key(self._group, runner.key), state_value(runner))])
-        except Refused:
-            raise
-        except K2kError as error:
-            self._note(error)
+        last = self.stop_requested
+        self._written = RunnerState.STOPPED if last else self._state()
+        self._beat(self._written)
+        if not last and self._cleaned_term != self._now.term:
+            self._cleaned_term = self._now.term
+            self._forget_the_dead()
 
-    def _forget_the_dead(self, target: Cluster, writer: KeyedWriter) -> None:
+    def close(self) -> None:
+        """Disconnect."""
+        if self._open is not None:
+            self._open[1].close()
+
+    def _state(self) -> RunnerState:
+        return RunnerState.STOPPING if self._ending else self._now.state
+
+    def _connected(self) -> tuple[Cluster, KeyedWriter]:
+        if self._open is None:
+            target, topic = target_cluster(self._config), self._config.coordination.state.topic
+            self._open = target, KeyedWriter(target, topic, _WRITE_S)
+        return self._open
+
+    def _beat(self, state: RunnerState) -> None:
+        target, writer = self._connected()
+        if not self._partitions:
+            self._partitions = ensure_state_topic(self._config, target)
+        runner = replace(self._now, at_ms=now_ms(), state=state)
+        writer.put([(state_key(self._group, runner.key), state_value(runner))])
+
+    def _forget_the_dead(self) -> None:
         """Delete the last heartbeats of runs that ended long ago: each run has its own key."""
+        target, writer = self._connected()
         topic = self._config.coordination.state.topic
         values: dict[bytes, bytes | None] = {}
         with suppress(K2kError):  # the next run tries again
@@ -190,15 +183,6 @@ class Heartbeat:
         fenced = 0 < runner.term < self._now.term
         over = fenced or runner.state is RunnerState.STOPPED
         return over and now_ms() - runner.at_ms > _FORGET_MS
-
-    def _note(self, error: K2kError) -> None:
-        if not self._noted and not self._over.is_set():
-            self._notes.append(
-                "heartbeats cannot be written (the pipeline keeps copying, but other hosts "
-                "do not see it running): "
-                + ". ".join(part for part in (error.message, error.hint) if part)
-            )
-        self._noted = True
 
 
 def _user() -> str:

@@ -14,8 +14,9 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.groups import CommittedOffset, GroupView, Partition
 from k2ktui.engine.journal import CommitSnapshot, SnapshotKey
 from k2ktui.engine.state import SourcePartition
+from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import target_cluster
-from k2ktui.sync.background import BackgroundRunner
+from k2ktui.runtime.background import BackgroundRunner
 from k2ktui.sync.cluster_readers import SourceClusterReader, SourceView
 from k2ktui.sync.store import StateStore
 
@@ -120,30 +121,31 @@ class CommitSnapshotRunner(BackgroundRunner):
 
     Args:
         config: the pipeline.
-        note: called once when it begins to fail, and once when it works again.
+        report: called when it begins to fail, at growing intervals, and when it works again.
     """
 
-    BACK = "snapshots of the source's consumer groups are written to the target again"
+    failing = "snapshots of the source's consumer groups are not written to the target"
+    recovered = "snapshots of the source's consumer groups are written to the target again"
 
-    def __init__(self, config: PipelineConfig, note: Callable[[str], None]) -> None:
-        super().__init__("commit-keeper", config.groups.poll_interval_s, note)
+    def __init__(self, config: PipelineConfig, report: Callable[[str], None]) -> None:
+        super().__init__("commit-snapshots", config.groups.poll_interval_s, report)
         self._config = config
         self._open: tuple[SourceClusterReader, StateStore, CommitSnapshotWriter] | None = None
 
-    def turn(self) -> None:
+    def work(self) -> None:
         """Read the source's commits and write the changed ones."""
         if self._open is None:
             store = StateStore(self._config, target_cluster(self._config))
             self._open = SourceClusterReader(self._config), store, CommitSnapshotWriter(store)
-        source, _, keeper = self._open
+        source, _, writer = self._open
         chosen = self._config.topics.matches
-        keeper.keep(source.read_committed(chosen), chosen)
+        writer.keep(source.read_committed(chosen), chosen)
 
-    def failure(self, why: str) -> str:
-        """Return the message for commits that cannot be kept."""
+    def describe(self, error: K2kError) -> str:
+        """Return the sentence for the operator, with the consequence."""
         return (
-            f"snapshots of the source's consumer groups are not written to the target: {why}. "
-            "If the source fails, offsets are translated from the last snapshot"
+            f"{super().describe(error)}. If the source fails, offsets are translated from the "
+            "last snapshot"
         )
 
     def close(self) -> None:
