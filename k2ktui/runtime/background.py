@@ -34,7 +34,7 @@ class BackgroundRunner(ABC):
         last_turn: do one more turn on ``stop``, and report its failure too.
         is_urgent: whether the next turn is due before its time; asked a few times per second.
         longest_pause_s: after failures, the pause doubles from ``interval_s`` up to this.
-        stop_s: seconds for which ``stop`` waits if it is not told otherwise.
+        stop_s: seconds for which ``stop`` waits by default.
         clock: monotonic seconds, for the intervals between reports.
     """
 
