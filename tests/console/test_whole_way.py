@@ -130,7 +130,7 @@ def test_from_the_start_of_the_job_to_its_end(
         tmux.sees("1 row applied", "journal entry")
         assert committed(target, group, [where]) == {where: READ + PRIOR}
         tmux.press("v")
-        tmux.sees("1 same, 0 different")
+        tmux.sees("1 same, 0 re-read, 0 different")
         tmux.press("U")
         agree(tmux)
         tmux.sees("1 row undone.")
