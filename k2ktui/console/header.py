@@ -22,19 +22,24 @@ def header(session: Session, view: View | None, width: int, glyphs: Glyphs) -> L
     may = session.access
     word = "READ-WRITE" if may.writable else "READ-ONLY"
     recording = session.recorder is not None and not session.recorder.error
+    # The widths count after the replacement of signs: in ASCII, an ellipsis takes two cells.
     right = [
         Cell(who() if width >= 70 else who().split("@")[0], Tone.MUTED),
         Cell(f" {word} ", Tone.WARN if may.writable else Tone.OK),
         *([Cell("REC ", Tone.BAD)] if recording else []),
-        *_age(session.feed, view, glyphs, wide=width >= _WIDE),
+        *(
+            Cell(glyphs.text(cell.text), cell.tone)
+            for cell in _age(session.feed, view, glyphs, wide=width >= _WIDE)
+        ),
     ]
     space = width - sum(cell_len(cell.text) for cell in right) - 2
     environment = f" {name(session.pair.environment)}" if session.pair.environment else ""
-    pair = f"{name(session.pair.pipeline, 40)}{environment}"
+    pair = glyphs.text(f"{name(session.pair.pipeline, 40)}{environment}")
     source, target = cluster_names(session, view)
-    clusters = f"  {source} {glyphs.arrow} {target}"
-    pair = fit(pair, min(cell_len(pair), max(4, space)))
-    clusters = fit(clusters, max(0, space - cell_len(pair)))
+    clusters = glyphs.text(f"  {source} {glyphs.arrow} {target}")
+    ellipsis = glyphs.text("…")
+    pair = fit(pair, min(cell_len(pair), max(4, space)), ellipsis=ellipsis)
+    clusters = fit(clusters, max(0, space - cell_len(pair)), ellipsis=ellipsis)
     return (Cell(pair, Tone.HEADING), Cell(clusters), Cell("  "), *right)
 
 
@@ -97,13 +102,13 @@ def tabs(entries: Sequence[Tab], width: int) -> Line:
     return tuple(cells)
 
 
-def breadcrumbs(titles: Sequence[str], width: int) -> Line:
+def breadcrumbs(titles: Sequence[str], width: int, glyphs: Glyphs) -> Line:
     """Return the path of open screens; if it is too long, its middle is left out."""
     shown = [name(title, 80) for title in titles]
-    text = _SEPARATOR.join(shown)
+    text = glyphs.text(_SEPARATOR.join(shown))
     if cell_len(text) > width and len(shown) > 2:
-        text = _SEPARATOR.join([shown[0], NOT_YET, *shown[-1:]])
-    return (Cell(fit(text, min(cell_len(text), width)), Tone.INFO),)
+        text = glyphs.text(_SEPARATOR.join([shown[0], NOT_YET, *shown[-1:]]))
+    return (Cell(fit(text, min(cell_len(text), width), ellipsis=glyphs.text("…")), Tone.INFO),)
 
 
 _SEPARATOR = " \u203a "

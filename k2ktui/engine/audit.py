@@ -69,6 +69,11 @@ class Audit:
     rows: tuple[AuditRow, ...]
     notes: tuple[str, ...]
 
+    @property
+    def has_checkpoints(self) -> bool:
+        """Whether any group-partition has a checkpoint."""
+        return any(row.checkpoint_offset is not None for row in self.rows)
+
     def as_json(self) -> dict[str, Any]:
         """Return what ``--json`` prints."""
         return {

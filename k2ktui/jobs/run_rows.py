@@ -54,8 +54,8 @@ class RunRow:
 
     @property
     def key(self) -> str:
-        """Unique key of the row: the runner's id, or that of the job."""
-        return self.runner or (self.job.place.id if self.job else "")
+        """Unique key: the job's id, which all its runs have in turn, or else the runner's."""
+        return self.job.place.id if self.job else self.runner
 
 
 def make_run_rows(

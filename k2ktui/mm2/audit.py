@@ -27,6 +27,7 @@ class CheckpointAuditor:
 
     def __init__(self, properties: FlowProperties, config: PipelineConfig) -> None:
         self._name = config.name
+        self._properties = properties
         self._topics = MirrorTopics(properties, source_cluster(config), target_cluster(config))
 
     def read(self) -> None:
@@ -39,7 +40,8 @@ class CheckpointAuditor:
     def audit(self, rows: Sequence[GroupRow], taken_at: float, notes: Sequence[str]) -> Audit:
         """Compare the checkpoints with translated groups; ``taken_at`` is in epoch seconds."""
         found = compare_checkpoints(rows, self._topics.checkpoints, taken_at)
-        own = (*self._topics.unseen_checkpoints(), *self._topics.unreadable())
+        waiting = () if self._topics.checkpoints else (explain_no_checkpoint(self._properties),)
+        own = (*waiting, *self._topics.unseen_checkpoints(), *self._topics.unreadable())
         return Audit(self._name, taken_at, tuple(found), (*own, *notes))
 
     def close(self) -> None:
@@ -90,6 +92,14 @@ def audit(flow: Flow) -> Audit:
         return auditor.audit()
     finally:
         auditor.close()
+
+
+def explain_no_checkpoint(properties: FlowProperties) -> str:
+    """Return why a flow has no checkpoint yet, or never will."""
+    if not properties.switch("emit.checkpoints.enabled", True):
+        return "MirrorMaker 2 writes no checkpoints: emit.checkpoints.enabled is false"
+    interval = properties.seconds("emit.checkpoints.interval.seconds", 60)
+    return f"waiting for the first checkpoint of MirrorMaker 2 (about {interval} s)"
 
 
 def compare_checkpoints(

@@ -20,7 +20,10 @@ def _count(value: int | None, tone: Tone) -> Cell:
 
 
 def audit_columns() -> tuple[Column[AuditRow], ...]:
-    """Return the columns of a table of an audit."""
+    """Return the columns of a table of an audit.
+
+    ``MM2`` is the effect of its newest checkpoint, ``synced`` that of the commit on the target.
+    """
     return (
         Column(
             "group", "group", lambda r: Cell(safe_text(r.group, 400)), lambda r: r.group, width=8
@@ -38,18 +41,19 @@ def audit_columns() -> tuple[Column[AuditRow], ...]:
             "checkpoint",
             lambda r: Cell(formatting.number(r.checkpoint_offset)),
             right=True,
+            rank=2,
         ),
         Column("age", "age", lambda r: Cell(_age(r)), right=True, rank=8),
         Column(
             "again",
-            "re-read",
+            "MM2 re-read",
             lambda r: _count(r.checkpoint_reread, Tone.WARN),
             lambda r: r.checkpoint_reread,
             right=True,
         ),
         Column(
             "skipped",
-            "skipped",
+            "MM2 skipped",
             lambda r: _count(r.checkpoint_skipped, Tone.BAD),
             lambda r: r.checkpoint_skipped,
             right=True,
@@ -59,25 +63,31 @@ def audit_columns() -> tuple[Column[AuditRow], ...]:
             "synced",
             lambda r: Cell(formatting.number(r.synced_offset)),
             right=True,
-            rank=2,
+            rank=6,
         ),
         Column(
             "synced-again",
-            "re-read",
+            "synced re-read",
             lambda r: _count(r.synced_reread, Tone.WARN),
             lambda r: r.synced_reread,
             right=True,
-            rank=2,
+            rank=4,
         ),
         Column(
             "synced-skipped",
-            "skipped",
+            "synced skipped",
             lambda r: _count(r.synced_skipped, Tone.BAD),
             lambda r: r.synced_skipped,
             right=True,
-            rank=3,
+            rank=4,
         ),
-        Column("right", "correct", lambda r: Cell(formatting.number(r.right_offset)), right=True),
-        Column("basis", "basis", lambda r: Cell(r.basis), lambda r: r.basis, width=8, rank=1),
+        Column(
+            "right",
+            "correct",
+            lambda r: Cell(formatting.number(r.right_offset)),
+            right=True,
+            rank=1,
+        ),
+        Column("basis", "basis", lambda r: Cell(r.basis), lambda r: r.basis, width=8, rank=5),
         Column("note", "note", lambda r: Cell(safe_text(r.note, 400)), rank=12, widest=100),
     )

@@ -94,6 +94,33 @@ def test_the_audit_is_of_all_groups_or_of_one() -> None:
     sit(flow, made, size=(120, 30))
 
 
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_both_pairs_of_effects_say_where_the_group_would_continue(width: int) -> None:
+    async def flow(console: Sitting) -> None:
+        await console.press("3", "m")
+        heading = console.line("MM2 re-read")
+        assert "MM2 skipped" in heading
+        if width < 120:
+            return
+        assert "synced re-read" in heading and "synced skipped" in heading
+        assert heading.count("re-read") == heading.count("skipped") == 2
+
+    sit(flow, beside_mirrormaker(), size=(width, 24))
+
+
+def test_a_flow_without_a_checkpoint_is_waited_for() -> None:
+    made = beside_mirrormaker()
+    nothing = {"checkpoint_offset": None, "checkpoint_reread": None, "checkpoint_skipped": None}
+    made.audited = [replace(row, **nothing) for row in made.audited]
+
+    async def flow(console: Sitting) -> None:
+        await console.press("3", "m")
+        assert "no group has a checkpoint of MirrorMaker 2 yet" in console.text
+        assert "would not continue" not in console.text
+
+    sit(flow, made)
+
+
 def test_a_checkpoint_of_this_moment_says_what_it_was_made_of() -> None:
     made = beside_mirrormaker()
     made.audited = [replace(row, checkpoint_age_s=0.0) for row in made.audited[:1]]

@@ -57,6 +57,28 @@ def test_a_cluster_without_a_name_has_that_of_its_first_bootstrap_host() -> None
     sit(flow)
 
 
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("width", [60, 80])
+def test_the_age_is_whole_beside_long_names(width: int, plain: bool) -> None:
+    """In ASCII, the sign of a cut takes two cells in place of one."""
+
+    async def flow(console: Sitting) -> None:
+        assert console.text.splitlines()[0].endswith("READ-WRITE <10 s")
+
+    pair = PipelinePair("orders-of-the-east-region", "staging", source="east-production-cluster")
+    sit(flow, usual(pair), size=(width, 24), ascii=plain)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_the_keys_of_jobs_are_all_shown_on_a_narrow_terminal(plain: bool) -> None:
+    async def flow(console: Sitting) -> None:
+        await console.press("5")
+        keys = console.text.splitlines()[-1]
+        assert all(f" {each} " in keys for each in ("J Start", "X Stop", "R Restart", "? Help"))
+
+    sit(flow, size=(60, 20), ascii=plain)
+
+
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
     path = tmp_path / "session.k2k"

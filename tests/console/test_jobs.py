@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from k2ktui.console.widgets.grid import Grid
 from k2ktui.engine.journal import RunnerState
 from k2ktui.errors import ExitCode
 from k2ktui.jobs import manager
@@ -173,6 +174,50 @@ def test_what_runs_elsewhere_is_stopped_there(file: Path) -> None:
         await operator.sees("Stop: it runs on bastion2")
 
     at_console(session_of(file, runner()), steps)
+
+
+@pytest.mark.parametrize("before", ["on the ended run", "on a run elsewhere"])
+def test_the_cursor_goes_to_the_run_that_is_started(
+    file: Path, before: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = time.time() - 600
+    gone = {"pid": 2**22 + 1, "birth": "0", "started_at": began, "phase": Phase.ENDED}
+    ended = kept(file, **gone, ended_at=began + 60, code=0)
+    hosts = {"pid": 2**22 + 1, "started_ms": int(began * 1000), "at_ms": int(began * 1000) + 50_000}
+    last = runner(manager.this_host(), state=RunnerState.STOPPED, **hosts)
+    elsewhere = runner("bastion2", pid=4712)
+    begun: list[Job] = []
+
+    def start(*_: object, **__: object) -> Job:
+        begun.append(kept(file))
+        return begun[0]
+
+    async def agree(_: object) -> bool:
+        return True
+
+    async def steps(operator: Operator) -> None:
+        await operator.sees("bastion2", "stopped")
+        grid = operator.app.screen.query_one(Grid)
+        place = ended.place.id if before == "on the ended run" else elsewhere.runner
+        assert grid.select(place)
+        monkeypatch.setattr(manager, "start_job", start)
+        monkeypatch.setattr(manager, "await_running", lambda job: job)
+        monkeypatch.setattr(operator.app, "push_screen_wait", agree)
+        await operator.press("J")
+
+        def is_there() -> bool:
+            job = grid.current.job if grid.current else None
+            return bool(begun and job and job.record.start == begun[0].record.start)
+
+        await operator.until(is_there, "on the new run")
+        # It was moved once; the operator moves it away.
+        await operator.press("G")
+        await operator.until(lambda: not is_there(), "on another run")
+        operator.app.session.feed.refresh()
+        await operator.pilot.pause()
+        assert not is_there()
+
+    at_console(session_of(file, last, elsewhere), steps)
 
 
 def test_nothing_is_stopped_by_enter_or_by_a_wrong_name(file: Path) -> None:

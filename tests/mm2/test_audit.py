@@ -7,9 +7,10 @@ import pytest
 from k2ktui.engine.audit import Audit
 from k2ktui.engine.groups import GroupRow
 from k2ktui.engine.translate import Basis
-from k2ktui.mm2.audit import compare_checkpoints
+from k2ktui.mm2.audit import compare_checkpoints, explain_no_checkpoint
 from k2ktui.mm2.formats import Checkpoint, GroupPartition
 from k2ktui.mm2.topics import WrittenCheckpoint
+from tests.mm2.test_settings import flow
 
 
 def row(translated: int | None, basis: Basis, target: int | None = 90) -> GroupRow:
@@ -66,3 +67,15 @@ def test_bounds_are_not_counted() -> None:
     assert found.synced_reread is None and found.right_offset == 80 and found.wrong
     totals = Audit("A->B", 0.0, (found,), ()).totals()
     assert (totals["unknown"], totals["without_checkpoint"]) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "waiting for the first checkpoint of MirrorMaker 2 (about 60 s)"),
+        ("A->B.emit.checkpoints.interval.seconds = 5\n", "(about 5 s)"),
+        ("A->B.emit.checkpoints.enabled = false\n", "emit.checkpoints.enabled is false"),
+    ],
+)
+def test_a_flow_without_checkpoints_says_what_it_waits_for(text: str, reason: str) -> None:
+    assert reason in explain_no_checkpoint(flow(text))

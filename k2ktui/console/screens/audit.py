@@ -24,9 +24,12 @@ from k2ktui.watch.model import View
 
 _DETAIL_LINES = 5
 _HELP = """
-    Audit of a MirrorMaker 2 flow. Each row is a group and partition: its newest checkpoint and its
-    commit on the target, each with the records that the group would re-read or skip from there, and
-    the right offset. It is read every 15 s at most; r reads it now.
+    Audit of a MirrorMaker 2 flow. Each row is a group and partition: its newest checkpoint (MM2)
+    and its commit on the target (synced), each with the records that the group would re-read or
+    skip from there, and the right offset. It is read every 15 s at most; r reads it now.
+
+    MirrorMaker 2 writes a group's first checkpoint after about 60 s
+    (emit.checkpoints.interval.seconds).
 
     If the basis is not exact, nothing is counted, and the line below the table shows the reason.
     k2ktui mm2 audit prints the same; e exports it.
@@ -103,6 +106,8 @@ class AuditScreen(ListScreen):
             f"{totals['wrong']:,} of {totals['rows']:,} would not continue where they were; from "
             f"checkpoints {again:,} re-read, {skipped:,} skipped"
         )
+        if audit.rows and not audit.has_checkpoints:
+            tone, text = Tone.WARN, "no group has a checkpoint of MirrorMaker 2 yet"
         stale = formatting.STALE if self.console.view and self.console.view.audit_stale else ""
         old = stale + formatting.age(self.session.feed.now() - audit.taken_at)
         return (
@@ -134,6 +139,7 @@ class AuditScreen(ListScreen):
         return [
             (Cell(safe_text(f"{row.group} {row.topic}-{row.partition}", 200), Tone.HEADING),),
             (Cell(f"committed on the source {formatting.number(row.source_offset)}; {old}{made}"),),
+            (Cell(f"correct offset {formatting.number(row.right_offset)}, {row.basis}"),),
             *((Cell(part),) for part in wrap_text(row.note, self.size.width)),
         ]
 

@@ -245,7 +245,7 @@ class ConsoleScreen(Screen[None]):
         lines = [header.header(self.session, view, width, glyphs), header.tabs(entries, width)]
         path = self.console.path
         if len(path) > 1:
-            lines.append(header.breadcrumbs(path, width))
+            lines.append(header.breadcrumbs(path, width, glyphs))
         self.query_one(HeaderBar).show(lines)
         may = self.session.access
         off: list[Line] = []

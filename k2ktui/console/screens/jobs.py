@@ -73,6 +73,7 @@ class JobsScreen(ListScreen):
         self._busy = ""
         self._stop_requests: set[str] = set()
         self._started: list[Job] = []
+        self._new_start = ""
 
     # Content
 
@@ -139,8 +140,17 @@ class JobsScreen(ListScreen):
         grid.mark_stale(old | {"lag"} if view and view.copy_stale else old)
         # Use the lag of the other screens: a heartbeat's lag is some seconds older.
         lag = view.totals.lag_records if view else None
-        grid.show(recent_runs(make_run_rows(self._jobs or (), runners, pipeline, at, lag)))
+        rows = recent_runs(make_run_rows(self._jobs or (), runners, pipeline, at, lag))
+        grid.show(rows)
+        self._select_new_run(rows)
         self._draw_log()
+
+    def _select_new_run(self, rows: Sequence[RunRow]) -> None:
+        """Move the cursor to the run that was started here, once, as soon as it is known."""
+        for row in rows if self._new_start else ():
+            if row.job is not None and row.job.record.start == self._new_start:
+                self._new_start = ""
+                self.grid().select(row.key)
 
     def _draw_log(self) -> None:
         pane = self.query_one("#job-log", TextLines)
@@ -237,11 +247,13 @@ class JobsScreen(ListScreen):
         lines = ["It keeps running without this console. X stops it; k2ktui jobs list shows it."]
         if not await self.app.push_screen_wait(StartDialog(config, "Start", lines)):
             return
-        self._work(
-            f"starting {config.name}",
-            lambda: manager.await_running(manager.start_job(config, files, self._access(config))),
-            cli_equivalent.job(files, "start"),
-        )
+
+        def started() -> Job:
+            job = manager.start_job(config, files, self._access(config))
+            self._new_start = job.record.start
+            return manager.await_running(job)
+
+        self._work(f"starting {config.name}", started, cli_equivalent.job(files, "start"))
 
     @work
     async def action_restart_job(self) -> None:

@@ -23,7 +23,7 @@ from k2ktui.console.widgets.text_dialog import TextDialog
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.jobs import manager
 from k2ktui.jobs.manager import Job
-from k2ktui.jobs.run_rows import RunRow, current_run
+from k2ktui.jobs.run_rows import RunRow, current_run, make_run_rows
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column
 from k2ktui.present.formatting import Cell, Glyphs
@@ -167,11 +167,19 @@ class OverviewScreen(ConsoleScreen):
             self.app.push_screen(PartitionScreen(problem.key))
         elif problem.kind == "group":
             self.app.push_screen(GroupScreen(str(problem.key)))
-        elif problem.kind in ("groups", "job"):
-            self._jump("groups" if problem.kind == "groups" else "jobs", problem.key)
+        elif problem.kind == "groups":
+            self._jump("groups", problem.key)
+        elif problem.kind == "job":
+            self._jump("jobs", self._run_key(problem.key))
         else:
             title = f"{problem.kind} {formatting.name(problem.subject, 60)}"
             self.app.push_screen(TextDialog(title, [problem.message]))
+
+    def _run_key(self, runner: object) -> object:
+        """Return the key of a run's row in Jobs; ``runner`` is the id of its process."""
+        view = self.console.view
+        runs = make_run_rows(self._jobs, view.runners, view.pair.pipeline, 0.0) if view else []
+        return next((run.key for run in runs if run.runner == runner), runner)
 
     def _jump(self, entry: str, key: object) -> None:
         """Switch to another screen with the cursor on the subject of the problem."""
