@@ -168,7 +168,7 @@ def test_nothing_is_copied_twice_nothing_is_left_out(taking: Taking) -> None:
         done = k2ktui_json("mm2", "takeover", *taking.args, "--yes")
         assert done["applied"] and done["partitions"] == dry["partitions"]
         again = k2ktui("mm2", "takeover", *taking.args, "--yes", code=5)
-        assert "has 2 positions already" in again.stderr
+        assert "already has 2 positions" in again.stderr
         taking.start()
     taking.start()
     original, copied = taking.original(), taking.copied()

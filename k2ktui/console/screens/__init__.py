@@ -1,24 +1,24 @@
 """The screens, in one table.
 
 To add a screen, write ``console/screens/NAME.py`` with a subclass of
-:class:`~k2ktui.console.screens.base.ConsoleScreen` (or ``ListScreen`` if it is a single table).
-:data:`ENTRIES` already lists the seven screens of the product; an entry whose module does not exist
-has no tab, no key and no line in the palette.
+:class:`~k2ktui.console.screens.base.ConsoleScreen` (or ``ListScreen`` if it is a single table),
+and add a line to :data:`ENTRIES`: key, module, title, class.
 
 *Content.* ``body()`` yields the widgets, ``show_view(view)`` fills them. ``show_view`` is called on
 the message :class:`~k2ktui.console.messages.ViewArrived` (every few seconds, for every screen of
 the current stack; queued older views are dropped), and once when the screen is mounted or resumed,
 if there is a view. The widgets of ``console.widgets`` redraw only what has changed: always call
-their ``show`` with the complete content. Texts are ``Cell`` and ``Line`` of ``console.formatting``,
-with tones; a name from Kafka must pass through ``formatting.name`` first. ``table()`` and
-``copied()`` return what ``e`` exports and ``y`` copies, ``HELP`` is the text of ``?``.
+their ``show`` with the complete content. Texts are ``Cell`` and ``Line`` of ``present.formatting``,
+with tones; a name from Kafka must pass through ``formatting.name`` first. Columns of tables are in
+``present``, because commands print them too. ``table()`` returns what ``e`` exports,
+``text_to_copy()`` what ``y`` copies; ``HELP`` is the text of ``?``.
 
 *Slow work.* The UI thread must never touch the network, a disk that may hang, or thousands of rows
 in a loop. ``self.background(group, job, done)`` runs ``job()`` on a thread and calls
 ``done(result)`` on the UI thread if the screen still exists; a ``K2kError`` becomes a notification,
-or goes to ``failed``. Two jobs of one group never run at once: a new one is refused while the old
-one runs. A job creates and closes its own clients. ``self.session`` has ``config`` (None in a
-replay, which has no cluster to connect to), ``files`` and ``feed``.
+or goes to the callback ``failed``. Two jobs of one group never run at once: a new one is refused
+while the old one runs. A job creates and closes its own clients. ``self.session`` has ``config``
+(None in a replay, which has no cluster to connect to), ``files`` and ``feed``.
 
 *Changes to a cluster, starting or stopping a job.* Bind a capital letter and name the action in
 ``CHANGES``: in a read-only session its key is grayed out and explains why. Show what will happen,

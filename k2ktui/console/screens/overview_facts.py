@@ -150,7 +150,7 @@ def _positions(view: View, glyphs: Glyphs) -> list[Cell]:
     if totals.groups is None:
         return [Cell(formatting.NOT_YET)]
     total = Cell(f"{sum(totals.bases.values()):,}", Tone.HEADING)
-    cells = [_aged(total, glyphs, view.groups_stale), Cell(" of groups:")]
+    cells = [_aged(total, glyphs, view.groups_stale), Cell(":")]
     waiting = count_waiting(view).total()
     for basis, count in totals.bases.items():
         tone = Tone.PLAIN if basis in _GOOD else Tone.WARN

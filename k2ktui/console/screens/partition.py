@@ -89,7 +89,8 @@ class PartitionScreen(ConsoleScreen):
         samples: Sequence[Sample] = self.session.feed.series(*self._key)
         lag = [(s.at, _float(s.lag_records)) for s in samples]
         rate = [(s.at, s.rate) for s in samples]
-        one = width if self.size.width < 80 else width // 2
+        # A scroll bar and the margins take four cells.
+        one = width if self.size.width < 80 else width // 2 - 2
         height = max(_PLOT_HEIGHT, min(16, self.size.height - 22))
         for name, title, points in (("lag", "lag, records", lag), ("rate", "records/s", rate)):
             minutes = self.console.chart_minutes
