@@ -121,7 +121,8 @@ class PipelineRun:
         self._began_at = time()
         self._driver: Driver | None = None
         self._stopping = StopFlag()
-        self._heartbeat = Heartbeat(config, self._began_at, self._note)
+        self._observe: Callable[[Event], None] | None = None
+        self._heartbeat = Heartbeat(config, self._began_at, self._note, self._feed_metrics)
         self._snapshots = CommitSnapshotRunner(config, self._note)
         self._publisher = PublisherThread(config, self._note)
         source, self._target_options = (
@@ -139,6 +140,7 @@ class PipelineRun:
             K2kError: the pipeline could not start, or another driver took over.
         """
         with measure_run(self._config, self._report, wanted=self._telemetry) as observe:
+            self._observe = observe
             try:
                 return self._replicate(observe)
             finally:
@@ -210,6 +212,10 @@ class PipelineRun:
     def _slots(self) -> int:
         settings = self._config.spark
         return settings.slots or local_cores(settings.master) or self._spark.parallelism
+
+    def _feed_metrics(self, event: Event) -> None:
+        if self._observe is not None:
+            self._observe(event)
 
     def _note(self, text: str) -> None:
         self._report(Note(text))

@@ -149,6 +149,11 @@ class TopicsDiscovered:
     lag_records: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class HeartbeatWritten:
+    """The run has written a heartbeat to the target."""
+
+
 Report = Started | Progress | FirstRecord | Stopped | Resumed | Note | Finished
-Detail = SlotLap | TopicsDiscovered
+Detail = SlotLap | TopicsDiscovered | HeartbeatWritten
 Event = Report | Detail

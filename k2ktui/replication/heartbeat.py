@@ -26,7 +26,14 @@ from k2ktui.kafka.control import ensure_state_topic
 from k2ktui.kafka.control_reader import read_committed
 from k2ktui.kafka.keyed_writer import KeyedWriter
 from k2ktui.replication.copying.partition_reader import now_ms
-from k2ktui.replication.events import Event, Progress, Started, Stopped, TopicsDiscovered
+from k2ktui.replication.events import (
+    Event,
+    HeartbeatWritten,
+    Progress,
+    Started,
+    Stopped,
+    TopicsDiscovered,
+)
 from k2ktui.runtime.background import BackgroundRunner
 from k2ktui.runtime.host import pid_space
 from k2ktui.text import safe_text
@@ -47,6 +54,7 @@ class Heartbeat(BackgroundRunner):
         config: the pipeline.
         began_at: epoch seconds at which the run was requested.
         report: called when heartbeats fail, at growing intervals, and when they work again.
+        observe: called on the heartbeat's thread with an event for each heartbeat.
     """
 
     failing = (
@@ -57,7 +65,11 @@ class Heartbeat(BackgroundRunner):
     permanent = (Refused,)  # the topic is missing, or may not be written to
 
     def __init__(
-        self, config: PipelineConfig, began_at: float, report: Callable[[str], None]
+        self,
+        config: PipelineConfig,
+        began_at: float,
+        report: Callable[[str], None],
+        observe: Callable[[Event], None] = lambda event: None,
     ) -> None:
         super().__init__(
             "heartbeat",
@@ -70,6 +82,7 @@ class Heartbeat(BackgroundRunner):
             stop_s=_FAREWELL_S,
         )
         self._config = config
+        self._observe = observe
         self._group = config.coordination.commit.group
         self._now = Runner(
             runner=f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}",
@@ -155,6 +168,7 @@ class Heartbeat(BackgroundRunner):
             self._partitions = ensure_state_topic(self._config, target)
         runner = replace(self._now, at_ms=now_ms(), state=state)
         writer.put([(state_key(self._group, runner.key), state_value(runner))])
+        self._observe(HeartbeatWritten())
 
     def _forget_the_dead(self) -> None:
         """Delete the last heartbeats of runs that ended long ago: each run has its own key."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.replication.telemetry.metrics import Metric, Points
+from k2ktui.replication.telemetry.metric import Metric, Points
 from k2ktui.replication.telemetry.session import exporters_for, read_exporter_names
 from k2ktui.sync.loop import SyncPoll
 

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConfigError
-from k2ktui.replication.events import Note, Report
+from k2ktui.replication.events import HeartbeatWritten, Note, Report
 from k2ktui.replication.telemetry import exporters
 from k2ktui.replication.telemetry.session import measure_run, open_telemetry, read_exporter_names
 from tests.support.kafka import eventually
@@ -244,7 +244,7 @@ def test_reports_are_told_and_details_are_not() -> None:
     for variables in (env, {}):
         told.clear()
         with measure_run(pipeline(), told.append, env=variables) as report:
-            for event in (*EVENTS, Note("n")):
+            for event in (*EVENTS, HeartbeatWritten(), Note("n")):
                 report(event)
         assert told == [STARTED, EVENTS[-1], Note("n")]
 

@@ -9,7 +9,7 @@ import pytest
 
 from k2ktui.config.exports import MetricPrefixes
 from k2ktui.engine.state import Gap
-from k2ktui.replication.events import FirstRecord, Resumed, SlotLap
+from k2ktui.replication.events import FirstRecord, HeartbeatWritten, Resumed, SlotLap
 from k2ktui.replication.slot_task import FaultKind, LapOutcome
 from k2ktui.replication.telemetry.metrics import CATALOGUE, PipelineMetrics
 from k2ktui.replication.telemetry.session import full_name
@@ -188,6 +188,17 @@ def test_the_start(fed: Fed) -> None:
     assert fed.read("slots") == {(): 2}
     assert fed.read("ready.time") == {(): 1.5}
     assert fed.read("first.record.time") == {(): 2.5}
+
+
+def test_the_age_of_the_heartbeat(fed: Fed) -> None:
+    fed.clock.now += 7
+    assert fed.read("heartbeat.age") == {(): 7}, "none was written: since the start"
+    fed.feed(HeartbeatWritten())
+    assert fed.read("heartbeat.age") == {(): 0}
+    fed.clock.now += 65
+    assert fed.read("heartbeat.age") == {(): 65}
+    fed.clock.now -= 100  # the host's clock was set back
+    assert fed.read("heartbeat.age") == {(): 0}
 
 
 def test_names_stay_apart_whatever_the_prefixes() -> None:

@@ -163,3 +163,5 @@ def test_start_until_caught_up(source: KafkaNode, target: KafkaNode, tmp_path: P
     (sent,) = found["k2k.producer.records"]["points"]
     assert sent == {"slot": 0, "value": 300}
     assert found["k2k.first.record.time"]["points"][0]["value"] > 0
+    (age,), (ready,) = (found[f"k2k.{n}"]["points"] for n in ("heartbeat.age", "ready.time"))
+    assert age["value"] < ready["value"], "the last heartbeat was written at the end of the run"

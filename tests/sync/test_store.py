@@ -28,7 +28,14 @@ from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConnectionFailed, K2kError, Refused
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.keyed_writer import KeyedWriter
-from k2ktui.replication.events import Progress, Started, Stopped, TopicsDiscovered
+from k2ktui.replication.events import (
+    Event,
+    HeartbeatWritten,
+    Progress,
+    Started,
+    Stopped,
+    TopicsDiscovered,
+)
 from k2ktui.replication.heartbeat import Heartbeat
 from k2ktui.replication.slot_task import Fault, FaultKind
 from k2ktui.runtime.node import KafkaNode
@@ -274,11 +281,14 @@ def beat(store: StateStore, state: RunnerState) -> Runner:
 def test_heartbeats_tell_how_a_run_goes(config: PipelineConfig, make_store: MakeStore) -> None:
     store = make_store(config)
     notes: list[str] = []
-    heart = Heartbeat(config, time.time() - 1, notes.append)
+    written: list[Event] = []
+    heart = Heartbeat(config, time.time() - 1, notes.append, written.append)
     heart.start()
     first = beat(store, RunnerState.STARTING)
     assert first.runner == heart.runner and first.started_ms < first.at_ms
     assert first.lag_records is None and first.version
+    eventually(lambda: written, "metrics learn of the heartbeat")
+    assert set(written) == {HeartbeatWritten()}
 
     heart.observe(Started("p", 3, 4, 5, 0.1))
     heart.observe(TopicsDiscovered({SourcePartition("t", 0)}, {}, {}, lag_records=99))

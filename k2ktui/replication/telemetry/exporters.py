@@ -40,7 +40,7 @@ from k2ktui.config.exports import MetricPrefixes
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ConfigError
 from k2ktui.kafka.metrics_exporter import ExportFailed, KafkaMetrics, values
-from k2ktui.replication.telemetry.metrics import Metric, MetricSource, full_name
+from k2ktui.replication.telemetry.metric import Metric, MetricSource, full_name
 from k2ktui.text import safe_text
 
 _CLOSE_S = 3.0

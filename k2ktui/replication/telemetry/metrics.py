@@ -9,16 +9,15 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
-from k2ktui.config.exports import MetricPrefixes
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.engine.status import count_lag
 from k2ktui.replication.events import (
     Event,
     FirstRecord,
+    HeartbeatWritten,
     Resumed,
     SlotLap,
     Started,
@@ -26,9 +25,7 @@ from k2ktui.replication.events import (
     TopicsDiscovered,
 )
 from k2ktui.replication.slot_task import FaultKind, LapOutcome, SlotStats, SourceLogBounds
-
-Labels = Mapping[str, str | int]
-Points = list[tuple[float, Labels]]
+from k2ktui.replication.telemetry.metric import Labels, Metric, Points
 
 # A lap's figures count as current for two laps plus this long after its end.
 _GRACE_S = 10.0
@@ -62,16 +59,8 @@ class _SlotFigures:
     pause_s: float | None = None
 
 
-class MetricSource(Protocol):
-    """Figures and the metrics that read them."""
-
-    @property
-    def catalogue(self) -> tuple[Metric, ...]:
-        """The metrics that read these figures."""
-
-
 class PipelineMetrics:
-    """The latest figures of one pipeline; fed by one thread, read by others.
+    """The latest figures of one pipeline; any thread may feed or read them.
 
     Args:
         pipeline: its name, a label of every point.
@@ -90,6 +79,7 @@ class PipelineMetrics:
         self._started: Started | None = None
         self._first: FirstRecord | None = None
         self._partitions: int | None = None
+        self._alive_at = clock()
 
     @property
     def catalogue(self) -> tuple[Metric, ...]:
@@ -106,6 +96,8 @@ class PipelineMetrics:
                         self._slots.setdefault(number, _SlotFigures())
                 case FirstRecord():
                     self._first = event
+                case HeartbeatWritten():
+                    self._alive_at = self._clock()
                 case TopicsDiscovered():
                     self._survey(event)
                 case SlotLap():
@@ -211,6 +203,10 @@ class PipelineMetrics:
         """Return the seconds until the first record was visible; nothing before that."""
         return self._one(None if self._first is None else self._first.seconds)
 
+    def heartbeat_age(self) -> Points:
+        """Return the seconds since the last heartbeat, or since the start if there was none."""
+        return self._one(max(0.0, self._clock() - self._alive_at))
+
     def _one(self, value: float | None) -> Points:
         return [] if value is None else [(value, self._labels)]
 
@@ -246,27 +242,6 @@ def _lag_time(row: _Row, now: float, current: bool) -> float | None:
 
 def _age(row: _Row, now: float, current: bool) -> float | None:
     return None if row.at is None else max(0.0, now - row.at)
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One metric of the catalog.
-
-    Attributes:
-        prefix: field of ``MetricPrefixes`` whose text precedes the name.
-        name: the name after the prefix; unique, so equal prefixes cannot collide.
-        unit: a UCUM code, with the counted things in braces.
-        text: one-line description for exporters that support it.
-        read: returns the current points.
-        counter: whether the value only grows while the process runs.
-    """
-
-    prefix: str
-    name: str
-    unit: str
-    text: str
-    read: Callable[[Any], Points]
-    counter: bool = False
 
 
 def _partition(
@@ -347,6 +322,12 @@ CATALOGUE: tuple[Metric, ...] = (
         "slots", "{slot}", "Slots of this run", lambda figures: figures.started(lambda s: s.slots)
     ),
     _pipeline(
+        "heartbeat.age",
+        "s",
+        "Time since the last heartbeat was written to the target",
+        PipelineMetrics.heartbeat_age,
+    ),
+    _pipeline(
         "ready.time",
         "s",
         "Time from start until positions were known",
@@ -398,8 +379,3 @@ CATALOGUE: tuple[Metric, ...] = (
         counter=True,
     ),
 )
-
-
-def full_name(prefixes: MetricPrefixes, prefix: str, name: str) -> str:
-    """Return a metric's full name: the configured prefix followed by the catalog name."""
-    return f"{getattr(prefixes, prefix)}{name}"

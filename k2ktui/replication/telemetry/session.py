@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from k2ktui.config.exports import MetricPrefixes
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ConfigError
-from k2ktui.replication.events import Event, Note, Report, SlotLap, Started, TopicsDiscovered
-from k2ktui.replication.telemetry.metrics import Metric, MetricSource, PipelineMetrics, full_name
+from k2ktui.replication.events import Detail, Event, Note, Report, Started
+from k2ktui.replication.telemetry.metric import Metric, MetricSource, full_name
+from k2ktui.replication.telemetry.metrics import PipelineMetrics
 from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def measure_run(
     def report(event: Event) -> None:
         if telemetry is not None:
             telemetry.feed(event)
-        if not isinstance(event, SlotLap | TopicsDiscovered):
+        if not isinstance(event, Detail):
             report_to(event)
 
     try:

@@ -1,0 +1,46 @@
+"""What a metric of a catalog is: its name, its unit, and how its points are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from k2ktui.config.exports import MetricPrefixes
+
+Labels = Mapping[str, str | int]
+Points = list[tuple[float, Labels]]
+
+
+class MetricSource(Protocol):
+    """Figures and the metrics that read them."""
+
+    @property
+    def catalogue(self) -> tuple[Metric, ...]:
+        """The metrics that read these figures."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric of the catalog.
+
+    Attributes:
+        prefix: field of ``MetricPrefixes`` whose text precedes the name.
+        name: the name after the prefix; unique, so equal prefixes cannot collide.
+        unit: a UCUM code, with the counted things in braces.
+        text: one-line description for exporters that support it.
+        read: returns the current points.
+        counter: whether the value only grows while the process runs.
+    """
+
+    prefix: str
+    name: str
+    unit: str
+    text: str
+    read: Callable[[Any], Points]
+    counter: bool = False
+
+
+def full_name(prefixes: MetricPrefixes, prefix: str, name: str) -> str:
+    """Return a metric's full name: the configured prefix followed by the catalog name."""
+    return f"{getattr(prefixes, prefix)}{name}"
