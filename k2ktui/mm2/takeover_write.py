@@ -69,8 +69,8 @@ def require_new(config: PipelineConfig, target: Cluster) -> None:
     name = config.coordination.commit.topic
     found = target.describe([name])[name]
     if isinstance(found, TopicDescription):
-        books = read_commit_state(target, commit_topic(config, found.partitions), _READ_S)
-        _require_none(config, len(books.positions))
+        state = read_commit_state(target, commit_topic(config, found.partitions), _READ_S)
+        _require_none(config, len(state.positions))
 
 
 def _require_none(config: PipelineConfig, positions: int) -> None:

@@ -67,24 +67,24 @@ class CommitStateFold:
     def take(self, entry: ControlRecord) -> None:
         """Apply a record; records of one commit partition must arrive in order."""
         try:
-            group, source, state = read_commit_record(entry.key, entry.value, self._group)
+            group, source, value = read_commit_record(entry.key, entry.value, self._group)
         except MalformedRecord:
             self._malformed += 1
             return
         if group != self._group:
             return
-        if isinstance(state, Run):
+        if isinstance(value, Run):
             before = self._run
-            term, slots = max(before.term, state.term), max(before.slots, state.slots)
-            self._run = replace(state, term=term, slots=slots)
-        elif source is not None and state is None:
+            term, slots = max(before.term, value.term), max(before.slots, value.slots)
+            self._run = replace(value, term=term, slots=slots)
+        elif source is not None and value is None:
             self._found.pop((source, entry.partition), None)
-        elif source is not None and isinstance(state, Position):
+        elif source is not None and isinstance(value, Position):
             known = self._found.get((source, entry.partition))
-            if known is None or state.newer_than(known):
-                self._found[source, entry.partition] = state
+            if known is None or value.newer_than(known):
+                self._found[source, entry.partition] = value
 
-    def books(self) -> CommitState:
+    def state(self) -> CommitState:
         """Return the state after all applied records."""
         positions: dict[SourcePartition, Position] = {}
         for (source, _), position in self._found.items():
@@ -102,14 +102,14 @@ def read_commit_state(target: Cluster, topic: CommitTopic, timeout: float) -> Co
     Raises:
         ConnectionFailed, TimedOut: the topic could not be read within ``timeout`` seconds.
     """
-    ledger = CommitStateFold(topic.group)
+    fold = CommitStateFold(topic.group)
     for entry in read_committed(target, topic.name, topic.partitions, timeout):
-        ledger.take(entry)
-    return ledger.books()
+        fold.take(entry)
+    return fold.state()
 
 
 def adopt_positions(
-    known: dict[SourcePartition, Position], sources: Iterable[SourcePartition], books: CommitState
+    known: dict[SourcePartition, Position], sources: Iterable[SourcePartition], state: CommitState
 ) -> None:
     """Update the known positions of some partitions with the target's.
 
@@ -117,7 +117,7 @@ def adopt_positions(
         TimedOut: the target's position is older than one known to be committed.
     """
     for source in sources:
-        before, found = known.get(source), books.positions.get(source)
+        before, found = known.get(source), state.positions.get(source)
         if found is not None and found.newer_than(before):
             known[source] = found
         elif before is not None:
@@ -136,7 +136,7 @@ class CommittedPositions:
 
     def __init__(self, target: Cluster, topic: CommitTopic) -> None:
         self._target, self._topic = target, topic
-        self._ledger = CommitStateFold(topic.group)
+        self._fold = CommitStateFold(topic.group)
         self._next: dict[int, int] = {}
 
     def read(
@@ -156,10 +156,10 @@ class CommittedPositions:
             for entry in read_committed(
                 self._target, name, partitions, timeout, ends=ends, since=since
             ):
-                self._ledger.take(entry)
+                self._fold.take(entry)
         self._next = dict(ends)
         found = dict(known)
-        for source, position in self._ledger.books().positions.items():
+        for source, position in self._fold.state().positions.items():
             if source in found and position.newer_than(found[source]):
                 found[source] = position
         return found
@@ -175,7 +175,7 @@ class CommitTopicReader:
     def __init__(self, target: Cluster) -> None:
         self._target = target
         self._of: tuple[str, str, int] | None = None
-        self._ledger = CommitStateFold("")
+        self._fold = CommitStateFold("")
         self._next: dict[int, int] = {}
 
     def read(self, topic: CommitTopic, about: TopicDescription, timeout: float) -> CommitState:
@@ -192,12 +192,12 @@ class CommitTopicReader:
         identity = (topic.name, about.topic_id, topic.partitions)
         ends = stable_ends(self._target, topic.name, topic.partitions)
         if identity != self._of or any(self._next.get(p, 0) > end for p, end in ends.items()):
-            self._of, self._ledger, self._next = identity, CommitStateFold(topic.group), {}
+            self._of, self._fold, self._next = identity, CommitStateFold(topic.group), {}
         found = read_committed(
             self._target, topic.name, topic.partitions, timeout, ends=ends, since=self._next
         )
         for entry in found:
-            self._ledger.take(entry)
+            self._fold.take(entry)
             self._next[entry.partition] = entry.offset + 1
         self._next.update(ends)
-        return self._ledger.books()
+        return self._fold.state()

@@ -37,7 +37,7 @@ class TopicSnapshot:
     Attributes:
         routes: the route of each partition that can be copied.
         begin: start positions of partitions that have no position yet; the driver sets the term.
-        reborn: start positions of partitions whose topic was re-created on the source.
+        recreated: start positions of partitions whose topic was re-created on the source.
         ends: last stable offset of each source partition.
         high: high watermark of each source partition; open transactions lie between the last
             stable offset and the high watermark.
@@ -51,7 +51,7 @@ class TopicSnapshot:
 
     routes: Mapping[SourcePartition, Route] = field(default_factory=dict)
     begin: Mapping[SourcePartition, Position] = field(default_factory=dict)
-    reborn: Mapping[SourcePartition, Position] = field(default_factory=dict)
+    recreated: Mapping[SourcePartition, Position] = field(default_factory=dict)
     ends: Mapping[SourcePartition, int] = field(default_factory=dict)
     high: Mapping[SourcePartition, int] = field(default_factory=dict)
     held_back: Mapping[SourcePartition, HeldBack] = field(default_factory=dict)
@@ -112,11 +112,11 @@ class TopicDiscovery:
         self._source = source
         self._target = target
         self._committed = committed
-        self._looked = False
+        self._has_discovered = False
         self._here: set[str] = set()
         self._held_back = HeldBackReader(source)
 
-    def survey(self, positions: Mapping[SourcePartition, Position]) -> TopicSnapshot:
+    def discover(self, positions: Mapping[SourcePartition, Position]) -> TopicSnapshot:
         """Take one snapshot.
 
         Args:
@@ -150,8 +150,8 @@ class TopicDiscovery:
         committed = self._committed.read(positions)
         high, ends, held_back = self._ends(routes)
         new = [source for source in routes if source not in positions]
-        begin = self._begin(new, routes, ids, first_start=not (positions or self._looked))
-        self._looked = True
+        begin = self._begin(new, routes, ids, first_start=not (positions or self._has_discovered))
+        self._has_discovered = True
         changed = [
             fault
             for s in routes
@@ -159,13 +159,13 @@ class TopicDiscovery:
             and (fault := _incarnation_fault(s, positions[s], *ids[s])) is not None
         ]
         again = [fault.source for fault in changed if fault.kind is FaultKind.RECREATED]
-        reborn = self._begin(again, routes, ids, first_start=False)
+        recreated = self._begin(again, routes, ids, first_start=False)
         limits = {t.name: t.max_message_bytes for t in targets.values()}
         notes = tuple(f"{t.name}: {note}" for t in targets.values() for note in t.notes)
         return TopicSnapshot(
             routes=routes,
             begin=begin,
-            reborn=reborn,
+            recreated=recreated,
             ends=ends,
             high=high,
             held_back=held_back,

@@ -44,10 +44,10 @@ from k2ktui.replication.stopped import StoppedPartitions
 from k2ktui.runtime.stop_flag import StopFlag
 
 _TICK_S = 0.2
-_SURVEY_EVERY_S = 5.0
+_DISCOVERY_INTERVAL_S = 5.0
 _LOST_IN_A_ROW = 3
 _TAKE_OVER_RETRY_S = 1.0
-_LOOK = "looking for new topics"
+_DISCOVERY = "looking for new topics"
 _TAKE_OVER = "taking over"
 _LOST = frozenset({FaultKind.TRUNCATED, FaultKind.DIVERGED})
 
@@ -68,7 +68,7 @@ class Driver:
         config: PipelineConfig,
         fencer: TransactionFencer,
         spark: SparkRuntime,
-        surveyor: TopicDiscovery,
+        discovery: TopicDiscovery,
         report: Callable[[Event], None],
         *,
         mapping_partitions: int,
@@ -78,7 +78,7 @@ class Driver:
         self._config = config
         self._fencer = fencer
         self._spark = spark
-        self._surveyor = surveyor
+        self._discovery = discovery
         self._report = report
         self._until_caught_up = until_caught_up
         self._continue = config.on_source_data_loss == "continue"
@@ -88,12 +88,12 @@ class Driver:
         self._stopped = StoppedPartitions(report)
         self._limits: dict[SourcePartition, int] = {}
         self._until: dict[SourcePartition, int] = {}
-        self._survey = TopicSnapshot()
-        self._noted: set[str] = set()
+        self._topics = TopicSnapshot()
+        self._reported_notes: set[str] = set()
         self._slots: list[SlotState] = []
         self._progress_reporter = ProgressReporter(report, self._began_at)
-        self._troubles = ThrottledNotifier(report)
-        self._loss = LossRecorder(fencer, report, self._troubles)
+        self._notifier = ThrottledNotifier(report)
+        self._loss = LossRecorder(fencer, report, self._notifier)
         self._laps = LapPlanner(config, fencer, mapping_partitions)
         self._held_back = HeldBackWatch(report)
         self._unfinished = UnfinishedTransactions(fencer, self._laps, self._stopped, report)
@@ -110,24 +110,24 @@ class Driver:
             SparkEnded: Spark has ended and could not be restarted.
             K2kError: the pipeline could not start; nothing was copied.
         """
-        books = self._take_over(slots)
-        if books is None:
+        state = self._take_over(slots)
+        if state is None:
             return self._finish()
-        self._positions = dict(books.positions)
-        if books.malformed:
+        self._positions = dict(state.positions)
+        if state.malformed:
             ignored = "are not in k2ktui's format and were ignored"
-            self._report(Note(f"{books.malformed} records of {self._fencer.topic.name} {ignored}"))
+            self._report(Note(f"{state.malformed} records of {self._fencer.topic.name} {ignored}"))
         self._slots = [SlotState(number, number) for number in range(slots)]
         self._unfinished.begin(self._slots)
-        self._learn(self._surveyor.survey(self._positions))
+        self._apply_snapshot(self._discovery.discover(self._positions))
         if self._until_caught_up:
-            self._until = self._survey.every_end()
+            self._until = self._topics.every_end()
         self._report(
             Started(
                 self._config.name,
                 self._fencer.run.term,
                 slots,
-                len(self._survey.routes),
+                len(self._topics.routes),
                 time() - self._began_at,
             )
         )
@@ -141,13 +141,13 @@ class Driver:
             try:
                 return self._fencer.take_over(slots)
             except TransactionUnfinished as error:
-                self._troubles.report(_TAKE_OVER, error.message)
+                self._notifier.report(_TAKE_OVER, error.message)
                 self._stopping.wait(_TAKE_OVER_RETRY_S)
         return None
 
     def _loop(self, pool: ThreadPoolExecutor) -> None:
-        looking: Future[TopicSnapshot] | None = None
-        next_look = monotonic() + _SURVEY_EVERY_S
+        pending: Future[TopicSnapshot] | None = None
+        next_discovery = monotonic() + _DISCOVERY_INTERVAL_S
         self._progress_reporter.begin()
         while not self._stopping.is_set():
             if self._fencer.must_take_over:
@@ -169,58 +169,58 @@ class Driver:
                 if slot.running.done():
                     self._end_lap(slot, slot.running)
                 elif monotonic() >= slot.deadline:
-                    self._give_up_lap(slot, slot.running)
-            if looking is None and monotonic() >= next_look:
-                looking = pool.submit(self._surveyor.survey, dict(self._positions))
-            if looking is not None and looking.done():
-                self._finish_discovery(looking)
-                looking, next_look = None, monotonic() + _SURVEY_EVERY_S
+                    self._abandon_lap(slot, slot.running)
+            if pending is None and monotonic() >= next_discovery:
+                pending = pool.submit(self._discovery.discover, dict(self._positions))
+            if pending is not None and pending.done():
+                self._finish_discovery(pending)
+                pending, next_discovery = None, monotonic() + _DISCOVERY_INTERVAL_S
 
-    def _finish_discovery(self, looking: Future[TopicSnapshot]) -> None:
+    def _finish_discovery(self, pending: Future[TopicSnapshot]) -> None:
         try:
-            self._learn(looking.result())
+            self._apply_snapshot(pending.result())
         except Superseded:
             raise
         except K2kError as error:
-            self._troubles.report(_LOOK, error.message)
+            self._notifier.report(_DISCOVERY, error.message)
         else:
-            self._troubles.over(_LOOK)
+            self._notifier.over(_DISCOVERY)
 
-    def _learn(self, survey: TopicSnapshot) -> None:
+    def _apply_snapshot(self, snapshot: TopicSnapshot) -> None:
         """Apply a snapshot: start new partitions, stop changed ones, assign them to slots."""
-        self._survey = survey
-        for note in [note for note in survey.notes if note not in self._noted]:
-            self._noted.add(note)
+        self._topics = snapshot
+        for note in [note for note in snapshot.notes if note not in self._reported_notes]:
+            self._reported_notes.add(note)
             self._report(Note(note))
-        reborn = survey.reborn if self._continue else {}
-        for fault in survey.faults:
-            if fault.source not in reborn:
+        recreated = snapshot.recreated if self._continue else {}
+        for fault in snapshot.faults:
+            if fault.source not in recreated:
                 self._stopped.stop(fault)
-        begun = {s: p for s, p in survey.begin.items() if s not in self._positions}
-        if reborn:
+        new = {s: p for s, p in snapshot.begin.items() if s not in self._positions}
+        if recreated:
             self._fencer.begin_term(len(self._slots))
-            names = ", ".join(sorted({source.topic for source in reborn}))
+            names = ", ".join(sorted({source.topic for source in recreated}))
             self._report(Note(f"{names}: created again on the source; copied from the start"))
-        if begun or reborn:
-            self._begin({**begun, **reborn})
+        if new or recreated:
+            self._write_start_positions({**new, **recreated})
         known = {source for slot in self._slots for source in slot.sources}
         known |= self._unfinished.sources
-        for source in sorted(survey.routes.keys() - known):
+        for source in sorted(snapshot.routes.keys() - known):
             loads = [len(slot.sources) for slot in self._slots]
             at = choose_slot(
-                loads, survey.routes[source].path, spread=bool(self._config.spark.slots)
+                loads, snapshot.routes[source].path, spread=bool(self._config.spark.slots)
             )
             slot, position = self._slots[at], self._positions.get(source)
-            if self._unfinished.admit(slot, source, survey.routes[source], position):
+            if self._unfinished.admit(slot, source, snapshot.routes[source], position):
                 slot.sources.append(source)
-        for fault in self._held_back.look(survey.held_back, self._positions, self._until):
+        for fault in self._held_back.look(snapshot.held_back, self._positions, self._until):
             self._stopped.stop(fault)
-        self._report(survey.event(self._positions))
+        self._report(snapshot.event(self._positions))
 
-    def _begin(self, begun: Mapping[SourcePartition, Position]) -> None:
+    def _write_start_positions(self, new: Mapping[SourcePartition, Position]) -> None:
         """Write the start positions of partitions before any of their records is copied."""
         term = self._fencer.run.term
-        stamped = {s: replace(p, term=term, since=term) for s, p in begun.items()}
+        stamped = {s: replace(p, term=term, since=term) for s, p in new.items()}
         self._fencer.write_positions(stamped)
         self._positions.update(stamped)
         for source in stamped:
@@ -237,9 +237,9 @@ class Driver:
             return
         try:
             if slot.broken:
-                self._believe_target(slot)
+                self._restore_from_target(slot)
                 return
-            token = self._laps.token(slot, tuple(assignments))
+            task = self._laps.make_task(slot, tuple(assignments))
         except Contested:
             slot.broken = True  # read its positions before its next lap
             return
@@ -248,11 +248,11 @@ class Driver:
             return
         slot.lost = False
         failpoint("token")
-        slot.running = self._spark.submit([token])
+        slot.running = self._spark.submit([task])
         slot.deadline = monotonic() + self._laps.longest_s
 
     def _assignment(self, source: SourcePartition) -> Assignment | None:
-        position, route = self._positions.get(source), self._survey.routes.get(source)
+        position, route = self._positions.get(source), self._topics.routes.get(source)
         if position is None or route is None or source in self._stopped or source in self._loss:
             return None
         until = self._until.get(source) if self._until_caught_up else None
@@ -272,22 +272,22 @@ class Driver:
         if result is not None and result.outcome is LapOutcome.DONE:
             self._positions.update(result.positions)
             slot.failures = 0
-            self._troubles.over(slot.name)
+            self._notifier.over(slot.name)
             again = {fault.source for fault in result.faults}
             self._stopped.copied(result.positions.keys() - again)
         else:
-            told = str(error) if error else result.error if result else ""
-            reason = told.partition("\n")[0]  # what happened; below it is what to do
+            text = str(error) if error else result.error if result else ""
+            reason = text.partition("\n")[0]  # the message without what to do next
             slot.lost = error is not None
             self._recover(slot, reason, lost=error is not None)
         for fault in result.faults if result else ():
-            self._judge(fault)
+            self._handle_fault(fault)
         if self._progress_reporter.all_ended(
             [s.number for s in self._slots if s.running is not None]
         ):
             self._progress()
 
-    def _give_up_lap(self, slot: SlotState, lap: Future[list[SlotResult]]) -> None:
+    def _abandon_lap(self, slot: SlotState, lap: Future[list[SlotResult]]) -> None:
         """Fence a hung task, cancel its job, and let the slot continue with a new lap."""
         if self._spark.is_waiting(lap):  # for a free core
             slot.deadline = monotonic() + self._laps.longest_s
@@ -307,61 +307,61 @@ class Driver:
                 self._spark.give_up(slot.running)
                 slot.running = None
         try:
-            books = self._fencer.take_over(len(self._slots))
+            state = self._fencer.take_over(len(self._slots))
         except (ConnectionFailed, TimedOut) as error:
-            self._troubles.report(_TAKE_OVER, error.message)
+            self._notifier.report(_TAKE_OVER, error.message)
             self._stopping.wait(_TAKE_OVER_RETRY_S)
             return
-        self._troubles.over(_TAKE_OVER)
-        self._positions = dict(books.positions)
+        self._notifier.over(_TAKE_OVER)
+        self._positions = dict(state.positions)
         self._unfinished.begin(self._slots)
         for slot in self._slots:
             slot.broken = False
 
     def _recover(self, slot: SlotState, reason: str, *, lost: bool) -> None:
-        """After a failed lap: fence what is left of it, and believe only the target."""
+        """After a failed lap: fence its task, and read the positions from the target."""
         slot.broken = True
         before = slot.offsets(self._positions)
         # Report every lost task, until several laps in a row have failed.
-        news = lost and slot.failures < _LOST_IN_A_ROW
-        away: K2kError | None = None
+        always = lost and slot.failures < _LOST_IN_A_ROW
+        outage: K2kError | None = None
         try:
-            self._believe_target(slot)
+            self._restore_from_target(slot)
         except (ConnectionFailed, TimedOut) as error:
-            away = error
+            outage = error
         if slot.offsets(self._positions) != before:
-            self._troubles.over(slot.name)
+            self._notifier.over(slot.name)
         if not self._stopping.is_set():
-            self._troubles.report(
-                slot.name, f"{reason}; its positions are read from the target again", news=news
+            self._notifier.report(
+                slot.name, f"{reason}; its positions are read from the target again", always=always
             )
-        if away:
-            self._postpone(slot, away)
+        if outage:
+            self._postpone(slot, outage)
 
-    def _believe_target(self, slot: SlotState) -> None:
+    def _restore_from_target(self, slot: SlotState) -> None:
         self._fencer.recover(slot.identity)
         slot.lost = False
         failpoint("recovering")
         adopt_positions(self._positions, slot.sources, self._fencer.read())
         slot.broken = False
-        slot.failed()
+        slot.back_off()
 
     def _postpone(self, slot: SlotState, error: K2kError) -> None:
         """Back off while the target does not answer; the slot copies nothing meanwhile."""
         slot.broken = True
         if isinstance(error, TransactionUnfinished) and self._unfinished.isolate(
-            slot, error, self._survey.routes, self._positions
+            slot, error, self._topics.routes, self._positions
         ):
             return
-        slot.failed()
-        self._troubles.report(slot.name, f"waiting for the target cluster: {error.message}")
+        slot.back_off()
+        self._notifier.report(slot.name, f"waiting for the target cluster: {error.message}")
 
-    def _judge(self, fault: Fault) -> None:
+    def _handle_fault(self, fault: Fault) -> None:
         """Resolve a fault that needs no operator; otherwise stop the partition."""
         source = fault.source
         if fault.kind is FaultKind.TOO_LARGE and source not in self._limits:
-            if source in self._survey.routes:  # otherwise it is no longer copied
-                self._limits[source] = self._survey.batch_limit(source)
+            if source in self._topics.routes:  # otherwise it is no longer copied
+                self._limits[source] = self._topics.batch_limit(source)
             return
         if fault.kind in _LOST and self._continue:
             self._loss.add(fault)
@@ -382,9 +382,9 @@ class Driver:
 
     def _progress(self) -> None:
         self._progress_reporter.progress(
-            partitions=len(self._survey.routes),
+            partitions=len(self._topics.routes),
             stopped=len(self._stopped),
-            lag_records=self._survey.lag_records,
+            lag_records=self._topics.lag_records,
         )
 
     def _finish(self) -> Finished:

@@ -96,18 +96,18 @@ class SlotLap:
         seconds: duration of the lap, None if its worker reported nothing.
         pause_s: seconds between the end of the slot's previous lap and the start of this one, None
             for the first lap.
-        tally: work done in the lap.
+        stats: work done in the lap.
         positions: confirmed positions; empty unless the outcome is DONE.
-        seen: bounds of the fetched source logs at the end of the lap; empty unless DONE.
+        log_bounds: bounds of the fetched source logs at the end of the lap; empty unless DONE.
     """
 
     slot: int
     outcome: LapOutcome
     seconds: float | None = None
     pause_s: float | None = None
-    tally: SlotStats = field(default_factory=SlotStats)
+    stats: SlotStats = field(default_factory=SlotStats)
     positions: Mapping[SourcePartition, Position] = field(default_factory=dict)
-    seen: Mapping[SourcePartition, SourceLogBounds] = field(default_factory=dict)
+    log_bounds: Mapping[SourcePartition, SourceLogBounds] = field(default_factory=dict)
 
     @classmethod
     def of(cls, slot: int, ended_before: float, result: SlotResult | None) -> SlotLap:
@@ -126,9 +126,9 @@ class SlotLap:
             outcome=result.outcome,
             seconds=result.ended_at - result.began_at,
             pause_s=result.began_at - ended_before if ended_before else None,
-            tally=result.tally,
+            stats=result.stats,
             positions=result.positions if done else {},
-            seen=result.seen if done else {},
+            log_bounds=result.log_bounds if done else {},
         )
 
 

@@ -133,8 +133,8 @@ class TransactionFencer:
         self.unfinished = {}
         if self._transactional:
             self._fence_others(slots)
-        books = self.read()
-        self.run = books.run
+        state = self.read()
+        self.run = state.run
         failpoint("fenced")
         self._owned = True
         try:
@@ -144,7 +144,7 @@ class TransactionFencer:
             raise
         self._began = True
         failpoint("begun")
-        return books
+        return state
 
     @property
     def must_take_over(self) -> bool:

@@ -165,7 +165,9 @@ class UnfinishedTransactions:
         position: Position | None,
     ) -> None:
         offset = position.offset if position else -1
-        self._stopped.stop(partition_faults.unavailable(source, min(blocked), _REASON, offset))
+        self._stopped.stop(
+            partition_faults.unavailable_fault(source, min(blocked), _REASON, offset)
+        )
 
     def _report_unfinished(self, identity: int, consequence: str) -> None:
         name = transactional_id(self._fencer.topic.group, identity)

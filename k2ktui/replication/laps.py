@@ -38,15 +38,15 @@ class LapPlanner:
         """
         return _START_S + self._config.spark.lap_s + self._fencer.longest_commit_s
 
-    def token(self, slot: SlotState, assignments: tuple[Assignment, ...]) -> SlotTask:
+    def make_task(self, slot: SlotState, assignments: tuple[Assignment, ...]) -> SlotTask:
         """Bump the slot's epoch and return its task; raises as ``TransactionFencer.renew``."""
         config = self._config
         return SlotTask(
             slot=slot.number,
             producer=self._fencer.renew(slot.identity),
             transactional=config.features.exactly_once,
-            ledger=self._ledger(slot),
-            pace=CommitPolicy(
+            state_topics=self._state_topics(slot),
+            policy=CommitPolicy(
                 lap_s=config.spark.lap_s,
                 batch_timeout_s=config.coordination.commit.batch_timeout_s,
                 batch_size=config.coordination.commit.batch_size,
@@ -57,9 +57,9 @@ class LapPlanner:
 
     def needs(self, slot: SlotState, source: SourcePartition, route: Route) -> set[tuple[str, int]]:
         """Return the target partitions that a transaction with records of ``source`` may have."""
-        return self._ledger(slot).targets(source).union(route.targets)
+        return self._state_topics(slot).targets(source).union(route.targets)
 
-    def _ledger(self, slot: SlotState) -> StateTopics:
+    def _state_topics(self, slot: SlotState) -> StateTopics:
         topic = self._fencer.topic
         return StateTopics(
             pipeline=self._config.name,

@@ -27,18 +27,18 @@ class LossRecorder:
     Args:
         fencer: writes the positions.
         report: called with a note for each partition that continues.
-        troubles: reports failures to write.
+        notifier: reports failures to write.
     """
 
     def __init__(
         self,
         fencer: TransactionFencer,
         report: Callable[[Event], None],
-        troubles: ThrottledNotifier,
+        notifier: ThrottledNotifier,
     ) -> None:
         self._fencer = fencer
         self._report = report
-        self._troubles = troubles
+        self._notifier = notifier
         self._faults: dict[SourcePartition, Fault] = {}
         self._not_before = 0.0
 
@@ -76,10 +76,10 @@ class LossRecorder:
         except Superseded:
             raise
         except K2kError as error:
-            self._troubles.report(_SUBJECT, error.message)
+            self._notifier.report(_SUBJECT, error.message)
             self._not_before = monotonic() + _RETRY_S
             return
-        self._troubles.over(_SUBJECT)
+        self._notifier.over(_SUBJECT)
         positions.update(moved)
         self._faults.clear()
         for fault in faults:

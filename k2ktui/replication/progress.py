@@ -28,7 +28,7 @@ class ProgressReporter:
         self._lap = 0
         self._lap_began = monotonic()
         self._ended: set[int] = set()
-        self._tally = SlotStats()
+        self._stats = SlotStats()
         self._pause = 0.0
         self._first_seen = False
         self._ended_at: dict[int, float] = {}
@@ -45,12 +45,12 @@ class ProgressReporter:
         self._ended.add(slot)
         if result is None:
             return
-        self._tally = self._tally.plus(result.tally)
-        self.records += result.tally.records
+        self._stats = self._stats.plus(result.stats)
+        self.records += result.stats.records
         if before:
             self._pause = max(self._pause, result.began_at - before)
         self._ended_at[slot] = result.ended_at
-        if result.first_commit_at and result.tally.records and not self._first_seen:
+        if result.first_commit_at and result.stats.records and not self._first_seen:
             self._first_seen = True
             self._report(FirstRecord(result.first_commit_at - self._began_at))
 
@@ -61,29 +61,29 @@ class ProgressReporter:
     @property
     def unreported(self) -> bool:
         """Whether records were copied since the last progress report."""
-        return bool(self._tally.records)
+        return bool(self._stats.records)
 
     def progress(self, *, partitions: int, stopped: int, lag_records: int | None) -> None:
         """Report what was copied since the last progress report."""
-        now, tally = monotonic(), self._tally
+        now, stats = monotonic(), self._stats
         self._lap += 1
         self._report(
             Progress(
                 lap=self._lap,
                 seconds=now - self._lap_began,
-                records=tally.records,
-                written_bytes=tally.written_bytes,
-                rebuilt=tally.rebuilt,
-                transactions=tally.transactions,
-                commit_s=tally.commit_s,
-                cpu_s=tally.cpu_s,
+                records=stats.records,
+                written_bytes=stats.written_bytes,
+                rebuilt=stats.rebuilt,
+                transactions=stats.transactions,
+                commit_s=stats.commit_s,
+                cpu_s=stats.cpu_s,
                 pause_s=self._pause,
                 partitions=partitions,
                 stopped=stopped,
                 lag_records=lag_records,
             )
         )
-        self._tally, self._pause, self._lap_began = SlotStats(), 0.0, now
+        self._stats, self._pause, self._lap_began = SlotStats(), 0.0, now
         self._ended.clear()
 
 
@@ -109,17 +109,17 @@ class ThrottledNotifier:
         self._began: dict[str, float] = {}
         self._reported: dict[str, dict[str, _LastReport]] = {}
 
-    def report(self, subject: str, text: str, *, news: bool = False) -> None:
+    def report(self, subject: str, text: str, *, always: bool = False) -> None:
         """Report a problem with a subject, unless the same text was reported recently.
 
         Each text of a subject has its own interval, so alternating problems are throttled
-        separately. ``news`` reports regardless of the interval.
+        separately. ``always`` reports regardless of the interval.
         """
         now = self._clock()
         self._began.setdefault(subject, now)
         reported = self._reported.setdefault(subject, {})
         last = reported.get(text)
-        if last is not None and now < last.again_at and not news:
+        if last is not None and now < last.again_at and not always:
             return
         pause = _FIRST_PAUSE_S if last is None else min(2 * last.pause_s, _LONGEST_PAUSE_S)
         reported[text] = _LastReport(pause, now + pause)

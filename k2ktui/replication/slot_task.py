@@ -117,8 +117,8 @@ class SlotTask:
     slot: int
     producer: Producer
     transactional: bool
-    ledger: StateTopics
-    pace: CommitPolicy
+    state_topics: StateTopics
+    policy: CommitPolicy
     assignments: tuple[Assignment, ...]
     continue_on_loss: bool = False
 
@@ -205,16 +205,16 @@ class SlotResult:
 
     ``positions`` are those that it committed; unless the outcome is DONE, ignore them and read the
     target's. Times are epoch seconds by the worker's clock; ``first_commit_at`` is 0 if nothing was
-    committed. ``seen`` has the log bounds of the partitions that were fetched.
+    committed. ``log_bounds`` has the log bounds of the partitions that were fetched.
     """
 
     slot: int
     outcome: LapOutcome
     positions: dict[SourcePartition, Position]
     faults: tuple[Fault, ...] = ()
-    tally: SlotStats = field(default_factory=SlotStats)
+    stats: SlotStats = field(default_factory=SlotStats)
     error: str = ""
     began_at: float = 0.0
     ended_at: float = 0.0
     first_commit_at: float = 0.0
-    seen: dict[SourcePartition, SourceLogBounds] = field(default_factory=dict)
+    log_bounds: dict[SourcePartition, SourceLogBounds] = field(default_factory=dict)

@@ -52,7 +52,7 @@ class SlotState:
         """Return the offsets of the slot's partitions that have a position."""
         return [positions[source].offset for source in self.sources if source in positions]
 
-    def failed(self) -> None:
+    def back_off(self) -> None:
         """Count a failure and back off; the delay grows with each consecutive failure."""
         self.not_before = monotonic() + _BACKOFF_S[min(self.failures, len(_BACKOFF_S) - 1)]
         self.failures += 1

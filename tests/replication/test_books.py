@@ -60,9 +60,9 @@ def test_a_hostile_record_stops_no_pipeline(run: bool, value: bytes) -> None:
     """Each stopped every pipeline that shares the commit topic, or hung it in fencing slots."""
     for group, malformed in (("ours", 1), ("others", 0)):
         key = run_key(group) if run else position_key(group, SourcePartition("t", 0))
-        ledger = CommitStateFold("ours")
-        ledger.take(ControlRecord(0, 0, key, value))
-        assert ledger.books() == CommitState(Run(0, 0), {}, malformed), "of others not even a value"
+        fold = CommitStateFold("ours")
+        fold.take(ControlRecord(0, 0, key, value))
+        assert fold.state() == CommitState(Run(0, 0), {}, malformed), "of others not even a value"
 
 
 def test_committed_positions_are_newer_than_what_the_driver_has_heard(

@@ -87,11 +87,11 @@ def test_only_what_the_source_has_now_is_copied(source: KafkaNode) -> None:
         while feed.fetched != offset:
             assert monotonic() < until, f"{feed.fetched} {feed.fault}"
             await signal.wait(min(1.0, reader.pump(until)))
-            reader.touched()
+            reader.take_updated()
 
     loop.run(lambda: wire.open(TIMEOUT))
     loop.run(lambda: fetch_to(60))
-    reader.handed_on(len(feed.take().view))
+    reader.release(len(feed.take().view))
     source.kill()
     cut_log(source, topic, 3)
     source.start(START_S)

@@ -67,8 +67,8 @@ def test_mappings_cover_what_was_passed_since_the_last_commit() -> None:
     one = feed()
     one.receive(batch(0, 3) + batch(3, 2, aborted=True), [(_PRODUCER, 3)])
     taken = one.take()
-    one.landed(OutgoingBatch(memoryview(b""), taken.count, 0), ("t", 0), 70)
-    one.landed(OutgoingBatch(memoryview(b""), 1, 4), ("t", 1), 7)
+    one.acknowledge(OutgoingBatch(memoryview(b""), taken.count, 0), ("t", 0), 70)
+    one.acknowledge(OutgoingBatch(memoryview(b""), 1, 4), ("t", 1), 7)
     found = one.mappings("p", 1)
     assert [each.covers for each in found] == [Covers(0, 5, 0, 2), Covers(0, 5, 1, 2)]
     assert found[0].ranges == (MappingRange(0, 70, 3),)

@@ -234,7 +234,7 @@ def test_what_is_taken_is_what_the_source_has(
     def take(most: int) -> None:
         while feed.ready and most:
             first, batch = feed.handed, feed.take()
-            reader.handed_on(len(batch.view))
+            reader.release(len(batch.view))
             for offset in range(max(first, batch.base_offset), batch.last_offset + 1):
                 assert offset > max(taken, default=-1), "twice, or out of order"
                 taken[offset] = batch.base_timestamp
@@ -243,7 +243,7 @@ def test_what_is_taken_is_what_the_source_has(
     def settle() -> None:
         for _ in range(30):
             reader.pump(FOREVER)
-            reader.touched()
+            reader.take_updated()
             while brokers.pending:
                 brokers.arrive(0)
             take(100)

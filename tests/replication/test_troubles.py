@@ -76,6 +76,6 @@ def test_its_end_is_told_if_it_lasted_and_the_next_one_is_new() -> None:
 def test_what_is_news_is_told_in_any_case() -> None:
     told = Told()
     for _ in range(3):
-        told.troubles.report("slot 0", "the worker was lost", news=True)
+        told.troubles.report("slot 0", "the worker was lost", always=True)
     told.troubles.report("slot 0", "the worker was lost")
     assert len(told.texts) == 3

@@ -55,7 +55,7 @@ def lap(slot: int, offset: int, end: int, *, next_ms: int = -1, records: int = 1
         LapOutcome.DONE,
         seconds=10.0,
         pause_s=0.25,
-        tally=SlotStats(
+        stats=SlotStats(
             records=records,
             batches=4,
             rebuilt=1,
@@ -65,7 +65,7 @@ def lap(slot: int, offset: int, end: int, *, next_ms: int = -1, records: int = 1
             cpu_s=0.75,
         ),
         positions={source: position(offset)},
-        seen={source: SourceLogBounds(5, end, next_ms)},
+        log_bounds={source: SourceLogBounds(5, end, next_ms)},
     )
 
 

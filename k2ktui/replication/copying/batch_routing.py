@@ -32,7 +32,7 @@ _REBUILT_BYTES = 900 << 10  # below the default max.message.bytes of 1 MiB
 
 
 def route_next(
-    feed: PartitionReader, pipeline: str
+    reader: PartitionReader, pipeline: str
 ) -> Iterator[tuple[TargetPartition, OutgoingBatch, bool]]:
     """Take a partition's next batch (or several small ones) and route its records.
 
@@ -43,43 +43,43 @@ def route_next(
     Raises:
         CorruptBatch: the first batch must be decoded but cannot be; nothing was taken.
     """
-    rules = feed.assignment.route
+    rules = reader.assignment.route
     if rules.path is CopyPath.RECORD:
-        yield from _by_record(feed, rules, pipeline)
+        yield from _by_record(reader, rules, pipeline)
         return
     assert rules.partition is not None
     target = (rules.topic, rules.partition)
-    for outgoing, rebuilt in _whole(feed, rules):
+    for outgoing, rebuilt in _whole(reader, rules):
         yield target, outgoing, rebuilt
 
 
-def _whole(feed: PartitionReader, rules: Route) -> Iterator[tuple[OutgoingBatch, bool]]:
-    batch, limit = feed.ready[0], rules.batch_limit
-    if find_defect(batch, feed.handed) is None and not (limit and len(batch.view) > limit):
-        found = _mergeable(feed)
+def _whole(reader: PartitionReader, rules: Route) -> Iterator[tuple[OutgoingBatch, bool]]:
+    batch, limit = reader.ready[0], rules.batch_limit
+    if find_defect(batch, reader.handed) is None and not (limit and len(batch.view) > limit):
+        found = _mergeable(reader)
         if len(found) < 2:
-            feed.take()
-            yield OutgoingBatch(batch.view, batch.count, batch.base_offset, feed=feed), False
+            reader.take()
+            yield OutgoingBatch(batch.view, batch.count, batch.base_offset, reader=reader), False
             return
     else:
-        found = [decode_with_keys(batch, feed.handed)]
+        found = [decode_with_keys(batch, reader.handed)]
     for _ in found:
-        feed.take()
+        reader.take()
     codec = batch.attributes & COMPRESSION_MASK if batch.magic == 2 else 0
     for built in build_batches(
         concatenate([part.records for part in found]), codec, limit or _REBUILT_BYTES
     ):
-        yield _outgoing(built, feed), True
+        yield _outgoing(built, reader), True
 
 
-def _mergeable(feed: PartitionReader) -> list[Decoded]:
+def _mergeable(reader: PartitionReader) -> list[Decoded]:
     """Decode waiting small batches of the same kind, up to the size of a merged batch."""
-    first = feed.ready[0]
+    first = reader.ready[0]
     found: list[Decoded] = []
     size = 0
-    if len(feed.ready) < _MERGE_FROM:
+    if len(reader.ready) < _MERGE_FROM:
         return found
-    for batch in feed.ready:
+    for batch in reader.ready:
         alike = batch.magic == 2 and not (batch.attributes ^ first.attributes) & COMPRESSION_MASK
         if not alike or len(batch.view) > SMALL_BATCH_BYTES or size >= _MERGED_BYTES:
             break
@@ -92,24 +92,24 @@ def _mergeable(feed: PartitionReader) -> list[Decoded]:
 
 
 def _by_record(
-    feed: PartitionReader, rules: Route, pipeline: str
+    reader: PartitionReader, rules: Route, pipeline: str
 ) -> Iterator[tuple[TargetPartition, OutgoingBatch, bool]]:
     """Decode several batches at once: one alone, spread over partitions, makes small batches."""
-    codec = feed.ready[0].attributes & COMPRESSION_MASK if feed.ready[0].magic == 2 else 0
+    codec = reader.ready[0].attributes & COMPRESSION_MASK if reader.ready[0].magic == 2 else 0
     taken: list[Records] = []
     chosen: list[I64] = []
     size = 0
-    while feed.ready and size < _DECODED_TOGETHER_BYTES:
-        batch = feed.ready[0]
+    while reader.ready and size < _DECODED_TOGETHER_BYTES:
+        batch = reader.ready[0]
         try:
-            decoded = decode_with_keys(batch, feed.handed)
-            taken.append(_with_headers(decoded.records, rules.headers, feed.source, pipeline))
+            decoded = decode_with_keys(batch, reader.handed)
+            taken.append(_with_headers(decoded.records, rules.headers, reader.source, pipeline))
         except CorruptBatch:
             if not taken:
                 raise
             break
-        feed.take()
-        chosen.append(_partitions(decoded, rules, feed.source))
+        reader.take()
+        chosen.append(_partitions(decoded, rules, reader.source))
         size += max(len(batch.view), decoded.size)
     found = concatenate(taken)
     if rules.now_timestamps:
@@ -118,12 +118,12 @@ def _by_record(
     for partition in np.unique(partitions).tolist():
         share = found.take(np.nonzero(partitions == partition)[0])
         for built in build_batches(share, codec, rules.batch_limit or _REBUILT_BYTES):
-            yield (rules.topic, partition), _outgoing(built, feed), True
+            yield (rules.topic, partition), _outgoing(built, reader), True
 
 
-def _outgoing(built: BuiltBatch, feed: PartitionReader) -> OutgoingBatch:
+def _outgoing(built: BuiltBatch, reader: PartitionReader) -> OutgoingBatch:
     first = int(built.sources[0])
-    return OutgoingBatch(memoryview(built.data), built.count, first, built.sources, feed)
+    return OutgoingBatch(memoryview(built.data), built.count, first, built.sources, reader)
 
 
 def _partitions(decoded: Decoded, rules: Route, source: SourcePartition) -> I64:

@@ -12,11 +12,11 @@ TargetPartition = tuple[str, int]
 
 
 class BatchOwner(Protocol):
-    """The origin of a batch, which is notified where the batch landed."""
+    """The origin of a batch; it is notified of the acknowledgment."""
 
     source: SourcePartition
 
-    def landed(self, outgoing: OutgoingBatch, target: TargetPartition, base: int) -> None:
+    def acknowledge(self, outgoing: OutgoingBatch, target: TargetPartition, base: int) -> None:
         """Record that the batch's first record has target offset ``base``."""
 
 
@@ -25,7 +25,7 @@ class OutgoingBatch:
     """One batch for a target partition.
 
     ``sources`` are the records' source offsets, None if they are consecutive from
-    ``first_source``. ``feed`` is None for state records. ``sequence`` is -1 until the batch is
+    ``first_source``. ``reader`` is None for state records. ``sequence`` is -1 until the batch is
     first sent, at ``first_sent`` (monotonic seconds).
     """
 
@@ -33,6 +33,6 @@ class OutgoingBatch:
     count: int
     first_source: int = -1
     sources: I64 | None = None
-    feed: BatchOwner | None = None
+    reader: BatchOwner | None = None
     sequence: int = -1
     first_sent: float = 0.0

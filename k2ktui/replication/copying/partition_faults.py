@@ -22,11 +22,11 @@ class Loss:
     go_on_at: int
 
 
-def describe_loss(feed: PartitionReader, start: int, end: int, diverged_at: int) -> Loss | None:
+def describe_loss(reader: PartitionReader, start: int, end: int, diverged_at: int) -> Loss | None:
     """Return what a log that now extends from ``start`` to ``end`` has lost.
 
     Args:
-        feed: the partition; the broker refused to read at its position.
+        reader: the partition; the broker refused to read at its position.
         start: log start offset.
         end: last stable offset.
         diverged_at: first offset of the rewritten part of the log, -1 if it was not rewritten.
@@ -34,7 +34,7 @@ def describe_loss(feed: PartitionReader, start: int, end: int, diverged_at: int)
     Returns:
         The loss, None if nothing is lost.
     """
-    source, at = feed.source, feed.fetched
+    source, at = reader.source, reader.fetched
     if diverged_at >= 0:
         return Loss(
             FaultKind.DIVERGED,
@@ -56,43 +56,43 @@ def describe_loss(feed: PartitionReader, start: int, end: int, diverged_at: int)
     )
 
 
-def stop_for_loss(feed: PartitionReader, lost: Loss, at: int | None) -> None:
+def stop_for_loss(reader: PartitionReader, lost: Loss, at: int | None) -> None:
     """Stop a partition that lost records; the driver continues at ``at`` unless it is None."""
-    feed.stop(
+    reader.stop(
         lost.kind,
         lost.message,
         "Set onSourceDataLoss: continue to copy the remaining records (the gap is recorded), "
         "or restore the source.",
-        feed.fetched if at is None else at,
+        reader.fetched if at is None else at,
     )
 
 
-def stop_unauthorized(feed: PartitionReader) -> None:
+def stop_unauthorized(reader: PartitionReader) -> None:
     """Stop a partition that the source principal may not read."""
-    topic = feed.source.topic
-    feed.stop(
+    topic = reader.source.topic
+    reader.stop(
         FaultKind.UNAUTHORIZED,
         f"the source principal may not read {topic}",
         f"Grant it Describe and Read on topic {topic}.",
-        feed.fetched,
+        reader.fetched,
     )
 
 
-def stop_deleted(feed: PartitionReader) -> None:
+def stop_deleted(reader: PartitionReader) -> None:
     """Stop a partition whose topic was deleted."""
-    feed.stop(
+    reader.stop(
         FaultKind.GONE,
-        f"topic {feed.source.topic} no longer exists on the source",
+        f"topic {reader.source.topic} no longer exists on the source",
         "No records are left to copy. If the topic is not created again, remove it from "
         "replication.source.topic.",
-        feed.fetched,
+        reader.fetched,
     )
 
 
-def stop_recreated(feed: PartitionReader) -> None:
+def stop_recreated(reader: PartitionReader) -> None:
     """Stop a partition whose topic was deleted and re-created."""
-    fault = recreated_fault(feed.source, feed.fetched)
-    feed.stop(fault.kind, fault.message, fault.hint, fault.offset)
+    fault = recreated_fault(reader.source, reader.fetched)
+    reader.stop(fault.kind, fault.message, fault.hint, fault.offset)
 
 
 def recreated_fault(source: SourcePartition, position: int) -> Fault:
@@ -107,17 +107,17 @@ def recreated_fault(source: SourcePartition, position: int) -> Fault:
     )
 
 
-def stop_refused(feed: PartitionReader, code: int) -> None:
+def stop_refused(reader: PartitionReader, code: int) -> None:
     """Stop a partition that the broker refuses to read for another reason."""
-    feed.stop(
+    reader.stop(
         FaultKind.REFUSED,
-        f"the source broker refuses to read {feed.source} at {feed.fetched}: {code_name(code)}",
+        f"the source broker refuses to read {reader.source} at {reader.fetched}: {code_name(code)}",
         "See the source broker's log.",
-        feed.fetched,
+        reader.fetched,
     )
 
 
-def unavailable(
+def unavailable_fault(
     source: SourcePartition, target: TargetPartition, reason: str, offset: int
 ) -> Fault:
     """Return the fault of a partition whose target temporarily accepts no writes."""
@@ -132,7 +132,7 @@ def unavailable(
     )
 
 
-def target_missing(source: SourcePartition, target: TargetPartition, offset: int) -> Fault:
+def target_missing_fault(source: SourcePartition, target: TargetPartition, offset: int) -> Fault:
     """Return the fault of a partition whose target partition does not exist."""
     return Fault(
         source,
@@ -144,13 +144,13 @@ def target_missing(source: SourcePartition, target: TargetPartition, offset: int
     )
 
 
-def refused(error: BatchRefused, source: SourcePartition, where: TargetPartition) -> Fault:
+def refused_fault(error: BatchRefused, source: SourcePartition, where: TargetPartition) -> Fault:
     """Return the fault of a partition after the target refused one of its batches."""
     outgoing, code = error.outgoing, error.code
     topic, partition = where
     first = outgoing.first_source
     if code in (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID, Code.INVALID_TOPIC):
-        return target_missing(source, where, first)
+        return target_missing_fault(source, where, first)
     kind, hint = FaultKind.REFUSED, "See the target broker's log."
     what = f"{code_name(code)} {error.detail}".strip() if code else error.detail
     if code in (Code.MESSAGE_TOO_LARGE, Code.RECORD_LIST_TOO_LARGE):

@@ -55,10 +55,10 @@ class PartitionReader:
         self.fault: Fault | None = None
         self.gaps: tuple[Gap, ...] = position.gaps
         self._jumps = 0
-        self._landed: dict[TargetPartition, RangeBuilder] = {}
+        self._ranges: dict[TargetPartition, RangeBuilder] = {}
 
     @property
-    def wanted(self) -> FetchPosition:
+    def next_fetch(self) -> FetchPosition:
         """The position of the next fetch."""
         epoch = self.leader_epoch if self.check_epoch else -1
         return FetchPosition(self.fetched, epoch, self._jumps)
@@ -123,9 +123,9 @@ class PartitionReader:
             self.handed, self._handed_epoch = self.fetched, self.leader_epoch
         return batch
 
-    def landed(self, outgoing: OutgoingBatch, target: TargetPartition, base: int) -> None:
-        """Record where the records of an acknowledged batch landed."""
-        into = self._landed.setdefault(target, RangeBuilder())
+    def acknowledge(self, outgoing: OutgoingBatch, target: TargetPartition, base: int) -> None:
+        """Record the target offsets of an acknowledged batch."""
+        into = self._ranges.setdefault(target, RangeBuilder())
         if outgoing.sources is None:
             into.add_range(outgoing.first_source, base, outgoing.count)
         else:
@@ -142,7 +142,7 @@ class PartitionReader:
     @property
     def dirty(self) -> bool:
         """Whether there is something to commit."""
-        return self.handed != self.committed or bool(self._landed)
+        return self.handed != self.committed or bool(self._ranges)
 
     @property
     def active(self) -> bool:
@@ -185,7 +185,7 @@ class PartitionReader:
         route = self.assignment.route
         found = [
             mapping
-            for target, landed in self._landed.items()
+            for target, landed in self._ranges.items()
             for mapping in landed.mappings(MappingRecord(pipeline, self.source, *target, term))
         ] or [MappingRecord(pipeline, self.source, route.topic, route.partition or 0, term)]
         return [
@@ -200,7 +200,7 @@ class PartitionReader:
         covers them.
         """
         self.committed = offset
-        self._landed.clear()
+        self._ranges.clear()
 
     def stop(self, kind: FaultKind, message: str, hint: str, offset: int = -1) -> None:
         """Stop the partition; batches already handed on are still written and committed."""

@@ -43,10 +43,10 @@ from k2ktui.replication.copying.writer import (
 )
 from k2ktui.replication.slot_task import Fault, LapOutcome, SlotResult, SlotStats, SlotTask
 
-_LANE_BACKLOG = 3
+_QUEUE_LIMIT = 3
 _STATE_LIMIT = 512 << 10
 _FIRST_TRANSACTION_S = 0.2
-_HELD_S = 0.2
+_LEADER_RETRY_S = 0.2
 
 _StateRecord = tuple[int, int, bytes | None, bytes | None]
 
@@ -54,29 +54,29 @@ _StateRecord = tuple[int, int, bytes | None, bytes | None]
 class SlotCopier:
     """Copies one lap of one slot, on connections that outlive the lap."""
 
-    def __init__(self, token: SlotTask, source: Wire, target: Wire) -> None:
-        self._token = token
+    def __init__(self, task: SlotTask, source: Wire, target: Wire) -> None:
+        self._task = task
         self._target = target
         self._signal = Signal(target.loop)
-        self._feeds = [PartitionReader(assignment) for assignment in token.assignments]
-        self._reader = SourceFetcher(
-            source, self._feeds, self._signal, continue_on_loss=token.continue_on_loss
+        self._readers = [PartitionReader(assignment) for assignment in task.assignments]
+        self._fetcher = SourceFetcher(
+            source, self._readers, self._signal, continue_on_loss=task.continue_on_loss
         )
-        self._writer = Writer(target, token.producer, self._signal, self._record_acknowledgment)
-        self._where: dict[OutgoingBatch, TargetPartition] = {}
+        self._writer = Writer(target, task.producer, self._signal, self._record_acknowledgment)
+        self._targets_in_flight: dict[OutgoingBatch, TargetPartition] = {}
         self._in_transaction: set[TargetPartition] = set()
         self._began = 0.0
         self._last_commit = 0.0
         self._batches = 0
-        self._tally = SlotStats()
+        self._stats = SlotStats()
         self._first_commit_at = 0.0
         # Only partitions with pending work; a slot may have thousands of idle ones.
         self._active: set[PartitionReader] = set()
-        self._homes: dict[PartitionReader, set[TargetPartition]] = {}
-        self._lanes = {feed: feed.assignment.route.targets for feed in self._feeds}
-        self._located: set[PartitionReader] = set()
-        self._held: dict[PartitionReader, float] = {}
-        self._endless = any(assignment.until is None for assignment in token.assignments)
+        self._state_partitions: dict[PartitionReader, set[TargetPartition]] = {}
+        self._route_targets = {reader: reader.assignment.route.targets for reader in self._readers}
+        self._with_leader: set[PartitionReader] = set()
+        self._waiting_for_leader: dict[PartitionReader, float] = {}
+        self._endless = any(assignment.until is None for assignment in task.assignments)
 
     async def run(self) -> SlotResult:
         """Copy until the lap ends, every ``until`` is reached, or something fails."""
@@ -91,7 +91,7 @@ class SlotCopier:
             error = str(refused)
         except PartitionsUnavailable as failed:
             outcome, error = LapOutcome.FAILED, str(failed)
-            faults += self._unavailable(failed)
+            faults += self._unavailable_faults(failed)
         except (SlotFailed, OutcomeUnknown) as failed:
             outcome, error = LapOutcome.FAILED, str(failed)
         except BatchRefused as refused:
@@ -99,20 +99,23 @@ class SlotCopier:
                 LapOutcome.FAILED,
                 (f"the target rejected a batch: {code_name(refused.code)}"),
             )
-            if refused.outgoing.feed is not None:
-                source, where = refused.outgoing.feed.source, self._where[refused.outgoing]
-                faults.append(partition_faults.refused(refused, source, where))
+            if refused.outgoing.reader is not None:
+                source, where = (
+                    refused.outgoing.reader.source,
+                    self._targets_in_flight[refused.outgoing],
+                )
+                faults.append(partition_faults.refused_fault(refused, source, where))
         finally:
-            self._reader.close()
-        faults += [feed.fault for feed in self._feeds if feed.fault is not None]
+            self._fetcher.close()
+        faults += [reader.fault for reader in self._readers if reader.fault is not None]
         failpoint("lap-over")
         return SlotResult(
-            slot=self._token.slot,
+            slot=self._task.slot,
             outcome=outcome,
             positions=self._positions() if outcome is LapOutcome.DONE else {},
             faults=tuple(faults),
-            tally=replace(
-                self._tally,
+            stats=replace(
+                self._stats,
                 cpu_s=time.process_time() - cpu,
                 written_bytes=self._writer.sent_bytes,
             ),
@@ -120,239 +123,247 @@ class SlotCopier:
             began_at=began_at,
             ended_at=time.time(),
             first_commit_at=self._first_commit_at,
-            seen=self._reader.bounds(),
+            log_bounds=self._fetcher.bounds(),
         )
 
-    def _unavailable(self, failed: PartitionsUnavailable) -> list[Fault]:
+    def _unavailable_faults(self, failed: PartitionsUnavailable) -> list[Fault]:
         """Return the faults of all partitions that wait for an unavailable target partition."""
         waiting = {
-            (outgoing.feed.source, where)
-            for outgoing, where in self._where.items()
-            if outgoing.feed is not None
+            (outgoing.reader.source, where)
+            for outgoing, where in self._targets_in_flight.items()
+            if outgoing.reader is not None
         }
         return [
-            partition_faults.unavailable(
-                feed.source, target, failed.found[target], feed.assignment.position.offset
+            partition_faults.unavailable_fault(
+                reader.source, target, failed.found[target], reader.assignment.position.offset
             )
-            for feed in self._feeds
-            for target in self._lanes[feed]
+            for reader in self._readers
+            for target in self._route_targets[reader]
             if target in failed.found
-            and (feed.assignment.route.partition is not None or (feed.source, target) in waiting)
+            and (
+                reader.assignment.route.partition is not None or (reader.source, target) in waiting
+            )
         ]
 
     async def _copy(self) -> None:
         started = monotonic()
-        end = started + self._token.pace.lap_s
+        end = started + self._task.policy.lap_s
         self._last_commit = started
         while True:
             now = monotonic()
-            self._active |= self._reader.touched()
+            self._active |= self._fetcher.take_updated()
             ending = now >= end or self._all_done()
-            due = self._reader.pump(end)
-            cutting = self._cutting(now, ending)
-            if not cutting and not ending:
-                await self._hand_on()
+            due = self._fetcher.pump(end)
+            committing = self._commit_is_due(now, ending)
+            if not committing and not ending:
+                await self._dispatch()
             delay = await self._writer.pump()
-            if cutting and self._writer.idle:
+            if committing and self._writer.idle:
                 await self._commit()
                 continue
             if ending and not self._dirty() and self._writer.idle:
                 return
-            await self._signal.wait(min(due, delay, self._patience(now, end)))
+            await self._signal.wait(min(due, delay, self._next_timeout(now, end)))
 
     def _all_done(self) -> bool:
         """Return whether every partition has reached its end or stopped."""
-        return not self._endless and all(feed.done for feed in self._feeds)
+        return not self._endless and all(reader.done for reader in self._readers)
 
-    def _patience(self, now: float, end: float) -> float:
+    def _next_timeout(self, now: float, end: float) -> float:
         """Return the seconds until the next step that depends only on time."""
         wait = max(0.001, end - now)
         if self._dirty():
             wait = min(wait, max(0.001, self._last_commit + self._idle_commit() - now))
-        return min(wait, _HELD_S) if self._held else wait
+        return min(wait, _LEADER_RETRY_S) if self._waiting_for_leader else wait
 
     def _idle_commit(self) -> float:
         """Return the minimum seconds between commits, which cost work per active partition."""
-        return min(0.1, self._token.pace.idle_commit_s + 0.0005 * len(self._in_transaction))
+        return min(0.1, self._task.policy.idle_commit_s + 0.0005 * len(self._in_transaction))
 
     def _dirty(self) -> bool:
-        return any(feed.dirty for feed in self._active)
+        return any(reader.dirty for reader in self._active)
 
-    def _cutting(self, now: float, ending: bool) -> bool:
-        """Return whether to stop handing on batches, so that the transaction can commit."""
+    def _commit_is_due(self, now: float, ending: bool) -> bool:
+        """Return whether the writer gets no more batches, so that the transaction can commit."""
         if not self._dirty():
             return False
-        pace = self._token.pace
-        if ending or self._batches >= pace.batch_size:
+        policy = self._task.policy
+        if ending or self._batches >= policy.batch_size:
             return True
         # The first transaction is short, so that operators see progress soon after a start.
-        longest = pace.batch_timeout_s if self._tally.transactions else _FIRST_TRANSACTION_S
-        if self._in_transaction and now - self._began >= min(longest, pace.batch_timeout_s):
+        longest = policy.batch_timeout_s if self._stats.transactions else _FIRST_TRANSACTION_S
+        if self._in_transaction and now - self._began >= min(longest, policy.batch_timeout_s):
             return True
-        ready = any(feed.ready and feed not in self._held for feed in self._active)
+        ready = any(
+            reader.ready and reader not in self._waiting_for_leader for reader in self._active
+        )
         caught_up = self._writer.idle and not ready
         return caught_up and now - self._last_commit >= self._idle_commit()
 
-    async def _hand_on(self) -> None:
-        """Hand fetched batches to the writer as long as its queues are short."""
+    async def _dispatch(self) -> None:
+        """Hand fetched batches to the writer while its queues are short."""
         new: set[TargetPartition] = set()
         handed: list[tuple[int, bool]] = []
-        for feed in await self._with_leaders():
-            lanes = self._lanes[feed]
-            while feed.ready and self._batches < self._token.pace.batch_size:
-                if any(self._writer.backlog(target) >= _LANE_BACKLOG for target in lanes):
+        for reader in await self._select_dispatchable():
+            targets = self._route_targets[reader]
+            while reader.ready and self._batches < self._task.policy.batch_size:
+                if any(self._writer.backlog(target) >= _QUEUE_LIMIT for target in targets):
                     break
-                held = feed.ready_bytes
+                held = reader.ready_bytes
                 try:
-                    routed = list(route_next(feed, self._token.ledger.pipeline))
+                    routed = list(route_next(reader, self._task.state_topics.pipeline))
                 except CorruptBatch as error:
-                    feed.corrupt(error, feed.handed)
-                    self._reader.handed_on(feed.drop_from(feed.handed))
+                    reader.corrupt(error, reader.handed)
+                    self._fetcher.release(reader.drop_from(reader.handed))
                     break
-                self._reader.handed_on(held - feed.ready_bytes)
+                self._fetcher.release(held - reader.ready_bytes)
                 self._batches += 1
-                new |= self._state_targets(feed) - self._in_transaction
+                new |= self._state_targets(reader) - self._in_transaction
                 for target, outgoing, rebuilt in routed:
                     if target not in self._in_transaction:
                         new.add(target)
-                    self._where[outgoing] = target
+                    self._targets_in_flight[outgoing] = target
                     self._writer.offer(target, outgoing)
                     handed.append((outgoing.count, rebuilt))
         self._count(handed)
         if new:
             await self._join(new)
 
-    async def _with_leaders(self) -> list[PartitionReader]:
-        """Return the partitions to hand on; hold back those whose target has no leader.
+    async def _select_dispatchable(self) -> list[PartitionReader]:
+        """Return the partitions with batches to write, without those whose target has no leader.
 
         A transaction cannot complete until each of its partitions has its marker, so a partition
         without a leader must not join.
         """
-        feeds = [feed for feed in self._active if feed.ready]
-        writer, lanes = self._writer, self._lanes
-        new = [feed for feed in feeds if feed not in self._located]
+        readers = [reader for reader in self._active if reader.ready]
+        writer, targets = self._writer, self._route_targets
+        new = [reader for reader in readers if reader not in self._with_leader]
         if not new and not writer.leaderless:
-            self._held.clear()
-            return feeds
-        await writer.locate({t for feed in new for t in lanes[feed]} | writer.leaderless)
-        now, longest = monotonic(), min(GONE_AFTER_S, self._token.pace.lap_s / 2)
+            self._waiting_for_leader.clear()
+            return readers
+        await writer.locate({t for reader in new for t in targets[reader]} | writer.leaderless)
+        now, longest = monotonic(), min(GONE_AFTER_S, self._task.policy.lap_s / 2)
         found = []
-        for feed in feeds:
-            missing = [target for target in lanes[feed] if not writer.has_leader(target)]
+        for reader in readers:
+            missing = [target for target in targets[reader] if not writer.has_leader(target)]
             if not missing:
-                self._held.pop(feed, None)
-                self._located.add(feed)
-                found.append(feed)
-            elif now - self._held.setdefault(feed, now) > longest and writer.located:
-                self._stop_held(feed, missing[0])
+                self._waiting_for_leader.pop(reader, None)
+                self._with_leader.add(reader)
+                found.append(reader)
+            elif (
+                now - self._waiting_for_leader.setdefault(reader, now) > longest and writer.located
+            ):
+                self._stop_waiting(reader, missing[0])
         return found
 
-    def _stop_held(self, feed: PartitionReader, target: TargetPartition) -> None:
-        del self._held[feed]
+    def _stop_waiting(self, reader: PartitionReader, target: TargetPartition) -> None:
+        del self._waiting_for_leader[reader]
         if self._writer.exists(target):
             reason = "it has no leader"
-            fault = partition_faults.unavailable(feed.source, target, reason, feed.handed)
+            fault = partition_faults.unavailable_fault(reader.source, target, reason, reader.handed)
         else:
-            fault = partition_faults.target_missing(feed.source, target, feed.handed)
-        feed.stop(fault.kind, fault.message, fault.hint, fault.offset)
-        self._reader.handed_on(feed.drop_from(feed.handed))
+            fault = partition_faults.target_missing_fault(reader.source, target, reader.handed)
+        reader.stop(fault.kind, fault.message, fault.hint, fault.offset)
+        self._fetcher.release(reader.drop_from(reader.handed))
 
     def _count(self, handed: list[tuple[int, bool]]) -> None:
-        tally = self._tally
-        self._tally = replace(
-            tally,
-            records=tally.records + sum(count for count, _ in handed),
-            batches=tally.batches + len(handed),
-            rebuilt=tally.rebuilt + sum(rebuilt for _, rebuilt in handed),
+        stats = self._stats
+        self._stats = replace(
+            stats,
+            records=stats.records + sum(count for count, _ in handed),
+            batches=stats.batches + len(handed),
+            rebuilt=stats.rebuilt + sum(rebuilt for _, rebuilt in handed),
         )
 
     async def _join(self, targets: set[TargetPartition]) -> None:
         """Add target partitions to the transaction, which begins with the first of them."""
         if not self._in_transaction:
             self._began = monotonic()
-        if self._token.transactional:
+        if self._task.transactional:
             refused = await add_partitions(
-                self._target, self._token.producer, targets, UNAVAILABLE_AFTER_S
+                self._target, self._task.producer, targets, UNAVAILABLE_AFTER_S
             )
             for target, code in refused.items():
-                raise self._not_joined(target, code)
+                raise self._join_error(target, code)
         self._in_transaction |= targets
         failpoint("joined")
 
-    def _not_joined(self, target: TargetPartition, code: int) -> Exception:
-        for outgoing, where in self._where.items():
-            if where == target and outgoing.feed is not None:
+    def _join_error(self, target: TargetPartition, code: int) -> Exception:
+        for outgoing, where in self._targets_in_flight.items():
+            if where == target and outgoing.reader is not None:
                 return BatchRefused(outgoing, code, "")
         return SlotFailed(f"{target[0]}-{target[1]}: {code_name(code)}")
 
     def _record_acknowledgment(self, outgoing: OutgoingBatch, base: int) -> None:
-        target = self._where.pop(outgoing)
-        if outgoing.feed is not None:
-            outgoing.feed.landed(outgoing, target, base)
+        target = self._targets_in_flight.pop(outgoing)
+        if outgoing.reader is not None:
+            outgoing.reader.acknowledge(outgoing, target, base)
 
     async def _commit(self) -> None:
         """Write mapping ranges and positions after the records, and commit."""
         failpoint("before-state")
         began = monotonic()
-        dirty = sorted((feed for feed in self._active if feed.dirty), key=lambda feed: feed.source)
-        handed = [feed.handed for feed in dirty]
+        dirty = sorted(
+            (reader for reader in self._active if reader.dirty), key=lambda reader: reader.source
+        )
+        handed = [reader.handed for reader in dirty]
         state = self._state_records(dirty)
         await self._join(set(state) - self._in_transaction)
         for target, found in state.items():
             for built in build_batches(make_records(found), 0, _STATE_LIMIT):
                 outgoing = OutgoingBatch(memoryview(built.data), built.count)
-                self._where[outgoing] = target
+                self._targets_in_flight[outgoing] = target
                 self._writer.offer(target, outgoing)
         await self._writer.drain()
         failpoint("before-commit")
-        if self._token.transactional:
-            await end_transaction(self._target, self._token.producer, commit=True)
+        if self._task.transactional:
+            await end_transaction(self._target, self._task.producer, commit=True)
         failpoint("after-commit")
-        for feed, offset in zip(dirty, handed, strict=True):
-            feed.mark_committed(offset)
-        self._active = {feed for feed in self._active if feed.active}
+        for reader, offset in zip(dirty, handed, strict=True):
+            reader.mark_committed(offset)
+        self._active = {reader for reader in self._active if reader.active}
         self._in_transaction.clear()
         self._batches = 0
         now = monotonic()
         self._last_commit = now
         self._first_commit_at = self._first_commit_at or time.time()
-        self._tally = replace(
-            self._tally,
-            transactions=self._tally.transactions + 1,
-            commit_s=self._tally.commit_s + now - began,
+        self._stats = replace(
+            self._stats,
+            transactions=self._stats.transactions + 1,
+            commit_s=self._stats.commit_s + now - began,
         )
 
     def _state_records(
         self, dirty: list[PartitionReader]
     ) -> dict[TargetPartition, list[_StateRecord]]:
-        ledger, at = self._token.ledger, now_ms()
+        state_topics, at = self._task.state_topics, now_ms()
         state: dict[TargetPartition, list[_StateRecord]] = defaultdict(list)
 
         def put(target: TargetPartition, key: bytes, value: bytes) -> None:
             state[target].append((len(state[target]), at, key, value))
 
-        for feed in dirty:
-            if ledger.mapping_topic:
-                for mapping in feed.mappings(ledger.group, ledger.term):
+        for reader in dirty:
+            if state_topics.mapping_topic:
+                for mapping in reader.mappings(state_topics.group, state_topics.term):
                     key = mapping_key(mapping)
-                    put(ledger.mapping_target(key), key, mapping_value(mapping))
-            position = feed.position(ledger.term, self._token.slot, at)
+                    put(state_topics.mapping_target(key), key, mapping_value(mapping))
+            position = reader.position(state_topics.term, self._task.slot, at)
             put(
-                (ledger.commit_topic, ledger.commit_partition),
-                position_key(ledger.group, feed.source),
+                (state_topics.commit_topic, state_topics.commit_partition),
+                position_key(state_topics.group, reader.source),
                 position_value(position),
             )
         return state
 
-    def _state_targets(self, feed: PartitionReader) -> set[TargetPartition]:
+    def _state_targets(self, reader: PartitionReader) -> set[TargetPartition]:
         """Return where a partition's state goes, to add it with its data and save a round trip."""
-        found = self._homes.get(feed)
+        found = self._state_partitions.get(reader)
         if found is None:
-            found = self._homes[feed] = self._token.ledger.targets(feed.source)
+            found = self._state_partitions[reader] = self._task.state_topics.targets(reader.source)
         return found
 
     def _positions(self) -> dict[SourcePartition, Position]:
         return {
-            feed.source: feed.committed_position(self._token.ledger.term, self._token.slot)
-            for feed in self._feeds
+            reader.source: reader.committed_position(self._task.state_topics.term, self._task.slot)
+            for reader in self._readers
         }

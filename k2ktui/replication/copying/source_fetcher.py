@@ -60,7 +60,7 @@ class SourceFetcher:
 
     Args:
         wire: connection to the source cluster.
-        feeds: the partitions of the slot.
+        readers: the partitions of the slot.
         signal: set after every response or failure.
         continue_on_loss: skip lost records and record the gap instead of stopping.
     """
@@ -68,7 +68,7 @@ class SourceFetcher:
     def __init__(
         self,
         wire: Wire,
-        feeds: Iterable[PartitionReader],
+        readers: Iterable[PartitionReader],
         signal: Signal,
         *,
         continue_on_loss: bool,
@@ -76,10 +76,10 @@ class SourceFetcher:
         self._wire = wire
         self._signal = signal
         self._continue = continue_on_loss
-        self._feeds: dict[_Key, PartitionReader] = {
-            (f.source.topic, f.source.partition): f for f in feeds
+        self._readers: dict[_Key, PartitionReader] = {
+            (f.source.topic, f.source.partition): f for f in readers
         }
-        self._ids = {f.source.topic: f.assignment.position.topic_id for f in self._feeds.values()}
+        self._ids = {f.source.topic: f.assignment.position.topic_id for f in self._readers.values()}
         self._names = {topic_id: name for name, topic_id in self._ids.items()}
         self._leaders: dict[_Key, int] = {}
         self._sessions: dict[int, _Session] = {}
@@ -90,12 +90,12 @@ class SourceFetcher:
         self._unknown_since: dict[str, float] = {}
         self._measuring: set[PartitionReader] = set()
         self._by_id = all(self._ids.values())
-        self._touched: set[PartitionReader] = set()
+        self._updated: set[PartitionReader] = set()
         self._failure: Exception | None = None
         self.buffered = 0
         self._bounds: dict[PartitionReader, tuple[int, int]] = {}
 
-    def touched(self) -> set[PartitionReader]:
+    def take_updated(self) -> set[PartitionReader]:
         """Return the partitions that received data since the last call.
 
         Raises:
@@ -103,18 +103,18 @@ class SourceFetcher:
         """
         if self._failure is not None:
             raise self._failure
-        touched, self._touched = self._touched, set()
-        return touched
+        updated, self._updated = self._updated, set()
+        return updated
 
-    def handed_on(self, size: int) -> None:
+    def release(self, size: int) -> None:
         """Free ``size`` bytes of the fetch buffer, which were handed on or dropped."""
         self.buffered -= size
 
     def bounds(self) -> dict[SourcePartition, SourceLogBounds]:
         """Return the bounds of each source log from the last responses."""
         return {
-            feed.source: SourceLogBounds(start, end, feed.next_timestamp)
-            for feed, (start, end) in self._bounds.items()
+            reader.source: SourceLogBounds(start, end, reader.next_timestamp)
+            for reader, (start, end) in self._bounds.items()
         }
 
     def pump(self, until: float) -> float:
@@ -145,8 +145,8 @@ class SourceFetcher:
         return delay
 
     def _wants(self, key: _Key) -> bool:
-        feed = self._feeds[key]
-        return feed.fault is None and feed.ready_bytes < _PARTITION_BYTES * 2
+        reader = self._readers[key]
+        return reader.fault is None and reader.ready_bytes < _PARTITION_BYTES * 2
 
     def close(self) -> None:
         """Stop fetching and close the fetch sessions on the brokers."""
@@ -160,7 +160,7 @@ class SourceFetcher:
         topics: dict[str, list[Any]] = defaultdict(list)
         sent: dict[_Key, FetchPosition] = {}
         for key in keys:
-            want = self._feeds[key].wanted
+            want = self._readers[key].next_fetch
             if session.known.get(key) != want:
                 sent[key] = want
                 topics[key[0]].append(
@@ -245,79 +245,81 @@ class SourceFetcher:
         for topic in response.responses:
             name = topic.topic or self._names.get(topic.topic_id.hex, "")
             for part in topic.partitions:
-                feed = self._feeds.get((name, part.partition_index))
-                if feed is not None and feed.fault is None:
-                    self._partition(session, feed, part)
+                reader = self._readers.get((name, part.partition_index))
+                if reader is not None and reader.fault is None:
+                    self._partition(session, reader, part)
         if not response.session_id:
             session.known.clear()
         if 0 < self.buffered - before < _SMALL_BYTES:
             # Little data: delay the next fetch briefly, so that its response carries more.
             session.not_before = monotonic() + _TRICKLE_S
 
-    def _partition(self, session: _Session, feed: PartitionReader, part: Any) -> None:
-        code, key = part.error_code, (feed.source.topic, feed.source.partition)
-        if not feed.awaits(session.known.get(key)):
+    def _partition(self, session: _Session, reader: PartitionReader, part: Any) -> None:
+        code, key = part.error_code, (reader.source.topic, reader.source.partition)
+        if not reader.awaits(session.known.get(key)):
             return  # the partition's fetch position has changed since this request
         if code == Code.NONE:
             if part.last_stable_offset >= 0:
-                self._bounds[feed] = (part.log_start_offset, part.last_stable_offset)
+                self._bounds[reader] = (part.log_start_offset, part.last_stable_offset)
             diverging = getattr(part, "diverging_epoch", None)
             if diverging is not None and diverging.epoch >= 0 and diverging.end_offset >= 0:
-                agreed = feed.agrees_until(diverging.epoch, diverging.end_offset)
-                self._measure(session, feed, agreed)
+                agreed = reader.agrees_until(diverging.epoch, diverging.end_offset)
+                self._measure(session, reader, agreed)
             elif part.records:
                 aborted = [(a.producer_id, a.first_offset) for a in part.aborted_transactions or ()]
-                self.buffered += feed.receive(part.records, aborted)
-                self._touched.add(feed)
-                feed.check_epoch = feed.leader_epoch >= 0
+                self.buffered += reader.receive(part.records, aborted)
+                self._updated.add(reader)
+                reader.check_epoch = reader.leader_epoch >= 0
         elif code == Code.OFFSET_OUT_OF_RANGE:
-            if feed.check_epoch:
+            if reader.check_epoch:
                 # The broker also returns this if retention removed the last fetched leader epoch.
-                feed.check_epoch = False
+                reader.check_epoch = False
             else:
-                self._measure(session, feed, -1)
+                self._measure(session, reader, -1)
         elif code in TOPIC_GONE:
             session.known.pop(key, None)
             self._look_up_later()
         elif code == Code.TOPIC_AUTHORIZATION_FAILED:
-            partition_faults.stop_unauthorized(feed)
+            partition_faults.stop_unauthorized(reader)
         elif code in LEADER_MOVED:
             session.known.pop(key, None)
             self._leaders.pop(key, None)
             self._look_up_later()
         else:
-            partition_faults.stop_refused(feed, code)
+            partition_faults.stop_refused(reader, code)
 
-    def _measure(self, session: _Session, feed: PartitionReader, diverged_at: int) -> None:
+    def _measure(self, session: _Session, reader: PartitionReader, diverged_at: int) -> None:
         """Request the current log bounds before deciding whether records are lost."""
-        if feed not in self._measuring:
-            self._measuring.add(feed)
-            self._wire.loop.spawn(self._measure_log(session.node, feed, feed.wanted, diverged_at))
+        if reader not in self._measuring:
+            self._measuring.add(reader)
+            self._wire.loop.spawn(
+                self._measure_log(session.node, reader, reader.next_fetch, diverged_at)
+            )
 
     async def _measure_log(
-        self, node: int, feed: PartitionReader, asked: FetchPosition, diverged_at: int
+        self, node: int, reader: PartitionReader, asked: FetchPosition, diverged_at: int
     ) -> None:
         try:
-            start = await self._list_offset(node, feed, _EARLIEST)
-            end = await self._list_offset(node, feed, _LATEST)
+            start = await self._list_offset(node, reader, _EARLIEST)
+            end = await self._list_offset(node, reader, _LATEST)
         except (NotSent, OutcomeUnknown):
             return  # the next fetch gets the same error and asks again
         finally:
-            self._measuring.discard(feed)
+            self._measuring.discard(reader)
             self._signal.set()
-        if start >= 0 and end >= 0 and feed.awaits(asked):
-            self._lost(feed, start, end, diverged_at)
+        if start >= 0 and end >= 0 and reader.awaits(asked):
+            self._lost(reader, start, end, diverged_at)
 
-    async def _list_offset(self, node: int, feed: PartitionReader, which: int) -> int:
+    async def _list_offset(self, node: int, reader: PartitionReader, which: int) -> int:
         request = ListOffsetsRequest(
             replica_id=-1,
             isolation_level=_READ_COMMITTED,
             topics=[
                 ListOffsetsRequest.ListOffsetsTopic(
-                    name=feed.source.topic,
+                    name=reader.source.topic,
                     partitions=[
                         ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
-                            partition_index=feed.source.partition,
+                            partition_index=reader.source.partition,
                             current_leader_epoch=-1,
                             timestamp=which,
                         )
@@ -330,18 +332,18 @@ class SourceFetcher:
         part = response.topics[0].partitions[0]
         return int(part.offset) if part.error_code == Code.NONE else -1
 
-    def _lost(self, feed: PartitionReader, start: int, end: int, diverged_at: int) -> None:
+    def _lost(self, reader: PartitionReader, start: int, end: int, diverged_at: int) -> None:
         """Handle lost records at the position: stop, or skip them if configured."""
-        loss = partition_faults.describe_loss(feed, start, end, diverged_at)
+        loss = partition_faults.describe_loss(reader, start, end, diverged_at)
         if loss is None:
             return  # out of range only temporarily, for example while the leader moves
-        if self._continue and loss.go_on_at >= feed.handed:
-            self.buffered -= feed.jump(loss.go_on_at, loss.kind.value)
-            self._touched.add(feed)
+        if self._continue and loss.go_on_at >= reader.handed:
+            self.buffered -= reader.jump(loss.go_on_at, loss.kind.value)
+            self._updated.add(reader)
             return
         # Going back needs a new term, which only the driver can begin: pass it the new offset.
-        partition_faults.stop_for_loss(feed, loss, at=loss.go_on_at if self._continue else None)
-        self.buffered -= feed.drop_from(loss.go_on_at)
+        partition_faults.stop_for_loss(reader, loss, at=loss.go_on_at if self._continue else None)
+        self.buffered -= reader.drop_from(loss.go_on_at)
 
     def _look_up_later(self) -> None:
         if not self._stale:
@@ -357,26 +359,26 @@ class SourceFetcher:
             self._looking = False
             self._signal.set()
         self._stale = False
-        for key, feed in self._feeds.items():
+        for key, reader in self._readers.items():
             info = found.get(key[0])
-            if feed.fault is None and info is not None:
-                self._learn(key, feed, info)
+            if reader.fault is None and info is not None:
+                self._apply_topic_info(key, reader, info)
 
-    def _learn(self, key: _Key, feed: PartitionReader, info: TopicInfo) -> None:
+    def _apply_topic_info(self, key: _Key, reader: PartitionReader, info: TopicInfo) -> None:
         topic_id = self._ids[key[0]]
         if info.error not in TOPIC_GONE:
             self._unknown_since.pop(key[0], None)
         if info.error == Code.TOPIC_AUTHORIZATION_FAILED:
-            partition_faults.stop_unauthorized(feed)
+            partition_faults.stop_unauthorized(reader)
         elif info.error == Code.INVALID_TOPIC:
-            partition_faults.stop_deleted(feed)
+            partition_faults.stop_deleted(reader)
         elif info.error in TOPIC_GONE:
             if monotonic() - self._unknown_since.setdefault(key[0], monotonic()) < _GONE_AFTER_S:
                 self._look_up_later()
             else:
-                partition_faults.stop_deleted(feed)
+                partition_faults.stop_deleted(reader)
         elif topic_id and info.topic_id and info.topic_id != topic_id:
-            partition_faults.stop_recreated(feed)
+            partition_faults.stop_recreated(reader)
         elif key[1] in info.partitions and info.partitions[key[1]].node >= 0:
             self._leaders[key] = info.partitions[key[1]].node
         else:

@@ -131,7 +131,7 @@ class Writer:
         self._producer = producer
         self._signal = signal
         self._on_written = on_written
-        self._lanes: dict[TargetPartition, PartitionQueue] = {}
+        self._queues: dict[TargetPartition, PartitionQueue] = {}
         self._leaders: dict[TargetPartition, PartitionLeader] = {}
         self.leaderless: set[TargetPartition] = set()
         self._busy: set[PartitionQueue] = set()
@@ -144,12 +144,12 @@ class Writer:
 
     def offer(self, target: TargetPartition, outgoing: OutgoingBatch) -> None:
         """Queue a batch behind all others of its target partition."""
-        lane = self._lanes.get(target)
-        if lane is None:
-            lane = self._lanes[target] = PartitionQueue(target)
+        queue = self._queues.get(target)
+        if queue is None:
+            queue = self._queues[target] = PartitionQueue(target)
             self._stale = self._stale or target not in self._leaders
-        lane.waiting.append(outgoing)
-        self._busy.add(lane)
+        queue.waiting.append(outgoing)
+        self._busy.add(queue)
 
     def has_leader(self, target: TargetPartition) -> bool:
         """Return whether the partition has a known leader."""
@@ -172,8 +172,8 @@ class Writer:
 
     def backlog(self, target: TargetPartition) -> int:
         """Number of batches waiting for a target partition, not counting those in flight."""
-        lane = self._lanes.get(target)
-        return len(lane.waiting) if lane else 0
+        queue = self._queues.get(target)
+        return len(queue.waiting) if queue else 0
 
     @property
     def idle(self) -> bool:
@@ -197,17 +197,18 @@ class Writer:
         self._give_up(now)
         while self._send_round(now):
             pass
-        retries = [lane.retry_at - now for lane in self._busy if lane.retry_at > now]
+        retries = [queue.retry_at - now for queue in self._busy if queue.retry_at > now]
         return min([_LONGEST_WAIT_S, *retries])
 
     def _give_up(self, now: float) -> None:
         """Stop waiting for partitions that fail although the cluster responds."""
         failing = {
-            lane.target: lane.reason
-            for lane in self._busy
-            if lane.failing_since and (not lane.silent or lane.failing_since < self._looked_up_at)
+            queue.target: queue.reason
+            for queue in self._busy
+            if queue.failing_since
+            and (not queue.silent or queue.failing_since < self._looked_up_at)
         }
-        began = [lane.failing_since for lane in self._busy if lane.target in failing]
+        began = [queue.failing_since for queue in self._busy if queue.target in failing]
         if failing and now - min(began) > UNAVAILABLE_AFTER_S:
             raise PartitionsUnavailable(failing)
 
@@ -215,20 +216,20 @@ class Writer:
         """Send at most one batch per target partition; return whether any was sent."""
         batches: dict[int, list[tuple[PartitionQueue, OutgoingBatch]]] = defaultdict(list)
         sizes: dict[int, int] = defaultdict(int)
-        for lane in self._busy:
-            if not lane.ready(now):
+        for queue in self._busy:
+            if not queue.ready(now):
                 continue
-            leader = self._leaders.get(lane.target)
+            leader = self._leaders.get(queue.target)
             if leader is None or leader.node < 0:
-                self._wait_for_leader(lane, now)
+                self._wait_for_leader(queue, now)
                 continue
             node = leader.node
-            size = len(lane.waiting[0].data)
+            size = len(queue.waiting[0].data)
             full = sizes[node] and sizes[node] + size > _REQUEST_BYTES
             if full or self._in_flight[node] >= _IN_FLIGHT:
                 continue  # wait for the next round or response
             sizes[node] += size
-            batches[node].append((lane, self._take(lane, now)))
+            batches[node].append((queue, self._take(queue, now)))
         for node, items in batches.items():
             self._post(node, items)
         return bool(batches)
@@ -241,12 +242,12 @@ class Writer:
                 await self._signal.wait(delay)
         self._raise_failure()
 
-    def _take(self, lane: PartitionQueue, now: float) -> OutgoingBatch:
-        outgoing = lane.waiting.popleft()
+    def _take(self, queue: PartitionQueue, now: float) -> OutgoingBatch:
+        outgoing = queue.waiting.popleft()
         if outgoing.sequence < 0:
-            outgoing.sequence = lane.sequence
+            outgoing.sequence = queue.sequence
             outgoing.first_sent = now
-            lane.sequence = next_sequence(lane.sequence, outgoing.count)
+            queue.sequence = next_sequence(queue.sequence, outgoing.count)
             stamp_producer(
                 outgoing.data,
                 self._producer.producer_id,
@@ -256,16 +257,16 @@ class Writer:
             )
         elif now - outgoing.first_sent > DELIVERY_TIMEOUT_S:
             raise SlotFailed(
-                f"a batch for {lane.target[0]}-{lane.target[1]} was not acknowledged within "
+                f"a batch for {queue.target[0]}-{queue.target[1]} was not acknowledged within "
                 f"{DELIVERY_TIMEOUT_S:g} s"
             )
-        lane.flying.append(outgoing)
+        queue.flying.append(outgoing)
         return outgoing
 
     def _post(self, node: int, items: list[tuple[PartitionQueue, OutgoingBatch]]) -> None:
         records: dict[str, list[tuple[int, memoryview]]] = defaultdict(list)
-        for lane, outgoing in items:
-            topic, partition = lane.target
+        for queue, outgoing in items:
+            topic, partition = queue.target
             records[topic].append((partition, outgoing.data))
             self.sent_bytes += len(outgoing.data)
         if self._version < 0:
@@ -290,8 +291,8 @@ class Writer:
                 for topic in response.responses
                 for part in topic.partition_responses
             }
-            for lane, outgoing in items:
-                self._handle_response(lane, outgoing, answers[lane.target])
+            for queue, outgoing in items:
+                self._handle_response(queue, outgoing, answers[queue.target])
         except Exception as error:  # a bug or a malformed response must end the lap, not hang it
             self._failure = self._failure or error
         self._in_flight[node] -= 1
@@ -301,57 +302,57 @@ class Writer:
         self, node: int, items: list[tuple[PartitionQueue, OutgoingBatch]], error: BaseException
     ) -> None:
         """Resend the same bytes in order after the connection failed or was lost."""
-        for lane, _ in items:
-            lane.fails(f"its leader, broker {node}, does not respond", silent=True)
-            self._again(lane)
+        for queue, _ in items:
+            queue.fails(f"its leader, broker {node}, does not respond", silent=True)
+            self._again(queue)
         self._in_flight[node] -= 1
         self._signal.set()
 
-    def _handle_response(self, lane: PartitionQueue, outgoing: OutgoingBatch, answer: Any) -> None:
+    def _handle_response(self, queue: PartitionQueue, outgoing: OutgoingBatch, answer: Any) -> None:
         code = answer.error_code
         if code == 0:
             if answer.base_offset < 0:
                 raise BatchRefused(outgoing, code, "the acknowledgment has no offset")
-            if lane.flying[0] is not outgoing:
-                raise SlotFailed(f"{lane.target} sent acknowledgments out of order")
-            lane.flying.popleft()
-            lane.proven = True
-            lane.gone_since = lane.failing_since = 0.0
-            if lane.broken:
-                self._settle(lane)
-            if lane.idle:
-                self._busy.discard(lane)
+            if queue.flying[0] is not outgoing:
+                raise SlotFailed(f"{queue.target} sent acknowledgments out of order")
+            queue.flying.popleft()
+            queue.proven = True
+            queue.gone_since = queue.failing_since = 0.0
+            if queue.broken:
+                self._settle(queue)
+            if queue.idle:
+                self._busy.discard(queue)
             self._on_written(outgoing, answer.base_offset)
         elif code in FENCED:
             raise Fenced(code_name(code))
-        elif code in PRODUCE_RETRIABLE or (lane.broken and code == 45):
-            lane.fails(code_name(code))
-            self._again(lane, look_up=code in LEADER_MOVED or code in (3, 100, 103))
+        elif code in PRODUCE_RETRIABLE or (queue.broken and code == 45):
+            queue.fails(code_name(code))
+            self._again(queue, look_up=code in LEADER_MOVED or code in (3, 100, 103))
         elif code in PRODUCER_FAILED:
-            raise SlotFailed(f"{lane.target[0]}-{lane.target[1]}: {code_name(code)}")
+            raise SlotFailed(f"{queue.target[0]}-{queue.target[1]}: {code_name(code)}")
         else:
             raise BatchRefused(outgoing, code, getattr(answer, "error_message", None) or "")
 
-    def _again(self, lane: PartitionQueue, *, look_up: bool = True) -> None:
+    def _again(self, queue: PartitionQueue, *, look_up: bool = True) -> None:
         """Count a failed batch; once all batches in flight have failed, queue them again."""
-        lane.broken += 1
+        queue.broken += 1
         self._stale = self._stale or look_up
-        self._settle(lane)
+        self._settle(queue)
 
-    def _settle(self, lane: PartitionQueue) -> None:
-        if lane.broken < len(lane.flying):
+    def _settle(self, queue: PartitionQueue) -> None:
+        if queue.broken < len(queue.flying):
             return
-        lane.waiting.extendleft(reversed(lane.flying))
-        lane.flying.clear()
-        lane.broken = 0
-        lane.retry_at = monotonic() + _RETRY_BACKOFF_S
+        queue.waiting.extendleft(reversed(queue.flying))
+        queue.flying.clear()
+        queue.broken = 0
+        queue.retry_at = monotonic() + _RETRY_BACKOFF_S
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
             raise self._failure
 
     async def _look_up_leaders(self) -> None:
-        if await self._look_up({lane.target for lane in self._busy}):
+        if await self._look_up({queue.target for queue in self._busy}):
             self._stale = False
         else:
             await self._wire.loop.sleep(_RETRY_BACKOFF_S)
@@ -373,14 +374,14 @@ class Writer:
                 self.leaderless.add((topic, partition))
         return True
 
-    def _wait_for_leader(self, lane: PartitionQueue, now: float) -> None:
+    def _wait_for_leader(self, queue: PartitionQueue, now: float) -> None:
         """Schedule another lookup; refuse the batch if the partition no longer exists."""
-        lane.gone_since = lane.gone_since or now
-        lane.fails("it has no leader", silent=True)
-        lane.retry_at = now + _RETRY_BACKOFF_S
+        queue.gone_since = queue.gone_since or now
+        queue.fails("it has no leader", silent=True)
+        queue.retry_at = now + _RETRY_BACKOFF_S
         self._stale = True
-        waited = now - lane.gone_since
-        if self._leaders.get(lane.target) is _NOWHERE and waited > GONE_AFTER_S:
-            raise BatchRefused(lane.waiting[0], 3, "no such topic-partition on the target")
+        waited = now - queue.gone_since
+        if self._leaders.get(queue.target) is _NOWHERE and waited > GONE_AFTER_S:
+            raise BatchRefused(queue.waiting[0], 3, "no such topic-partition on the target")
         if waited > DELIVERY_TIMEOUT_S:
-            raise SlotFailed(f"{lane.target[0]}-{lane.target[1]} on the target has no leader")
+            raise SlotFailed(f"{queue.target[0]}-{queue.target[1]} on the target has no leader")

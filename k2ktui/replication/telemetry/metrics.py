@@ -38,8 +38,8 @@ class _Row:
     labels: Labels
     position: int | None = None
     lost: int = 0
-    seen: SourceLogBounds | None = None
-    surveyed_end: int | None = None
+    log_bounds: SourceLogBounds | None = None
+    discovered_end: int | None = None
     held_back: int | None = None
     at: float | None = None
     fault: FaultKind | None = None
@@ -51,9 +51,9 @@ class _Row:
 
 @dataclass(slots=True)
 class _SlotFigures:
-    """Figures of one slot; ``tally`` is the sum of all its laps."""
+    """Figures of one slot; ``stats`` is the sum of all its laps."""
 
-    tally: SlotStats = field(default_factory=SlotStats)
+    stats: SlotStats = field(default_factory=SlotStats)
     laps: Counter[LapOutcome] = field(default_factory=Counter)
     seconds: float | None = None
     pause_s: float | None = None
@@ -99,7 +99,7 @@ class PipelineMetrics:
                 case HeartbeatWritten():
                     self._alive_at = self._clock()
                 case TopicsDiscovered():
-                    self._survey(event)
+                    self._add_discovery(event)
                 case SlotLap():
                     self._lap(event)
                 case Stopped():
@@ -117,24 +117,24 @@ class PipelineMetrics:
             row = self._rows[source] = _Row({**self._labels, **where})
         return row
 
-    def _survey(self, survey: TopicsDiscovered) -> None:
-        self._partitions = len(survey.partitions)
-        for source in survey.partitions:
+    def _add_discovery(self, found: TopicsDiscovered) -> None:
+        self._partitions = len(found.partitions)
+        for source in found.partitions:
             row = self._row(source)
-            row.surveyed_end = survey.ends.get(source, row.surveyed_end)
-            if source in survey.ends:
-                held = survey.held_back.get(source)
+            row.discovered_end = found.ends.get(source, row.discovered_end)
+            if source in found.ends:
+                held = found.held_back.get(source)
                 row.held_back = held.records if held else 0
-            position = survey.positions.get(source)
+            position = found.positions.get(source)
             if position is not None:
                 row.move(position)
-        gone = [s for s, r in self._rows.items() if s not in survey.partitions and not r.fault]
+        gone = [s for s, r in self._rows.items() if s not in found.partitions and not r.fault]
         for source in gone:
             del self._rows[source]
 
     def _lap(self, lap: SlotLap) -> None:
         slot = self._slots.setdefault(lap.slot, _SlotFigures())
-        slot.tally = slot.tally.plus(lap.tally)
+        slot.stats = slot.stats.plus(lap.stats)
         slot.laps[lap.outcome] += 1
         slot.seconds = lap.seconds
         slot.pause_s = lap.pause_s
@@ -142,7 +142,7 @@ class PipelineMetrics:
         for source, position in lap.positions.items():
             row = self._row(source)
             row.move(position)
-            row.seen, row.at = lap.seen.get(source), now
+            row.log_bounds, row.at = lap.log_bounds.get(source), now
 
     def rows(self, read: Callable[[_Row, float, bool], float | None]) -> Points:
         """Return one point per partition whose figure is known.
@@ -154,7 +154,7 @@ class PipelineMetrics:
             found: Points = []
             for row in self._rows.values():
                 recent = row.at is not None and now - row.at <= self._current_s
-                value = read(row, now, recent and row.fault is None and row.seen is not None)
+                value = read(row, now, recent and row.fault is None and row.log_bounds is not None)
                 if value is not None:
                     found.append((value, row.labels))
             return found
@@ -212,7 +212,9 @@ class PipelineMetrics:
 
 
 def _start(row: _Row, now: float, current: bool) -> float | None:
-    return row.seen.start if current and row.seen and row.seen.start >= 0 else None
+    return (
+        row.log_bounds.start if current and row.log_bounds and row.log_bounds.start >= 0 else None
+    )
 
 
 def _end(row: _Row, now: float, current: bool) -> int | None:
@@ -222,9 +224,9 @@ def _end(row: _Row, now: float, current: bool) -> int | None:
     records copied since would count as lag. A stopped partition has no current lap: its end comes
     from topic discovery.
     """
-    if row.seen is not None and (current or row.surveyed_end is None):
-        return row.seen.end
-    return row.surveyed_end
+    if row.log_bounds is not None and (current or row.discovered_end is None):
+        return row.log_bounds.end
+    return row.discovered_end
 
 
 def _lag(row: _Row, now: float, current: bool) -> int | None:
@@ -235,9 +237,9 @@ def _lag_time(row: _Row, now: float, current: bool) -> float | None:
     lag = _lag(row, now, current)
     if lag is None or lag == 0:
         return lag
-    if row.seen is None or row.seen.next_ms < 0 or row.at is None:
+    if row.log_bounds is None or row.log_bounds.next_ms < 0 or row.at is None:
         return None
-    return max(0.0, (row.at if current else now) - row.seen.next_ms / 1000)
+    return max(0.0, (row.at if current else now) - row.log_bounds.next_ms / 1000)
 
 
 def _age(row: _Row, now: float, current: bool) -> float | None:
@@ -252,7 +254,7 @@ def _partition(
 
 def _written(name: str, unit: str, text: str, read: Callable[[SlotStats], float]) -> Metric:
     def points(figures: PipelineMetrics) -> Points:
-        return figures.by_slot(lambda slot: read(slot.tally))
+        return figures.by_slot(lambda slot: read(slot.stats))
 
     return Metric("target_producer", name, unit, text, points, counter=True)
 
@@ -375,7 +377,7 @@ CATALOGUE: tuple[Metric, ...] = (
         "cpu.time",
         "s",
         "CPU time of the workers",
-        lambda figures: figures.by_slot(lambda slot: slot.tally.cpu_s),
+        lambda figures: figures.by_slot(lambda slot: slot.stats.cpu_s),
         counter=True,
     ),
 )
