@@ -124,7 +124,7 @@ class GroupCoordinatorClient:
         """Return the highest request version that both sides support, -1 if none."""
         return self._lanes[0].version_of(request)
 
-    async def everywhere(self, make: Callable[[], Any]) -> dict[int, Any | GroupError]:
+    async def ask_all_brokers(self, make: Callable[[], Any]) -> dict[int, Any | GroupError]:
         """Send a request to every broker; return the response or error by broker id.
 
         Raises:

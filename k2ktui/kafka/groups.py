@@ -69,7 +69,7 @@ _LISTED_ONLY = frozenset({"share", "streams"})
 _NO_KIP_848 = GroupError(Code.UNSUPPORTED_VERSION)
 _NOT_IN_RESPONSE = GroupError(Code.NONE, "the broker's response does not contain it", doubtful=True)
 
-Verdicts = dict[str, dict[TopicPartition, str]]
+WriteErrors = dict[str, dict[TopicPartition, str]]
 
 
 class ConsumerGroupClient:
@@ -94,7 +94,7 @@ class ConsumerGroupClient:
         patience: float = 30.0,
         stable_patience: float = 5.0,
     ) -> None:
-        self._courier = GroupCoordinatorClient(options, label, patience)
+        self._coordinators = GroupCoordinatorClient(options, label, patience)
         self._label = label
         self._stable_patience = stable_patience
         self.incomplete_reason = ""
@@ -117,11 +117,11 @@ class ConsumerGroupClient:
             ConnectionFailed: no broker answered within ``timeout`` seconds, the login was refused,
                 or the certificate is not trusted.
         """
-        self._courier.open(timeout)
+        self._coordinators.open(timeout)
 
     def close(self) -> None:
         """Close all connections."""
-        self._courier.close()
+        self._coordinators.close()
 
     def list(self) -> dict[str, GroupListing]:
         """Return the groups that the principal may describe; sets ``incomplete_reason``.
@@ -130,7 +130,7 @@ class ConsumerGroupClient:
             ConnectionFailed: no broker accepts connections.
             TimedOut: no broker answered.
         """
-        return self._courier.run(self._list)
+        return self._coordinators.run(self._list)
 
     def describe(self, names: Iterable[str]) -> dict[str, GroupState]:
         """Return the state and members of groups.
@@ -141,7 +141,7 @@ class ConsumerGroupClient:
         Raises:
             ConnectionFailed, TimedOut: as for :meth:`list`.
         """
-        return self._courier.run(lambda: self._describe(list(names)))
+        return self._coordinators.run(lambda: self._describe(list(names)))
 
     def committed(self, names: Iterable[str]) -> dict[str, GroupOffsets]:
         """Return all committed offsets of groups; unlisted groups as for :meth:`describe`.
@@ -155,9 +155,9 @@ class ConsumerGroupClient:
         Raises:
             TimedOut: no broker answered.
         """
-        return self._courier.run(lambda: self._committed(list(names)))
+        return self._coordinators.run(lambda: self._committed(list(names)))
 
-    def commit(self, commits: Mapping[str, Mapping[TopicPartition, GroupCommit]]) -> Verdicts:
+    def commit(self, commits: Mapping[str, Mapping[TopicPartition, GroupCommit]]) -> WriteErrors:
         """Commit offsets of groups that have no members.
 
         If a coordinator does not answer, the same offsets are sent again.
@@ -172,7 +172,7 @@ class ConsumerGroupClient:
         self._refuse_source("committed")
         return self._write(commits, commit_offsets(commits), "Read")
 
-    def delete_offsets(self, where: Mapping[str, Collection[TopicPartition]]) -> Verdicts:
+    def delete_offsets(self, where: Mapping[str, Collection[TopicPartition]]) -> WriteErrors:
         """Delete committed offsets; returns and raises the same as :meth:`commit`.
 
         An offset or a group that does not exist counts as deleted.
@@ -190,46 +190,53 @@ class ConsumerGroupClient:
     def _write(
         self,
         wanted: Mapping[str, Collection[TopicPartition]],
-        question: BatchRequest[PartitionCodes],
-        right: str,
-    ) -> Verdicts:
-        asked = [group for group, wheres in wanted.items() if wheres]
-        found = self._courier.run(lambda: self._courier.ask(asked, question))
-        verdicts: Verdicts = {group: {} for group in wanted}
+        request: BatchRequest[PartitionCodes],
+        operation: str,
+    ) -> WriteErrors:
+        groups = [group for group, partitions in wanted.items() if partitions]
+        found = self._coordinators.run(lambda: self._coordinators.ask(groups, request))
+        errors: WriteErrors = {group: {} for group in wanted}
         for group, answer in found.items():
-            verdicts[group] = self._verdicts(wanted[group], answer, right)
-        return verdicts
+            errors[group] = self._explain_codes(wanted[group], answer, operation)
+        return errors
 
-    def _verdicts(
-        self, wheres: Iterable[TopicPartition], answer: PartitionCodes | GroupError, right: str
+    def _explain_codes(
+        self,
+        partitions: Iterable[TopicPartition],
+        answer: PartitionCodes | GroupError,
+        operation: str,
     ) -> dict[TopicPartition, str]:
         if isinstance(answer, GroupError):
-            return dict.fromkeys(wheres, describe_error(answer, self._label, right))
-        words = {
+            return dict.fromkeys(partitions, describe_error(answer, self._label, operation))
+        texts = {
             code: describe_error(
-                _NOT_IN_RESPONSE if code is None else GroupError(code), self._label, right
+                _NOT_IN_RESPONSE if code is None else GroupError(code), self._label, operation
             )
-            for code in set(map(answer.get, wheres)) - {0}
+            for code in set(map(answer.get, partitions)) - {0}
         }
-        return {where: words.get(answer.get(where), "") for where in wheres}
+        return {where: texts.get(answer.get(where), "") for where in partitions}
 
     async def _list(self) -> dict[str, GroupListing]:
-        until, attempt = monotonic() + self._courier.patience, 0
+        until, attempt = monotonic() + self._coordinators.patience, 0
         while True:
             listed, self.incomplete_reason = await self._list_once()
             if not self.incomplete_reason:
                 return listed or {}
             if monotonic() > until:
                 break
-            if listed is None and attempt == _CLOSED_AFTER and (why := self._courier.refusal()):
+            if (
+                listed is None
+                and attempt == _CLOSED_AFTER
+                and (why := self._coordinators.refusal())
+            ):
                 raise no_connection(self._label, why)
             # The groups of a failed broker move to others, so every broker is asked again.
-            await self._courier.sleep(back_off(attempt))
+            await self._coordinators.sleep(back_off(attempt))
             attempt += 1
         if listed is None:
             raise TimedOut(
                 f"the {self._label} cluster did not list its groups within "
-                f"{self._courier.patience:g} s: {self.incomplete_reason}",
+                f"{self._coordinators.patience:g} s: {self.incomplete_reason}",
                 hint="Check that its brokers are up and reachable from here.",
             )
         return listed
@@ -238,9 +245,9 @@ class ConsumerGroupClient:
         """Ask every broker once; return the groups (None if no broker answered) and the errors."""
         kind = "" if self._knows_consumer_groups() else "classic"
         listed: dict[str, GroupListing] = {}
-        silent: list[str] = []
+        failed: list[str] = []
         try:
-            answers = await self._courier.everywhere(list_request)
+            answers = await self._coordinators.ask_all_brokers(list_request)
         except (NotSent, OutcomeUnknown) as error:
             return None, str(error)
         for node, response in answers.items():
@@ -248,27 +255,27 @@ class ConsumerGroupClient:
                 Code.NETWORK_EXCEPTION if isinstance(response, GroupError) else response.error_code
             )
             if code:
-                silent.append(_silence(node, response))
+                failed.append(_listing_error(node, response))
                 continue
             for group in read_listing(response, kind):
                 listed[group.group] = group
-                self._courier.coordinators[group.group] = node
-        return (listed if len(silent) < len(answers) else None), "; ".join(silent)
+                self._coordinators.coordinators[group.group] = node
+        return (listed if len(failed) < len(answers) else None), "; ".join(failed)
 
     def _knows_consumer_groups(self) -> bool:
-        return self._courier.version_of(ConsumerGroupDescribeRequest) >= 0
+        return self._coordinators.version_of(ConsumerGroupDescribeRequest) >= 0
 
     async def _describe(self, names: Collection[str]) -> dict[str, GroupState]:
         listed = await self._list()
         states = {name: self._as_listed(name, listed) for name in names}
-        asked = [n for n in self._askable(names, listed) if states[n].kind not in _LISTED_ONLY]
-        modern = [n for n in asked if states[n].kind == "consumer"]
-        classic = [n for n in asked if states[n].kind != "consumer"]
-        found = await self._courier.ask(classic, describe_classic())
+        groups = [n for n in self._askable(names, listed) if states[n].kind not in _LISTED_ONLY]
+        modern = [n for n in groups if states[n].kind == "consumer"]
+        classic = [n for n in groups if states[n].kind != "consumer"]
+        found = await self._coordinators.ask(classic, describe_classic())
         if self._knows_consumer_groups():
             # A group whose kind was unknown or has changed is not found as a classic one.
             modern += [n for n, answer in found.items() if answer == GroupState(n, "", "")]
-            described = await self._courier.ask(modern, describe_consumer())
+            described = await self._coordinators.ask(modern, describe_consumer())
             # Without the feature group.version (Kafka 3.9, or a cluster upgraded from it), brokers
             # offer this request and refuse it: there, the answer about classic groups is complete.
             found |= {n: a for n, a in described.items() if n not in found or a != _NO_KIP_848}
@@ -308,39 +315,39 @@ class ConsumerGroupClient:
                 why = describe_error(answer, self._label, "Describe")
                 offsets[name] = GroupOffsets(name, {}, why)
             else:
-                offsets[name] = GroupOffsets(name, answer.offsets, self._shortcomings(answer))
+                offsets[name] = GroupOffsets(name, answer.offsets, self._explain_missing(answer))
         return offsets
 
     async def _fetch(self, names: Collection[str]) -> dict[str, FetchedOffsets | GroupError]:
-        version = self._courier.version_of(OffsetFetchRequest)
+        version = self._coordinators.version_of(OffsetFetchRequest)
         stable = fetch_offsets(version, require_stable=True)
-        found = await self._courier.ask(names, stable)
+        found = await self._coordinators.ask(names, stable)
         until, attempt = monotonic() + self._stable_patience, 0
         while (unstable := _unstable(found)) and monotonic() < until:
-            await self._courier.sleep(back_off(attempt))
+            await self._coordinators.sleep(back_off(attempt))
             attempt += 1
-            again = await self._courier.ask(list(unstable), stable)
+            again = await self._coordinators.ask(list(unstable), stable)
             found |= again
-        lasting = await self._courier.ask(
+        unstable_offsets = await self._coordinators.ask(
             list(unstable), fetch_offsets(version, require_stable=False)
         )
-        for name, answer in lasting.items():
+        for name, answer in unstable_offsets.items():
             if isinstance(answer, FetchedOffsets):
                 answer.unstable = unstable[name]
             found[name] = answer
         return found
 
-    def _shortcomings(self, fetched: FetchedOffsets) -> str:
+    def _explain_missing(self, fetched: FetchedOffsets) -> str:
         reasons = []
         if fetched.unstable:
             reasons.append(
-                f"{_some(fetched.unstable)}: a transaction that commits the offset has not ended "
-                f"within {self._stable_patience:g} s; its previous committed offset is shown"
+                f"{_list_partitions(fetched.unstable)}: a transaction that commits the offset has "
+                f"not ended within {self._stable_patience:g} s; its previous committed offset is "
+                "shown"
             )
         for where, code in fetched.refused.items():
-            reasons.append(
-                f"{_some([where])}: {describe_error(GroupError(code), self._label, 'Describe')}"
-            )
+            why = describe_error(GroupError(code), self._label, "Describe")
+            reasons.append(f"{_list_partitions([where])}: {why}")
         return "; ".join(reasons[:_NAMED_AT_MOST])
 
 
@@ -352,13 +359,13 @@ def _unstable(found: Mapping[str, FetchedOffsets | GroupError]) -> dict[str, lis
     }
 
 
-def _silence(node: int, response: Any) -> str:
+def _listing_error(node: int, response: Any) -> str:
     if isinstance(response, GroupError):
         return f"broker {node}: {response.reason}"
     return f"broker {node}: {code_name(response.error_code)}"
 
 
-def _some(wheres: Sequence[TopicPartition]) -> str:
-    named = ", ".join(safe_text(f"{topic}-{part}") for topic, part in wheres[:_NAMED_AT_MOST])
-    more = len(wheres) - _NAMED_AT_MOST
+def _list_partitions(partitions: Sequence[TopicPartition]) -> str:
+    named = ", ".join(safe_text(f"{topic}-{part}") for topic, part in partitions[:_NAMED_AT_MOST])
+    more = len(partitions) - _NAMED_AT_MOST
     return f"{named} and {more} more" if more > 0 else named

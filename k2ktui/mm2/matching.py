@@ -12,25 +12,25 @@ from dataclasses import dataclass
 
 from k2ktui.engine.state import MappingRange
 
-Print = tuple[int, bytes]
+Fingerprint = tuple[int, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Matched:
+class MatchResult:
     """Result of a match.
 
     Attributes:
         pairs: source and target offsets of records, both strictly increasing. Every copied record
             at or after a pair's source offset has a copy at or after its target offset.
         copied: source offsets of records that are on the copy.
-        twice: number of copied records that occur again later on the copy.
-        strange: target offsets of records without a source record.
+        repeated: number of copied records that occur again later on the copy.
+        unmatched: target offsets of records without a source record.
     """
 
     pairs: tuple[tuple[int, int], ...]
     copied: frozenset[int]
-    twice: int
-    strange: tuple[int, ...]
+    repeated: int
+    unmatched: tuple[int, ...]
 
     @property
     def ranges(self) -> tuple[MappingRange, ...]:
@@ -45,7 +45,9 @@ class Matched:
         return tuple(found)
 
 
-def match(source: Sequence[Print], copy: Sequence[Print], known: Mapping[int, int]) -> Matched:
+def match_records(
+    source: Sequence[Fingerprint], copy: Sequence[Fingerprint], known: Mapping[int, int]
+) -> MatchResult:
     """Find the source record of each record of a copy.
 
     A record after a matched one is matched if it equals the source's next record. Otherwise a
@@ -56,41 +58,41 @@ def match(source: Sequence[Print], copy: Sequence[Print], known: Mapping[int, in
         copy: offset and digest of each record of the copy, in order.
         known: source offsets of some target offsets; ignored where the digests differ.
     """
-    places = _Places(source)
+    index = _SourceIndex(source)
     rows: list[int | None] = []
     expected: int | None = None
     for target, digest in copy:
-        row = places.at(expected, digest)
+        row = index.at(expected, digest)
         if row is None:
-            row = places.of_offset(known.get(target), digest)
+            row = index.find_offset(known.get(target), digest)
         if row is None:
-            row = places.single(digest)
+            row = index.find_unique(digest)
         rows.append(row)
         expected = None if row is None else row + 1
-    _fill_backwards(rows, copy, places)
+    _fill_backwards(rows, copy, index)
     found = [
         (source[row][0], target)
         for row, (target, _) in zip(rows, copy, strict=True)
         if row is not None
     ]
     pairs = safe_pairs(found)
-    return Matched(
+    return MatchResult(
         pairs=tuple(pairs),
         copied=frozenset(offset for offset, _ in found),
-        twice=len(found) - len({offset for offset, _ in found}),
-        strange=tuple(t for row, (t, _) in zip(rows, copy, strict=True) if row is None),
+        repeated=len(found) - len({offset for offset, _ in found}),
+        unmatched=tuple(t for row, (t, _) in zip(rows, copy, strict=True) if row is None),
     )
 
 
-class _Places:
+class _SourceIndex:
     """Index of the source records by offset and digest."""
 
-    def __init__(self, source: Sequence[Print]) -> None:
+    def __init__(self, source: Sequence[Fingerprint]) -> None:
         self._source = source
         self._rows: dict[int, int] = {offset: row for row, (offset, _) in enumerate(source)}
-        self._singles: dict[bytes, int | None] = {}
+        self._unique: dict[bytes, int | None] = {}
         for row, (_, digest) in enumerate(source):
-            self._singles[digest] = None if digest in self._singles else row
+            self._unique[digest] = None if digest in self._unique else row
 
     def at(self, row: int | None, digest: bytes) -> int | None:
         """Return ``row`` if its record has that content."""
@@ -98,21 +100,23 @@ class _Places:
             return None
         return row if self._source[row][1] == digest else None
 
-    def of_offset(self, offset: int | None, digest: bytes) -> int | None:
+    def find_offset(self, offset: int | None, digest: bytes) -> int | None:
         """Return the row of a source offset if its record has that content."""
         return None if offset is None else self.at(self._rows.get(offset), digest)
 
-    def single(self, digest: bytes) -> int | None:
+    def find_unique(self, digest: bytes) -> int | None:
         """Return the row of a content that is unique on the source."""
-        return self._singles.get(digest)
+        return self._unique.get(digest)
 
 
-def _fill_backwards(rows: list[int | None], copy: Sequence[Print], places: _Places) -> None:
+def _fill_backwards(
+    rows: list[int | None], copy: Sequence[Fingerprint], index: _SourceIndex
+) -> None:
     """Match records with ambiguous content through the matched record that follows them."""
     for i in range(len(rows) - 2, -1, -1):
         after = rows[i + 1]
         if rows[i] is None and after is not None:
-            rows[i] = places.at(after - 1, copy[i][1])
+            rows[i] = index.at(after - 1, copy[i][1])
 
 
 def safe_pairs(found: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -22,7 +22,7 @@ from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster, targ
 from k2ktui.log.content import ContentReader, RecordPart, content_digest
 from k2ktui.mm2.connect import NOTHING
 from k2ktui.mm2.flows import FlowProperties
-from k2ktui.mm2.matching import Matched, Print, match
+from k2ktui.mm2.matching import Fingerprint, MatchResult, match_records
 from k2ktui.mm2.topics import Syncs, read_syncs
 from k2ktui.replication.naming import target_name
 from k2ktui.text import safe_text
@@ -30,8 +30,8 @@ from k2ktui.text import safe_text
 _CHUNK = 5_000
 _READ_S = 60.0
 # Minimum number of source offsets to read beyond the stored position.
-_PAST = 20_000
-_STAMPED_BY = "message.timestamp.type"
+_READ_AHEAD = 20_000
+_TIMESTAMP_TYPE = "message.timestamp.type"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,49 +144,54 @@ class TakeoverPlanner:
         syncs = read_syncs(self._flow, self._source, self._target)
         found = []
         for name, copy in sorted(names.items()):
-            ours, theirs = sources[name], targets[copy]
-            if not isinstance(ours, TopicDescription) or not isinstance(theirs, TopicDescription):
+            source, target = sources[name], targets[copy]
+            if not isinstance(source, TopicDescription) or not isinstance(target, TopicDescription):
                 continue  # nothing was copied: the pipeline starts it like any new topic
-            for number in range(min(ours.partitions, theirs.partitions)):
+            for number in range(min(source.partitions, target.partitions)):
                 at = SourcePartition(name, number)
-                blank = TakeoverRow(
-                    at, (copy, number), (ours.topic_id, theirs.topic_id), 0, stored.get(at), 0, 0
+                row = TakeoverRow(
+                    at, (copy, number), (source.topic_id, target.topic_id), 0, stored.get(at), 0, 0
                 )
-                found.append(blank)
-        rows = self._looked_at(found, syncs)
+                found.append(row)
+        rows = self._compare_partitions(found, syncs)
         return TakeoverPlan(self._config.name, str(self._flow), tuple(rows), tuple(notes))
 
     def _topics(self) -> tuple[dict[str, str], list[str]]:
         """Return the target topic of each source topic that both copy, and notes on the others."""
-        names, left, wrong = {}, [], []
+        names, unselected, conflicts = {}, [], []
         for name in sorted(self._source.topic_names()):
             if not self._flow.replicates(name) or self._flow.policy.is_heartbeats(name):
                 continue
             if not self._config.topics.matches(name):
-                left.append(name)
+                unselected.append(name)
                 continue
             names[name] = self._flow.target_topic(name)
             if target_name(self._config, name) != names[name]:
-                wrong.append(f"{name} to {target_name(self._config, name)}, not {names[name]}")
-        if wrong:
+                conflicts.append(f"{name} to {target_name(self._config, name)}, not {names[name]}")
+        if conflicts:
             raise Refused(
                 "this pipeline would copy to other topics than MirrorMaker 2:  "
-                + safe_text("; ".join(wrong[:5])),
+                + safe_text("; ".join(conflicts[:5])),
                 unchanged=NOTHING,
                 hint="Make a pipeline file for the same topics with k2ktui mm2 import.",
             )
-        shown = ", ".join(safe_text(name) for name in left[:5])
+        shown = ", ".join(safe_text(name) for name in unselected[:5])
         return names, [
             f"MirrorMaker 2 copies topics that this pipeline does not select: {shown}"
-        ] if left else []
+        ] if unselected else []
 
-    def _looked_at(self, found: Collection[TakeoverRow], syncs: Syncs) -> list[TakeoverRow]:
-        stamped = self._stamped_there({row.target[0] for row in found})
+    def _compare_partitions(
+        self, found: Collection[TakeoverRow], syncs: Syncs
+    ) -> list[TakeoverRow]:
+        append_time = self._append_time_topics({row.target[0] for row in found})
         source_logs = _logs(self._source, [(r.source.topic, r.source.partition) for r in found])
         target_logs = _logs(self._target, [row.target for row in found])
-        highs = self._target.offsets([row.target for row in found], OffsetSpec.latest())
+        high_watermarks = self._target.offsets([row.target for row in found], OffsetSpec.latest())
         rows = []
-        with ContentReader(self._source) as there, ContentReader(self._target) as here:
+        with (
+            ContentReader(self._source) as source_reader,
+            ContentReader(self._target) as target_reader,
+        ):
             for row in found:
                 at = (row.source.topic, row.source.partition)
                 if at not in source_logs or row.target not in target_logs:
@@ -197,18 +202,22 @@ class TakeoverPlanner:
                 log, copy = source_logs[at], target_logs[row.target]
                 known = syncs.get(row.source, ())
                 ignored = (
-                    frozenset({RecordPart.TIMESTAMP}) if row.target[0] in stamped else frozenset()
+                    frozenset({RecordPart.TIMESTAMP})
+                    if row.target[0] in append_time
+                    else frozenset()
                 )
-                reader = _Reader(there, here, row, log, copy, known, ignored)
-                resume = reader.resume(self._span)
-                if highs.get(row.target, copy.end) > copy.end:
+                comparison = _PartitionComparison(
+                    source_reader, target_reader, row, log, copy, known, ignored
+                )
+                resume = comparison.resume(self._span)
+                if high_watermarks.get(row.target, copy.end) > copy.end:
                     begun = replace(row, end=copy.end, position=log.start, start=log.start)
                     resume = _add_transaction_doubt(resume or begun)
                 if resume is not None:
                     rows.append(resume)
         return rows
 
-    def _stamped_there(self, topics: Collection[str]) -> set[str]:
+    def _append_time_topics(self, topics: Collection[str]) -> set[str]:
         """Return the target topics with LogAppendTime, whose timestamps cannot be compared."""
         try:
             found = self._target.topic_configs(sorted(topics))
@@ -217,7 +226,7 @@ class TakeoverPlanner:
         return {
             name
             for name, settings in found.items()
-            if (entry := settings.get(_STAMPED_BY)) and entry.value == "LogAppendTime"
+            if (entry := settings.get(_TIMESTAMP_TYPE)) and entry.value == "LogAppendTime"
         }
 
 
@@ -238,11 +247,11 @@ def _logs(cluster: Cluster, where: Collection[TargetPartition]) -> dict[TargetPa
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _PartitionComparison:
     """Compares one partition with its copy."""
 
-    there: ContentReader
-    here: ContentReader
+    source_reader: ContentReader
+    target_reader: ContentReader
     row: TakeoverRow
     log: TargetLog
     copy: TargetLog
@@ -254,18 +263,20 @@ class _Reader:
         stored, copy = self.row.stored, self.copy
         row = replace(self.row, end=copy.end)
         begin = max(copy.start, copy.end - span)
-        prints = _prints(self.here, self.row.target, begin, copy.end, self.ignored)
-        if not prints:
+        fingerprints = _read_fingerprints(
+            self.target_reader, self.row.target, begin, copy.end, self.ignored
+        )
+        if not fingerprints:
             if stored is None:
                 return None
             doubt = "the target has no record that shows the position"
             from_syncs = self._records_from_syncs(stored, copy.end)
             return replace(row, position=stored, start=stored, from_syncs=from_syncs, doubt=doubt)
-        matched, read, upto = self._match_records(prints, begin)
+        matched, read = self._match_records(fingerprints, begin)
         if not matched.copied:
             at = self.log.start if stored is None else stored
-            doubt = f"none of the last {len(prints)} records on the target is on the source"
-            return replace(row, position=at, start=at, strange=len(prints), doubt=doubt)
+            doubt = f"none of the last {len(fingerprints)} records on the target is on the source"
+            return replace(row, position=at, start=at, strange=len(fingerprints), doubt=doubt)
         position = max(max(matched.copied) + 1, stored or 0)
         first = matched.pairs[0][0]
         return replace(
@@ -275,61 +286,65 @@ class _Reader:
             ranges=matched.ranges,
             from_syncs=self._records_from_syncs(first, matched.pairs[0][1]),
             missing=sum(first <= o < position and o not in matched.copied for o, _ in read),
-            twice=matched.twice,
-            strange=len(matched.strange),
-            doubt=self._doubt(prints, matched, upto),
+            twice=matched.repeated,
+            strange=len(matched.unmatched),
+            doubt=_explain_tail(fingerprints, matched),
         )
 
-    def _match_records(self, prints: list[Print], begin: int) -> tuple[Matched, list[Print], int]:
+    def _match_records(
+        self, fingerprints: list[Fingerprint], begin: int
+    ) -> tuple[MatchResult, list[Fingerprint]]:
         """Match records, reading the source as far as the copy may reach.
 
         Returns:
-            The match, the source records that were read, and the offset up to which.
+            The match, and the source records that were read.
         """
         at = (self.row.source.topic, self.row.source.partition)
         before = [source for source, target in self.known if target <= begin]
-        guess = (self.row.stored or self.log.start) - 2 * len(prints) - _CHUNK
+        guess = (self.row.stored or self.log.start) - 2 * len(fingerprints) - _CHUNK
         low = before[-1] if before else (0 if begin <= self.copy.start else guess)
         low = min(max(low, self.log.start), self.log.end)
         hints = {target: source for source, target in self.known}
-        read: list[Print] = []
-        upto = low
-        most = min(self.log.end, max(self.row.stored or low, low + len(prints)) + _PAST)
+        read: list[Fingerprint] = []
+        read_to = low
+        most = min(self.log.end, max(self.row.stored or low, low + len(fingerprints)) + _READ_AHEAD)
         while True:
-            read += _prints(self.there, at, upto, most, self.ignored)
-            upto = most
-            matched = match(read, prints, hints)
+            read += _read_fingerprints(self.source_reader, at, read_to, most, self.ignored)
+            read_to = most
+            matched = match_records(read, fingerprints, hints)
             last = max(matched.copied, default=None)
-            if upto >= self.log.end or last is None or last < upto - _PAST // 2:
-                return matched, read, upto
-            most = min(self.log.end, upto + _PAST)
-
-    def _doubt(self, prints: list[Print], matched: Matched, upto: int) -> str:
-        tail = 0
-        strange = set(matched.strange)
-        while tail < len(prints) and prints[-1 - tail][0] in strange:
-            tail += 1
-        if tail:
-            return (
-                f"the last {tail} records on the target are not among the committed records "
-                "of the source: copied from a transaction that is open or was aborted, or "
-                "written by another application"
-            )
-        return ""
+            if read_to >= self.log.end or last is None or last < read_to - _READ_AHEAD // 2:
+                return matched, read
+            most = min(self.log.end, read_to + _READ_AHEAD)
 
     def _records_from_syncs(self, start: int, target: int) -> tuple[MappingRange, ...]:
         return tuple(MappingRange(s, t, 1) for s, t in self.known if s < start and t < target)
 
 
-def _prints(
+def _explain_tail(fingerprints: list[Fingerprint], matched: MatchResult) -> str:
+    """Return why the position is not proven if the last records on the target are unmatched."""
+    tail = 0
+    strange = set(matched.unmatched)
+    while tail < len(fingerprints) and fingerprints[-1 - tail][0] in strange:
+        tail += 1
+    if tail:
+        return (
+            f"the last {tail} records on the target are not among the committed records "
+            "of the source: copied from a transaction that is open or was aborted, or "
+            "written by another application"
+        )
+    return ""
+
+
+def _read_fingerprints(
     contents: ContentReader,
     at: TargetPartition,
     first: int,
     end: int,
     ignored: frozenset[RecordPart],
-) -> list[Print]:
+) -> list[Fingerprint]:
     """Return offset and digest of every committed record of an offset range."""
-    found: list[Print] = []
+    found: list[Fingerprint] = []
     for begin in range(first, end, _CHUNK):
         (read,) = contents.stretches([((*at, begin), min(_CHUNK, end - begin))], _READ_S)
         if read.unread:

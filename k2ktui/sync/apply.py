@@ -41,10 +41,10 @@ from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
 
 _GROUPS_AT_ONCE = 100
-_SOURCE_S = 5.0
-_SHOWN = 20
+_SOURCE_ID_TIMEOUT_S = 5.0
+_LISTED_ERRORS = 20
 
-Where = tuple[str, str, int]
+WriteKey = tuple[str, str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +65,14 @@ class Applied:
         return all(row.result is WriteOutcome.APPLIED for row in self.rows)
 
 
-class SomethingMoved(Refused):
-    """Groups have changed since the plan was made; nothing was written.
+class OffsetsChanged(Refused):
+    """Offsets or groups have changed since the plan was made; nothing was written.
 
     Attributes:
         moved: the reason per group, topic and partition.
     """
 
-    moved: Mapping[Where, str] = MappingProxyType({})
+    moved: Mapping[WriteKey, str] = MappingProxyType({})
 
 
 class Applier:
@@ -93,7 +93,7 @@ class Applier:
         on_result: Callable[[WriteResult], None] = lambda _: None,
     ) -> None:
         self._config, self._target, self._store, self._on_result = config, target, store, on_result
-        self._begun = ""
+        self._open_entry = ""
 
     def apply(self, plan: Plan) -> Applied:
         """Apply a plan exactly as it is, or write nothing.
@@ -103,27 +103,27 @@ class Applier:
             ConnectionFailed, TimedOut: the target does not answer; nothing was changed.
             PartlyApplied: the target stopped answering during the write.
         """
-        self._fits(plan)
+        self._check_plan(plan)
         views = self._target.views(sorted({row.group for row in plan.changes}))
         expected = {(r.group, r.topic, r.partition): r.current for r in plan.changes}
         moved = {**self._log_objections(plan), **find_conflicts(expected, views)}
         if moved:
-            raise _moved(moved, "Make a new plan with k2ktui plan.")
+            raise _changed_error(moved, "Make a new plan with k2ktui plan.")
         prefix = self._config.groups.offset_guard_prefix
         metadata = {row: commit_metadata(row, prefix) for row in plan.changes}
         writes = make_writes(plan.changes, views, metadata)
         return self._report_if_interrupted(writes, "apply", plan=plan.id)
 
-    def _fits(self, plan: Plan) -> None:
+    def _check_plan(self, plan: Plan) -> None:
         refuse_other_pipeline(plan, self._config)
-        source = _IdQuestion(source_cluster(self._config))
-        _same("target", plan.target_cluster, self._target.cluster.cluster_id())
+        source = _ClusterIdLookup(source_cluster(self._config))
+        _require_cluster("target", plan.target_cluster, self._target.cluster.cluster_id())
         # Failover must work without the source, so an unreachable source is not an error.
-        found = source.answer(_SOURCE_S)
+        found = source.result(_SOURCE_ID_TIMEOUT_S)
         if found and plan.source_cluster:
-            _same("source", plan.source_cluster, found)
+            _require_cluster("source", plan.source_cluster, found)
 
-    def _log_objections(self, plan: Plan) -> dict[Where, str]:
+    def _log_objections(self, plan: Plan) -> dict[WriteKey, str]:
         """Return the rows whose target log was replaced since the plan was made."""
         places = {(row.topic, row.partition) for row in plan.changes}
         ids = self._target.topic_ids(topic for topic, _ in places)
@@ -147,50 +147,50 @@ class Applier:
                 f"journal entry {entry} changed nothing", unchanged="Nothing was changed."
             )
         views = self._target.views(sorted({write.group for write in writes}))
-        moved = find_conflicts({_where(write): write.before for write in writes}, views)
+        moved = find_conflicts({_key(write): write.before for write in writes}, views)
         if moved and not skip_moved:
             hint = (
                 "To undo the other rows, repeat with --skip-moved; or compare the offsets "
                 "yourself: k2ktui plan."
             )
-            raise _moved(moved, hint)
-        kept = [write for write in writes if _where(write) not in moved]
+            raise _changed_error(moved, hint)
+        kept = [write for write in writes if _key(write) not in moved]
         if not kept:
-            raise _moved(moved, "Compare the offsets yourself: k2ktui plan.")
+            raise _changed_error(moved, "Compare the offsets yourself: k2ktui plan.")
         return self._report_if_interrupted(kept, "undo", undoes=entry)
 
     def _report_if_interrupted(
-        self, writes: Sequence[OffsetWrite], what: str, *, plan: str = "", undoes: str = ""
+        self, writes: Sequence[OffsetWrite], action: str, *, plan: str = "", undoes: str = ""
     ) -> Applied:
         """Write; an interruption after the journal entry was begun raises ``PartlyApplied``."""
         try:
-            return self.write(writes, what, plan=plan, undoes=undoes)
+            return self.write(writes, action, plan=plan, undoes=undoes)
         except K2kError as error:
-            if not self._begun:
+            if not self._open_entry:
                 raise
             raise PartlyApplied(
-                f"{error.message}: journal entry {self._begun} was started and its outcome is "
+                f"{error.message}: journal entry {self._open_entry} was started and its outcome is "
                 "unknown",
                 hint="Check the committed offsets with k2ktui groups; revert with k2ktui "
-                f"undo {self._begun}.",
+                f"undo {self._open_entry}.",
             ) from error
 
     def write(
-        self, writes: Sequence[OffsetWrite], what: str, *, plan: str = "", undoes: str = ""
+        self, writes: Sequence[OffsetWrite], action: str, *, plan: str = "", undoes: str = ""
     ) -> Applied:
         """Journal, write and read back; the caller has checked the preconditions."""
         now = int(time.time() * 1000)
         entry = new_id(now, secrets.token_hex(4))
         header = JournalHeader(
-            entry, now, whoami(), what, plan, self._config.name, {BEGUN: len(writes)}, undoes
+            entry, now, whoami(), action, plan, self._config.name, {BEGUN: len(writes)}, undoes
         )
         begun = [WriteResult(write, WriteOutcome.UNKNOWN, BEGUN) for write in writes]
         self._store.put([header, *_journal_rows(entry, begun)])
-        self._begun = entry
+        self._open_entry = entry
         done = Applied(entry, tuple(self.write_only(writes)))
         final = replace(header, counts=done.counts)
         self._store.put([final, *_journal_rows(entry, done.rows)])
-        self._begun = ""
+        self._open_entry = ""
         return done
 
     def write_only(self, writes: Sequence[OffsetWrite]) -> list[WriteResult]:
@@ -199,41 +199,41 @@ class Applier:
         by_group = [list(each) for _, each in groupby(writes, key=lambda write: write.group)]
         for first in range(0, len(by_group), _GROUPS_AT_ONCE):
             chunk = [w for each in by_group[first : first + _GROUPS_AT_ONCE] for w in each]
-            for written in self._written(chunk):
+            for written in self._write_groups(chunk):
                 rows.append(written)
                 self._on_result(written)
         return rows
 
-    def _written(self, writes: Sequence[OffsetWrite]) -> list[WriteResult]:
+    def _write_groups(self, writes: Sequence[OffsetWrite]) -> list[WriteResult]:
         refused = _send(self._target, writes)
         views: Mapping[str, GroupView] = self._target.views(sorted({w.group for w in writes}))
         # Deleting the last offset of a group may delete the group, which is the intended result.
         gone = {w.group for w in writes} - views.keys()
-        seen = {**views, **{group: GroupView("") for group in gone}}
-        return check_written(writes, refused, seen)
+        current = {**views, **{group: GroupView("") for group in gone}}
+        return check_written(writes, refused, current)
 
 
-class _IdQuestion:
+class _ClusterIdLookup:
     """Reads a cluster's id in the background."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._found = ""
+        self._id = ""
         # A daemon thread: an unreachable cluster must not delay the exit of the process.
-        self._thread = threading.Thread(target=self._ask, name="cluster-id", daemon=True)
+        self._thread = threading.Thread(target=self._read, name="cluster-id", daemon=True)
         self._thread.start()
 
-    def answer(self, timeout: float) -> str:
+    def result(self, timeout: float) -> str:
         """Return the cluster id, "" if it did not arrive within ``timeout`` seconds."""
         self._thread.join(timeout)
-        return self._found
+        return self._id
 
-    def _ask(self) -> None:
+    def _read(self) -> None:
         with contextlib.suppress(K2kError):
-            self._found = self._cluster.cluster_id()
+            self._id = self._cluster.cluster_id()
 
 
-def _same(side: str, planned: str, found: str) -> None:
+def _require_cluster(side: str, planned: str, found: str) -> None:
     if planned != found:
         raise Refused(
             f"the plan is for {side} cluster {safe_text(planned)}; the configured cluster is "
@@ -259,7 +259,7 @@ def refuse_other_pipeline(plan: Plan, config: PipelineConfig) -> None:
 
 def _send(target: TargetClusterReader, writes: Sequence[OffsetWrite]) -> dict[OffsetWrite, str]:
     """Commit and delete offsets; return the rejected writes with the reason."""
-    by_place = {_where(write): write for write in writes}
+    by_key = {_key(write): write for write in writes}
     commits: dict[str, dict[tuple[str, int], GroupCommit]] = {}
     deletes: dict[str, list[tuple[str, int]]] = {}
     for write in writes:
@@ -270,31 +270,32 @@ def _send(target: TargetClusterReader, writes: Sequence[OffsetWrite]) -> dict[Of
             commits.setdefault(write.group, {})[at] = GroupCommit(
                 write.after, write.after_metadata, -1
             )
-    verdicts: dict[str, Mapping[tuple[str, int], str]] = {}
+    none: dict[str, Mapping[tuple[str, int], str]] = {}
     refused: dict[OffsetWrite, str] = {}
     for answers in (
-        target.groups.commit(commits) if commits else verdicts,
-        target.groups.delete_offsets(deletes) if deletes else verdicts,
+        target.groups.commit(commits) if commits else none,
+        target.groups.delete_offsets(deletes) if deletes else none,
     ):
         for group, each in answers.items():
             for (topic, partition), why in each.items():
                 if why:
-                    refused[by_place[group, topic, partition]] = why
+                    refused[by_key[group, topic, partition]] = why
     return refused
 
 
-def _where(write: OffsetWrite) -> Where:
+def _key(write: OffsetWrite) -> WriteKey:
     return write.group, write.topic, write.partition
 
 
-def _moved(moved: Mapping[Where, str], hint: str) -> SomethingMoved:
+def _changed_error(moved: Mapping[WriteKey, str], hint: str) -> OffsetsChanged:
     lines = [
         f"{safe_text(group)} {safe_text(topic)}-{partition}: {why}"
         for (group, topic, partition), why in sorted(moved.items())
     ]
-    more = [f"… and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
-    error = SomethingMoved(
-        "offsets or groups have changed since:\n    " + "\n    ".join(lines[:_SHOWN] + more),
+    more = [f"… and {len(lines) - _LISTED_ERRORS} more"] if len(lines) > _LISTED_ERRORS else []
+    error = OffsetsChanged(
+        "offsets or groups have changed since:\n    "
+        + "\n    ".join(lines[:_LISTED_ERRORS] + more),
         unchanged="Nothing was changed.",
         hint=hint,
     )

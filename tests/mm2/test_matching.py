@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k2ktui.engine.state import MappingRange
-from k2ktui.mm2.matching import match
+from k2ktui.mm2.matching import match_records
 
 
 def prints(contents: str, first: int = 0) -> list[tuple[int, bytes]]:
@@ -16,39 +16,39 @@ def prints(contents: str, first: int = 0) -> list[tuple[int, bytes]]:
 
 
 def test_a_plain_copy() -> None:
-    found = match(prints("abcdef", 100), prints("abcdef", 7), {})
+    found = match_records(prints("abcdef", 100), prints("abcdef", 7), {})
     assert found.ranges == (MappingRange(100, 7, 6),)
-    assert found.strange == () and found.twice == 0
+    assert found.unmatched == () and found.repeated == 0
 
 
 def test_records_that_are_missing_or_foreign() -> None:
-    found = match(prints("abcdef"), prints("abXdef"), {})
+    found = match_records(prints("abcdef"), prints("abXdef"), {})
     assert found.pairs == ((0, 0), (1, 1), (3, 3), (4, 4), (5, 5))
-    assert found.strange == (2,) and found.copied == {0, 1, 3, 4, 5}
+    assert found.unmatched == (2,) and found.copied == {0, 1, 3, 4, 5}
 
 
 def test_of_what_was_copied_twice_the_last_copy_counts() -> None:
-    found = match(prints("abcdef"), prints("abcdbcdef"), {})
+    found = match_records(prints("abcdef"), prints("abcdbcdef"), {})
     assert found.pairs == ((0, 0), (1, 4), (2, 5), (3, 6), (4, 7), (5, 8))
-    assert found.twice == 3 and found.copied == set(range(6))
+    assert found.repeated == 3 and found.copied == set(range(6))
 
 
 def test_a_copier_that_was_cut_short_the_second_time() -> None:
-    found = match(prints("abcdef"), prints("abcdb"), {})
+    found = match_records(prints("abcdef"), prints("abcdb"), {})
     # Who has not read c goes on at c, and meets d and b: none is passed by.
     assert found.pairs == ((0, 0), (2, 2), (3, 3))
     assert max(found.copied) == 3  # copying goes on at e
 
 
 def test_equal_records_are_told_by_their_neighbours() -> None:
-    found = match(prints("xxxaxxx"), prints("xxxaxxx", 10), {})
+    found = match_records(prints("xxxaxxx"), prints("xxxaxxx", 10), {})
     assert found.ranges == (MappingRange(0, 10, 7),)
 
 
 def test_equal_records_without_neighbours_need_a_known_one() -> None:
-    assert match(prints("xxxx"), prints("xx", 5), {}).pairs == ()
-    assert match(prints("xxxx"), prints("xx", 5), {5: 2}).pairs == ((2, 5), (3, 6))
-    assert match(prints("xxxy"), prints("xx", 5), {6: 3}).pairs == ()  # 3 is another record
+    assert match_records(prints("xxxx"), prints("xx", 5), {}).pairs == ()
+    assert match_records(prints("xxxx"), prints("xx", 5), {5: 2}).pairs == ((2, 5), (3, 6))
+    assert match_records(prints("xxxy"), prints("xx", 5), {6: 3}).pairs == ()  # 3 is another record
 
 
 @given(
@@ -71,10 +71,10 @@ def test_unique_records_are_always_found(values: list[int], data: st.DataObject)
         elif len(copy) < 200:
             position = data.draw(st.integers(0, position))
     target = [(i, b"foreign %d" % i if c is None else c) for i, c in enumerate(copy)]
-    found = match(source, target, {})
+    found = match_records(source, target, {})
     by_content = {digest: offset for offset, digest in source}
     assert found.copied == {by_content[c] for c in copy if c is not None}
-    assert set(found.strange) == {i for i, c in enumerate(copy) if c is None}
+    assert set(found.unmatched) == {i for i, c in enumerate(copy) if c is None}
     assert all(by_content[target[t][1]] == s for s, t in found.pairs)
     assert all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(found.pairs))
     # Whoever goes on where a group is translated to meets every record that it has not read.

@@ -23,7 +23,7 @@ from k2ktui.engine.applying import OffsetWrite
 from k2ktui.errors import K2kError
 from k2ktui.present.formatting import Cell, Line, Tone
 from k2ktui.sync import operations
-from k2ktui.sync.apply import Applied, SomethingMoved
+from k2ktui.sync.apply import Applied, OffsetsChanged
 from k2ktui.sync.flow import Flow
 from k2ktui.text import counted, safe_text
 
@@ -252,7 +252,7 @@ class OperationScreen(ListScreen):
             return operations.undo_entry(config, entry, files, may, skip_moved=skip_moved)
 
         def failed(error: K2kError) -> None:
-            if isinstance(error, SomethingMoved) and len(error.moved) < len(entry.reversal()):
+            if isinstance(error, OffsetsChanged) and len(error.moved) < len(entry.reversal()):
                 self._ask_undo_rest(entry, error)
 
         def done(applied: Applied) -> None:
@@ -264,7 +264,7 @@ class OperationScreen(ListScreen):
         self.act(doing, job, done, failed=failed, writes=True, command=command)
 
     @work(group="ask")
-    async def _ask_undo_rest(self, entry: operations.JournalEntry, error: SomethingMoved) -> None:
+    async def _ask_undo_rest(self, entry: operations.JournalEntry, error: OffsetsChanged) -> None:
         left = len(entry.reversal()) - len(error.moved)
         moved = [f"{g} {t}-{p}: {why}" for (g, t, p), why in sorted(error.moved.items())]
         lines: list[str | Line] = [

@@ -25,7 +25,7 @@ from k2ktui.errors import K2kError, PartlyApplied
 from k2ktui.present import formatting
 from k2ktui.present.formatting import Cell, Line, Tone
 from k2ktui.sync import operations
-from k2ktui.sync.apply import Applied, SomethingMoved
+from k2ktui.sync.apply import Applied, OffsetsChanged
 from k2ktui.sync.plans import keep_plan, plan_options
 from k2ktui.sync.record_comparison import ComparisonOutcome
 from k2ktui.sync.verification import ContentCheck
@@ -321,7 +321,7 @@ class PlanScreen(OperationScreen):
     def _show_failure(self, error: K2kError) -> None:
         # If no row was reported, nothing was begun unless the error says so.
         self._begun = bool(self._arriving) or isinstance(error, PartlyApplied)
-        if isinstance(error, SomethingMoved):
+        if isinstance(error, OffsetsChanged):
             error.hint = "n plans again."
             self._moved = True
             moved = {key: why for key, why in error.moved.items() if key in self._lines}
