@@ -161,18 +161,18 @@ def measure(bootstrap: str, shape: Shape) -> dict[str, float]:
     store.reach({sources[0]: 1_000_000})
     reached = perf_counter() - began
     assert not store.doubts(sources[0]).holes
-    lane = store.lanes(sources[0])["payments", 0]
+    ranges = store.target_ranges(sources[0])["payments", 0]
     asked = np.random.default_rng(1).integers(1_000_000, end - _STEP, _BULK)
     began = perf_counter()
-    landed = lane.translate(asked)
+    landed = ranges.translate(asked)
     there = perf_counter() - began
     began = perf_counter()
-    lane.back(landed)
+    ranges.back(landed)
     back = perf_counter() - began
     one = asked[:1]
     began = perf_counter()
     for _ in range(1_000):
-        lane.translate(one)
+        ranges.translate(one)
     single = perf_counter() - began
     store.close()
     return {

@@ -25,7 +25,7 @@ from k2ktui.engine.ranges import (
 from k2ktui.engine.replica import TargetPartition
 from k2ktui.engine.state import Covers
 
-Lanes = dict[TargetPartition, MappingRanges]
+TargetRanges = dict[TargetPartition, MappingRanges]
 _OPEN_SETS = 64
 _INDEX_RECORDS = 256
 _INDEX_MS = 600_000
@@ -73,35 +73,35 @@ class MappingLog:
 
     Args:
         since: term below which records belong to another source log.
-        cuts: rewinds already known, for a reader of only a part of the topic.
+        rewinds: rewinds already known, for a reader of only a part of the topic.
 
     Attributes:
-        lanes: ranges in memory per target partition: all from ``hot_from`` on, and at least the
-            last range of each target partition.
+        target_ranges: ranges in memory per target partition: all from ``hot_from`` on, and at
+            least the last range of each target partition.
         known: source offsets that are covered, in memory or not.
         mapped: number of records mapped so far.
         index: where records lie in the topic, per mapping partition.
         asked: lowest source offset requested since the last trim.
     """
 
-    def __init__(self, since: int = 0, cuts: Iterable[MappingRewind] = ()) -> None:
+    def __init__(self, since: int = 0, rewinds: Iterable[MappingRewind] = ()) -> None:
         self.since = since
-        self.lanes: Lanes = {}
+        self.target_ranges: TargetRanges = {}
         self.known = OffsetIntervals()
         self.hot_from = 0
         self.mapped = 0
         self.index: dict[int, MappingIndex] = {}
         self.asked: int | None = None
-        self._cuts = list(cuts)
+        self._rewinds = list(rewinds)
         self._reached: dict[int, int] = {}
         self._open: dict[tuple[int, bool, Covers], dict[int, MappingChunk]] = {}
         # Mapping partition, offset in it, and the repeated source offsets.
         self._repeats: list[tuple[int, int, Span]] = []
 
     @property
-    def cuts(self) -> Sequence[MappingRewind]:
+    def rewinds(self) -> Sequence[MappingRewind]:
         """Return the points where runs began or rewound, in order."""
-        return tuple(self._cuts)
+        return tuple(self._rewinds)
 
     @property
     def term(self) -> int:
@@ -116,12 +116,12 @@ class MappingLog:
     @property
     def rows(self) -> int:
         """Number of ranges in memory."""
-        return sum(len(ranges) for ranges in self.lanes.values())
+        return sum(len(ranges) for ranges in self.target_ranges.values())
 
     @property
     def beheaded(self) -> bool:
         """Whether a rewind removed the last range in memory of a target partition."""
-        return self.hot_from > 0 and not all(len(ranges) for ranges in self.lanes.values())
+        return self.hot_from > 0 and not all(len(ranges) for ranges in self.target_ranges.values())
 
     def take(self, piece: MappingChunk) -> None:
         """Add a chunk; it takes effect once all its parts have been read."""
@@ -146,44 +146,46 @@ class MappingLog:
         done = max(part.last for part in parts)
         index = self.index.setdefault(one.partition, MappingIndex())
         index.note(offset, done, one.at_ms, first, end, sum(p.records for p in parts))
-        lanes = _lanes(parts)
+        target_ranges = _group_by_target(parts)
         if one.again:
             limit = min(end, self._limit(one.term, offset))
             for low, high in self.known.missing(first, limit):
-                self._insert(lanes, low, high)
+                self._insert(target_ranges, low, high)
             self._repeats.append((one.partition, offset, (first, end)))
             return
-        self.mapped += sum(int(columns.count.sum()) for columns in lanes.values())
-        self._cut(MappingRewind(one.term, offset, first), end)
-        self._insert(lanes, first, min(end, self._limit(one.term, offset)))
+        self.mapped += sum(int(columns.count.sum()) for columns in target_ranges.values())
+        self._rewind(MappingRewind(one.term, offset, first), end)
+        self._insert(target_ranges, first, min(end, self._limit(one.term, offset)))
 
-    def _cut(self, cut: MappingRewind, end: int) -> None:
+    def _rewind(self, rewind: MappingRewind, end: int) -> None:
         """Drop mappings that a run invalidates by covering from an offset on."""
-        reached = self._reached.get(cut.term)
-        if reached is None or cut.first < reached:
-            insort(self._cuts, cut)
-        self._reached[cut.term] = end
-        limit = self._limit(cut.term, cut.offset)
-        if not self.known.touches(cut.first, limit):
+        reached = self._reached.get(rewind.term)
+        if reached is None or rewind.first < reached:
+            insort(self._rewinds, rewind)
+        self._reached[rewind.term] = end
+        limit = self._limit(rewind.term, rewind.offset)
+        if not self.known.touches(rewind.first, limit):
             return
-        self.known.forget(cut.first, limit)
-        for ranges in self.lanes.values():
-            ranges.forget(cut.first, limit)
+        self.known.forget(rewind.first, limit)
+        for ranges in self.target_ranges.values():
+            ranges.forget(rewind.first, limit)
         if limit == FOREVER:
-            self.hot_from = min(self.hot_from, cut.first)
+            self.hot_from = min(self.hot_from, rewind.first)
 
     def _limit(self, term: int, offset: int) -> int:
         """Return the source offset from which later records replace a record."""
-        later = self._cuts[bisect_right(self._cuts, MappingRewind(term, offset, FOREVER)) :]
-        return min((cut.first for cut in later), default=FOREVER)
+        later = self._rewinds[bisect_right(self._rewinds, MappingRewind(term, offset, FOREVER)) :]
+        return min((rewind.first for rewind in later), default=FOREVER)
 
-    def _insert(self, lanes: Mapping[TargetPartition, RangeColumns], low: int, high: int) -> None:
+    def _insert(
+        self, target_ranges: Mapping[TargetPartition, RangeColumns], low: int, high: int
+    ) -> None:
         """Add the mapping of source offsets ``[low, high)`` that are not mapped yet."""
         self.known.add(low, high)
-        for target, columns in lanes.items():
+        for target, columns in target_ranges.items():
             found = clip_columns(columns, low, high)
             if len(found):
-                ranges = self.lanes.setdefault(target, MappingRanges())
+                ranges = self.target_ranges.setdefault(target, MappingRanges())
                 ranges.put(found)
                 if low < self.hot_from:
                     _drop(ranges, self.hot_from)
@@ -195,13 +197,13 @@ class MappingLog:
         """
         bound = 0 if before_ms is None else self._older_than(before_ms)
         if self.rows > count:
-            ends = np.concatenate([lane.ends() for lane in self.lanes.values()])
+            ends = np.concatenate([ranges.ends() for ranges in self.target_ranges.values()])
             bound = max(bound, int(np.partition(ends, -count - 1)[-count - 1]))
         if self.asked is not None:
             bound = min(bound, self.asked)
         if bound > self.hot_from:
             self.hot_from = bound
-            for ranges in self.lanes.values():
+            for ranges in self.target_ranges.values():
                 _drop(ranges, bound)
 
     def _older_than(self, at_ms: int) -> int:
@@ -238,18 +240,17 @@ class MappingLog:
         """Load the ranges from ``low`` on from ``older``, which read them from the topic."""
         if low >= self.hot_from:
             return
-        for target, ranges in older.lanes.items():
-            found = clip_columns(ranges.columns(), low, self.hot_from)
+        for target, loaded in older.target_ranges.items():
+            found = clip_columns(loaded.columns(), low, self.hot_from)
             if len(found):
-                lane = self.lanes.setdefault(target, MappingRanges())
-                lane.merge_older(found)
+                self.target_ranges.setdefault(target, MappingRanges()).merge_older(found)
         self.hot_from = low
         if low == 0:
-            for target in [target for target, ranges in self.lanes.items() if not len(ranges)]:
-                del self.lanes[target]
+            for target in [t for t, ranges in self.target_ranges.items() if not len(ranges)]:
+                del self.target_ranges[target]
 
 
-def _lanes(parts: Sequence[MappingChunk]) -> dict[TargetPartition, RangeColumns]:
+def _group_by_target(parts: Sequence[MappingChunk]) -> dict[TargetPartition, RangeColumns]:
     found: dict[TargetPartition, list[RangeColumns]] = {}
     for part in parts:
         if len(part.columns):

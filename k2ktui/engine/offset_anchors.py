@@ -43,7 +43,7 @@ class OffsetAnchors:
     def __iter__(self) -> Iterator[OffsetAnchor]:
         return (OffsetAnchor(s, t) for s, t in zip(self._sources, self._targets, strict=True))
 
-    def landed(self, source: int, target: int) -> None:
+    def add_record(self, source: int, target: int) -> None:
         """Add the target offset of a record; call in the order in which records landed.
 
         A source offset at or before a known one means that the source is copied again from there:
@@ -68,36 +68,36 @@ class OffsetAnchors:
         self._compared.difference_update(self._sources[1:half:2])
         del self._sources[1:half:2], self._targets[1:half:2]
 
-    def prove(self, cut: OffsetAnchor) -> bool:
+    def prove(self, anchor: OffsetAnchor) -> bool:
         """Add an anchor proven by comparing records; False if it contradicts known anchors."""
-        if not self._insert(cut):
+        if not self._insert(anchor):
             return False
-        self._compared.add(cut.source)
+        self._compared.add(anchor.source)
         self._thin()
         return True
 
-    def compared(self, offset: int) -> bool:
+    def is_compared(self, offset: int) -> bool:
         """Whether the anchor at a source offset was proven by comparing records."""
         return offset in self._compared
 
-    def _insert(self, cut: OffsetAnchor) -> bool:
-        at = bisect_right(self._sources, cut.source)
-        if at and self._targets[at - 1] > cut.target:
+    def _insert(self, anchor: OffsetAnchor) -> bool:
+        at = bisect_right(self._sources, anchor.source)
+        if at and self._targets[at - 1] > anchor.target:
             return False
-        if at < len(self._sources) and self._targets[at] < cut.target:
+        if at < len(self._sources) and self._targets[at] < anchor.target:
             return False
-        if at and self._sources[at - 1] == cut.source:
+        if at and self._sources[at - 1] == anchor.source:
             return True  # both are valid: there is no record between them
-        self._sources.insert(at, cut.source)
-        self._targets.insert(at, cut.target)
+        self._sources.insert(at, anchor.source)
+        self._targets.insert(at, anchor.target)
         return True
 
-    def before(self, offset: int) -> OffsetAnchor | None:
+    def at_or_before(self, offset: int) -> OffsetAnchor | None:
         """Return the last anchor at or before a source offset."""
         at = bisect_right(self._sources, offset)
         return OffsetAnchor(self._sources[at - 1], self._targets[at - 1]) if at else None
 
-    def behind(self, offset: int) -> OffsetAnchor | None:
+    def at_or_after(self, offset: int) -> OffsetAnchor | None:
         """Return the first anchor at or after a source offset."""
         at = bisect_left(self._sources, offset)
         return (

@@ -21,21 +21,22 @@ class Replica:
 
     Attributes:
         position: replicated position, None if the partition was never replicated.
-        lanes: mapping ranges by target partition.
+        target_ranges: mapping ranges by target partition.
         complete_from: source offset from which the mapping is complete; None: since the start.
         source_start: log start offset on the source, None if the source is unreachable.
         holes: source offsets ``[first, end)`` whose mapping is lost or damaged.
         behind: whether mappings below the position could not be read yet.
-        mapped: number of mapped records; ``lanes`` may hold only the newest.
-        held_from: source offset from which ``lanes`` hold all ranges; each also holds its last.
+        mapped: number of mapped records; ``target_ranges`` may hold only the newest.
+        held_from: source offset from which ``target_ranges`` hold all ranges; each also holds
+            its last.
         unusable_reason: why committed offsets do not belong to the copied log, such as a
             re-created topic; empty if they do.
-        cuts: anchors in place of a complete mapping, where another program copies; the lanes then
-            hold single records, and nothing is known about the records between them.
+        anchors: anchors in place of a complete mapping, where another program copies; the ranges
+            then hold single records, and nothing is known about the records between them.
     """
 
     position: Position | None
-    lanes: Mapping[TargetPartition, MappingRanges] = field(default_factory=dict)
+    target_ranges: Mapping[TargetPartition, MappingRanges] = field(default_factory=dict)
     complete_from: int | None = None
     source_start: int | None = None
     holes: tuple[tuple[int, int], ...] = ()
@@ -43,7 +44,7 @@ class Replica:
     mapped: int = 0
     held_from: int = 0
     unusable_reason: str = ""
-    cuts: OffsetAnchors | None = None
+    anchors: OffsetAnchors | None = None
 
     @property
     def known_from(self) -> int:
@@ -131,7 +132,7 @@ class Lookup:
             if replica is None:
                 continue
             asked = np.array(sorted(set(wanted)), dtype=np.int64)
-            for target, ranges in replica.lanes.items():
+            for target, ranges in replica.target_ranges.items():
                 landed = ranges.translate(asked)
                 origin = ranges.first_at_or_after(asked)
                 self._found[source, target] = {
@@ -151,7 +152,7 @@ def target_partitions_of(replica: Replica | None) -> set[TargetPartition]:
     """Return the target partitions that a source partition feeds."""
     if replica is None or replica.position is None:
         return set()
-    position, found = replica.position, set(replica.lanes)
+    position, found = replica.position, set(replica.target_ranges)
     if position.target_partition is not None:
         found.add((position.target_topic, position.target_partition))
     return found
@@ -162,7 +163,7 @@ def _feeds(
 ) -> dict[TargetPartition, frozenset[SourcePartition]]:
     found: dict[TargetPartition, set[SourcePartition]] = {}
     for source, replica in replicas.items():
-        for target, ranges in replica.lanes.items():
+        for target, ranges in replica.target_ranges.items():
             if len(ranges):
                 found.setdefault(target, set()).add(source)
     return {target: frozenset(sources) for target, sources in found.items()}

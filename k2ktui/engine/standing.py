@@ -114,14 +114,14 @@ def _records(
     if low >= high:
         return _Between()
     for replica, commit in copies:
-        if replica.cuts is not None:
+        if replica.anchors is not None:
             return _by_cuts(replica, translation, commit, low, high)
         if not _known(replica, translation.target, low, high):
             return None
-        lane = replica.lanes.get(translation.target)
-        if lane is not None:
-            total = lane.target_records_between(low, high)
-            old = _consumed_between(lane, commit, low, high)
+        ranges = replica.target_ranges.get(translation.target)
+        if ranges is not None:
+            total = ranges.target_records_between(low, high)
+            old = _consumed_between(ranges, commit, low, high)
             consumed, unread = consumed + old, unread + total - old
     return _Between(consumed, unread)
 
@@ -135,8 +135,8 @@ def _by_cuts(
     if translation.basis is not Basis.BOUNDED:
         return _Between(unread=high - low)
     # The first unread record may be anywhere up to the next anchor.
-    assert replica.cuts is not None
-    behind = replica.cuts.behind(commit)
+    assert replica.anchors is not None
+    behind = replica.anchors.at_or_after(commit)
     if behind is None or high <= behind.target:
         return None
     return _Between(behind.target - low, high - behind.target)
@@ -146,19 +146,19 @@ def _known(replica: Replica, target: TargetPartition, low: int, high: int) -> bo
     """Whether the mapping of the target offsets ``[low, high)`` is complete."""
     position = replica.position
     assert position is not None
-    lane = replica.lanes.get(target, MappingRanges())
-    begin = lane.begins_before(low + 1)
+    ranges = replica.target_ranges.get(target, MappingRanges())
+    begin = ranges.begins_before(low + 1)
     if begin is None and replica.held_from > 0:
         return False  # older ranges are not in memory
-    first = int(lane.back(np.array([high], dtype=np.int64))[0])
+    first = int(ranges.back(np.array([high], dtype=np.int64))[0])
     if first != NOT_FOUND:
         before = first
-    elif high <= (lane.target_end or 0):
-        before = lane.end or 0
+    elif high <= (ranges.target_end or 0):
+        before = ranges.end or 0
     elif replica.behind:
         return False
     else:
-        before = max(position.offset, lane.end or 0)
+        before = max(position.offset, ranges.end or 0)
     after = position.start if begin is None else begin
     lost = [*replica.holes]
     if replica.complete_from is not None:

@@ -61,8 +61,8 @@ class Translation:
 
 
 @dataclass(frozen=True, slots=True)
-class _One:
-    """A translation for a single source partition; fields as in ``Translation``."""
+class _Partial:
+    """The translation for one source partition; fields as in ``Translation``."""
 
     offset: int | None
     basis: Basis
@@ -71,7 +71,7 @@ class _One:
     reason: str = ""
 
 
-_NONE: frozenset[SourcePartition] = frozenset()
+_NO_SOURCES: frozenset[SourcePartition] = frozenset()
 # From best to worst; a translation from several partitions has the worst basis among them.
 _ORDER = (Basis.EXACT, Basis.END, Basis.AHEAD, Basis.BOUNDED, Basis.UNMAPPED)
 
@@ -115,24 +115,27 @@ def _join_sources(
     log: TargetLog | None,
     lookup: Lookup,
 ) -> Translation:
-    if len(sources) == 1 and lookup.feeds.get(target, _NONE) <= set(sources):
-        return _alone(target, sources[0], replicas, commits, log, lookup)
-    ones = {
-        s: _one(replicas[s], commits[s], target, log, lookup.find(s, target, commits[s]))
+    if len(sources) == 1 and lookup.feeds.get(target, _NO_SOURCES) <= set(sources):
+        return _translate_single_source(target, sources[0], replicas, commits, log, lookup)
+    parts = {
+        s: _translate_source(
+            replicas[s], commits[s], target, log, lookup.find(s, target, commits[s])
+        )
         for s in sources
     }
-    offsets = [one.offset for one in ones.values() if one.offset is not None]
-    basis = max((one.basis for one in ones.values()), key=_ORDER.index)
-    reasons = dict.fromkeys(one.reason for one in ones.values() if one.reason)
-    if not offsets or any(one.offset is None for one in ones.values()):
+    offsets = [part.offset for part in parts.values() if part.offset is not None]
+    basis = max((part.basis for part in parts.values()), key=_ORDER.index)
+    reasons = dict.fromkeys(part.reason for part in parts.values() if part.reason)
+    if not offsets or any(part.offset is None for part in parts.values()):
         reason = "; ".join(reasons)
         return Translation(target, tuple(sources), None, Basis.UNMAPPED, None, None, reason)
     offset = min(offsets)
-    reread, skipped = _sum(o.reread for o in ones.values()), _sum(o.skipped for o in ones.values())
+    reread = _sum_known(part.reread for part in parts.values())
+    skipped = _sum_known(part.skipped for part in parts.values())
     again = sum(
-        _consumed_behind(replicas[s].lanes.get(target), offset, commits[s])
+        _count_consumed_from(replicas[s].target_ranges.get(target), offset, commits[s])
         for s in sources
-        if ones[s].offset != offset
+        if parts[s].offset != offset
     )
     if again and reread is not None:
         reread += again
@@ -146,7 +149,7 @@ def _join_sources(
     return Translation(target, tuple(sources), offset, basis, reread, skipped, "; ".join(reasons))
 
 
-def _alone(
+def _translate_single_source(
     target: TargetPartition,
     source: SourcePartition,
     replicas: Mapping[SourcePartition, Replica],
@@ -157,11 +160,11 @@ def _alone(
     """Translate for a target partition with a single source partition, the common case."""
     committed = commits[source]
     first = lookup.find(source, target, committed)
-    one = _one(replicas[source], committed, target, log, first)
-    if one.offset is None:
-        return Translation(target, (source,), None, Basis.UNMAPPED, None, None, one.reason)
+    part = _translate_source(replicas[source], committed, target, log, first)
+    if part.offset is None:
+        return Translation(target, (source,), None, Basis.UNMAPPED, None, None, part.reason)
     return Translation(
-        target, (source,), one.offset, one.basis, one.reread, one.skipped, one.reason
+        target, (source,), part.offset, part.basis, part.reread, part.skipped, part.reason
     )
 
 
@@ -177,11 +180,11 @@ def _sources_without_commit(
     return sorted(
         source
         for source in others
-        if replicas[source].lanes[target].target_records_between(0, offset)
+        if replicas[source].target_ranges[target].target_records_between(0, offset)
     )
 
 
-def _sum(counts: Iterable[int | None]) -> int | None:
+def _sum_known(counts: Iterable[int | None]) -> int | None:
     total = 0
     for count in counts:
         if count is None:
@@ -190,7 +193,7 @@ def _sum(counts: Iterable[int | None]) -> int | None:
     return total
 
 
-def _consumed_behind(ranges: MappingRanges | None, offset: int, committed: int) -> int:
+def _count_consumed_from(ranges: MappingRanges | None, offset: int, committed: int) -> int:
     """Return how many records from ``offset`` on the group has consumed on the source."""
     if ranges is None:
         return 0
@@ -201,27 +204,27 @@ def _consumed_behind(ranges: MappingRanges | None, offset: int, committed: int) 
     return int(np.maximum(0, last - first).sum())
 
 
-def _one(
+def _translate_source(
     replica: Replica,
     committed: int,
     target: TargetPartition,
     log: TargetLog | None,
     first: FoundRecords,
-) -> _One:
+) -> _Partial:
     position = replica.position
     assert position is not None
     if committed < 0:
-        return _One(None, Basis.UNMAPPED, None, None, "no offset is committed on the source")
+        return _Partial(None, Basis.UNMAPPED, None, None, "no offset is committed on the source")
     if replica.unusable_reason:
-        return _One(None, Basis.UNMAPPED, None, None, replica.unusable_reason)
-    if replica.cuts is not None:
-        return _by_cuts(replica.cuts, position, committed, log)
-    ranges, found = replica.lanes.get(target), first.target
+        return _Partial(None, Basis.UNMAPPED, None, None, replica.unusable_reason)
+    if replica.anchors is not None:
+        return _translate_by_anchors(replica.anchors, position, committed, log)
+    ranges, found = replica.target_ranges.get(target), first.target
     if committed < replica.known_from:
-        return _below(replica, committed, found, ranges, log)
-    hole = _hole(replica, committed, first.source)
+        return _translate_before_mapping(replica, committed, found, ranges, log)
+    hole = _find_hole(replica, committed, first.source)
     if hole is not None:
-        return _One(
+        return _Partial(
             found if found != NOT_FOUND else None,
             Basis.UNMAPPED,
             None,
@@ -229,38 +232,38 @@ def _one(
             f"the mapping of source offsets {hole[0]} to {hole[1] - 1} is lost or damaged",
         )
     if found == NOT_FOUND:
-        return _at_end(replica, committed, ranges, log)
-    return _translate_to_retained(found, ranges, committed, log, _lost(position, committed))
+        return _translate_at_end(replica, committed, ranges, log)
+    return _translate_to_retained(found, ranges, committed, log, _lost_reason(position, committed))
 
 
-def _by_cuts(
-    cuts: OffsetAnchors, position: Position, committed: int, log: TargetLog | None
-) -> _One:
+def _translate_by_anchors(
+    anchors: OffsetAnchors, position: Position, committed: int, log: TargetLog | None
+) -> _Partial:
     """Translate by anchors: between two of them, the first is the safest."""
-    low = cuts.before(committed)
+    low = anchors.at_or_before(committed)
     if log is None:
-        return _One(None, Basis.UNMAPPED, None, None, "the target partition is unavailable")
+        return _Partial(None, Basis.UNMAPPED, None, None, "the target partition is unavailable")
     if low is None:
-        high = cuts.behind(committed)
+        high = anchors.at_or_after(committed)
         if high is None:
-            return _One(
+            return _Partial(
                 None, Basis.UNMAPPED, None, None, "the target offset of every record is unknown"
             )
         why = f"the target offset of records before offset {high.source} is unknown"
-        return _One(log.start, Basis.BOUNDED, max(0, high.target - log.start), 0, why)
+        return _Partial(log.start, Basis.BOUNDED, max(0, high.target - log.start), 0, why)
     offset, again = max(low.target, log.start), committed - low.source
     ahead = max(0, committed - position.offset)
     if not again:
-        how = "records were compared on both clusters" if cuts.compared(committed) else ""
-        return _One(offset, Basis.EXACT, reason=how)
+        how = "records were compared on both clusters" if anchors.is_compared(committed) else ""
+        return _Partial(offset, Basis.EXACT, reason=how)
     if ahead == again:
         reason = f"the group is {ahead} offsets past what was copied; those are re-read"
-        return _One(offset, Basis.AHEAD, ahead, 0, reason)
+        return _Partial(offset, Basis.AHEAD, ahead, 0, reason)
     reason = f"the last record with a known target offset is {again} offsets before"
-    return _One(offset, Basis.BOUNDED, again, 0, reason)
+    return _Partial(offset, Basis.BOUNDED, again, 0, reason)
 
 
-def _hole(replica: Replica, committed: int, first: int) -> tuple[int, int] | None:
+def _find_hole(replica: Replica, committed: int, first: int) -> tuple[int, int] | None:
     """Return the hole that may contain the first unread record, before the first known one."""
     for hole in replica.holes:
         if hole[1] > committed and (first == NOT_FOUND or hole[0] < first):
@@ -268,16 +271,16 @@ def _hole(replica: Replica, committed: int, first: int) -> tuple[int, int] | Non
     return None
 
 
-def _lost(position: Position, committed: int) -> str:
+def _lost_reason(position: Position, committed: int) -> str:
     for gap in position.gaps:
         if gap.first <= committed < gap.end:
             return f"source offsets {gap.first} to {gap.end - 1} were lost ({gap.reason})"
     return ""
 
 
-def _at_end(
+def _translate_at_end(
     replica: Replica, committed: int, ranges: MappingRanges | None, log: TargetLog | None
-) -> _One:
+) -> _Partial:
     """Translate for a group that has consumed everything copied, or more."""
     position = replica.position
     assert position is not None
@@ -286,50 +289,50 @@ def _at_end(
     offset = ranges.target_end if ranges is not None else None
     known_end = ranges.end if ranges is not None else None
     if replica.behind and committed < position.offset:
-        return _unread_mappings(position, committed, offset, known_end)
+        return _translate_unread(position, committed, offset, known_end)
     lost = sum(high - low for low, high in replica.holes if low >= (known_end or 0))
     if offset is None and replica.complete_from is not None:
         why = "the target offset of the last record is not in the mapping topic"
-        return _One(None, Basis.UNMAPPED, None, None, why)
+        return _Partial(None, Basis.UNMAPPED, None, None, why)
     if offset is None:
         if log is None:
-            return _One(None, Basis.UNMAPPED, None, None, "the target partition is unavailable")
-        offset = log.end  # nothing was copied yet: new records land from here on
+            return _Partial(None, Basis.UNMAPPED, None, None, "the target partition is unavailable")
+        offset = log.end  # nothing was copied yet: new records are appended from here on
     elif log is not None and log.clear_from is not None and log.clear_from <= offset:
         offset = max(offset, log.end)
     ahead = max(0, committed - max(position.offset, known_end or 0))
     if lost:
         why = f"the mapping of the last {lost} source offsets is lost or damaged; they are re-read"
-        return _One(offset, Basis.BOUNDED, lost + ahead, 0, why)
+        return _Partial(offset, Basis.BOUNDED, lost + ahead, 0, why)
     if not ahead:
-        return _One(offset, Basis.END)
+        return _Partial(offset, Basis.END)
     reason = f"the group is {ahead} offsets past what was copied; those are re-read"
-    return _One(offset, Basis.AHEAD, ahead, 0, reason)
+    return _Partial(offset, Basis.AHEAD, ahead, 0, reason)
 
 
-def _unread_mappings(
+def _translate_unread(
     position: Position, committed: int, offset: int | None, known_end: int | None
-) -> _One:
+) -> _Partial:
     """Translate where the newest mappings below the position are not readable yet."""
     why = "the mapping topic is behind: an open transaction holds back the latest records"
     if offset is None or known_end is None:
-        return _One(None, Basis.UNMAPPED, None, None, why)
+        return _Partial(None, Basis.UNMAPPED, None, None, why)
     again = max(0, min(committed, position.offset) - known_end)
-    return _One(offset, Basis.BOUNDED, again, 0, why)
+    return _Partial(offset, Basis.BOUNDED, again, 0, why)
 
 
 def _translate_to_retained(
     found: int, ranges: MappingRanges | None, committed: int, log: TargetLog | None, reason: str
-) -> _One:
+) -> _Partial:
     """Translate to a mapped record, which the target may have deleted since."""
     if log is None or found >= log.start or ranges is None:
-        return _One(found, Basis.EXACT, 0, 0, reason)
+        return _Partial(found, Basis.EXACT, 0, 0, reason)
     gone = ranges.target_records_between(found, log.start)
     why = f"the target has deleted {gone} unread records (log start offset {log.start})"
-    return _One(log.start, Basis.EXACT, 0, gone, "; ".join(filter(None, (reason, why))))
+    return _Partial(log.start, Basis.EXACT, 0, gone, "; ".join(filter(None, (reason, why))))
 
 
-def _taken_over(ranges: MappingRanges, committed: int, log: TargetLog) -> _One:
+def _translate_before_takeover(ranges: MappingRanges, committed: int, log: TargetLog) -> _Partial:
     """Translate before the start, where another program copied and some records are mapped.
 
     No record after the last mapped record that the group has read is skipped
@@ -340,7 +343,7 @@ def _taken_over(ranges: MappingRanges, committed: int, log: TargetLog) -> _One:
     why = "another program copied the earlier records and published only single offsets"
     if row < 0:
         most = max(0, int(columns.target[0]) - log.start)
-        return _One(log.start, Basis.BOUNDED, most, 0, why)
+        return _Partial(log.start, Basis.BOUNDED, most, 0, why)
     behind = min(committed - int(columns.source[row]), int(columns.count[row]))
     offset = int(columns.target[row]) + behind
     again = committed - int(columns.source[row]) - behind
@@ -348,17 +351,17 @@ def _taken_over(ranges: MappingRanges, committed: int, log: TargetLog) -> _One:
     if gone:
         why += f"; the target has deleted up to {gone} unread records"
     if not (again or gone):
-        return _One(offset, Basis.EXACT)
-    return _One(max(offset, log.start), Basis.BOUNDED, again, gone, why)
+        return _Partial(offset, Basis.EXACT)
+    return _Partial(max(offset, log.start), Basis.BOUNDED, again, gone, why)
 
 
-def _below(
+def _translate_before_mapping(
     replica: Replica,
     committed: int,
     found: int,
     ranges: MappingRanges | None,
     log: TargetLog | None,
-) -> _One:
+) -> _Partial:
     """Translate a commit before the beginning of the mapping."""
     position = replica.position
     assert position is not None
@@ -367,12 +370,12 @@ def _below(
         if retained is not None and retained >= position.start:
             # The source retains nothing before the start: there was nothing else to copy.
             if found == NOT_FOUND:
-                return _at_end(replica, committed, ranges, log)
+                return _translate_at_end(replica, committed, ranges, log)
             return _translate_to_retained(found, ranges, committed, log, "")
         if ranges is not None and (ranges.first or 0) < position.start and log is not None:
-            return _taken_over(ranges, committed, log)
+            return _translate_before_takeover(ranges, committed, log)
         missing = position.start - max(committed, retained or 0)
-        return _One(
+        return _Partial(
             found if found != NOT_FOUND else None,
             Basis.UNMAPPED,
             0,
@@ -381,9 +384,11 @@ def _below(
             "before it were never copied",
         )
     if log is None:
-        return _One(None, Basis.UNMAPPED, None, None, "the mapping topic does not hold its mapping")
+        return _Partial(
+            None, Basis.UNMAPPED, None, None, "the mapping topic does not hold its mapping"
+        )
     behind = max(0, found - log.start) if found != NOT_FOUND else None
-    return _One(
+    return _Partial(
         log.start,
         Basis.UNMAPPED,
         behind,

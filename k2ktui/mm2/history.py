@@ -35,7 +35,7 @@ from k2ktui.text import counted
 
 TOPIC = "__k2k_mm2_offset_syncs"
 _VERSION = 1
-_SYNCS, _CUTS = "syncs", "cuts"
+_SYNCS, _ANCHORS = "syncs", "cuts"
 _A_RECORD = 1000
 _UNWRITTEN = 200_000
 _RETENTION_MS = 7 * 86_400_000
@@ -46,7 +46,7 @@ class ProvenPosition:
     """A position proven by comparing records, and the time in epoch milliseconds."""
 
     source: SourcePartition
-    cut: OffsetAnchor
+    anchor: OffsetAnchor
     at_ms: int
 
 
@@ -139,7 +139,9 @@ class SyncHistory:
                 sync = each.sync
                 found[sync.source, _SYNCS].append([sync.upstream, sync.downstream, each.at_ms])
             else:
-                found[each.source, _CUTS].append([each.cut.source, each.cut.target, each.at_ms])
+                found[each.source, _ANCHORS].append(
+                    [each.anchor.source, each.anchor.target, each.at_ms]
+                )
         return [
             (self._key(at), _json({kind: rows[i : i + _A_RECORD], "v": _VERSION}))
             for (at, kind), rows in found.items()
@@ -172,18 +174,18 @@ def read_history(key: bytes | None, value: bytes | None, flow: str) -> list[Know
     body = parse_object(value, "the value")
     if integer(field(body, "v")) != _VERSION:
         raise MalformedRecord("another version")
-    syncs, cuts = (
+    syncs, anchors = (
         [
             (integer(a), integer(b), integer(at_ms, -1))
             for a, b, at_ms in rows(body.get(kind, []), 3)
         ]
-        for kind in (_SYNCS, _CUTS)
+        for kind in (_SYNCS, _ANCHORS)
     )
     return [
         *(TimedOffsetSync(OffsetSync(at, up, down), at_ms) for up, down, at_ms in syncs),
         *(
             ProvenPosition(at, OffsetAnchor(source, target), at_ms)
-            for source, target, at_ms in cuts
+            for source, target, at_ms in anchors
         ),
     ]
 

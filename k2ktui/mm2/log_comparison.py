@@ -81,7 +81,7 @@ class PositionProver:
 
     def prove(
         self,
-        cuts: Mapping[SourcePartition, OffsetAnchors],
+        anchors: Mapping[SourcePartition, OffsetAnchors],
         positions: Mapping[SourcePartition, Position],
         wanted: Mapping[SourcePartition, Collection[int]],
         timeout: float,
@@ -89,7 +89,7 @@ class PositionProver:
         """Add an anchor at every wanted offset where possible, and return the added ones.
 
         Args:
-            cuts: known anchors; proven ones are added.
+            anchors: known anchors; proven ones are added.
             positions: position and target of each source partition.
             wanted: committed offsets.
             timeout: seconds; offsets not compared by then are tried on the next call.
@@ -104,14 +104,14 @@ class PositionProver:
         }
         proven: list[tuple[SourcePartition, OffsetAnchor]] = []
         # Each round continues from the anchors that the previous one proved.
-        while jobs := self._round(cuts, positions, wanted):
+        while jobs := self._round(anchors, positions, wanted):
             for portion in _portions(jobs):
                 left = until - monotonic()
                 if left <= 0:
                     self._trouble = "the time limit was reached"
                     return proven
                 try:
-                    proven += self._run(portion, cuts, positions, left)
+                    proven += self._run(portion, anchors, positions, left)
                 except K2kError as error:
                     self._trouble = error.message
                     return proven
@@ -132,13 +132,13 @@ class PositionProver:
 
     def _round(
         self,
-        cuts: Mapping[SourcePartition, OffsetAnchors],
+        anchors: Mapping[SourcePartition, OffsetAnchors],
         positions: Mapping[SourcePartition, Position],
         wanted: Mapping[SourcePartition, Collection[int]],
     ) -> list[_Job]:
         jobs: list[_Job] = []
         for at, offsets in sorted(wanted.items()):
-            known = cuts.get(at)
+            known = anchors.get(at)
             if known:
                 open_ = self._open(at, sorted(set(offsets)), known, positions[at])
                 for borders, some in groupby(open_, key=lambda each: each[1]):
@@ -150,7 +150,7 @@ class PositionProver:
     ) -> Iterator[tuple[int, Borders]]:
         """Yield the offsets that are neither proven nor tried, with the anchors around each."""
         for offset in offsets:
-            low, high = known.before(offset), known.behind(offset)
+            low, high = known.at_or_before(offset), known.at_or_after(offset)
             if (low is None and high is None) or (low is not None and low.source == offset):
                 self._tried.pop((at, offset), None)
                 continue
@@ -163,7 +163,7 @@ class PositionProver:
     def _run(
         self,
         jobs: Sequence[_Job],
-        cuts: Mapping[SourcePartition, OffsetAnchors],
+        anchors: Mapping[SourcePartition, OffsetAnchors],
         positions: Mapping[SourcePartition, Position],
         timeout: float,
     ) -> list[tuple[SourcePartition, OffsetAnchor]]:
@@ -174,7 +174,7 @@ class PositionProver:
         here = self._source.stretches([job.here for job in jobs], left, with_aborted=True)
         proven = []
         for job, original, copy in zip(jobs, here, there, strict=True):
-            known, failed = cuts[job.at], {}
+            known, failed = anchors[job.at], {}
             for offset, landed in zip(
                 job.offsets, _target_offsets(job, original, copy), strict=True
             ):
@@ -187,7 +187,7 @@ class PositionProver:
             for offset, why in failed.items():
                 if why == UNSTABLE:
                     continue  # can be proven once the transaction has ended
-                borders = known.before(offset), known.behind(offset)
+                borders = known.at_or_before(offset), known.at_or_after(offset)
                 reached = min(offset, positions[job.at].offset)
                 self._tried[job.at, offset] = _Tried(borders, reached, why)
         return proven
@@ -257,7 +257,7 @@ def _walk(
 
 
 def _pattern(at: SourcePartition, offset: int, borders: Borders, position: Position) -> _Job:
-    cuts = [cut for cut in borders if cut]
+    anchors = [anchor for anchor in borders if anchor]
     # Markers and aborted records may lie between the neighbors.
     first = max(0, offset - 4 * NEIGHBOURS)
     guesses = _guesses(offset, *borders)
@@ -265,12 +265,12 @@ def _pattern(at: SourcePartition, offset: int, borders: Borders, position: Posit
     count = min(max(guesses) + _AROUND - begin, _WALK)
     here = (at.topic, at.partition, first), offset + 4 * NEIGHBOURS - first
     there = (position.target_topic, at.partition, begin), count
-    return _Job(at, (offset,), cuts[0], None, here, there)
+    return _Job(at, (offset,), anchors[0], None, here, there)
 
 
 def _guesses(offset: int, low: OffsetAnchor | None, high: OffsetAnchor | None) -> list[int]:
     """Return the estimated target offsets of a source offset."""
-    guesses = [cut.target + offset - cut.source for cut in (low, high) if cut]
+    guesses = [anchor.target + offset - anchor.source for anchor in (low, high) if anchor]
     if low and high and max(guesses) - min(guesses) > _WALK - 2 * _AROUND:
         # The source has offsets without a copy (markers), so interpolate between the anchors.
         part = (offset - low.source) / (high.source - low.source)

@@ -76,10 +76,10 @@ class MirrorMappings:
         if not self._down:
             proven = self._prover.prove(self._cuts, positions, wanted, timeout)
             now = int(time.time() * 1000)
-            self._history.add(ProvenPosition(at, cut, now) for at, cut in proven)
+            self._history.add(ProvenPosition(at, anchor, now) for at, anchor in proven)
         return MappingReport()
 
-    def lanes(self, source: SourcePartition) -> Mapping[TargetPartition, MappingRanges]:
+    def target_ranges(self, source: SourcePartition) -> Mapping[TargetPartition, MappingRanges]:
         """Return an empty dict: MirrorMaker 2 records no complete ranges."""
         return {}
 
@@ -95,7 +95,7 @@ class MirrorMappings:
         """Return 0: all that is known is in memory."""
         return 0
 
-    def cuts(self, source: SourcePartition) -> OffsetAnchors:
+    def anchors(self, source: SourcePartition) -> OffsetAnchors:
         """Return the known offset anchors of a source partition."""
         return self._cuts.setdefault(source, OffsetAnchors())
 
@@ -152,10 +152,10 @@ class MirrorMappings:
             self._history.add(new)
         for each in known:
             if isinstance(each, ProvenPosition):
-                self.cuts(each.source).prove(each.cut)
+                self.anchors(each.source).prove(each.anchor)
             else:
                 sync = each.sync
-                self.cuts(sync.source).landed(sync.upstream, sync.downstream)
+                self.anchors(sync.source).add_record(sync.upstream, sync.downstream)
                 self._newest[sync.source] = sync.upstream
 
     def _position(self, at: SourcePartition, end: int) -> Position:

@@ -205,9 +205,13 @@ def syncs_of(replicas: Mapping[SourcePartition, Replica]) -> dict[SourcePartitio
     """Return the last copied record of each source partition as a sync; same partition only."""
     found = {}
     for at, replica in replicas.items():
-        for (_, partition), lane in replica.lanes.items():
-            if partition == at.partition and lane.end is not None and lane.target_end is not None:
-                found[at] = OffsetSync(at, lane.end - 1, lane.target_end - 1)
+        for (_, partition), ranges in replica.target_ranges.items():
+            if (
+                partition == at.partition
+                and ranges.end is not None
+                and ranges.target_end is not None
+            ):
+                found[at] = OffsetSync(at, ranges.end - 1, ranges.target_end - 1)
     return found
 
 

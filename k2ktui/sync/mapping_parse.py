@@ -140,10 +140,10 @@ class _Parsed:
     def breaks(self, low: int, high: int) -> Flags:
         """Whether each record starts a new chunk instead of continuing the previous record."""
         covers = self.covers[low:high]
-        lanes = np.array([tail.number for tail in self.tails[low:high]])
+        tail_numbers = np.array([tail.number for tail in self.tails[low:high]])
         alone = covers[:, 3] == 1
         goes_on = alone[1:] & alone[:-1] & (covers[1:, 0] == covers[:-1, 1])
-        return np.concatenate([[True], ~goes_on | (lanes[1:] != lanes[:-1])])
+        return np.concatenate([[True], ~goes_on | (tail_numbers[1:] != tail_numbers[:-1])])
 
 
 def _pieces(found: _Parsed, messages: Sequence[Message], begin: int) -> Iterator[MappingChunk]:

@@ -39,10 +39,12 @@ class Wanted:
         0 if nothing precedes what is in memory.
         """
         if self.target is None:
-            begins = [lane.begins_at_or_before(self.offset) for lane in track.lanes.values()]
+            begins = [
+                ranges.begins_at_or_before(self.offset) for ranges in track.target_ranges.values()
+            ]
         else:
-            lane = track.lanes.get(self.target)
-            begins = [lane.begins_before(self.offset)] if lane else []
+            ranges = track.target_ranges.get(self.target)
+            begins = [ranges.begins_before(self.offset)] if ranges else []
         known = [begin for begin in begins if begin is not None]
         if len(known) == len(begins):
             return min(known, default=track.hot_from)
@@ -101,7 +103,7 @@ def reload_ranges(
     """
     stretches = _stretches(tracks, low, ends)
     stops = {number: stop for number, (_, stop) in stretches.items()}
-    older = {source: MappingLog(tracks[source].since, tracks[source].cuts) for source in low}
+    older = {source: MappingLog(tracks[source].since, tracks[source].rewinds) for source in low}
     sorter = MappingSorter(pipeline, low)
     reader = TopicReader(cluster, topic)
     try:

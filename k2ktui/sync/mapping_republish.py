@@ -77,10 +77,10 @@ def _mappings(
 ) -> Iterator[MappingRecord]:
     parts = [
         (target, _ranges(columns, slice(at, at + _RANGES_A_RECORD)))
-        for target, lane in track.lanes.items()
-        for columns in [clip_columns(lane.columns(), *span)]
+        for target, ranges in track.target_ranges.items()
+        for columns in [clip_columns(ranges.columns(), *span)]
         for at in range(0, len(columns), _RANGES_A_RECORD)
-    ] or [(next(iter(track.lanes), ("", 0)), ())]
+    ] or [(next(iter(track.target_ranges), ("", 0)), ())]
     for number, (target, ranges) in enumerate(parts):
         covers = Covers(*span, number, len(parts))
         yield MappingRecord(

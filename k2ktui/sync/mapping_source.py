@@ -64,7 +64,7 @@ class MappingSource(Protocol):
         """
         ...
 
-    def lanes(self, source: SourcePartition) -> Mapping[TargetPartition, MappingRanges]:
+    def target_ranges(self, source: SourcePartition) -> Mapping[TargetPartition, MappingRanges]:
         """Return the mapping ranges of a source partition."""
         ...
 
@@ -80,7 +80,7 @@ class MappingSource(Protocol):
         """Return the source offset from which all ranges are loaded."""
         ...
 
-    def cuts(self, source: SourcePartition) -> OffsetAnchors | None:
+    def anchors(self, source: SourcePartition) -> OffsetAnchors | None:
         """Return the offset anchors where whole ranges are unavailable; None where they exist."""
         ...
 

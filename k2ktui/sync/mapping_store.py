@@ -134,10 +134,10 @@ class MappingStore:
             },
         )
 
-    def lanes(self, source: SourcePartition) -> Mapping[TargetPartition, MappingRanges]:
+    def target_ranges(self, source: SourcePartition) -> Mapping[TargetPartition, MappingRanges]:
         """Return the ranges in memory, per target partition; later refreshes extend them."""
         track = self._tracks.get(source)
-        return track.lanes if track else {}
+        return track.target_ranges if track else {}
 
     def mapped(self, source: SourcePartition) -> int:
         """Return the number of mapped records, including ranges not in memory."""
@@ -189,7 +189,7 @@ class MappingStore:
     ) -> list[Wanted]:
         feeds: dict[TargetPartition, set[SourcePartition]] = {}
         for source, track in self._tracks.items():
-            for target in track.lanes:
+            for target in track.target_ranges:
                 feeds.setdefault(target, set()).add(source)
         low = {at: offset for at, offset in landed.items() if at in feeds}
         found = []
@@ -197,7 +197,7 @@ class MappingStore:
             if self._before_start(source, offset):
                 # Another program copied this part: the record before it determines the position.
                 found.append(Wanted(source, None, offset))
-            for target, ranges in self.lanes(source).items():
+            for target, ranges in self.target_ranges(source).items():
                 if len(feeds[target]) > 1:
                     first = self._first_landed(source, offset, ranges)
                     low[target] = min(first, low.get(target, first))

@@ -26,7 +26,7 @@ class PipelineMappings:
         self._config, self._target = config, target
         self._books = CommitTopicReader(target)
         self._store = MappingStore(config, target)
-        self.lanes = self._store.lanes
+        self.target_ranges = self._store.target_ranges
         self.doubts = self._store.doubts
         self.mapped = self._store.mapped
         self.held_from = self._store.held_from
@@ -60,7 +60,7 @@ class PipelineMappings:
         self._store.reach(self._needed, landed)
         return report
 
-    def cuts(self, source: SourcePartition) -> OffsetAnchors | None:
+    def anchors(self, source: SourcePartition) -> OffsetAnchors | None:
         """Return None: there are whole ranges."""
         return None
 

@@ -103,10 +103,12 @@ class RecordComparator:
         self._replicas = replicas
         self._source_compacted, self._target_compacted = compacted
         self._ignore = ignore
-        lanes = {(at, target) for at, replica in replicas.items() for target in replica.lanes}
-        lanes |= {(pair.source, pair.target) for pair in pairs}
-        sources = Counter(source for source, _ in lanes)
-        targets = Counter(target for _, target in lanes)
+        all_pairs = {
+            (at, target) for at, replica in replicas.items() for target in replica.target_ranges
+        }
+        all_pairs |= {(pair.source, pair.target) for pair in pairs}
+        sources = Counter(source for source, _ in all_pairs)
+        targets = Counter(target for _, target in all_pairs)
         self._meeting = {target for target, count in targets.items() if count > 1}
         self._parting = {source for source, count in sources.items() if count > 1}
 
@@ -162,7 +164,12 @@ class RecordComparator:
     def _known(self, pair: PositionPair) -> bool:
         """Whether the mapping is complete for source offsets from the position on."""
         replica = self._replicas.get(pair.source)
-        if replica is None or replica.unusable_reason or replica.behind or replica.cuts is not None:
+        if (
+            replica is None
+            or replica.unusable_reason
+            or replica.behind
+            or replica.anchors is not None
+        ):
             return False
         return replica.known_from <= pair.source_offset and not any(
             end > pair.source_offset for _, end in replica.holes
@@ -170,7 +177,7 @@ class RecordComparator:
 
     def _target_offset_of(self, pair: PositionPair, offset: int) -> int | None:
         """Return where the first mapped record at or after a source offset landed."""
-        ranges = self._replicas[pair.source].lanes.get(pair.target)
+        ranges = self._replicas[pair.source].target_ranges.get(pair.target)
         if ranges is None:
             return None
         found = int(ranges.translate(np.array([offset], dtype=np.int64))[0])
@@ -199,7 +206,7 @@ class RecordComparator:
         if first is not None and target.offset >= first:
             return _could_not_check("the source no longer holds the record")
         text = f"the source has no record left, the target has one at {target.offset}"
-        copies = self._replicas[pair.source].lanes.get(pair.target)
+        copies = self._replicas[pair.source].target_ranges.get(pair.target)
         end = first if first is not None else copies.target_end if copies is not None else None
         if end is not None and target.offset < end:
             return Comparison(ComparisonOutcome.REREADS, f"{text}, before the first unread one")

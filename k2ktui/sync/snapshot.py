@@ -225,11 +225,11 @@ class SnapshotReader:
         doubts = self._record.doubts(at)
         return Replica(
             position=position,
-            lanes=self._record.lanes(at),
+            target_ranges=self._record.target_ranges(at),
             complete_from=doubts.complete_from,
             source_start=source.starts.get(at),
             holes=doubts.holes,
-            cuts=self._record.cuts(at),
+            anchors=self._record.anchors(at),
             behind=doubts.behind,
             mapped=self._record.mapped(at),
             held_from=self._record.held_from(at),
@@ -305,7 +305,7 @@ def _ends(
     """Return where the last copied record landed, for partitions that a group has fully read."""
     found: dict[TargetPartition, int] = {}
     for at, replica in replicas.items():
-        for target, ranges in replica.lanes.items():
+        for target, ranges in replica.target_ranges.items():
             end, landed = ranges.end, ranges.target_end
             if end is not None and landed is not None and furthest.get(at, -1) >= end:
                 found[target] = max(landed, found.get(target, 0))

@@ -121,7 +121,7 @@ def verify(
 
 def _mapped_in_memory(replica: Replica) -> int:
     """Return the number of mapped records whose ranges are in memory."""
-    return sum(int(ranges.columns().count.sum()) for ranges in replica.lanes.values())
+    return sum(int(ranges.columns().count.sum()) for ranges in replica.target_ranges.values())
 
 
 def _in_turn(pairs: Sequence[PositionPair]) -> Iterator[list[PositionPair]]:
@@ -185,23 +185,23 @@ def sample_ranges(
     replicas: Mapping[SourcePartition, Replica], sample: int, seed: int
 ) -> list[RangeSample]:
     """Choose chunks of mapped ranges with equal probability, in the order of the log."""
-    lanes = [
+    copies = [
         (source, target, ranges.columns())
         for source, replica in sorted(replicas.items())
-        for target, ranges in sorted(replica.lanes.items())
+        for target, ranges in sorted(replica.target_ranges.items())
         if len(ranges)
     ]
-    ends = [np.cumsum(-(-columns.count // PIECE_RECORDS)) for _, _, columns in lanes]
+    ends = [np.cumsum(-(-columns.count // PIECE_RECORDS)) for _, _, columns in copies]
     totals = np.cumsum([0, *(int(end[-1]) for end in ends)])
     count = min(sample, int(totals[-1]))
     chosen = sorted(random.Random(seed).sample(range(int(totals[-1])), count))  # noqa: S311
     pieces = []
     for number in chosen:
-        lane = int(np.searchsorted(totals, number, side="right")) - 1
-        source, target, columns = lanes[lane]
-        inside = number - int(totals[lane])
-        row = int(np.searchsorted(ends[lane], inside, side="right"))
-        before = int(ends[lane][row - 1]) if row else 0
+        index = int(np.searchsorted(totals, number, side="right")) - 1
+        source, target, columns = copies[index]
+        inside = number - int(totals[index])
+        row = int(np.searchsorted(ends[index], inside, side="right"))
+        before = int(ends[index][row - 1]) if row else 0
         skip = (inside - before) * PIECE_RECORDS
         pair = PositionPair(
             source, int(columns.source[row]) + skip, target, int(columns.target[row]) + skip

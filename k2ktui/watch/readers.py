@@ -295,8 +295,8 @@ class GroupReader(MappingReader):
 
 
 def _summarize_mapping(replica: Replica, with_ranges: bool) -> MappedSummary:
-    if replica.cuts is not None:
-        return MappedSummary(len(replica.cuts) // 2, 0, exact=len(replica.cuts))
+    if replica.anchors is not None:
+        return MappedSummary(len(replica.anchors) // 2, 0, exact=len(replica.anchors))
     return MappedSummary(
         records=replica.mapped,
         known_from=replica.known_from,
@@ -308,8 +308,8 @@ def _summarize_mapping(replica: Replica, with_ranges: bool) -> MappedSummary:
 def last_ranges(replica: Replica, count: int) -> tuple[RangeRow, ...]:
     """Return the last mapping ranges of a partition that are held in memory, in source order."""
     found: list[RangeRow] = []
-    for lane in replica.lanes.values():
-        columns = lane.columns()
+    for ranges in replica.target_ranges.values():
+        columns = ranges.columns()
         rows = (columns.source[-count:], columns.target[-count:], columns.count[-count:])
         found += zip(*(column.tolist() for column in rows), strict=True)
     return tuple(sorted(found)[-count:])

@@ -14,9 +14,9 @@ SOURCE, TARGET = SourcePartition("t", 0), ("A.t", 0)
 
 
 def translated(
-    cuts: OffsetAnchors, committed: int, position: int, end: int, start: int = 0
+    anchors: OffsetAnchors, committed: int, position: int, end: int, start: int = 0
 ) -> Translation:
-    replica = Replica(Position(position, 0, -1, "", 0, -1, *TARGET), cuts=cuts)
+    replica = Replica(Position(position, 0, -1, "", 0, -1, *TARGET), anchors=anchors)
     log = TargetLog(start, end)
     (row,) = translate({SOURCE: replica}, {SOURCE: committed}, {TARGET: log})
     return row
@@ -32,20 +32,20 @@ def test_nothing_is_skipped_and_the_bound_holds(
     steps: list[tuple[int, int, bool]], committed: int, proven: int
 ) -> None:
     """Gaps on both sides, some records known, one cut proven anywhere."""
-    pairs, cuts = [], OffsetAnchors()
+    pairs, anchors = [], OffsetAnchors()
     source = target = 5
     for forward, landing, known in steps:
         source, target = source + forward, target + landing
         pairs.append((source, target))
         if known:
-            cuts.landed(source, target)
+            anchors.add_record(source, target)
 
     def right(offset: int) -> int:
         return next((t for s, t in pairs if s >= offset), target + 1)
 
     cut = OffsetAnchor(proven, right(proven))
-    assert cuts.prove(cut)
-    row = translated(cuts, committed, source + 1, target + 1)
+    assert anchors.prove(cut)
+    row = translated(anchors, committed, source + 1, target + 1)
     assert row.offset is not None and row.offset <= right(committed)
     again = sum(1 for s, t in pairs if s < committed and t >= row.offset)
     assert row.reread is not None and again <= row.reread and row.skipped == 0
@@ -56,65 +56,65 @@ def test_nothing_is_skipped_and_the_bound_holds(
 
 def test_a_source_copied_again_holds_from_there_on() -> None:
     """After a rewind of the copying the later copy counts; before it, the earlier one."""
-    cuts = OffsetAnchors()
+    anchors = OffsetAnchors()
     for source, target in ((0, 0), (100, 100), (200, 200), (150, 260)):
-        cuts.landed(source, target)
+        anchors.add_record(source, target)
     known = [(0, 0), (1, 1), (100, 100), (101, 101), (150, 260), (151, 261)]
-    assert list(cuts) == [OffsetAnchor(*pair) for pair in known]
-    assert translated(cuts, 120, 300, 500).offset == 101
+    assert list(anchors) == [OffsetAnchor(*pair) for pair in known]
+    assert translated(anchors, 120, 300, 500).offset == 101
 
 
 def test_a_target_created_anew_forgets_all() -> None:
     """A record that landed earlier than one before it is in another log."""
-    cuts = OffsetAnchors()
-    cuts.landed(100, 100)
-    cuts.landed(200, 7)
-    assert list(cuts) == [OffsetAnchor(200, 7), OffsetAnchor(201, 8)]
-    cuts.landed(200, 7)
-    assert len(cuts) == 2
+    anchors = OffsetAnchors()
+    anchors.add_record(100, 100)
+    anchors.add_record(200, 7)
+    assert list(anchors) == [OffsetAnchor(200, 7), OffsetAnchor(201, 8)]
+    anchors.add_record(200, 7)
+    assert len(anchors) == 2
 
 
 def test_what_is_proven_stays_unless_it_contradicts() -> None:
     """A proof ahead of the last known record outlives the next one, not a rewind."""
-    cuts = OffsetAnchors()
-    cuts.landed(10, 10)
+    anchors = OffsetAnchors()
+    anchors.add_record(10, 10)
     assert (
-        cuts.prove(OffsetAnchor(50, 40))
-        and not cuts.prove(OffsetAnchor(50, 39))
-        and not cuts.prove(OffsetAnchor(60, 39))
+        anchors.prove(OffsetAnchor(50, 40))
+        and not anchors.prove(OffsetAnchor(50, 39))
+        and not anchors.prove(OffsetAnchor(60, 39))
     )
-    assert not cuts.prove(OffsetAnchor(5, 11))
-    cuts.landed(30, 30)
-    assert OffsetAnchor(50, 40) in list(cuts)
-    cuts.landed(40, 60)
-    assert OffsetAnchor(50, 40) not in list(cuts)
+    assert not anchors.prove(OffsetAnchor(5, 11))
+    anchors.add_record(30, 30)
+    assert OffsetAnchor(50, 40) in list(anchors)
+    anchors.add_record(40, 60)
+    assert OffsetAnchor(50, 40) not in list(anchors)
 
 
 def test_bases_at_the_borders() -> None:
     """Before the first, past the position, nothing known, retention on the target."""
-    cuts = OffsetAnchors()
-    assert translated(cuts, 5, 10, 10).basis is Basis.UNMAPPED
-    cuts.landed(100, 50)
-    before = translated(cuts, 20, 101, 60, start=10)
+    anchors = OffsetAnchors()
+    assert translated(anchors, 5, 10, 10).basis is Basis.UNMAPPED
+    anchors.add_record(100, 50)
+    before = translated(anchors, 20, 101, 60, start=10)
     assert (before.basis, before.offset, before.reread) == (Basis.BOUNDED, 10, 40)
-    ahead = translated(cuts, 105, 101, 60)
+    ahead = translated(anchors, 105, 101, 60)
     assert (ahead.basis, ahead.offset, ahead.reread) == (Basis.AHEAD, 51, 4)
-    assert translated(cuts, 101, 101, 60).basis is Basis.EXACT
-    assert translated(cuts, 103, 110, 60).basis is Basis.BOUNDED
-    assert translated(cuts, 101, 101, 90, start=70).offset == 70
+    assert translated(anchors, 101, 101, 60).basis is Basis.EXACT
+    assert translated(anchors, 103, 110, 60).basis is Basis.BOUNDED
+    assert translated(anchors, 101, 101, 90, start=70).offset == 70
 
 
 def test_old_cuts_are_thinned_and_stay_true() -> None:
     """No more are held than wanted, the oldest among them, and nothing is ever skipped."""
-    cuts = OffsetAnchors(most=100)
-    assert cuts.prove(OffsetAnchor(0, 0))
+    anchors = OffsetAnchors(most=100)
+    assert anchors.prove(OffsetAnchor(0, 0))
     for number in range(1, 1001):
-        cuts.landed(100 * number, 90 * number)
-    assert len(cuts) <= 100 and next(iter(cuts)) == OffsetAnchor(0, 0)
-    assert translated(cuts, 100_000, 100_001, 90_001).basis is Basis.EXACT
+        anchors.add_record(100 * number, 90 * number)
+    assert len(anchors) <= 100 and next(iter(anchors)) == OffsetAnchor(0, 0)
+    assert translated(anchors, 100_000, 100_001, 90_001).basis is Basis.EXACT
     for number in range(89):
-        assert cuts.prove(OffsetAnchor(99_901 + number, 89_911 + number))
-    assert len(cuts) <= 100
+        assert anchors.prove(OffsetAnchor(99_901 + number, 89_911 + number))
+    assert len(anchors) <= 100
     for committed in range(0, 99_000, 777):
-        row = translated(cuts, committed, 100_001, 90_001)
+        row = translated(anchors, committed, 100_001, 90_001)
         assert row.offset is not None and row.offset <= 90 * -(-committed // 100)

@@ -179,7 +179,7 @@ def taken(pieces: Iterable[MappingChunk]) -> MappingLog:
 
 def reach(track: MappingLog, pieces: Sequence[MappingChunk], low: int) -> None:
     """Read the stretch again that has what is not in memory, as the store does."""
-    older = MappingLog(track.since, track.cuts)
+    older = MappingLog(track.since, track.rewinds)
     for number, index in track.index.items():
         begin, stop = index.stretch(low, track.hot_from)
         for piece in pieces:
@@ -204,7 +204,7 @@ logs = st.builds(
 def test_the_track_is_the_model(log: Log, steps: int) -> None:
     track = taken(log.grow(steps).pieces)
     whole, known = model(log.pieces)
-    assert of(track.lanes) == whole
+    assert of(track.target_ranges) == whole
     assert decided(track) == known
     if not log.lost:
         assert known == set(range(log.position))
@@ -217,7 +217,7 @@ def test_what_the_topic_has_lost_is_unknown_and_the_rest_as_it_was(
 ) -> None:
     kept = log.grow(steps).pieces[gone:]
     track = taken(kept)
-    assert (of(track.lanes), decided(track)) == model(kept)
+    assert (of(track.target_ranges), decided(track)) == model(kept)
 
 
 @settings(deadline=None)
@@ -241,7 +241,7 @@ def test_another_partition_from_some_run_on_changes_nothing(
     expected = model(pieces)
     for arranged in (old + new, new + old, mixed):
         track = taken(arranged)
-        assert (of(track.lanes), decided(track)) == expected
+        assert (of(track.target_ranges), decided(track)) == expected
 
 
 @settings(deadline=None, max_examples=examples(50))
@@ -255,24 +255,24 @@ def test_bounds_change_no_answer(log: Log, rounds: list[tuple[int, int]]) -> Non
             track.trim(count)
         read = len(log.pieces)
         track.trim(count)
-        assert track.rows <= count + len(track.lanes)
+        assert track.rows <= count + len(track.target_ranges)
         whole, known = model(log.pieces)
         assert decided(track) == known
         if track.beheaded:
             reach(track, log.pieces, 0)
         everything = taken(log.pieces)
-        for target, lane in everything.lanes.items():
+        for target, lane in everything.target_ranges.items():
             if len(lane):
-                assert track.lanes[target].target_end == lane.target_end
+                assert track.target_ranges[target].target_end == lane.target_end
         low = log.random.randint(0, log.position)
         if low < track.hot_from:
             reach(track, log.pieces, low)
-        held = {s: at for s, at in of(track.lanes).items() if s >= low}
+        held = {s: at for s, at in of(track.target_ranges).items() if s >= low}
         assert held == {s: at for s, at in whole.items() if s >= low}
         offsets = np.arange(low, log.position + 3)
-        for target, lane in everything.lanes.items():
+        for target, lane in everything.target_ranges.items():
             if len(lane):
-                assert track.lanes[target].translate(offsets).tolist() == (
+                assert track.target_ranges[target].translate(offsets).tolist() == (
                     lane.translate(offsets).tolist()
                 )
 
@@ -280,7 +280,7 @@ def test_bounds_change_no_answer(log: Log, rounds: list[tuple[int, int]]) -> Non
 @settings(deadline=None)
 @given(logs, st.integers(1, 60))
 def test_translations_are_monotone_and_the_way_back_is_their_inverse(log: Log, steps: int) -> None:
-    for ranges in taken(log.grow(steps).pieces).lanes.values():
+    for ranges in taken(log.grow(steps).pieces).target_ranges.values():
         found = ranges.translate(np.arange(log.position))
         found = found[found != NOT_FOUND]
         assert (np.diff(found) >= 0).all()
@@ -294,7 +294,9 @@ def test_mappings_of_an_earlier_source_log_do_not_count(log: Log, steps: int, si
     track = MappingLog(since)
     for piece in log.grow(steps).pieces:
         track.take(piece)
-    assert (of(track.lanes), decided(track)) == model(p for p in log.pieces if p.term >= since)
+    assert (of(track.target_ranges), decided(track)) == model(
+        p for p in log.pieces if p.term >= since
+    )
 
 
 @settings(deadline=None)
@@ -320,7 +322,9 @@ def test_nothing_is_skipped_whatever_is_lost(log: Log, steps: int, gone: int) ->
         log.position, 0, 0, "id", log.term, 0, "copy", 0 if log.lanes == 1 else None
     )
     doubts = find_mapping_gaps(track.known.all(), position, unread=False)
-    replica = Replica(position, track.lanes, complete_from=doubts.complete_from, holes=doubts.holes)
+    replica = Replica(
+        position, track.target_ranges, complete_from=doubts.complete_from, holes=doubts.holes
+    )
     source = SourcePartition("s", 0)
     targets = {target: TargetLog(0, end) for target, end in log.ends.items()}
     whole = not log.lost and not gone

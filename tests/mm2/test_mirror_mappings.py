@@ -70,7 +70,7 @@ def sync(at: int) -> TimedOffsetSync:
 
 def taken(mappings: MirrorMappings) -> list[int]:
     # There is an anchor after each sync as well.
-    return [anchor.source for anchor in mappings.cuts(AT) if anchor.source % 10 == 0]
+    return [anchor.source for anchor in mappings.anchors(AT) if anchor.source % 10 == 0]
 
 
 def test_the_history_cannot_be_read_at_first(mappings: MirrorMappings, clusters: Clusters) -> None:

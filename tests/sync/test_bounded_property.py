@@ -249,7 +249,7 @@ def asked(
         doubts = store.doubts(at)
         replicas[at] = Replica(
             position,
-            store.lanes(at),
+            store.target_ranges(at),
             doubts.complete_from,
             world.starts[at],
             doubts.holes,

@@ -66,7 +66,7 @@ def tracks(pieces: list[tuple[SourcePartition, list[MappingChunk]]]) -> object:
         for piece in found:
             made.setdefault(source, MappingLog()).take(piece)
     return {
-        source: (track.known.all(), {t: _rows(lane) for t, lane in track.lanes.items()})
+        source: (track.known.all(), {t: _rows(lane) for t, lane in track.target_ranges.items()})
         for source, track in made.items()
     }
 

@@ -90,13 +90,13 @@ def put_steps(copied: Copied, count: int, first: int = 0, at_ms: int | None = No
 
 
 def rows(store: MappingStore) -> list[Range]:
-    columns = store.lanes(AT)[LANE].columns()
+    columns = store.target_ranges(AT)[LANE].columns()
     found = zip(columns.source, columns.target, columns.count, strict=True)
     return [(int(s), int(t), int(n)) for s, t, n in found]
 
 
 def translated(store: MappingStore, offset: int) -> int:
-    return int(store.lanes(AT)[LANE].translate(np.array([offset]))[0])
+    return int(store.target_ranges(AT)[LANE].translate(np.array([offset]))[0])
 
 
 class Leaderless(Cluster):
@@ -312,7 +312,7 @@ def test_several_source_partitions_on_one_target_partition(copied: Copied) -> No
         at = Position(4_000, 0, -1, "", 1, 0, *LANE)
         store.refresh(20, {AT: at, OTHER: at})
         store.reach({AT: 1_000, OTHER: 3_990})
-        other = store.lanes(OTHER)[LANE]
+        other = store.target_ranges(OTHER)[LANE]
         assert translated(store, 1_000) == 2_000
         assert other.target_records_between(2_000, 8_000) == 300 * 9
         assert other.target_records_between(0, 2_000) > 0

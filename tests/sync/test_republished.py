@@ -147,7 +147,7 @@ def claimed(tracks: Mapping[SourcePartition, MappingLog], source: SourcePartitio
 
 
 def rows(tracks: Mapping[SourcePartition, MappingLog], source: SourcePartition) -> list[int]:
-    columns = tracks[source].lanes[LANE].columns()
+    columns = tracks[source].target_ranges[LANE].columns()
     return [
         int(first) + n
         for first, count in zip(columns.source, columns.count, strict=True)
@@ -262,6 +262,6 @@ def test_repeats_never_claim_more_than_they_hold(seed: int) -> None:
             spans = track.known.all()
             expected = sorted(at for at in copied[source] if any(a <= at < b for a, b in spans))
             asked = np.array(expected, dtype=np.int64)
-            landed = track.lanes[LANE].translate(asked) if expected else asked
+            landed = track.target_ranges[LANE].translate(asked) if expected else asked
             assert NOT_FOUND not in landed.tolist()
             assert landed.tolist() == [1_000 + at for at in expected]

@@ -396,15 +396,15 @@ def mapping_of(node: KafkaNode, pipeline: str, topics: set[str]) -> dict[SourceP
 
     Records of one transaction may be out of order: all are sorted first.
     """
-    lanes: dict[tuple[SourcePartition, TargetPartition], list[Span]] = {}
+    spans_by_copy: dict[tuple[SourcePartition, TargetPartition], list[Span]] = {}
     for got in read_all(node, MAPPING_TOPIC):
         found = read_mapping_record(got.key, got.value)
         if found.pipeline == pipeline and found.source.topic in topics:
             columns = decode_columns(found)
             lane = found.source, (found.target_topic, found.target_partition)
             parts = (columns.source.tolist(), columns.target.tolist(), columns.count.tolist())
-            lanes.setdefault(lane, []).extend(zip(*parts, strict=True))
-    return {at: replica(to, sorted(spans)) for (at, to), spans in lanes.items()}
+            spans_by_copy.setdefault(lane, []).extend(zip(*parts, strict=True))
+    return {at: replica(to, sorted(spans)) for (at, to), spans in spans_by_copy.items()}
 
 
 @pytest.mark.slow
@@ -417,7 +417,7 @@ def test_a_real_copy_of_topics_of_every_kind(
     known = mapping_of(target, pipe.name, set(topics))
     right, early, late = [], [], []
     for at, one in known.items():
-        ((to, ranges),) = one.lanes.items()
+        ((to, ranges),) = one.target_ranges.items()
         ends = end_offsets(source, at.topic, "read_committed")[at.partition]
         offsets = np.arange(ranges.first or 0, ends, max(1, ends // 500), dtype=np.int64)
         for offset, there in zip(offsets.tolist(), ranges.translate(offsets).tolist(), strict=True):
