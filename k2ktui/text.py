@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from datetime import UTC, datetime
 from functools import lru_cache
 
 # Categories without a visible shape: controls, formats (zero-width, bidirectional, tags),
@@ -76,3 +77,17 @@ def _escape(char: str) -> str:
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun, in the plural unless the number is 1."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def duration(value: float) -> str:
+    """Return a duration in seconds as text, in its two largest units."""
+    whole = int(value)
+    for unit, size, small, part in (("d", 86400, "h", 3600), ("h", 3600, "m", 60)):
+        if whole >= size:
+            return f"{whole // size} {unit} {whole % size // part} {small}"
+    return f"{whole // 60} m {whole % 60} s" if whole >= 60 else f"{whole} s"
+
+
+def moment(at: float) -> str:
+    """Return epoch seconds as a UTC date and time."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

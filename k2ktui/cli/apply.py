@@ -15,7 +15,7 @@ from k2ktui.cli.results import exit_code, result_object, show_results
 from k2ktui.engine.access import require
 from k2ktui.engine.plan import Plan, UnusablePlan, load_plan
 from k2ktui.errors import ConfigError, Refused
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, duration, moment, safe_text
 
 
 @click.command(help="Commit a plan's offsets on the target, after confirmation; undo reverts it.")
@@ -44,7 +44,7 @@ def command(plan_file: str, files: tuple[str, ...], yes: bool, unlock: bool, as_
     if not plan.changes:
         click.echo("Nothing to apply.", err=True)
         return 0
-    confirm(plan.pipeline, f"commit {counted(len(plan.changes), 'offset')} on the target", yes=yes)
+    confirm(plan.pipeline, effect_text(plan, time.time()), yes=yes)
     applied = apply_plan(flow.config, plan, files or plan.files, may)
     if as_json:
         click.echo(json.dumps(result_object(applied)))
@@ -52,6 +52,15 @@ def command(plan_file: str, files: tuple[str, ...], yes: bool, unlock: bool, as_
         show_results(applied)
         click.echo(f"To undo: k2ktui undo {applied.id}", err=True)
     return exit_code(applied)
+
+
+def effect_text(plan: Plan, now: float) -> str:
+    """Return what applying a plan does, as the end of a question; ``now`` is in epoch seconds."""
+    text = f"commit {counted(len(plan.changes), 'offset')} on the target"
+    if plan.commits_at is None:
+        return text
+    age = duration(now - plan.commits_at)
+    return f"{text}, from the source's commits of {moment(plan.commits_at)} ({age} ago)"
 
 
 def read_plan(path: Path, now: float) -> Plan:

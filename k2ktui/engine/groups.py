@@ -16,7 +16,7 @@ from k2ktui.engine.replica import Lookup, Replica, TargetLog, TargetPartition
 from k2ktui.engine.standing import UNKNOWN, Standing, in_both, standing
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Basis, Translation, translate
-from k2ktui.text import safe_text
+from k2ktui.text import duration, moment, safe_text
 
 EMPTY_STATES = frozenset({"Empty", "Dead", ""})
 Partition = tuple[str, int]
@@ -93,10 +93,18 @@ class Snapshot:
 
 def snapshot_notes(snapshot: Snapshot) -> list[str]:
     """Return what an operator must know about the snapshot as a whole."""
-    notes = list(snapshot.notes)
+    notes = reading_notes(snapshot)
     if snapshot.source_down:
-        age = snapshot.taken_at - snapshot.commits_at
-        notes.insert(0, f"{snapshot.source_down}; its commits are from a snapshot {age:.0f} s old")
+        age = duration(snapshot.taken_at - snapshot.commits_at)
+        at = moment(snapshot.commits_at)
+        notes[0] += f"; its commits are from a snapshot of {at}, {age} old"
+    return notes
+
+
+def reading_notes(snapshot: Snapshot) -> list[str]:
+    """Return what could not be read, and why; first the source, if it is unreachable."""
+    notes = [snapshot.source_down] if snapshot.source_down else []
+    notes += snapshot.notes
     for side, views in (("source", snapshot.source), ("target", snapshot.target)):
         for name, view in views.items():
             if view.error:

@@ -33,7 +33,7 @@ from k2ktui.engine.strict_json import (
 )
 from k2ktui.engine.strict_json import text as strict_text
 from k2ktui.engine.translate import Basis
-from k2ktui.text import safe_text
+from k2ktui.text import duration, moment, safe_text
 
 VERSION = 2
 _LARGEST_FILE = 512 << 20
@@ -124,6 +124,7 @@ class Plan:
 
     ``files`` are the pipeline's configuration files, for the command that applies the plan.
     ``logs`` are the target partitions as they were; the plan is refused if they no longer match.
+    ``commits_at`` is when the source's committed offsets were kept, if the source did not answer.
     """
 
     pipeline: Text
@@ -136,6 +137,7 @@ class Plan:
     rows: Annotated[tuple[PlanRow, ...], FailFast()]
     files: Annotated[tuple[Text, ...], FailFast()] = ()
     logs: Annotated[tuple[PinnedLog, ...], FailFast()] = ()
+    commits_at: Seconds | None = None
 
     @property
     def digest(self) -> str:
@@ -207,6 +209,12 @@ def plan_remarks(plan: Plan) -> list[str]:
     reading = {row.group for row in plan.changes if row.state_source not in EMPTY_STATES}
     held = {row.group for row in plan.rows if row.state_target not in EMPTY_STATES}
     found = []
+    if plan.commits_at is not None:
+        age = duration(plan.created_at - plan.commits_at)
+        found.append(
+            f"the source did not answer: its commits are of {moment(plan.commits_at)}, {age} "
+            "before this plan. Records that groups read there since then are re-read on the target"
+        )
     if reading:
         found.append(
             f"still active on the source: {_some(reading)}. Records that they read there from "
@@ -292,6 +300,8 @@ def _quote(name: str) -> str:
 
 def _head(plan: Plan) -> dict[str, Any]:
     fields = {name: getattr(plan, name) for name in Plan.__slots__ if name not in ("rows", "logs")}
+    if plan.commits_at is None:
+        del fields["commits_at"]
     logs = [[log.topic, log.partition, log.topic_id, log.start, log.end] for log in plan.logs]
     return {"v": VERSION, **fields, "logs": logs}
 

@@ -18,7 +18,7 @@ from k2ktui.engine.guard import add_guard, split_guard
 from k2ktui.engine.pins import pinned
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind, decide_action
 from k2ktui.engine.translate import Translation
-from k2ktui.text import counted
+from k2ktui.text import counted, duration
 
 _ITS_OWN = "the application has committed further on the target itself"
 _ACTIVE = "still active on the source"
@@ -72,6 +72,7 @@ def make_plan(snapshot: Snapshot, options: PlanOptions) -> Plan:
         rewind=options.rewind,
         rows=tuple(rows),
         logs=pinned(places, snapshot.logs, snapshot.target_ids),
+        commits_at=snapshot.commits_at if snapshot.source_down else None,
     )
 
 
@@ -122,8 +123,8 @@ def _state(view: GroupView) -> str:
 def _reason(snapshot: Snapshot, group: TranslatedGroup, translation: Translation) -> str:
     parts = [with_conflicting_pipelines(snapshot, translation)]
     if snapshot.source_down:
-        age = snapshot.taken_at - snapshot.commits_at
-        parts.append(f"the source's commits are {age:.0f} s old")
+        age = duration(snapshot.taken_at - snapshot.commits_at)
+        parts.append(f"the source's commits are {age} old")
     elif not group.source.empty:
         parts.append(_ACTIVE)
     return "; ".join(part for part in parts if part)

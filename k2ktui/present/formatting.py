@@ -10,10 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from enum import StrEnum
 
 from k2ktui.engine.trend import Direction
+from k2ktui.text import duration as duration
+from k2ktui.text import moment as moment
 from k2ktui.text import safe_text
 from k2ktui.watch.severity import Severity, SeverityLabel
 
@@ -176,15 +177,6 @@ def seconds(value: float | None, *, known: bool = True) -> str:
     return duration(value)
 
 
-def duration(value: float) -> str:
-    """Return a duration in seconds as text, in its two largest units."""
-    whole = int(value)
-    for unit, size, small, part in (("d", 86400, "h", 3600), ("h", 3600, "m", 60)):
-        if whole >= size:
-            return f"{whole // size} {unit} {whole % size // part} {small}"
-    return f"{whole // 60} m {whole % 60} s" if whole >= 60 else f"{whole} s"
-
-
 def utc_time(at: float) -> str:
     """Return the time of day in UTC."""
     return time.strftime("%H:%M:%S", time.gmtime(at))
@@ -198,8 +190,3 @@ def age(value: float | None) -> str:
         step = 10 * (int(value) // 10 + 1)
         return f"<{step} s"
     return duration(value - value % (10 if value < 600 else 60))
-
-
-def moment(at: float) -> str:
-    """Return epoch seconds as a UTC date and time."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -16,7 +16,13 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, require
 from k2ktui.engine.applying import OffsetWrite, WriteResult, reverse_writes
 from k2ktui.engine.chosen import require_match
-from k2ktui.engine.groups import EMPTY_STATES, GroupRow, make_group_rows, snapshot_notes
+from k2ktui.engine.groups import (
+    EMPTY_STATES,
+    GroupRow,
+    make_group_rows,
+    reading_notes,
+    snapshot_notes,
+)
 from k2ktui.engine.journal import JournalHeader, JournalRow, JournalRows
 from k2ktui.engine.plan import Plan, PlanRow
 from k2ktui.engine.planning import PlanOptions
@@ -59,7 +65,7 @@ def create_plan(flow: Flow, options: PlanOptions, files: Sequence[str]) -> tuple
     snapshot = take_snapshot(flow)
     require_match(options.group, snapshot.source.keys(), "group")
     require_match(options.topic, {at.topic for at in snapshot.replicas}, "topic")
-    return make_pipeline_plan(snapshot, options, files), snapshot_notes(snapshot)
+    return make_pipeline_plan(snapshot, options, files), reading_notes(snapshot)
 
 
 def apply_plan(

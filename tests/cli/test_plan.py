@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from click.testing import CliRunner
 
 from k2ktui.cli import plan
+from k2ktui.cli.apply import effect_text
+from k2ktui.engine.plan import Plan, Rewind
 
 
 def test_json_and_csv_exclude_each_other() -> None:
     arguments = ["-f", "missing.yaml", "--json", "--csv"]
     done = CliRunner().invoke(plan.command, arguments, standalone_mode=False)
     assert str(done.exception) == "--json and --csv cannot be combined"
+
+
+def test_the_question_before_an_apply_says_from_when_kept_commits_are() -> None:
+    made = Plan("p", "S", "T", 1000.0, 1600.0, "me@here", Rewind.NEVER, ())
+    assert effect_text(made, 1100.0) == "commit 0 offsets on the target"
+    told = effect_text(replace(made, commits_at=400.0), 1100.0)
+    assert told.endswith("from the source's commits of 1970-01-01 00:06:40 UTC (11 m 40 s ago)")

@@ -6,6 +6,7 @@ import asyncio
 import csv
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from k2ktui.console.screens.base import ConsoleScreen
 from k2ktui.console.screens.groups import GroupScreen
 from k2ktui.console.screens.partition import PartitionScreen
 from k2ktui.console.session import Session
+from k2ktui.engine.state import SourcePartition
 from k2ktui.watch.codec import loads
 from k2ktui.watch.model import PipelinePair
 from tests.support.console import Sitting, sit
@@ -69,6 +71,30 @@ def test_replication_is_filtered_sorted_and_opened() -> None:
         assert "partition ▼" in console.text
 
     sit(flow)
+
+
+def test_a_partition_lists_no_mapping_beyond_its_position() -> None:
+    """The mappings of a view may have been read after its positions."""
+    made = usual()
+    at = SourcePartition("payments", 1)
+    ranges = ((10_000, 10_007, 29_990), (39_990, 39_997, 25), (40_015, 40_022, 5))
+    made.mapped[at] = replace(made.mapped[at], ranges=ranges)
+
+    async def flow(console: Sitting) -> None:
+        await console.press("2", "slash", *"payments-1", "enter", "enter")
+        screen = console.app.screen
+        assert isinstance(screen, PartitionScreen)
+        assert "the last 2 of 2 in memory" in console.text
+        assert "10 records" in console.line("39,990 →")
+        assert screen.table() == (
+            ["source", "target", "count"],
+            [["10000", "10007", "29990"], ["39990", "39997", "10"]],
+        )
+        made.copy(15)
+        await console.show()
+        assert "25 records" in console.line("39,990 →") and "40,015 →" not in console.text
+
+    sit(flow, made, size=(100, 40))
 
 
 def test_groups_by_group_and_by_partition() -> None:

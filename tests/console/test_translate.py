@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import threading
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
@@ -16,14 +18,21 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.config.topics import compile_pattern
 from k2ktui.console import cli_equivalent
 from k2ktui.console.app import ConsoleApp
+from k2ktui.console.screens import translate_plan
 from k2ktui.console.screens.translate_plan import PlanScreen, Shown
 from k2ktui.console.session import Options, Session
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.selectable_grid import SelectableGrid
 from k2ktui.engine.guard import MappingVersion
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind
+from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Basis
+from k2ktui.sync import operations
 from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.operations import VerificationReport
+from k2ktui.sync.record_comparison import ComparisonOutcome, PositionPair
+from k2ktui.sync.verification import ContentCheck, Verification
+from k2ktui.text import moment
 from tests.console.acting import drive, notices, shows, text_of, until
 from tests.support.views import NOON, Made, StubFeed
 
@@ -119,6 +128,75 @@ def test_the_marked_rows_that_a_filter_hides_are_counted_with_one_difference() -
         assert counting.differences == 1
 
     drive(session(*range(20)), steps)
+
+
+def test_a_plan_of_kept_commits_says_from_when_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = replace(plan(row(), row("other")), commits_at=NOON - 700)
+    told = ["src:9092 does not answer"]
+    monkeypatch.setattr(operations, "create_plan", lambda *_: (made, told))
+    monkeypatch.setattr(translate_plan, "plan_options", lambda *_, **__: None)
+    monkeypatch.setattr(translate_plan, "keep_plan", lambda _: None)
+
+    async def steps(app: App, pilot: Driver) -> None:
+        app.push_screen(PlanScreen(None, Rewind.NEVER))
+        old = (f"commits are of {moment(NOON - 700)}", "11 m 40 s before this plan")
+        for text in old:
+            await until(app, pilot, lambda it=text: it in flat(app), text)
+        await pilot.press("A")
+        await until(app, pilot, lambda: app.screen.is_modal, "asked")
+        assert all(text in flat(app) for text in old)
+
+    def flat(app: App) -> str:
+        return " ".join(text_of(app).replace("│", " ").split())
+
+    drive(session(), steps)
+
+
+def test_verify_shows_its_progress_and_why_a_row_is_unchecked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lost = row("lost", Action.SKIP, basis=Basis.UNMAPPED, proposed=None, reason="no mapping")
+    shown = plan(lost, row("held"), row("well"))
+    begun, end = threading.Event(), threading.Event()
+
+    def check(group: str, outcome: ComparisonOutcome, why: str = "") -> ContentCheck:
+        pair = PositionPair(SourcePartition("orders", 0), 5, ("orders", 0), 12)
+        return ContentCheck(group, pair, 1, outcome, why)
+
+    def verify(*_: object, progress: Callable[[str], None], **__: object) -> VerificationReport:
+        progress("commits and mappings of both clusters are read")
+        progress("next records of groups: 1 of 2 compared")
+        begun.set()
+        assert end.wait(60)
+        held = check("held", ComparisonOutcome.COULD_NOT_CHECK, "deleted on the source")
+        checks = (held, check("well", ComparisonOutcome.SAME))
+        unasked = ((lost, "nothing was planned: no mapping"),)
+        return VerificationReport(Verification(checks), unasked, ())
+
+    monkeypatch.setattr(operations, "verify_content", verify)
+
+    async def steps(app: App, pilot: Driver) -> None:
+        screen = opened(app, shown)
+        await pilot.press("v")
+        await until(app, pilot, begun.is_set, "begun")
+        await shows(app, pilot, "comparing the next records: next records of groups: 1 of 2")
+        end.set()
+        await shows(app, pilot, "verified: 1 same, 0 re-read, 0 different, 2 unchecked")
+        assert "1 of 2 compared" not in text_of(app)
+        grid = screen.query_one(Grid)
+        for group, why in (("lost", "nothing was planned: no mapping"), ("held", "deleted on")):
+            grid.select((group, "orders", 0))
+            await shows(app, pilot, why)
+            (line,) = (
+                each for each in text_of(app).splitlines() if group in each[:20] and "?" in each
+            )
+            assert "? unchecked" in line
+        assert text_of(app).count("no mapping") <= 2  # in the row and below the table, once each
+
+    try:
+        drive(session(), steps, (140, 30))
+    finally:
+        end.set()
 
 
 def test_a_recording_plans_nothing() -> None:

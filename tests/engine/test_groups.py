@@ -20,9 +20,16 @@ from k2ktui.engine.applying import (
     make_writes,
     reverse_writes,
 )
-from k2ktui.engine.groups import CommittedOffset, GroupView, Snapshot, make_group_rows
+from k2ktui.engine.groups import (
+    CommittedOffset,
+    GroupView,
+    Snapshot,
+    make_group_rows,
+    reading_notes,
+    snapshot_notes,
+)
 from k2ktui.engine.guard import MappingVersion, add_guard
-from k2ktui.engine.plan import Action, PlanRow, Rewind
+from k2ktui.engine.plan import Action, PlanRow, Rewind, plan_remarks
 from k2ktui.engine.planning import PlanOptions, commit_metadata, make_plan
 from k2ktui.engine.ranges import MappingRanges
 from k2ktui.engine.replica import Replica, TargetLog
@@ -151,9 +158,24 @@ def test_two_pipelines_for_one_record() -> None:
 
 
 def test_the_age_of_what_is_known_of_a_dead_source_is_told() -> None:
-    (row,) = make_plan(snapshot(source_down="no answer", commits_at=880.0), OPTIONS).rows
+    old = snapshot(source_down="no answer", commits_at=880.0)
+    plan = make_plan(old, OPTIONS)
+    (row,) = plan.rows
     assert row.changes
-    assert "120 s old" in row.reason
+    assert "2 m 0 s old" in row.reason
+    assert plan.commits_at == 880.0
+    assert plan_remarks(plan) == [
+        "the source did not answer: its commits are of 1970-01-01 00:14:40 UTC, 2 m 0 s before "
+        "this plan. Records that groups read there since then are re-read on the target"
+    ]
+    assert snapshot_notes(old) == [
+        "no answer; its commits are from a snapshot of 1970-01-01 00:14:40 UTC, 2 m 0 s old"
+    ]
+    assert reading_notes(old) == ["no answer"]
+    now = make_plan(snapshot(), OPTIONS)
+    assert now.commits_at is None and not any(
+        "commits are of" in each for each in plan_remarks(now)
+    )
 
 
 def test_groups_and_topics_are_chosen() -> None:

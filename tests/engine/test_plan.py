@@ -156,6 +156,15 @@ def test_any_name_survives_the_plan_file_and_the_csv(names: list[tuple[str, str]
     assert read == [[group, "t", "0", "7"] for group, _ in names]
 
 
+def test_a_plan_of_kept_commits_says_so_in_its_file() -> None:
+    plan = replace(PLAN, commits_at=400.0)
+    assert load_plan(dump_plan(plan), now=1500.0) == plan
+    assert "commits_at" not in dump_plan(PLAN)
+    moved = dump_plan(plan).replace('"commits_at": 400.0', '"commits_at": 900.0')
+    with pytest.raises(UnusablePlan, match="modified"):
+        load_plan(moved, now=1500.0)
+
+
 def test_what_is_to_be_done_first_is_said_once() -> None:
     moving = replace(ROW, action=Action.ADVANCE)
     rows = [replace(moving, group=f"g{n}", partition=p) for n in range(7) for p in range(3)]

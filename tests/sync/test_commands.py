@@ -78,8 +78,10 @@ def test_the_source_is_gone(
         assert told["commits_at"] < told["taken_at"]
         assert (row["translated_offset"], row["basis"]) == (landed[30], "exact")
         plan = copied.directory / "plan.json"
-        k2ktui("plan", "-f", copied.file, "-o", plan)
-        k2ktui("apply", plan, "--yes")
+        told = k2ktui("plan", "-f", copied.file, "-o", plan)
+        assert "the source did not answer: its commits are of 20" in told.stdout + told.stderr
+        told = k2ktui("apply", plan, "--yes")
+        assert "the source did not answer: its commits are of 20" in told.stdout + told.stderr
     finally:
         source.restart()
     at = committed(target, group, [(topic, 0)])[topic, 0]

@@ -8,6 +8,7 @@ from typing import ClassVar, TypeVar
 
 from textual import on, work
 from textual.binding import Binding, BindingType
+from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input
 
@@ -47,9 +48,20 @@ class OperationScreen(ListScreen):
     ]
     NEEDS: ClassVar[frozenset[str]] = frozenset()
 
+    class Progressed(Message):
+        """The operation in progress reports how far it is."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+        def can_replace(self, message: Message) -> bool:
+            """Return whether this replaces a queued message: yes, the newest is enough."""
+            return isinstance(message, OperationScreen.Progressed)
+
     def __init__(self) -> None:
         super().__init__()
-        self.busy = ""
+        self.busy = self._progress = ""
         self.error: K2kError | None = None
         self._writing = False
 
@@ -99,6 +111,7 @@ class OperationScreen(ListScreen):
 
         def over(error: K2kError | None) -> None:
             self.busy, self._writing, self.error = "", False, error
+            self._progress = ""
 
         events = self.console.events
 
@@ -120,6 +133,16 @@ class OperationScreen(ListScreen):
             events.add(EventKind.STARTED, doing, command)
             self.show_state()
 
+    def report_progress(self, text: str) -> None:
+        """Show how far the operation is; called on its thread."""
+        self.post_message(self.Progressed(text))
+
+    @on(Progressed)
+    def _progressed(self, event: Progressed) -> None:
+        if self.busy:
+            self._progress = event.text
+            self.show_texts()
+
     def show_state(self) -> None:
         """Update the texts and the keys."""
         self.refresh_bindings()
@@ -136,7 +159,8 @@ class OperationScreen(ListScreen):
     def _progress_lines(self) -> list[Line]:
         glyphs = glyphs_of(self)
         if self.busy:
-            return [(Cell(f"{glyphs.status[1]} {self.busy}…", Tone.INFO),)]
+            far = f": {safe_text(self._progress)}" if self._progress else ""
+            return [(Cell(f"{glyphs.status[1]} {self.busy}{far}…", Tone.INFO),)]
         if self.error is None:
             return []
         lines = self.wrap(str(self.error))

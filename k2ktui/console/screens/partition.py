@@ -78,7 +78,8 @@ class PartitionScreen(ConsoleScreen):
             gone: list[Line] = [(Cell(title, Tone.HEADING), Cell("  no longer exists"))]
             self.query_one("#detail", TextLines).show(gone)
             return
-        self._ranges = self.session.feed.ranges(*self._key) or row.ranges
+        known = self.session.feed.ranges(*self._key) or row.ranges
+        self._ranges = ranges_below(known, row.status.position)
         old = stale_partition_columns(view)
         lines = [*figures(row, glyphs, old), *coverage(row, width, glyphs, old)]
         lines += ranges(self._ranges, max(3, self.size.height - 24))
@@ -177,6 +178,20 @@ def coverage(
     lines.append((Cell(sides[0], Tone.MUTED), Cell(bar, Tone.OK), Cell(sides[1], Tone.MUTED)))
     below = plots.marker(start, end, status.position, width - 2)
     return [*lines, (Cell(f" {below}", Tone.WARN),)]
+
+
+def ranges_below(found: Sequence[RangeRow], position: int | None) -> list[RangeRow]:
+    """Return mapping ranges up to a replicated position; all of them if it is None.
+
+    Mappings and positions are read at different moments, and mappings may be ahead.
+    """
+    if position is None:
+        return list(found)
+    return [
+        (source, target, min(count, position - source))
+        for source, target, count in found
+        if source < position
+    ]
 
 
 def ranges(found: Sequence[RangeRow], most: int) -> list[Line]:

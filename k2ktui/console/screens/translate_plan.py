@@ -241,7 +241,7 @@ class PlanScreen(OperationScreen):
 
         def job() -> Shown:
             plan, notes = operations.create_plan(flow, options, files)
-            return Shown(plan, (*notes, *plan_remarks(plan)), keep_plan(plan))
+            return Shown(plan, (*plan_remarks(plan), *notes), keep_plan(plan))
 
         command = cli_equivalent.plan(files, groups, self._rewind, "plan.json")
         self.act("planning", job, self._show_plan, command=command)
@@ -337,7 +337,9 @@ class PlanScreen(OperationScreen):
             return
 
         def job() -> operations.VerificationReport:
-            return operations.verify_content(flow, group=lambda _: True, plan=shown.plan)
+            return operations.verify_content(
+                flow, group=lambda _: True, plan=shown.plan, progress=self.report_progress
+            )
 
         command = cli_equivalent.verify(self.session.files, self._path)
         self.act("comparing the next records", job, self._show_comparison, command=command)
@@ -350,12 +352,19 @@ class PlanScreen(OperationScreen):
                 continue
             if key not in found or _worse(check, found[key]):
                 found[key] = check
-        lines = [replace(self._lines[key], proof=check, back=None) for key, check in found.items()]
-        asked = proof.verification.positions
-        records = proof.verification.records
+        lines = [
+            replace(self._lines[key], proof=check, unchecked="", back=None)
+            for key, check in found.items()
+        ]
+        for row, why in proof.unasked:
+            key = (row.group, row.topic, row.partition)
+            if key in self._lines:
+                lines.append(replace(self._lines[key], proof=None, unchecked=why, back=None))
+        asked, records = proof.verification.positions, proof.verification.records
+        unchecked = asked.could_not_check + len(proof.unasked)
         self._verified = (
             f"{asked.same:,} same, {asked.rereads:,} re-read, {asked.different:,} different, "
-            f"{asked.could_not_check:,} unchecked; sampled: {records.same:,} same, "
+            f"{unchecked:,} unchecked; sampled: {records.same:,} same, "
             f"{records.different:,} different"
         )
         self._show_news(lines)

@@ -27,6 +27,7 @@ class PlanLine:
         written: the result of writing it.
         moved: why it is no longer valid.
         proof: the result of the content comparison.
+        unchecked: why its content was not compared.
         back: the result of undoing it.
     """
 
@@ -35,6 +36,7 @@ class PlanLine:
     written: WriteResult | None = None
     moved: str = ""
     proof: ContentCheck | None = None
+    unchecked: str = ""
     back: WriteResult | None = None
 
     @property
@@ -63,17 +65,22 @@ class PlanLine:
             return SeverityLabel(Severity.WARN, "moved")
         if self.proof is not None:
             return _PROOFS[self.proof.outcome]
+        if self.unchecked:
+            return _PROOFS[ComparisonOutcome.COULD_NOT_CHECK]
         return None if self.written is None else _RESULTS[self.written.result]
 
     @property
     def explanation(self) -> str:
         """The explanation of that outcome, safe to display."""
-        for written in (self.back, self.written):
-            if written is not None and written.why:
-                return safe_text(written.why)
-        if self.moved:
-            return safe_text(self.moved)
-        return safe_text(self.proof.why) if self.proof is not None else ""
+        compared = self.proof.why if self.proof is not None else self.unchecked
+        back, written = (each.why if each else "" for each in (self.back, self.written))
+        return safe_text(back or self.moved or compared or written)
+
+    @property
+    def reason(self) -> str:
+        """The plan's reason, safe to display; empty if the explanation contains it."""
+        text = safe_text(self.row.reason)
+        return "" if text in self.explanation else text
 
 
 _RESULTS = {
@@ -132,7 +139,7 @@ def _news(line: PlanLine, glyphs: Glyphs) -> Cell:
 
 
 def _reason(line: PlanLine) -> str:
-    return "; ".join(part for part in (line.explanation, safe_text(line.row.reason, 400)) if part)
+    return "; ".join(part for part in (line.explanation, line.reason[:400]) if part)
 
 
 def detail(line: PlanLine, wrap: Callable[[str], list[str]]) -> list[Line]:
@@ -155,7 +162,7 @@ def detail(line: PlanLine, wrap: Callable[[str], list[str]]) -> list[Line]:
     found += [
         (Cell(text, Tone.WARN),) for text in (wrap(line.explanation) if line.explanation else [])
     ]
-    return found + [(Cell(text),) for text in (wrap(row.reason) if row.reason else [])]
+    return found + [(Cell(text),) for text in (wrap(line.reason) if line.reason else [])]
 
 
 def confirmation_lines(plan: Plan, notes: Sequence[str], command: str) -> list[str | Line]:
