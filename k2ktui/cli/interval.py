@@ -1,4 +1,4 @@
-"""``--interval SECONDS``: how often clusters are polled; for the console and ``watch``."""
+"""``--interval SECONDS``: how often clusters are polled; its range, for every command."""
 
 from __future__ import annotations
 
@@ -8,24 +8,30 @@ from typing import Any, TypeVar
 import click
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T", float, float | None)
 
 # Not imported from k2ktui.watch.feed, which loads numpy.
 MIN_INTERVAL_S, _LONGEST_INTERVAL_S = 2.0, 3600.0
 
 
-def _checked_interval(context: click.Context, option: click.Parameter, value: float) -> float:
-    # "not (a <= b)", because a comparison with NaN is always false.
-    if not MIN_INTERVAL_S <= value <= _LONGEST_INTERVAL_S:
-        limits = f"{MIN_INTERVAL_S:g} to {_LONGEST_INTERVAL_S:,.0f} seconds"
-        raise click.BadParameter(f"{value:g} is not in the range of {limits}.")
-    return value
+def range_check(low: float) -> Callable[[click.Context, click.Parameter, T], T]:
+    """Return a callback that refuses seconds below ``low`` and above an hour; None passes."""
+
+    def check(context: click.Context, option: click.Parameter, value: T) -> T:
+        # "not (a <= b)", because a comparison with NaN is always false.
+        if value is not None and not low <= value <= _LONGEST_INTERVAL_S:
+            limits = f"{low:g} to {_LONGEST_INTERVAL_S:,.0f} seconds"
+            raise click.BadParameter(f"{value:g} is not in the range of {limits}.")
+        return value
+
+    return check
 
 
 INTERVAL: dict[str, Any] = {
     "default": 5.0,
     "show_default": True,
     "metavar": "SECONDS",
-    "callback": _checked_interval,
+    "callback": range_check(MIN_INTERVAL_S),
     "help": f"Polling interval in seconds (minimum {MIN_INTERVAL_S:g}).",
 }
 

@@ -9,6 +9,7 @@ from types import FrameType
 import click
 
 from k2ktui.cli.ending import ending_signals
+from k2ktui.cli.interval import range_check
 from k2ktui.cli.notes import print_note
 from k2ktui.cli.options import access_to, file_option, load_flow, unlock_option
 from k2ktui.engine.access import require
@@ -16,6 +17,8 @@ from k2ktui.errors import ConnectionFailed, ExitCode, TimedOut
 from k2ktui.mm2.publish import MirrorNames, Publisher
 from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.text import counted
+
+_MIN_INTERVAL_S = 0.5
 
 
 @click.command(
@@ -32,8 +35,10 @@ from k2ktui.text import counted
 )
 @click.option(
     "--interval",
-    type=click.FloatRange(min=0.5),
-    help="Publishing interval in seconds (minimum 0.5).  [default: mm2.interval]",
+    type=float,
+    callback=range_check(_MIN_INTERVAL_S),
+    metavar="SECONDS",
+    help=f"Publishing interval in seconds (minimum {_MIN_INTERVAL_S:g}).  [default: mm2.interval]",
 )
 @click.option("--once", is_flag=True, help="Publish once, then exit.")
 @click.option(

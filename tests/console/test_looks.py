@@ -257,6 +257,14 @@ def test_an_interval_below_the_minimum_is_refused(command: list[str], seconds: s
     assert "is not in the range of 2 to 3,600 seconds" in done.output
 
 
+@pytest.mark.parametrize("seconds", ["0.4", "0", "-5", "nan", "inf"])
+def test_a_publishing_interval_below_the_minimum_is_refused(seconds: str) -> None:
+    arguments = ["mm2", "publish", "-f", "none.yaml", "--interval", seconds]
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 2
+    assert "is not in the range of 0.5 to 3,600 seconds" in done.output
+
+
 def test_the_minimum_of_the_interval_is_that_of_the_feed() -> None:
     assert interval.MIN_INTERVAL_S == feed.MIN_INTERVAL_S
 
