@@ -60,7 +60,7 @@ def test_both_columns_are_in_its_console_and_q_ends_all(
     terminal.send("3")
     terminal.await_text("by MM2")
     terminal.send("m")
-    terminal.await_text("would not continue at the same record")
+    terminal.await_text("would not continue where they were")
     terminal.send("q")
     terminal.await_text("by k2ktui")
     terminal.send("q")
