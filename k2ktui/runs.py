@@ -58,7 +58,7 @@ def run_pipeline(
     until_caught_up: bool = False,
     telemetry: bool = False,
     ending: Collection[signal.Signals] = (),
-    last_words: Callable[[int], None] = lambda code: None,
+    before_exit: Callable[[int], None] = lambda code: None,
 ) -> ExitCode:
     """Run a pipeline in this process until it ends or a signal ends it; return the exit code.
 
@@ -70,7 +70,7 @@ def run_pipeline(
         telemetry: export metrics.
         ending: signals that end the run; must be called on the main thread if there are any. The
             second signal, or one that is not done after ``_GRACE_S`` seconds, ends the process.
-        last_words: called with the exit code before an immediate exit.
+        before_exit: called with the exit code before an immediate exit.
 
     Raises:
         K2kError: the pipeline could not start, or had to stop.
@@ -81,7 +81,7 @@ def run_pipeline(
     run = PipelineRun(
         config, report, show_check, until_caught_up=until_caught_up, telemetry=telemetry
     )
-    stopped = _stop_on_signals(run, ending, last_words)
+    stopped = _stop_on_signals(run, ending, before_exit)
     try:
         finished = run.run()
     except K2kError as error:
@@ -194,7 +194,7 @@ class PipelineRun:
         config = self._config
         fencer = make_fencer(config, target, self._target_options, control.commit_partitions)
 
-        def take(event: Event) -> None:
+        def observe_event(event: Event) -> None:
             self._heartbeat.observe(event)
             observe(event)
 
@@ -203,7 +203,7 @@ class PipelineRun:
             fencer,
             self._spark,
             TopicDiscovery(config, source, target, CommittedPositions(target, fencer.topic)),
-            take,
+            observe_event,
             mapping_partitions=control.mapping_partitions,
             until_caught_up=self._until_caught_up,
             began_at=self._began_at,
@@ -249,7 +249,7 @@ def require_startable(config: PipelineConfig, show_check: Callable[[Check], None
 
 
 def _stop_on_signals(
-    run: PipelineRun, ending: Collection[signal.Signals], last_words: Callable[[int], None]
+    run: PipelineRun, ending: Collection[signal.Signals], before_exit: Callable[[int], None]
 ) -> Callable[[], int]:
     """Stop gracefully on the first of these signals, immediately on the second.
 
@@ -274,7 +274,7 @@ def _stop_on_signals(
     def at_once(code: int) -> NoReturn:
         run.abandon()
         with contextlib.suppress(Exception):
-            last_words(code)
+            before_exit(code)
         # Spark's JVM and its workers end when its standard input closes.
         os._exit(code)
 

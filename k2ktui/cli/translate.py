@@ -110,7 +110,7 @@ def _checkpoint(flow: Flow, path: Path, *, as_json: bool) -> int:
         click.echo(
             f"note: batch {batches} was started but not committed; Spark runs it again", err=True
         )
-    content = checkpoint.rendered(translate_one)
+    content = checkpoint.render(translate_one)
     if as_json:
         rows = [_objects([row], {at: offset})[0] for (at, offset), row in sorted(found.items())]
         batch = {"batch": checkpoint.batch, "unfinished": checkpoint.unfinished}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from k2ktui.demo import comparison, detached, mirrormaker, pipeline, seed, topics, wiring
 from k2ktui.demo.comparison import Comparison
-from k2ktui.demo.groups import DemoGroups, commit_past
+from k2ktui.demo.groups import DemoGroups, commit_seed_offsets
 from k2ktui.demo.mirrormaker import MirrorMakerProcess
 from k2ktui.demo.pipeline import DemoPipeline
 from k2ktui.demo.screen import Screen
@@ -81,9 +81,9 @@ def run(options: DemoOptions) -> ExitCode:
                     "The running demo's data has no MirrorMaker 2. Start over with "
                     "it: k2ktui demo --fresh --with-mirrormaker."
                 )
-            return _come_back(home, host, screen)
+            return _reattach(home, host, screen)
         detached.end(host)
-    with ending_signals(), _alone(home):
+    with ending_signals(), _lock_demo(home):
         data = home / "data"
         if options.fresh or not _complete(data).exists():
             shutil.rmtree(data, ignore_errors=True)
@@ -95,7 +95,7 @@ def run(options: DemoOptions) -> ExitCode:
             screen.say(f"Ended by {ended}.")
             code = ExitCode.INTERRUPTED if ended.number == DemoEnded.INTERRUPT else ExitCode.OK
         # After an error the data is kept, because the logs are in it.
-        _leave(data, options.keep, screen)
+        _keep_or_delete(data, options.keep, screen)
         return code
 
 
@@ -120,17 +120,17 @@ def _has_console(options: DemoOptions) -> bool:
     return not shown and wiring.has_terminal()
 
 
-def _come_back(home: Path, host: detached.Host, screen: Screen) -> ExitCode:
+def _reattach(home: Path, host: detached.Host, screen: Screen) -> ExitCode:
     """Open the console on a demo that runs without one; the user may end the demo or leave it."""
     screen.say("The demo still runs; q offers to end it or to keep it running.")
-    detached.come_back(home)
+    detached.reattach(home)
     number = wiring.open_console(
         host.config,
         lambda: "" if host.identity.alive else "the demo was stopped",
         host.compare,
     )
     if number == DemoEnded.HANG_UP:
-        detached.come_back(home)
+        detached.reattach(home)
         return ExitCode.OK
     screen.say("Stopping the pipeline and the clusters …")
     detached.end(host)
@@ -146,15 +146,15 @@ def _run(options: DemoOptions, home: Path, screen: Screen, stack: contextlib.Exi
     if _complete(data).exists():
         screen.say("Continuing with the data of an earlier demo (--fresh starts over).")
     else:
-        _write_past(addresses, screen)
+        _write_seed_data(addresses, screen)
         _complete(data).touch()
     compare = data / mirrormaker.FILE if options.with_mirrormaker else None
-    with _stopping("Stopping the pipeline", screen):
+    with _announce_stop("Stopping the pipeline", screen):
         job = pipeline.start(config, data / "job-guard.log")
         stack.callback(job.stop)
-        stack.enter_context(detached.announced(home, config, compare))
+        stack.enter_context(detached.announce(home, config, compare))
         peer = _start_peer(compare, addresses, screen, stack) if compare else None
-        _start_life(addresses, options.rate, stack)
+        _start_traffic(addresses, options.rate, stack)
         if not _has_console(options):
             _show_table(config, compare, job, screen, options.seconds, stack)
             return
@@ -177,11 +177,11 @@ def _complete(data: Path) -> Path:
     return data / "complete"
 
 
-def _write_past(addresses: tuple[str, str], screen: Screen) -> None:
+def _write_seed_data(addresses: tuple[str, str], screen: Screen) -> None:
     with screen.busy("Creating topics") as step:
         topics.create(*addresses)
-        seed.write_past(*addresses, say=lambda text: step(artifacts.ProgressStep(text)))
-        commit_past(*addresses)
+        seed.write_seed_data(*addresses, say=lambda text: step(artifacts.ProgressStep(text)))
+        commit_seed_offsets(*addresses)
 
 
 def _start_clusters(
@@ -197,19 +197,19 @@ def _start_clusters(
                 f"Starting two clusters (Apache Kafka {artifacts.KAFKA_VERSION})"
             )
         )
-        stack.callback(_each, nodes, KafkaNode.close)
-        _each(nodes, KafkaNode.start)
+        stack.callback(_run_on_each, nodes, KafkaNode.close)
+        _run_on_each(nodes, KafkaNode.start)
     for node in nodes:
         screen.say(f"{node.name}: {node.bootstrap}  cluster {node.cluster_id}")
     return nodes[0], nodes[1]
 
 
-def _each(nodes: list[KafkaNode], work: Callable[[KafkaNode], object]) -> None:
+def _run_on_each(nodes: list[KafkaNode], work: Callable[[KafkaNode], object]) -> None:
     with ThreadPoolExecutor(len(nodes)) as pool:
         list(pool.map(work, nodes))
 
 
-def _start_life(addresses: tuple[str, str], rate: float, stack: contextlib.ExitStack) -> None:
+def _start_traffic(addresses: tuple[str, str], rate: float, stack: contextlib.ExitStack) -> None:
     traffic = Traffic(addresses[0], factor=rate)
     groups = DemoGroups(*addresses)
     for part in (groups, traffic):
@@ -291,7 +291,7 @@ def _pipeline_ended(fault: str) -> K2kError:
 
 
 @contextlib.contextmanager
-def _stopping(text: str, screen: Screen) -> Iterator[None]:
+def _announce_stop(text: str, screen: Screen) -> Iterator[None]:
     try:
         yield
     finally:
@@ -299,7 +299,7 @@ def _stopping(text: str, screen: Screen) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _alone(home: Path) -> Iterator[None]:
+def _lock_demo(home: Path) -> Iterator[None]:
     home.mkdir(parents=True, exist_ok=True)
     with (home / "lock").open("ab") as lock:
         try:
@@ -313,7 +313,7 @@ def _alone(home: Path) -> Iterator[None]:
         yield
 
 
-def _leave(data: Path, keep: bool, screen: Screen) -> None:
+def _keep_or_delete(data: Path, keep: bool, screen: Screen) -> None:
     if keep:
         screen.say(f"The data is kept in {data}; the next k2ktui demo continues it.")
     else:

@@ -44,7 +44,7 @@ class Host:
 
 
 @contextlib.contextmanager
-def announced(home: Path, config: Path, compare: Path | None = None) -> Iterator[None]:
+def announce(home: Path, config: Path, compare: Path | None = None) -> Iterator[None]:
     """Within the context, make this demo discoverable by :func:`host`."""
     _write(home, config, compare, waiting=False)
     try:
@@ -74,7 +74,7 @@ def stay(home: Path, config: Path, seconds: float = STAY_S, compare: Path | None
         time.sleep(_TICK_S)
 
 
-def come_back(home: Path) -> None:
+def reattach(home: Path) -> None:
     """Restart the demo's waiting time: its user has reconnected or has just left."""
     with contextlib.suppress(FileNotFoundError):
         os.utime(home / _FILE)

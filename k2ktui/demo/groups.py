@@ -43,7 +43,7 @@ STOPPED = "legacy-report"
 CAUGHT_UP = "archive"
 
 
-def commit_past(source: str, target: str) -> None:
+def commit_seed_offsets(source: str, target: str) -> None:
     """Commit the offsets of two groups that have no members.
 
     ``legacy-report`` stopped long ago: early in ``orders``, and in ``sessions`` at an offset that

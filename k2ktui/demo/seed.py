@@ -23,7 +23,9 @@ _RETENTION_SECONDS = 30.0
 _POLL_SECONDS = 0.1
 
 
-def write_past(source: str, target: str, say: Callable[[str], None] = lambda text: None) -> None:
+def write_seed_data(
+    source: str, target: str, say: Callable[[str], None] = lambda text: None
+) -> None:
     """Write the records that exist before the pipeline starts.
 
     Args:

@@ -119,7 +119,7 @@ class MappingLog:
         return sum(len(ranges) for ranges in self.target_ranges.values())
 
     @property
-    def beheaded(self) -> bool:
+    def needs_refill(self) -> bool:
         """Whether a rewind removed the last range in memory of a target partition."""
         return self.hot_from > 0 and not all(len(ranges) for ranges in self.target_ranges.values())
 

@@ -63,12 +63,12 @@ class JobProcess:
         os.write(tells, b".")
         os.close(tells)
 
-    def began(self, term: int, slots: int) -> None:
+    def record_begin(self, term: int, slots: int) -> None:
         """Record that copying has begun."""
         with contextlib.suppress(Refused):  # a full disk must not end replication
             self._change(phase=Phase.RUNNING, term=term, slots=slots)
 
-    def ended(self, code: int, error: str = "") -> None:
+    def record_end(self, code: int, error: str = "") -> None:
         """Record the end; safe to call from a signal handler."""
         now = time()
         with contextlib.suppress(Refused):

@@ -23,12 +23,12 @@ def run_job(job: JobProcess) -> int:
     except K2kError as error:
         parts = {"message": error.message, "unchanged": error.unchanged, "hint": error.hint}
         write_event("error", time(), **parts)
-        job.ended(error.exit_code, error.message)
+        job.record_end(error.exit_code, error.message)
         return error.exit_code
     except BaseException as error:
-        job.ended(ExitCode.FINDINGS, f"internal error in k2ktui ({type(error).__name__})")
+        job.record_end(ExitCode.FINDINGS, f"internal error in k2ktui ({type(error).__name__})")
         raise
-    job.ended(code)
+    job.record_end(code)
     return code
 
 
@@ -39,7 +39,7 @@ def _run(job: JobProcess) -> int:
 
     def write_report(report: Report) -> None:
         if isinstance(report, Started):
-            job.began(report.term, report.slots)
+            job.record_begin(report.term, report.slots)
         write_object(report_event(report))
 
     return run_pipeline(
@@ -49,7 +49,7 @@ def _run(job: JobProcess) -> int:
         telemetry=job.record.telemetry,
         # A detached job ignores SIGHUP.
         ending=(signal.SIGTERM, signal.SIGINT),
-        last_words=job.ended,
+        before_exit=job.record_end,
     )
 
 

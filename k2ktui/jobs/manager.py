@@ -35,7 +35,7 @@ from k2ktui.text import safe_text
 STOP_S = 10.0
 START_S = 60.0
 _TICK_S = 0.1
-_AGAIN_S = 0.25
+_SIGNAL_INTERVAL_S = 0.25
 _LOCK_S = 1.0
 _TAIL = 200
 _FORK_S = 30.0
@@ -101,14 +101,14 @@ def read_job(place: JobDirectory) -> Job | None:
     if record is None:
         return None
     if record.identity.alive:
-        over = record.phase is Phase.ENDED  # its process is about to be gone
-        state = JobState.STOPPING if over else JobState(record.phase)
+        is_over = record.phase is Phase.ENDED  # its process is about to be gone
+        state = JobState.STOPPING if is_over else JobState(record.phase)
         return Job(place, record, state, _last_error(place, record))
-    young = time() - record.started_at < _FORK_S
-    if record.ended_at is None and not record.birth and young:
+    is_new = time() - record.started_at < _FORK_S
+    if record.ended_at is None and not record.birth and is_new:
         return Job(place, record, JobState.STARTING)  # its process has not recorded its pid yet
     if record.ended_at is None:
-        return Job(place, record, JobState.DIED, _death(place, record))
+        return Job(place, record, JobState.DIED, _explain_death(place, record))
     state = JobState.FAILED if record.error or record.code else JobState.STOPPED
     return Job(place, record, state, record.error)
 
@@ -253,9 +253,9 @@ def _spawn(place: JobDirectory, record: JobRecord, lock: int) -> Job:
 
 
 def _not_started(place: JobDirectory, why: str) -> Refused:
-    said = joblog.last_error(joblog.read_tail(place, _TAIL))
+    error = joblog.last_error(joblog.read_tail(place, _TAIL))
     return Refused(
-        f"the job could not be started ({why}){': ' + said if said else ''}",
+        f"the job could not be started ({why}){': ' + error if error else ''}",
         unchanged="Nothing was copied.",
         hint=f"See its log: {safe_text(place.log)}",
     )
@@ -296,19 +296,19 @@ def stop_job(
     require(allowed, "stopping a job")
     number = signal.SIGKILL if how is StopMode.KILL else signal.SIGTERM
     _send(job, number)
-    insisted = monotonic()
+    signaled_at = monotonic()
 
     def waits() -> None:
-        nonlocal insisted
+        nonlocal signaled_at
         # Pending signals of one kind merge into one: repeat until the job is gone.
-        if how is StopMode.NOW and monotonic() - insisted >= _AGAIN_S:
-            insisted = monotonic()
+        if how is StopMode.NOW and monotonic() - signaled_at >= _SIGNAL_INTERVAL_S:
+            signaled_at = monotonic()
             _send(job, number)
         waiting()
 
     now = _await(job, lambda each: not each.alive, timeout, waits)
     if job.alive and now.state is JobState.DIED and now.record.start == job.record.start:
-        now = _written_off(now, how)
+        now = _record_end(now, how)
     return now
 
 
@@ -322,7 +322,7 @@ def _send(job: Job, number: signal.Signals) -> None:
         ) from None
 
 
-def _written_off(job: Job, how: StopMode) -> Job:
+def _record_end(job: Job, how: StopMode) -> Job:
     """Record the end of a job that could not do so: it was killed, or had only just begun."""
     error = "" if how is not StopMode.KILL else "killed by an operator"
     record = replace(job.record, phase=Phase.ENDED, ended_at=time(), error=error)
@@ -330,11 +330,11 @@ def _written_off(job: Job, how: StopMode) -> Job:
     return read_job(job.place) or job
 
 
-def _await(job: Job, over: Callable[[Job], bool], timeout: float, waiting: Waiting) -> Job:
+def _await(job: Job, is_over: Callable[[Job], bool], timeout: float, waiting: Waiting) -> Job:
     until, wait = monotonic() + timeout, Event()
     while True:
         now = read_job(job.place) or job
-        if over(now) or monotonic() >= until:
+        if is_over(now) or monotonic() >= until:
             return now
         waiting()
         wait.wait(_TICK_S)
@@ -384,7 +384,7 @@ def _read_log(place: JobDirectory, record: JobRecord) -> list[joblog.LogEntry]:
     return joblog.entries_since_start(joblog.read_tail(place, _TAIL), record.start)
 
 
-def _death(place: JobDirectory, record: JobRecord) -> str:
+def _explain_death(place: JobDirectory, record: JobRecord) -> str:
     """Describe why a job ended without recording its end."""
     if not record.birth:
         why = "its process could not be started"
@@ -392,5 +392,5 @@ def _death(place: JobDirectory, record: JobRecord) -> str:
         why = "the host was restarted"
     else:
         why = "ended without an exit code: killed, or out of memory"
-    said = _last_error(place, record)
-    return f"{why}; last error: {said}" if said else why
+    error = _last_error(place, record)
+    return f"{why}; last error: {error}" if error else why

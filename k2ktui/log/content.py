@@ -202,10 +202,10 @@ class _Next:
         self._seen = 0
         self.log = LogBounds()
 
-    def at(self) -> int | None:
+    def next_offset(self) -> int | None:
         return max(self._todo[0], self._seen) if self._todo else None
 
-    def bounds(self, start: int, stable: int, high: int) -> None:
+    def set_bounds(self, start: int, stable: int, high: int) -> None:
         self.log = LogBounds(start, stable, high)
         while self._todo and self._todo[0] < start:
             self._answer(
@@ -214,7 +214,7 @@ class _Next:
         while self._todo and self._todo[-1] > high:
             self._answer(self._todo.pop(), UnreadableReason(f"above the high watermark {high}"))
 
-    def data(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         if batch.last_offset < self._todo[0]:
             return
         found = decode_records(batch, self._todo[0])
@@ -228,13 +228,13 @@ class _Next:
                 made[row] = record_at(found, row, kind)
             self._answer(self._todo.popleft(), made[row])
 
-    def aborted(self, batch: Batch) -> None:
+    def add_aborted_batch(self, batch: Batch) -> None:
         """Ignore it: a record of an aborted transaction is never the next record."""
 
-    def passed(self, offset: int) -> None:
+    def advance(self, offset: int) -> None:
         self._seen = max(self._seen, offset)
 
-    def ended(self) -> None:
+    def finish(self) -> None:
         self._rest(None)
 
     def refuse(self, reason: str) -> None:
@@ -284,20 +284,20 @@ class _Spans:
         self._with_aborted = with_aborted
         self._seen = 0
 
-    def at(self) -> int | None:
+    def next_offset(self) -> int | None:
         return max(self._todo[0].first, self._seen) if self._todo else None
 
-    def bounds(self, start: int, stable: int, high: int) -> None:
+    def set_bounds(self, start: int, stable: int, high: int) -> None:
         for span in self._todo:
             span.log = LogBounds(start, stable, high)
-        self.passed(start)
+        self.advance(start)
         self._todo = [span for span in self._todo if span.first < high]
 
-    def data(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         for span, found in self._of(batch):
             span.records |= found
 
-    def aborted(self, batch: Batch) -> None:
+    def add_aborted_batch(self, batch: Batch) -> None:
         if self._with_aborted:
             for span, found in self._of(batch):
                 span.aborted |= found
@@ -316,11 +316,11 @@ class _Spans:
         for span in wanted:
             yield span, {at: one for at, one in made.items() if span.first <= at < span.end}
 
-    def passed(self, offset: int) -> None:
+    def advance(self, offset: int) -> None:
         self._seen = max(self._seen, offset)
         self._todo = [span for span in self._todo if span.end > self._seen]
 
-    def ended(self) -> None:
+    def finish(self) -> None:
         self._todo = []
 
     def refuse(self, reason: str) -> None:

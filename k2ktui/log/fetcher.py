@@ -39,34 +39,34 @@ _UNAUTHORIZED = "the principal may not read it"
 class PartitionRequest(Protocol):
     """The data requested from one partition, and how far it has been read."""
 
-    def at(self) -> int | None:
+    def next_offset(self) -> int | None:
         """Return the offset to fetch from, None when the request is complete."""
 
-    def bounds(self, start: int, stable: int, high: int) -> None:
-        """Set log start offset, last stable offset and high watermark; called before ``data``."""
+    def set_bounds(self, start: int, stable: int, high: int) -> None:
+        """Set log start offset, last stable offset and high watermark, before any batch."""
 
-    def data(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Add a committed batch; called in order, once per batch.
 
         Raises:
             CorruptBatch: its bytes do not follow the format.
         """
 
-    def aborted(self, batch: Batch) -> None:
+    def add_aborted_batch(self, batch: Batch) -> None:
         """Add a batch of an aborted transaction; called in order with the committed ones.
 
         Raises:
             CorruptBatch: its bytes do not follow the format.
         """
 
-    def passed(self, offset: int) -> None:
-        """Called when every committed record below an offset has been delivered."""
+    def advance(self, offset: int) -> None:
+        """Take note that every committed record below an offset has been delivered."""
 
-    def ended(self) -> None:
-        """Called when there are no further records up to the last stable offset."""
+    def finish(self) -> None:
+        """Take note that no further record follows up to the last stable offset."""
 
     def refuse(self, reason: str) -> None:
-        """Called when the rest cannot be read."""
+        """Take note that the rest cannot be read, and why."""
 
 
 class Fetcher:
@@ -82,14 +82,14 @@ class Fetcher:
 
     def run(
         self,
-        wants: Mapping[Partition, PartitionRequest],
+        requests: Mapping[Partition, PartitionRequest],
         timeout: float,
         partition_bytes: int = NEAR_BYTES,
     ) -> None:
         """Serve every request, or refuse it when the timeout expires.
 
         Args:
-            wants: requests by topic and partition.
+            requests: requests by topic and partition.
             timeout: seconds.
             partition_bytes: maximum bytes per partition and fetch.
 
@@ -97,8 +97,8 @@ class Fetcher:
             ConnectionFailed: no broker responded, or authentication failed.
             ConfigError: the client properties are not usable.
         """
-        reading = _Reading(wants, timeout, partition_bytes)
-        if wants:
+        reading = _Reading(requests, timeout, partition_bytes)
+        if requests:
             loop, connection = self._connected(timeout)
             loop.run(lambda: reading.run(connection))
 
@@ -130,9 +130,11 @@ class _Reading:
     """One run: rounds of one request per leader, until all is served or the timeout expires."""
 
     def __init__(
-        self, wants: Mapping[Partition, PartitionRequest], timeout: float, partition_bytes: int
+        self, requests: Mapping[Partition, PartitionRequest], timeout: float, partition_bytes: int
     ) -> None:
-        self._left = {at: want for at, want in wants.items() if want.at() is not None}
+        self._left = {
+            at: request for at, request in requests.items() if request.next_offset() is not None
+        }
         self._timeout = timeout
         self._until = monotonic() + timeout
         self._bytes = partition_bytes
@@ -211,7 +213,7 @@ class _Reading:
             led = {node: partitions for node, partitions in led.items() if partitions}
 
     def _next(self, at: Partition) -> int:
-        offset = self._left[at].at()
+        offset = self._left[at].next_offset()
         return -1 if offset is None else offset
 
     def _order(self, partitions: list[Partition], moved: set[Partition]) -> list[Partition]:
@@ -231,7 +233,7 @@ class _Reading:
         return moved
 
     def _take(self, at: Partition, offset: int, part: Any, *, first: bool) -> bool:
-        code, want = part.error_code, self._left[at]
+        code, request = part.error_code, self._left[at]
         if code == Code.OFFSET_OUT_OF_RANGE:
             self._out_of_range.add(at)
             self._trouble[at] = code_name(code)
@@ -247,15 +249,15 @@ class _Reading:
             return True
         self._trouble.pop(at, None)
         stable = part.last_stable_offset if part.last_stable_offset >= 0 else part.high_watermark
-        want.bounds(part.log_start_offset, stable, part.high_watermark)
+        request.set_bounds(part.log_start_offset, stable, part.high_watermark)
         seen = self._batches(at, offset, part)
         if at not in self._left:
             return True
-        want.passed(seen)
+        request.advance(seen)
         # The first partition of a request gets at least one batch, if there is one (KIP-74).
         if seen >= stable or (seen == offset and first):
-            want.ended()
-        if want.at() is None:
+            request.finish()
+        if request.next_offset() is None:
             del self._left[at]
         elif seen == offset:
             self._starved.add(at)
@@ -264,17 +266,17 @@ class _Reading:
     def _batches(self, at: Partition, offset: int, part: Any) -> int:
         """Deliver the batches of a response; return the offset after the last one."""
         aborted = [(a.producer_id, a.first_offset) for a in part.aborted_transactions or ()]
-        filter_, want, seen = AbortedTransactions(aborted), self._left[at], offset
+        filter_, request, seen = AbortedTransactions(aborted), self._left[at], offset
         try:
             for batch in split_batches(part.records or b""):
                 dropped = filter_.drops(batch)
                 # After compaction a response may begin with a batch that ends before the offset.
                 if batch.last_offset < offset:
                     continue
-                if not batch.is_control and batch.count and want.at() is not None:
+                if not batch.is_control and batch.count and request.next_offset() is not None:
                     if not batch.crc_ok():
                         raise CorruptBatch("wrong checksum")
-                    (want.aborted if dropped else want.data)(batch)
+                    (request.add_aborted_batch if dropped else request.add_batch)(batch)
                 seen = batch.last_offset + 1
         except CorruptBatch as error:
             self._refuse(at, f"the batch at offset {seen} is corrupt: {error}")
@@ -330,12 +332,12 @@ class _Reading:
         return {at for at in known if self._bounded(at, starts[at], stables[at], highs[at])}
 
     def _bounded(self, at: Partition, start: int, stable: int, high: int) -> bool:
-        want, before = self._left[at], self._next(at)
-        want.bounds(start, stable, high)
+        request, before = self._left[at], self._next(at)
+        request.set_bounds(start, stable, high)
         if self._next(at) == before:
             return False  # only briefly out of range, as during a leader change
         del self._trouble[at]
-        if want.at() is None:
+        if request.next_offset() is None:
             del self._left[at]
         return True
 

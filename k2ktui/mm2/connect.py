@@ -175,7 +175,7 @@ class Connect:
             "No offset was changed.",
         )
 
-    def await_going_on(self, connector: str) -> None:
+    def await_running(self, connector: str) -> None:
         """Wait until a resumed or paused connector is no longer stopped.
 
         Raises:

@@ -170,7 +170,7 @@ def _resumption(connect: Connect, name: str, was: str) -> Callable[[], None]:
             connect.pause(name)
         else:
             connect.resume(name)
-        connect.await_going_on(name)
+        connect.await_running(name)
 
     return resumed
 

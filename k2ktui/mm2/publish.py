@@ -112,7 +112,7 @@ class Publisher:
         self._names = names
         self._target = target_cluster(config)
         if not force:
-            _alone(self._target, names)
+            _require_only_publisher(self._target, names)
         _ensure(config, self._target, names)
         self._snapshots = SnapshotReader(flow)
         self._writers = {topic: self._writer(topic) for topic in names.all}
@@ -215,7 +215,7 @@ def syncs_of(replicas: Mapping[SourcePartition, Replica]) -> dict[SourcePartitio
     return found
 
 
-def _alone(target: Cluster, names: MirrorNames) -> None:
+def _require_only_publisher(target: Cluster, names: MirrorNames) -> None:
     storage = f"mm2-offsets.{names.source}.internal"
     if isinstance(target.describe([storage])[storage], TopicDescription):
         raise Refused(

@@ -91,25 +91,25 @@ class _New:
     trouble: str = ""
     _over: bool = False
 
-    def at(self) -> int | None:
+    def next_offset(self) -> int | None:
         return None if self._over else self.next
 
-    def bounds(self, start: int, stable: int, high: int) -> None:
+    def set_bounds(self, start: int, stable: int, high: int) -> None:
         self.next = max(self.next, start, 0 if self.back is None else stable - self.back)
         self.back = None
         self._over = self.next >= stable
 
-    def aborted(self, batch: Batch) -> None:
+    def add_aborted_batch(self, batch: Batch) -> None:
         """Ignore records of aborted transactions."""
 
-    def data(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         made, kind = decode_records(batch, self.next), timestamp_type(batch)
         self.found += [record_at(made, row, kind) for row in range(len(made))]
 
-    def passed(self, offset: int) -> None:
+    def advance(self, offset: int) -> None:
         self.next = max(self.next, offset)
 
-    def ended(self) -> None:
+    def finish(self) -> None:
         self._over = True
 
     def refuse(self, reason: str) -> None:

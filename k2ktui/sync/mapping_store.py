@@ -348,8 +348,8 @@ class MappingStore:
         return any(self._next.get(n, 0) < self._written.get(n, 0) for n in numbers)
 
     def _tidy(self) -> None:
-        headless = [source for source, track in self._tracks.items() if track.beheaded]
-        self._hold(dict.fromkeys(headless, 0), monotonic() + _REREAD_S)
+        incomplete = [source for source, track in self._tracks.items() if track.needs_refill]
+        self._hold(dict.fromkeys(incomplete, 0), monotonic() + _REREAD_S)
         if monotonic() >= self._next_trim:
             retention = self._config.offset_mapping.retention
             self._next_trim = monotonic() + retention.schedule_s

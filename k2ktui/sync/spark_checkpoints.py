@@ -57,7 +57,7 @@ class SourceLine:
     positions: Mapping[SourcePartition, int] | None
     source_id: str = ""
 
-    def rendered(self, translated: Translate) -> str:
+    def render(self, translated: Translate) -> str:
         """Return the offset for the target in the format of Spark's Kafka source, sorted."""
         if self.positions is None:
             return self.text
@@ -98,12 +98,12 @@ class SparkCheckpoint:
                 found[at] = min(found.get(at, offset), offset)
         return found
 
-    def rendered(self, translated: Translate) -> str:
+    def render(self, translated: Translate) -> str:
         """Return the file's text for the target; lines of other source types stay unchanged."""
         lines = [f"v{self.version}", self.metadata]
         for line in self.lines:
             prefix = f"{line.source_id}:" if self.version == 2 else ""
-            lines.append(prefix + line.rendered(translated))
+            lines.append(prefix + line.render(translated))
         return "\n".join(lines) + "\n"
 
 

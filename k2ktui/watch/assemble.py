@@ -71,8 +71,8 @@ class Assembler:
         self._pair, self._path = pair, path
         self._target_of = target_of
         self._addresses = addresses
-        self._seen: float | None = None
-        self._kept: dict[SourcePartition, tuple[object, PartitionRow] | None] = {}
+        self._read_at: float | None = None
+        self._cached_rows: dict[SourcePartition, tuple[object, PartitionRow] | None] = {}
         self.history = History()
 
     def view(self, now: float, known: Known, parts: Mapping[PartName, Part]) -> View:
@@ -82,22 +82,22 @@ class Assembler:
         groups = _fact(known, PartName.GROUPS, GroupFacts)
         state = _fact(known, PartName.STATE, StateFacts)
         audit = _audit(known, groups)
-        waits = PartName.SOURCE in parts and parts[PartName.SOURCE].stale
-        rows = self._rows(source, target, groups, newest=waits)
+        source_is_stale = PartName.SOURCE in parts and parts[PartName.SOURCE].stale
+        rows = self._rows(source, target, groups, newest=source_is_stale)
         # Rates are of the moments at which the source was read, as positions and lag are.
-        seen = source.taken_at if source else target.taken_at if target else None
-        fresh = seen != self._seen
+        read_at = source.taken_at if source else target.taken_at if target else None
+        fresh = read_at != self._read_at
         if any(parts[each].stale for each in _SIDES if each in parts):
             # The current copy rate is unknown.
-            rows = self.history.unknown(rows)
+            rows = self.history.without_trends(rows)
             totals = sum_totals(rows, groups)
         elif fresh:
-            self._seen = seen
+            self._read_at = read_at
             rows = self.history.add(now, rows)
             totals = self.history.add_totals(now, sum_totals(rows, groups))
         else:
-            rows = self.history.again(rows)
-            totals = self.history.totals_again(sum_totals(rows, groups))
+            rows = self.history.with_trends(rows)
+            totals = self.history.totals_with_trend(sum_totals(rows, groups))
         return View(
             pair=self._pair,
             taken_at=now,
@@ -137,15 +137,15 @@ class Assembler:
             positions = {at: source.positions.get(at, p) for at, p in positions.items()}
         mapped = groups.mapped if groups else {}
         names = set(positions) | set(source.partitions if source else ())
-        if names != self._kept.keys():
-            self._kept = {at: self._kept.get(at) for at in sorted(names)}
-        for at, kept in self._kept.items():
+        if names != self._cached_rows.keys():
+            self._cached_rows = {at: self._cached_rows.get(at) for at in sorted(names)}
+        for at, cached in self._cached_rows.items():
             own = (positions.get(at), mapped.get(at), groups is not None)
-            facts = (*own, *_bounds(at, source), *_landing(target, own[0]))
+            facts = (*own, *_source_facts(at, source), *_target_facts(target, own[0]))
             # Most of thousands of partitions are unchanged: reuse their rows.
-            if kept is None or kept[0] != facts:
-                self._kept[at] = (facts, self._row(at, source, target, *own))
-        return tuple(kept[1] for kept in self._kept.values() if kept)
+            if cached is None or cached[0] != facts:
+                self._cached_rows[at] = (facts, self._row(at, source, target, *own))
+        return tuple(cached[1] for cached in self._cached_rows.values() if cached)
 
     def _row(
         self,
@@ -181,7 +181,9 @@ class Assembler:
             target_partition=partition,
             target_end=_target_end(target, topic, partition),
             mapped_records=mapped.records if mapped else 0 if mapping_read else None,
-            coverage=_covered(position, start, end, mapped, mapping_read and target is not None),
+            coverage=_partition_coverage(
+                position, start, end, mapped, mapping_read and target is not None
+            ),
             copied_at=position.at_ms / 1000 if position and position.at_ms else None,
         )
         if source is not None:
@@ -196,17 +198,17 @@ class Assembler:
         )
 
 
-def _bounds(at: SourcePartition, source: SourceFacts | None) -> tuple[object, ...]:
+def _source_facts(at: SourcePartition, source: SourceFacts | None) -> tuple[object, ...]:
     """Return the source facts that a row depends on."""
     if source is None:
         return (None,)
-    ends = (source.starts.get(at), source.ends.get(at), at in source.cut)
+    ends = (source.starts.get(at), source.ends.get(at), at in source.truncated)
     held = (at in source.high, source.held_back.get(at))
     age = (source.ages.get(at), source.positions.get(at))
     return (*ends, *held, *age, source.topic_ids.get(at.topic))
 
 
-def _landing(target: TargetFacts | None, position: Position | None) -> tuple[object, ...]:
+def _target_facts(target: TargetFacts | None, position: Position | None) -> tuple[object, ...]:
     """Return the target facts that a row depends on."""
     if target is None:
         return (None,)
@@ -228,7 +230,7 @@ def _audit(known: Known, groups: GroupFacts | None) -> Audit | None:
 def _end(at: SourcePartition, source: SourceFacts | None, position: Position | None) -> int | None:
     """Return the last stable offset; a newer position proves that it has advanced since."""
     end = source.ends.get(at) if source else None
-    if source is None or end is None or position is None or at in source.cut:
+    if source is None or end is None or position is None or at in source.truncated:
         return end
     return max(end, position.offset)
 
@@ -267,7 +269,7 @@ def _target_end(target: TargetFacts | None, topic: str, partition: int | None) -
     return target.ends.get((topic, partition))
 
 
-def _covered(
+def _partition_coverage(
     position: Position | None,
     start: int | None,
     end: int | None,
@@ -307,7 +309,7 @@ def sum_totals(rows: Sequence[PartitionRow], groups: GroupFacts | None) -> Total
     ]
     rates = [row.rate for row in rows if row.rate is not None]
     found = groups.rows if groups else ()
-    off = [row for row in found if row.divergence and row.finding is Finding.SETTLED]
+    diverging = [row for row in found if row.divergence and row.finding is Finding.SETTLED]
     sums = outcome(found)
     exact = sum(row.basis in _EXACT for row in found)
     return Totals(
@@ -315,13 +317,13 @@ def sum_totals(rows: Sequence[PartitionRow], groups: GroupFacts | None) -> Total
         lag_records=sum_lags(lags),
         lag_seconds=max(ages) if ages else 0.0 if lags and not any(lags) else None,
         rate=sum(rates) if rates else None,
-        coverage=_coverage(rows),
+        coverage=_total_coverage(rows),
         commit_coverage=exact / len(found) if found else None,
         mapped_records=sum(row.status.mapped_records or 0 for row in rows) if groups else None,
         states=counts([str(row.status.state) for row in rows]),
         groups=len(groups.source) if groups else None,
         bases=counts([str(row.basis) for row in found]),
-        diverging=len({row.group for row in off}),
+        diverging=len({row.group for row in diverging}),
         skips=sums.skips,
         rereads=sums.rereads,
         unknown=len(rows) - len(lags),
@@ -330,7 +332,7 @@ def sum_totals(rows: Sequence[PartitionRow], groups: GroupFacts | None) -> Total
     )
 
 
-def _coverage(rows: Sequence[PartitionRow]) -> float | None:
+def _total_coverage(rows: Sequence[PartitionRow]) -> float | None:
     """Return the coverage of all partitions, weighted by the offsets they retain."""
     known = [row.status for row in rows if row.status.coverage is not None]
     sizes = [(s.source_end or 0) - (s.source_start or 0) for s in known]

@@ -19,9 +19,9 @@ from k2ktui.watch.model import ClusterView, PartName, RangeRow, Span
 class SourceFacts:
     """The source: bounds of its logs, and the age of the record at each position.
 
-    ``cut`` are partitions whose log ends before a position that was known when the end was read.
-    ``ends`` are last stable offsets, ``high`` high watermarks, ``held_back`` the records between
-    them. ``ages`` are seconds. ``positions`` were read just before the ends, for the lag.
+    ``truncated`` are partitions whose log ends before a position that was known when the end was
+    read. ``ends`` are last stable offsets, ``high`` high watermarks, ``held_back`` the records
+    between them. ``ages`` are seconds. ``positions`` were read just before the ends, for the lag.
     """
 
     taken_at: float
@@ -31,7 +31,7 @@ class SourceFacts:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     partitions: tuple[SourcePartition, ...] = ()
     ages: Mapping[SourcePartition, float] = field(default_factory=dict)
-    cut: frozenset[SourcePartition] = frozenset()
+    truncated: frozenset[SourcePartition] = frozenset()
     high: Mapping[SourcePartition, int] = field(default_factory=dict)
     held_back: Mapping[SourcePartition, HeldBack] = field(default_factory=dict)
     positions: Mapping[SourcePartition, Position] = field(default_factory=dict)

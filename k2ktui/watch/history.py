@@ -98,16 +98,16 @@ class History:
         self._lines = (self._lag.lines(), self._position.lines())
         rate = np.maximum(0.0, self._lines[1].slope).astype(np.float32)
         self._columns.add(_Column(self._index, at, lag, rate))
-        return self.again(rows)
+        return self.with_trends(rows)
 
-    def again(self, rows: Sequence[PartitionRow]) -> tuple[PartitionRow, ...]:
+    def with_trends(self, rows: Sequence[PartitionRow]) -> tuple[PartitionRow, ...]:
         """Return rows of a moment that was already added, with rates and trends."""
         lag, position = self._lines
         slopes, left = _list(np.maximum(0.0, position.slope)), _list(lag.to_zero)
         trends = {key: (slopes[n], lag.directions[n], left[n]) for key, n in self._index.items()}
         return self._with(rows, trends)
 
-    def unknown(self, rows: Sequence[PartitionRow]) -> tuple[PartitionRow, ...]:
+    def without_trends(self, rows: Sequence[PartitionRow]) -> tuple[PartitionRow, ...]:
         """Return rows without rates and trends, because their inputs were not read this time."""
         return self._with(rows, {})
 
@@ -132,9 +132,9 @@ class History:
         self._total_lag.add(at, _array([totals.lag_records]))
         point = Point(at, totals.lag_records, totals.lag_seconds, totals.rate, totals.coverage)
         self._points.add(point)
-        return self.totals_again(totals)
+        return self.totals_with_trend(totals)
 
-    def totals_again(self, totals: Totals) -> Totals:
+    def totals_with_trend(self, totals: Totals) -> Totals:
         """Return totals of a moment that was already added, with their trend."""
         lines = self._total_lag.lines()
         return replace(totals, direction=lines.directions[0], eta_s=_list(lines.to_zero)[0])

@@ -134,7 +134,7 @@ class SourceReader:
             topic_ids={name: topic.topic_id for name, topic in topics.items()},
             partitions=tuple(SourcePartition(*at) for at in where),
             ages=self._ages(positions, starts, ends),
-            cut=frozenset(
+            truncated=frozenset(
                 at
                 for at, p in positions.items()
                 if ends.get((at.topic, at.partition), p.offset) < p.offset

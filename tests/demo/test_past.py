@@ -38,8 +38,8 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
             list(pool.map(lambda node: node.start(START_S), nodes))
         source, target = nodes
         topics.create(source.bootstrap, target.bootstrap)
-        seed.write_past(source.bootstrap, target.bootstrap)
-        groups.commit_past(source.bootstrap, target.bootstrap)
+        seed.write_seed_data(source.bootstrap, target.bootstrap)
+        groups.commit_seed_offsets(source.bootstrap, target.bootstrap)
         yield source, target
     finally:
         for node in nodes:

@@ -16,11 +16,11 @@ _DEMO = """
 import sys
 from pathlib import Path
 from k2ktui.demo.signals import DemoEnded, ending_signals
-from k2ktui.demo.detached import announced, stay
+from k2ktui.demo.detached import announce, stay
 
 home = Path(sys.argv[1])
 try:
-    with ending_signals(), announced(home, home / "pipeline.yaml"):
+    with ending_signals(), announce(home, home / "pipeline.yaml"):
         print("runs", flush=True)
         sys.stdin.readline()
         stay(home, home / "pipeline.yaml", float(sys.argv[2]))
@@ -55,7 +55,7 @@ def test_it_is_found_and_ended(waiting: subprocess.Popen[bytes], tmp_path: Path)
     assert found is not None
     assert (found.identity.pid, found.config) == (waiting.pid, tmp_path / "pipeline.yaml")
     waiting.send_signal(1)  # a terminal's end may be told more than once
-    detached.come_back(tmp_path)
+    detached.reattach(tmp_path)
     detached.end(found)
     assert waiting.wait(10) == 115, "SIGTERM, and nothing before"
     assert detached.host(tmp_path) is None
@@ -74,4 +74,4 @@ def test_it_ends_by_itself_when_nobody_comes(tmp_path: Path) -> None:
 def test_a_damaged_file_is_no_demo(tmp_path: Path, text: str) -> None:
     (tmp_path / "demo.json").write_text(text)
     assert detached.host(tmp_path) is None
-    detached.come_back(tmp_path / "none")
+    detached.reattach(tmp_path / "none")

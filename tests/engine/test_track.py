@@ -258,7 +258,7 @@ def test_bounds_change_no_answer(log: Log, rounds: list[tuple[int, int]]) -> Non
         assert track.rows <= count + len(track.target_ranges)
         whole, known = model(log.pieces)
         assert decided(track) == known
-        if track.beheaded:
+        if track.needs_refill:
             reach(track, log.pieces, 0)
         everything = taken(log.pieces)
         for target, lane in everything.target_ranges.items():

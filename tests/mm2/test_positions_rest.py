@@ -203,7 +203,7 @@ def test_a_stopped_connector_is_taken_over_from(mirror: Mirror, tmp_path: Path) 
     shown = k2ktui_json("offsets", "show", "-f", args[1])["partitions"]
     assert {row["partition"]: row["position"] for row in shown} == ends
     mirror.connect.resume(mirror.name)
-    mirror.connect.await_going_on(mirror.name)
+    mirror.connect.await_running(mirror.name)
 
 
 def test_the_only_connector_is_found(worker: ConnectWorker, mirror: Mirror) -> None:

@@ -68,11 +68,11 @@ def test_kafka_and_other_sources() -> None:
     found = read(text)
     assert found.positions == {ORDERS: 120, ORDERS_10: 7, AUDIT: 5}
     assert [line.positions is None for line in found.lines] == [False, True, True, True, False]
-    assert found.rendered(as_it_was) == text.replace(
+    assert found.render(as_it_was) == text.replace(
         KAFKA, '{"audit":{"0":5},"orders":{"0":120,"10":7}}'
     )
     moved = '{"dr.audit":{"0":6},"dr.orders":{"0":121,"10":8}}'
-    assert found.rendered(shifted) == text.replace(KAFKA, moved)
+    assert found.render(shifted) == text.replace(KAFKA, moved)
 
 
 def test_version_2_has_ids_in_any_order() -> None:
@@ -81,7 +81,7 @@ def test_version_2_has_ids_in_any_order() -> None:
     assert [line.source_id for line in found.lines] == ["1", "0", "2"]
     assert found.positions == {ORDERS: 120, ORDERS_10: 7, AUDIT: 5}
     moved = '{"dr.audit":{"0":6},"dr.orders":{"0":121,"10":8}}'
-    assert found.rendered(shifted) == text.replace(KAFKA, moved)
+    assert found.render(shifted) == text.replace(KAFKA, moved)
 
 
 def test_two_sources_of_one_topic() -> None:
@@ -202,12 +202,12 @@ def test_what_is_written_is_read_again(
     sources: list[dict[tuple[str, int], int]], version: int
 ) -> None:
     positions = [{SourcePartition(*at): offset for at, offset in one.items()} for one in sources]
-    texts = [SourceLine("", one).rendered(as_it_was) for one in positions]
+    texts = [SourceLine("", one).render(as_it_was) for one in positions]
     lines = [f"{n}:{text}" for n, text in enumerate(texts)] if version == 2 else texts
     text = file(*lines, version=f"v{version}")
     found = read(text)
     assert [line.positions for line in found.lines] == positions
-    assert found.rendered(as_it_was) == text
+    assert found.render(as_it_was) == text
 
 
 @given(st.text() | st.text('v12\n{}":,-0159ab[]').map(lambda rest: "v1\n{}\n" + rest))
@@ -268,7 +268,7 @@ def test_checkpoints_that_spark_wrote(tmp_path: Path) -> None:
         assert json.loads(found.metadata)["batchTimestampMs"] > 0
         moved = '{"dr.audit":{"0":6},"dr.orders":{"0":121,"10":8}}'
         # Spark ends no last line; it reads line by line, so one more end changes nothing.
-        assert found.rendered(shifted) == path.read_text().replace(KAFKA, moved) + "\n"
+        assert found.render(shifted) == path.read_text().replace(KAFKA, moved) + "\n"
 
 
 def test_arguments() -> None:

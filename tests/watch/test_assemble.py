@@ -126,7 +126,7 @@ def test_the_lag_is_of_the_moment_at_which_the_source_was_read() -> None:
     unknown = replace(source, positions={})
     assert status(1200, unknown) == ("unknown", 1200, 1200, None, None)
     cut = replace(source, positions={AT: replace(target.positions[AT], offset=1200)})
-    assert status(1200, replace(cut, cut=frozenset({AT})))[0] is PartitionState.LOST
+    assert status(1200, replace(cut, truncated=frozenset({AT})))[0] is PartitionState.LOST
 
 
 def test_a_position_behind_which_the_log_was_cut_is_a_loss() -> None:
@@ -135,7 +135,7 @@ def test_a_position_behind_which_the_log_was_cut_is_a_loss() -> None:
     known = dict(made._facts())
     source = known[PartName.SOURCE]
     assert isinstance(source, SourceFacts)
-    known[PartName.SOURCE] = replace(source, cut=frozenset({AT}))
+    known[PartName.SOURCE] = replace(source, truncated=frozenset({AT}))
     cut = row(Assembler(PipelinePair("x")).view(NOON, known, {}))
     assert cut.status.state is PartitionState.LOST
     assert "200 before the position: it was truncated" in cut.why
