@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def where_options(*file_names: str) -> Callable[[F], F]:
     """Add ``--connect``, ``--connect-file``, ``--connector``, and a file option by these names."""
 
-    def added(function: F) -> F:
+    def add_options(function: F) -> F:
         for option in (
             click.option(
                 "--connector", default="", metavar="NAME", help="Name of the MirrorSourceConnector."
@@ -49,7 +49,7 @@ def where_options(*file_names: str) -> Callable[[F], F]:
             function = option(function)
         return function
 
-    return added
+    return add_options
 
 
 def positions_of(*, mirror: str, url: str, connect_file: str, connector: str) -> Positions:

@@ -70,10 +70,10 @@ class Agreement:
         behind = row.basis is not Basis.UNMAPPED and (row.divergence or 0) < 0
         if before is not None and before.behind != behind:
             before = None
-        decide = self._behind if behind else self._settle
+        decide = self._settle_behind if behind else self._settle
         return decide(row, before, began, ended)
 
-    def _behind(
+    def _settle_behind(
         self, row: GroupRow, before: _FirstDifference | None, began: float, ended: float
     ) -> GroupRow:
         """Decide on a row behind its translation; the first reading of all is left as it is."""

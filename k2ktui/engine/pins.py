@@ -53,7 +53,7 @@ class Proposal(Protocol):
         """The offset to commit, None if there is none."""
 
 
-def pinned(
+def pin_logs(
     partitions: Iterable[TargetPartition],
     logs: Mapping[TargetPartition, TargetLog],
     topic_ids: Mapping[str, str],

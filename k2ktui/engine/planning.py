@@ -15,7 +15,7 @@ from k2ktui.engine.groups import (
     with_conflicting_pipelines,
 )
 from k2ktui.engine.guard import add_guard, split_guard
-from k2ktui.engine.pins import pinned
+from k2ktui.engine.pins import pin_logs
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind, decide_action
 from k2ktui.engine.translate import Translation
 from k2ktui.text import counted, duration
@@ -71,7 +71,7 @@ def make_plan(snapshot: Snapshot, options: PlanOptions) -> Plan:
         made_by=options.made_by,
         rewind=options.rewind,
         rows=tuple(rows),
-        logs=pinned(places, snapshot.logs, snapshot.target_ids),
+        logs=pin_logs(places, snapshot.logs, snapshot.target_ids),
         commits_at=snapshot.commits_at if snapshot.source_down else None,
     )
 

@@ -116,7 +116,7 @@ def _records(
     for replica, commit in copies:
         if replica.anchors is not None:
             return _by_cuts(replica, translation, commit, low, high)
-        if not _known(replica, translation.target, low, high):
+        if not _is_mapping_complete(replica, translation.target, low, high):
             return None
         ranges = replica.target_ranges.get(translation.target)
         if ranges is not None:
@@ -142,7 +142,7 @@ def _by_cuts(
     return _Between(behind.target - low, high - behind.target)
 
 
-def _known(replica: Replica, target: TargetPartition, low: int, high: int) -> bool:
+def _is_mapping_complete(replica: Replica, target: TargetPartition, low: int, high: int) -> bool:
     """Whether the mapping of the target offsets ``[low, high)`` is complete."""
     position = replica.position
     assert position is not None

@@ -270,7 +270,7 @@ def _deltas(sources: tuple[int, ...]) -> list[int]:
     return [sources[0], *(b - a for a, b in itertools.pairwise(sources))]
 
 
-def _scattered(row: list[Any]) -> ScatteredRun:
+def _parse_scattered(row: list[Any]) -> ScatteredRun:
     if len(row) < 2:
         raise MalformedRecord("a run without a record")
     target, first, *deltas = (integer(number) for number in row)
@@ -394,7 +394,7 @@ def read_mapping_record(key: bytes | None, value: bytes | None) -> MappingRecord
         target_partition=integer(field(body, "targetPartition"), high=LARGEST_INT),
         term=integer(field(body, "term"), high=LARGEST_TERM),
         ranges=tuple(_range(row) for row in rows(field(body, "ranges"), 3)),
-        runs=tuple(_scattered(row) for row in rows(body.get("runs", []))),
+        runs=tuple(_parse_scattered(row) for row in rows(body.get("runs", []))),
         covers=_covers(field(body, "covers")),
         again=flag(body.get("again", False)),
     )

@@ -1,7 +1,7 @@
 """Send requests about consumer groups to their coordinators, with retries.
 
 A broker answers the requests of one connection in order, and a commit waits for its record to be
-written. Bulk requests are therefore spread over several connections ("lanes").
+written. Bulk requests are therefore spread over several connections.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ class BatchRequest(Generic[T]):
 
     Attributes:
         batch: maximum number of groups per request.
-        request: builds the request for a batch of groups.
+        build: returns the request for a batch of groups.
         read: takes the batch and the response; yields an answer or an error for each group.
-        lanes: maximum number of connections per broker to spread the requests over.
+        connections: maximum number of connections per broker to spread the requests over.
     """
 
     batch: int
-    request: Callable[[Sequence[str]], Any]
+    build: Callable[[Sequence[str]], Any]
     read: Callable[[Sequence[str], Any], Iterable[tuple[str, T | GroupError]]]
-    lanes: int = 1
+    connections: int = 1
 
 
 @dataclass(slots=True)
 class _Round(Generic[T]):
     """One attempt for all groups without an answer; ``silent`` maps failed brokers to errors."""
 
-    question: BatchRequest[T]
+    request: BatchRequest[T]
     answers: dict[str, T | GroupError] = field(default_factory=dict)
     silent: dict[int, GroupError] = field(default_factory=dict)
 
@@ -92,20 +92,20 @@ class GroupCoordinatorClient:
         self._label = label
         self.patience = patience
         self._loop = Loop()
-        self._lanes = [self._lane()]
+        self._connections = [self._connect()]
         self.coordinators: dict[str, int] = {}
 
-    def _lane(self) -> Wire:
+    def _connect(self) -> Wire:
         return Wire(self._loop, self._options, self._label)
 
     def open(self, timeout: float) -> None:
         """Connect within ``timeout`` seconds; errors as for ``Wire.open``."""
-        self._loop.run(lambda: self._lanes[0].open(timeout))
+        self._loop.run(lambda: self._connections[0].open(timeout))
 
     def close(self) -> None:
         """Close all connections and the event loop."""
-        for lane in self._lanes:
-            lane.close()
+        for connection in self._connections:
+            connection.close()
         self._loop.close()
 
     def run(self, coroutine: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -114,7 +114,7 @@ class GroupCoordinatorClient:
 
     def refusal(self) -> str:
         """Return why no broker accepts connections now; empty if one does or might."""
-        return self._lanes[0].refusal()
+        return self._connections[0].refusal()
 
     async def sleep(self, seconds: float) -> None:
         """Wait ``seconds`` without blocking the event loop."""
@@ -122,7 +122,7 @@ class GroupCoordinatorClient:
 
     def version_of(self, request: type) -> int:
         """Return the highest request version that both sides support, -1 if none."""
-        return self._lanes[0].version_of(request)
+        return self._connections[0].version_of(request)
 
     async def ask_all_brokers(self, make: Callable[[], Any]) -> dict[int, Any | GroupError]:
         """Send a request to every broker; return the response or error by broker id.
@@ -130,7 +130,7 @@ class GroupCoordinatorClient:
         Raises:
             NotSent, OutcomeUnknown: the list of brokers could not be fetched.
         """
-        wire, timeout = self._lanes[0], self.patience
+        wire, timeout = self._connections[0], self.patience
         brokers = await wire.brokers(min(timeout, _ASIDE_S))
         posted = {node: wire.post(make(), node, timeout) for node in brokers}
         found: dict[int, Any | GroupError] = {}
@@ -138,11 +138,11 @@ class GroupCoordinatorClient:
             try:
                 found[node] = await wire.answer(future)
             except (NotSent, OutcomeUnknown) as error:
-                found[node] = _lost(error)
+                found[node] = _connection_error(error)
         return found
 
     async def ask(
-        self, groups: Collection[str], question: BatchRequest[T]
+        self, groups: Collection[str], request: BatchRequest[T]
     ) -> dict[str, T | GroupError]:
         """Send the request for every group; return an answer or an error for each.
 
@@ -151,11 +151,11 @@ class GroupCoordinatorClient:
         """
         answers: dict[str, T | GroupError] = {}
         pending = list(dict.fromkeys(groups))
-        await self._widen(min(question.lanes, len(pending) // (question.batch * 2 * _AHEAD)))
+        await self._widen(min(request.connections, len(pending) // (request.batch * 2 * _AHEAD)))
         until, attempt = monotonic() + self.patience, 0
         doubtful: set[str] = set()
         while pending:
-            found = await self._attempt(pending, question)
+            found = await self._attempt(pending, request)
             doubtful |= {group for group, answer in found.items() if _doubtful(answer)}
             settled = {group: answer for group, answer in found.items() if not is_retriable(answer)}
             answers |= settled
@@ -177,43 +177,45 @@ class GroupCoordinatorClient:
         for group in pending:
             self.coordinators.pop(group, None)
         await self.sleep(back_off(attempt))
-        for lane in self._lanes:
+        for connection in self._connections:
             try:
-                await lane.brokers(min(self.patience, _ASIDE_S))
+                await connection.brokers(min(self.patience, _ASIDE_S))
             except (NotSent, OutcomeUnknown):
                 return
 
-    async def _widen(self, lanes: int) -> None:
-        while len(self._lanes) < lanes:
-            lane = self._lane()
+    async def _widen(self, connections: int) -> None:
+        while len(self._connections) < connections:
+            connection = self._connect()
             try:
-                await lane.open(min(self.patience, _ASIDE_S))
+                await connection.open(min(self.patience, _ASIDE_S))
             except ConnectionFailed:
-                lane.close()
+                connection.close()
                 return
-            self._lanes.append(lane)
+            self._connections.append(connection)
 
     async def _attempt(
-        self, groups: Sequence[str], question: BatchRequest[T]
+        self, groups: Sequence[str], request: BatchRequest[T]
     ) -> dict[str, T | GroupError]:
-        at = _Round(question, dict[str, T | GroupError](await self._locate(groups)))
-        parcels = self._parcels([g for g in groups if g not in at.answers], question.batch)
-        lanes = self._lanes[: question.lanes]
+        at = _Round(request, dict[str, T | GroupError](await self._locate(groups)))
+        batches = self._split_by_broker([g for g in groups if g not in at.answers], request.batch)
+        connections = self._connections[: request.connections]
         window: deque[tuple[int, Sequence[str], Wire, Any]] = deque()
-        for number, (node, parcel) in enumerate(parcels):
-            if len(window) >= _AHEAD * len(lanes):
+        for number, (node, names) in enumerate(batches):
+            if len(window) >= _AHEAD * len(connections):
                 await self._collect(at, *window.popleft())
             if node in at.silent:
-                at.answers |= dict.fromkeys(parcel, at.silent[node])
+                at.answers |= dict.fromkeys(names, at.silent[node])
                 continue
-            wire = lanes[number % len(lanes)]
-            future = wire.post(question.request(parcel), node, self.patience)
-            window.append((node, parcel, wire, future))
+            wire = connections[number % len(connections)]
+            future = wire.post(request.build(names), node, self.patience)
+            window.append((node, names, wire, future))
         while window:
             await self._collect(at, *window.popleft())
         return at.answers
 
-    def _parcels(self, groups: Iterable[str], batch: int) -> Iterable[tuple[int, Sequence[str]]]:
+    def _split_by_broker(
+        self, groups: Iterable[str], batch: int
+    ) -> Iterable[tuple[int, Sequence[str]]]:
         """Yield the broker and groups of each request, alternating between brokers."""
         by_node: dict[int, list[str]] = defaultdict(list)
         for group in groups:
@@ -221,24 +223,24 @@ class GroupCoordinatorClient:
         longest = max(map(len, by_node.values()), default=0)
         for first in range(0, longest, batch):
             for node, members in by_node.items():
-                if parcel := members[first : first + batch]:
-                    yield node, parcel
+                if names := members[first : first + batch]:
+                    yield node, names
 
     async def _collect(
-        self, at: _Round[T], node: int, parcel: Sequence[str], wire: Wire, future: Any
+        self, at: _Round[T], node: int, names: Sequence[str], wire: Wire, future: Any
     ) -> None:
         try:
             response = await wire.answer(future)
         except (NotSent, OutcomeUnknown) as error:
             # Skip this broker's remaining batches: each would wait for the same timeout in turn.
-            lost = _lost(error)
+            lost = _connection_error(error)
             at.silent[node] = replace(lost, doubtful=False)
-            at.answers |= dict.fromkeys(parcel, lost)
+            at.answers |= dict.fromkeys(names, lost)
             return
         unanswered = GroupError(
             Code.COORDINATOR_NOT_AVAILABLE, "the broker's response does not contain it"
         )
-        at.answers |= dict.fromkeys(parcel, unanswered) | dict(at.question.read(parcel, response))
+        at.answers |= dict.fromkeys(names, unanswered) | dict(at.request.read(names, response))
 
     async def _locate(self, groups: Iterable[str]) -> dict[str, GroupError]:
         """Look up unknown coordinators; return the groups for which that failed."""
@@ -248,18 +250,18 @@ class GroupCoordinatorClient:
         window: deque[tuple[Sequence[str], Any]] = deque()
         for first in range(0, len(unknown), batch):
             if len(window) >= _AHEAD:
-                refused |= await self._located(*window.popleft())
-            parcel = unknown[first : first + batch]
-            window.append((parcel, self._lanes[0].post(_find(parcel), None, self.patience)))
+                refused |= await self._read_locations(*window.popleft())
+            names = unknown[first : first + batch]
+            window.append((names, self._connections[0].post(_find(names), None, self.patience)))
         while window:
-            refused |= await self._located(*window.popleft())
+            refused |= await self._read_locations(*window.popleft())
         return refused
 
-    async def _located(self, groups: Sequence[str], future: Any) -> dict[str, GroupError]:
+    async def _read_locations(self, groups: Sequence[str], future: Any) -> dict[str, GroupError]:
         try:
-            response = await self._lanes[0].answer(future)
+            response = await self._connections[0].answer(future)
         except (NotSent, OutcomeUnknown) as error:
-            return dict.fromkeys(groups, replace(_lost(error), doubtful=False))
+            return dict.fromkeys(groups, replace(_connection_error(error), doubtful=False))
         if not response.coordinators:
             found = {groups[0]: (response.error_code, response.node_id)}
         else:
@@ -283,7 +285,7 @@ def _doubtful(answer: object) -> bool:
     return isinstance(answer, GroupError) and answer.doubtful
 
 
-def _lost(error: NotSent | OutcomeUnknown) -> GroupError:
+def _connection_error(error: NotSent | OutcomeUnknown) -> GroupError:
     return GroupError(Code.NETWORK_EXCEPTION, str(error), isinstance(error, OutcomeUnknown))
 
 

@@ -329,9 +329,9 @@ class _Reading:
             found.append(_offsets(await connection.send(request, node, self._patience())))
         starts, stables, highs = found
         known = [at for at in asked if at in starts and at in stables and at in highs]
-        return {at for at in known if self._bounded(at, starts[at], stables[at], highs[at])}
+        return {at for at in known if self._apply_bounds(at, starts[at], stables[at], highs[at])}
 
-    def _bounded(self, at: Partition, start: int, stable: int, high: int) -> bool:
+    def _apply_bounds(self, at: Partition, start: int, stable: int, high: int) -> bool:
         request, before = self._left[at], self._next(at)
         request.set_bounds(start, stable, high)
         if self._next(at) == before:

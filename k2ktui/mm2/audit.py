@@ -133,15 +133,15 @@ def compare_checkpoints(
                 basis=str(row.basis),
                 checkpoint_reread=_before(downstream, right),
                 checkpoint_skipped=_before(right, downstream),
-                synced_reread=_held(row, _before(row.target_offset, right)),
-                synced_skipped=_held(row, _before(right, row.target_offset)),
+                synced_reread=_zero_if_equal(row, _before(row.target_offset, right)),
+                synced_skipped=_zero_if_equal(row, _before(right, row.target_offset)),
                 note=row.reason,
             )
         )
     return found
 
 
-def _held(row: GroupRow, count: int | None) -> int | None:
+def _zero_if_equal(row: GroupRow, count: int | None) -> int | None:
     """Return ``count``, or 0 if the divergence is 0: the group has only moved on meanwhile."""
     return 0 if count and row.divergence == 0 else count
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from k2ktui.engine.groups import ABSENT, EMPTY_STATES, GroupView
 from k2ktui.engine.guard import MappingVersion
-from k2ktui.engine.pins import pinned
+from k2ktui.engine.pins import pin_logs
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind, decide_action
 from k2ktui.engine.replica import TargetLog, TargetPartition
 from k2ktui.engine.state import SourcePartition
@@ -123,7 +123,7 @@ def make_plan(
         rewind=rewind,
         rows=tuple(_row(seen, each, rewind) for each in seen.checkpoints),
         files=tuple(files),
-        logs=pinned(
+        logs=pin_logs(
             {(each.at.topic, each.at.partition) for each in seen.checkpoints},
             seen.logs,
             seen.target_ids,
@@ -220,8 +220,8 @@ def checks(seen: ClusterObservation) -> list[Check]:
     """Return the results of all preconditions."""
     return [
         _groups_empty(seen),
-        _checked(seen, PRODUCERS_STOPPED, _producers_stopped),
-        _checked(seen, REPLICATED, _check_replicated),
+        _run_check(seen, PRODUCERS_STOPPED, _producers_stopped),
+        _run_check(seen, REPLICATED, _check_replicated),
         _own_topics(seen),
         _check_retained(seen),
         _reset(seen),
@@ -234,7 +234,7 @@ def standing_in_the_way(found: Iterable[Check], accepted: Iterable[str]) -> list
     return [c for c in found if c.name in REQUIRED and c.name not in fine and c.hint]
 
 
-def _checked(
+def _run_check(
     seen: ClusterObservation, name: str, check: Callable[[ClusterObservation], Check]
 ) -> Check:
     if name in seen.unread:

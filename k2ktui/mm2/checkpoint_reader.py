@@ -130,7 +130,7 @@ class CheckpointReader:
         )
         seen = replace(seen, nexts=self._nexts(seen))
         try:
-            seen = replace(seen, behind=self._behind(ends))
+            seen = replace(seen, behind=self._find_behind(ends))
         except K2kError as error:
             seen = replace(seen, unread={REPLICATED: error.message})
         while time.monotonic() < began + watch_s:
@@ -166,7 +166,7 @@ class CheckpointReader:
         ends = require_offsets(self._source, where, OffsetSpec.latest())
         return {SourcePartition(*at): end for at, end in ends.items()}
 
-    def _behind(self, ends: Mapping[SourcePartition, int]) -> dict[SourcePartition, int]:
+    def _find_behind(self, ends: Mapping[SourcePartition, int]) -> dict[SourcePartition, int]:
         """Return the source partitions with records that MirrorMaker 2 has not copied."""
         positions = TopicPositions(self._properties).positions()
         starts = self._source.offsets([(s.topic, s.partition) for s in ends], OffsetSpec.earliest())

@@ -45,7 +45,7 @@ def compare(offsets: Sequence[int], here: RecordRange, there: RecordRange, way: 
     if here.aborted:
         both = {**here.records, **here.aborted}
         every = [both[at] for at in sorted(both)]
-        landed = _agreed(landed, way(every, copy), _copied(here, copy))
+        landed = _combine_answers(landed, way(every, copy), _has_aborted_records(here, copy))
     if any(isinstance(each, str) for each in landed):
         left = Neighbors(every, copy)
         landed = [
@@ -59,7 +59,7 @@ def compare(offsets: Sequence[int], here: RecordRange, there: RecordRange, way: 
     ]
 
 
-def _copied(here: RecordRange, copy: Sequence[KafkaRecord]) -> bool | None:
+def _has_aborted_records(here: RecordRange, copy: Sequence[KafkaRecord]) -> bool | None:
     """Return whether the copy has records of aborted transactions; None if unknown.
 
     It is known only if no aborted record equals a committed one.
@@ -71,7 +71,7 @@ def _copied(here: RecordRange, copy: Sequence[KafkaRecord]) -> bool | None:
     return not aborted.isdisjoint(content_digest(record) for record in copy)
 
 
-def _agreed(without: Answers, with_aborted: Answers, copied: bool | None) -> Answers:
+def _combine_answers(without: Answers, with_aborted: Answers, copied: bool | None) -> Answers:
     """Choose between the answers for a copy without and with records of aborted transactions.
 
     If ``copied`` is None, only an answer that both agree on is used.
@@ -92,7 +92,7 @@ def _same(pairs: Iterator[tuple[KafkaRecord, KafkaRecord]]) -> int:
     return count
 
 
-def walked(
+def walk_forward(
     offsets: Sequence[int],
     anchor: OffsetAnchor,
     original: Sequence[KafkaRecord],
@@ -120,7 +120,7 @@ def walked(
     return [landed(offset) for offset in offsets]
 
 
-def walked_back(
+def walk_backward(
     offsets: Sequence[int],
     anchor: OffsetAnchor,
     original: Sequence[KafkaRecord],

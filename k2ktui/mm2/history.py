@@ -70,7 +70,7 @@ class SyncHistory:
         self._malformed = 0
         self._writer: KeyedWriter | None = None
 
-    def merged(self, new: Sequence[TimedOffsetSync]) -> list[Known]:
+    def merge(self, new: Sequence[TimedOffsetSync]) -> list[Known]:
         """Return the history merged with ``new`` syncs of the flow's own topic, ordered by time.
 
         Later calls include the syncs of earlier ones.
@@ -88,7 +88,7 @@ class SyncHistory:
         return sorted(self._kept, key=lambda known: known.at_ms)
 
     def forget(self) -> None:
-        """Free the entries kept by :meth:`merged`, which is not called again."""
+        """Free the entries kept by :meth:`merge`, which is not called again."""
         self._kept = []
 
     def add(self, new: Iterable[Known]) -> None:

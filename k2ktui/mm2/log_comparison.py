@@ -26,8 +26,8 @@ from k2ktui.mm2.comparing import (
     UNSTABLE,
     compare,
     found_once,
-    walked,
-    walked_back,
+    walk_backward,
+    walk_forward,
 )
 
 # Maximum step of a walk from one committed offset to the next, in source offsets.
@@ -209,9 +209,9 @@ def _jobs(
             continue
         chain = _chain(some, anchor.source)
         # Offsets farther than one portion continue from there in the next round.
-        walked = [offset for offset in chain if abs(offset - anchor.source) <= _PORTION]
-        if walked:
-            yield _walk(at, walked, anchor, borders, position, forward=forward)
+        near = [offset for offset in chain if abs(offset - anchor.source) <= _PORTION]
+        if near:
+            yield _walk(at, near, anchor, borders, position, forward=forward)
         for offset in some[len(chain) :]:
             yield _pattern(at, offset, borders, position)
 
@@ -295,7 +295,7 @@ def _portions(jobs: Sequence[_Job]) -> Iterator[list[_Job]]:
 
 def _target_offsets(job: _Job, here: RecordRange, there: RecordRange) -> list[int | str]:
     """Return the anchor's target offset for each of the job's offsets, or why it is not proven."""
-    how = {True: walked, False: walked_back, None: found_once}[job.forward]
+    how = {True: walk_forward, False: walk_backward, None: found_once}[job.forward]
     return compare(
         job.offsets, here, there, lambda one, other: how(job.offsets, job.anchor, one, other)
     )

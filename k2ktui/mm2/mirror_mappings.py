@@ -142,7 +142,7 @@ class MirrorMappings:
     def _take(self, new: Sequence[TimedOffsetSync]) -> None:
         known: Sequence[Known] = new
         if not self._loaded:
-            known = self._history.merged(new)
+            known = self._history.merge(new)
             # Until the source's topic has been read, merge again, to apply all syncs in time order.
             self._loaded = not self._down
             self._cuts, self._newest = {}, {}

@@ -172,12 +172,12 @@ class _Reading:
         own = any(key.startswith(f"{source}->{target}.") for key in self.properties)
         return own or self._value("enabled").strip().lower() == "true"
 
-    def _below(self, prefix: str) -> dict[str, str]:
+    def _properties_below(self, prefix: str) -> dict[str, str]:
         size = len(prefix)
         return {k[size:]: p.value for k, p in self.properties.items() if k.startswith(prefix)}
 
     def _flow(self, source: str, target: str) -> FlowProperties:
-        own = self._below(f"{source}->{target}.")
+        own = self._properties_below(f"{source}->{target}.")
         common = {k: p.value for k, p in self.properties.items() if "->" not in k}
         settings = {k: v for k, v in (common | own).items() if not is_client(k)}
         clients: dict[Side, Mapping[str, Mapping[str, str]]] = {
@@ -188,7 +188,7 @@ class _Reading:
             source=source,
             target=target,
             settings=settings,
-            worker={**self._worker(), **self._below(f"{target}.")},
+            worker={**self._worker(), **self._properties_below(f"{target}.")},
             clients=clients,
             policy=self._policy(source, settings),
             topics=_filter(settings, "topics", TOPICS_DEFAULT, TOPICS_EXCLUDE_DEFAULT),
@@ -202,7 +202,7 @@ class _Reading:
 
     def _clients(self, alias: str, own: Mapping[str, str], side: Side) -> dict[str, dict[str, str]]:
         common = {k: p.value for k, p in self.properties.items() if is_client(k)}
-        cluster = self._below(f"{alias}.")
+        cluster = self._properties_below(f"{alias}.")
         found = {"common": common | {k: v for k, v in cluster.items() if is_client(k)}}
         for role in ROLES:
             found[role] = _strip_prefix(cluster, f"{role}.")

@@ -87,13 +87,13 @@ class HeldBackReader:
         }
         for at, end in high.items():
             if end > stable.get(at, end):
-                standing[at] = self._advanced(at, stable[at], end, now)
+                standing[at] = self._update_standing(at, stable[at], end, now)
         self._standing = standing
         self._ask_about(now)
         self._read_before = True
         return {at: _held_back(known) for at, known in standing.items()}
 
-    def _advanced(self, at: Partition, stable: int, high: int, now: float) -> _Standing:
+    def _update_standing(self, at: Partition, stable: int, high: int, now: float) -> _Standing:
         known = self._standing.get(at)
         if known is None or known.stable != stable:
             return _Standing(stable, now, high, now)

@@ -129,7 +129,7 @@ def unauthenticated_reason(settings: SparkSettings) -> str:
     """Return why others could read tasks from Spark's ports; empty if they cannot."""
     if is_local(settings.master):
         return ""
-    if not _on(settings, "spark.authenticate"):
+    if not _is_on(settings, "spark.authenticate"):
         return "spark.authenticate is off: anyone with access to Spark's ports can read the tasks"
     keys = ("spark.authenticate.secret", "spark.authenticate.secret.file")
     # YARN and Kubernetes generate and distribute the secret themselves.
@@ -142,8 +142,8 @@ def unencrypted_properties(settings: SparkSettings) -> tuple[str, ...]:
     """Return the disabled properties that would encrypt tasks on the network and on disk."""
     if is_local(settings.master):
         return ()
-    network = any(_on(settings, key) for key in _ENCRYPTED_NETWORK)
-    disk = _on(settings, "spark.io.encryption.enabled")
+    network = any(_is_on(settings, key) for key in _ENCRYPTED_NETWORK)
+    disk = _is_on(settings, "spark.io.encryption.enabled")
     return (
         *(() if network else (_ENCRYPTED_NETWORK[0],)),
         *(() if disk else ("spark.io.encryption.enabled",)),
@@ -155,7 +155,7 @@ def properties_text(properties: Mapping[str, str]) -> str:
     return "".join(f"{_escape(key)}={_escape(text)}\n" for key, text in properties.items())
 
 
-def _on(settings: SparkSettings, key: str) -> bool:
+def _is_on(settings: SparkSettings, key: str) -> bool:
     return settings.config.get(key, "").strip().lower() == "true"
 
 

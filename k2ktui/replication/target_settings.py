@@ -91,7 +91,7 @@ def _common_settings(
         found = settings[topic.name]
         if isinstance(found, K2kError):
             return {}, (_unread_note(topic.name),)
-        copied.append(_copied(config, found))
+        copied.append(_select_settings(config, found))
     agreed = {k: v for k, v in copied[0].items() if all(c.get(k) == v for c in copied)}
     disputed = sorted({key for each in copied for key in each} - agreed.keys())
     if not disputed:
@@ -110,7 +110,7 @@ def _unread_note(topic: str) -> str:
     )
 
 
-def _copied(config: PipelineConfig, settings: Settings) -> dict[str, str]:
+def _select_settings(config: PipelineConfig, settings: Settings) -> dict[str, str]:
     excluded = _EXCLUDED.union(config.target.topic_props_exclusion_list)
     copied = {key: entry.value for key, entry in settings.items() if not entry.is_default}
     limit = settings.get(MAX_MESSAGE_BYTES)

@@ -18,15 +18,15 @@ _APP = "k2ktui"
 
 def cache_dir(*parts: str) -> Path:
     """Return a private directory in the user's cache, which the user may delete at any time."""
-    return _made(Path(platformdirs.user_cache_dir(_APP, appauthor=False)), parts)
+    return _make_directories(Path(platformdirs.user_cache_dir(_APP, appauthor=False)), parts)
 
 
 def state_dir(*parts: str) -> Path:
     """Return a private directory in the user's state directory, which holds the demo's data."""
-    return _made(Path(platformdirs.user_state_dir(_APP, appauthor=False)), parts)
+    return _make_directories(Path(platformdirs.user_state_dir(_APP, appauthor=False)), parts)
 
 
-def _made(base: Path, parts: tuple[str, ...]) -> Path:
+def _make_directories(base: Path, parts: tuple[str, ...]) -> Path:
     path = private_directory(base)
     for part in parts:
         path = private_directory(path / part)

@@ -33,7 +33,7 @@ class HeldPort:
         try:
             held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             held.bind((LOOPBACK, number))
-            if number and _listened_to(number):
+            if number and _is_listening(number):
                 raise OSError(f"port {number} is in use")
         except OSError:
             held.close()
@@ -58,7 +58,7 @@ class HeldPort:
             self._socket = None
 
 
-def _listened_to(number: int) -> bool:
+def _is_listening(number: int) -> bool:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         return probe.connect_ex((LOOPBACK, number)) == 0

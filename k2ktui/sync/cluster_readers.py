@@ -244,7 +244,7 @@ class TargetClusterReader:
         ends = self.cluster.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
         return {at: TargetLog(starts[at], ends[at]) for at in where if at in starts and at in ends}
 
-    def cleared(
+    def find_clear_ends(
         self, logs: Mapping[TargetPartition, TargetLog], ends: Mapping[TargetPartition, int]
     ) -> dict[TargetPartition, TargetLog]:
         """Return the logs, with ``clear_from`` set where only control records follow.

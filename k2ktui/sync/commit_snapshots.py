@@ -2,7 +2,7 @@
 
 Every poll writes the groups that changed, and one record under an empty group name with the time
 of the poll: an offset that has not moved for days is as fresh as the last poll. The offsets of
-that record are log start offsets of the source, see :func:`_expired`.
+that record are log start offsets of the source, see :func:`_find_expired`.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class CommitSnapshotWriter:
         unread = {name for name, group in view.groups.items() if group.error}
         missing = [name for name in known if name not in now and name not in unread | {POLL}]
         gone = [] if view.incomplete_reason else missing
-        poll = CommitSnapshot(POLL, view.cluster, at_ms, "polled", _expired(view))
+        poll = CommitSnapshot(POLL, view.cluster, at_ms, "polled", _find_expired(view))
         self._store.put([*changed, poll], gone=[SnapshotKey(name) for name in gone])
         for name in gone:
             del known[name]
@@ -94,7 +94,7 @@ class CommitSnapshotWriter:
         return len(changed)
 
 
-def _expired(view: SourceView) -> dict[Partition, CommittedOffset]:
+def _find_expired(view: SourceView) -> dict[Partition, CommittedOffset]:
     """Log start offsets of partitions where a committed offset is below the log start.
 
     Without the source, nothing else proves that no unread record precedes the start of the copy.

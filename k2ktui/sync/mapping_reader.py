@@ -69,7 +69,7 @@ class TopicReader:
                 partition, error = message.partition() or 0, message.error()
                 if error is None:
                     found.setdefault(partition, []).append(message)
-                elif self._ended(partition, message.offset() or 0, error):
+                elif self._is_unreadable(partition, message.offset() or 0, error):
                     left.discard(partition)
             for partition, messages in found.items():
                 # An end-of-partition event of the same batch may already be past control records.
@@ -91,7 +91,7 @@ class TopicReader:
         messages: list[Message] = self._consumer.consume(self._chunk, _WAIT_S)
         return messages
 
-    def _ended(self, partition: int, offset: int, error: KafkaError) -> bool:
+    def _is_unreadable(self, partition: int, offset: int, error: KafkaError) -> bool:
         """Whether an event means that reading a partition cannot continue for now."""
         code = error.code()
         if code == PARTITION_END:

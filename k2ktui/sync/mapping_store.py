@@ -181,10 +181,10 @@ class MappingStore:
         until = monotonic() + timeout
         self._hold(needed, until)
         walk_back(
-            self._tracks, self._wanted(needed, landed or {}), partial(self._hold, until=until)
+            self._tracks, self._find_wanted(needed, landed or {}), partial(self._hold, until=until)
         )
 
-    def _wanted(
+    def _find_wanted(
         self, needed: Mapping[SourcePartition, int], landed: Mapping[TargetPartition, int]
     ) -> list[Wanted]:
         feeds: dict[TargetPartition, set[SourcePartition]] = {}

@@ -163,7 +163,7 @@ class PositionPlanner:
             ConnectionFailed, TimedOut: a cluster did not answer.
         """
         view = self._view({source.topic for source in wanted}, must_have_run=True)
-        copied = self._copied(view)
+        copied = self._copied_positions(view)
         moves = [self._move(s, wanted[s], view, copied.get(s)) for s in sorted(wanted)]
         return PositionPlan(SET, self._config.name, tuple(moves), self._notes(view, moves))
 
@@ -178,7 +178,7 @@ class PositionPlanner:
         view = self._view((), must_have_run=True)
         chosen = [source for source in sorted(view.positions) if topic(source.topic)]
         wanted = self._offsets_at(chosen, view, kind, timestamp_ms)
-        copied = self._copied(view)
+        copied = self._copied_positions(view)
         moves = [self._move(s, wanted[s], view, copied.get(s)) for s in chosen if s in wanted]
         notes = [
             f"{safe_text(source)} does not exist on the source: its position is kept"
@@ -307,7 +307,7 @@ class PositionPlanner:
             return (f"other partitions will start at their log start offset, not at {kind}",)
         return ()
 
-    def _copied(self, view: _View) -> dict[SourcePartition, Position]:
+    def _copied_positions(self, view: _View) -> dict[SourcePartition, Position]:
         """Return the copied-up-to position of partitions whose position was moved by an operator.
 
         A moved position from which nothing was copied yet is identical to the journal's.

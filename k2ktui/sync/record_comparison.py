@@ -145,7 +145,7 @@ class RecordComparator:
             return _could_not_check(
                 "records of several partitions merge or split here: there is no single next record"
             )
-        if not self._known(pair):
+        if not self._is_mapping_complete(pair):
             return self._without_mapping(pair, source, target, difference)
         if source is None:
             assert target is not None
@@ -157,11 +157,11 @@ class RecordComparator:
 
     def _may_be_copy(self, pair: PositionPair, source: KafkaRecord, target: KafkaRecord) -> bool:
         """Whether the target record may be the copy: the mapping does not say otherwise."""
-        if self._several(pair) or not self._known(pair):
+        if self._several(pair) or not self._is_mapping_complete(pair):
             return True
         return self._target_offset_of(pair, source.offset) in (None, target.offset)
 
-    def _known(self, pair: PositionPair) -> bool:
+    def _is_mapping_complete(self, pair: PositionPair) -> bool:
         """Whether the mapping is complete for source offsets from the position on."""
         replica = self._replicas.get(pair.source)
         if (

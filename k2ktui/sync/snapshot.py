@@ -101,8 +101,8 @@ class SnapshotReader:
                 later = self._source.read_later(_on_both(source.groups, there))
             except (ConnectionFailed, TimedOut) as error:
                 down = error.message
-        landed = _landed(source.groups, there, replicated)
-        commits = _committed([*source.groups.values(), *later.values()])
+        landed = _lowest_commits(source.groups, there, replicated)
+        commits = _collect_commits([*source.groups.values(), *later.values()])
         for at, offsets in also.items():
             commits.setdefault(at, set()).update(offsets)
         copies = self._copies(source, commits, replicated, landed)
@@ -188,7 +188,7 @@ class SnapshotReader:
         begun = {position.target_topic for position in positions.values()} - ids.keys()
         ids |= self.target.topic_ids(begun)
         replicas = {
-            at: _still_there(self._replica(at, position, source), ids)
+            at: _check_target_topic(self._replica(at, position, source), ids)
             for at, position in positions.items()
         }
         wanted = {
@@ -196,7 +196,7 @@ class SnapshotReader:
         }
         logs |= self.target.logs(wanted - set(logs))
         ends = _ends(replicas, {at: max(offsets) for at, offsets in commits.items()})
-        return _Copies(replicas, self.target.cleared(logs, ends), ids, report)
+        return _Copies(replicas, self.target.find_clear_ends(logs, ends), ids, report)
 
     def _load_kept_commits(self, down: str) -> SourceView:
         found = read_known_commits(self.store.read().commits)
@@ -237,7 +237,7 @@ class SnapshotReader:
         )
 
 
-def _committed(groups: Iterable[GroupView]) -> dict[SourcePartition, set[int]]:
+def _collect_commits(groups: Iterable[GroupView]) -> dict[SourcePartition, set[int]]:
     """Return all offsets that groups have committed."""
     found: dict[SourcePartition, set[int]] = {}
     for view in groups:
@@ -258,7 +258,7 @@ def _on_both(
     }
 
 
-def _landed(
+def _lowest_commits(
     groups: Mapping[str, GroupView],
     there: Mapping[str, GroupView],
     replicated: Mapping[SourcePartition, Position],
@@ -284,7 +284,7 @@ def take_snapshot(
         snapshots.close()
 
 
-def _still_there(replica: Replica, ids: Mapping[str, str]) -> Replica:
+def _check_target_topic(replica: Replica, ids: Mapping[str, str]) -> Replica:
     position = replica.position
     if position is None or replica.unusable_reason:
         return replica

@@ -185,9 +185,9 @@ class Poller:
     def view(self) -> View:
         """Return a view of the current facts."""
         parts = {name: worker.part for name, worker in self._workers.items()}
-        return self._assembler.view(time.time(), self._known(), parts)
+        return self._assembler.view(time.time(), self._known_facts(), parts)
 
-    def _known(self) -> dict[PartName, Facts]:
+    def _known_facts(self) -> dict[PartName, Facts]:
         return {name: w.facts for name, w in self._workers.items() if w.facts is not None}
 
     def _note(self, worker: _Worker) -> None:
@@ -201,7 +201,7 @@ class Poller:
         urgent = True
         while not self._over:
             began = monotonic()
-            known = self._known()
+            known = self._known_facts()
             for name, worker in self._workers.items():
                 if name is not PartName.SOURCE:
                     worker.ask(known, urgent=urgent)
@@ -225,7 +225,7 @@ class Poller:
                 target.facts is not None and asked_at is not None and asked_at >= began
             )
         if not self._source_due:
-            source.ask(self._known())
+            source.ask(self._known_facts())
 
     def _follow_target(self) -> None:
         """Read the source again if positions have arrived since it was asked."""
@@ -235,7 +235,7 @@ class Poller:
         newer = source.known.get(PartName.TARGET) is not target.facts
         if source.asked_at is None and (self._source_due or newer):
             self._source_due = False
-            source.ask(self._known())
+            source.ask(self._known_facts())
 
     def _until_next(self, began: float) -> bool:
         """Wait for the next round; emit views for late answers in the meantime.

@@ -49,9 +49,9 @@ class RangeBuilder:
         for at in range(0, len(self._ranges), _RANGES_A_RECORD):
             part = self._ranges[at : at + _RANGES_A_RECORD]
             yield replace(template, ranges=tuple(MappingRange(*r) for r in part))
-        yield from self._scattered(template)
+        yield from self._scattered_records(template)
 
-    def _scattered(self, template: MappingRecord) -> Iterator[MappingRecord]:
+    def _scattered_records(self, template: MappingRecord) -> Iterator[MappingRecord]:
         pending: list[ScatteredRun] = []
         size = 0
         for target, sources in self._runs:

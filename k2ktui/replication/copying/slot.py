@@ -251,7 +251,8 @@ class SlotCopier:
                 self._with_leader.add(reader)
                 found.append(reader)
             elif (
-                now - self._waiting_for_leader.setdefault(reader, now) > longest and writer.located
+                now - self._waiting_for_leader.setdefault(reader, now) > longest
+                and writer.has_recent_metadata
             ):
                 self._stop_waiting(reader, missing[0])
         return found

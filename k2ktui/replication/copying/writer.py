@@ -160,7 +160,7 @@ class Writer:
         return self._leaders.get(target, _NOWHERE) is not _NOWHERE
 
     @property
-    def located(self) -> bool:
+    def has_recent_metadata(self) -> bool:
         """Whether the last metadata lookup succeeded and is recent."""
         return monotonic() - self._looked_up_at < 2 * _LOOK_UP_PAUSE_S
 
