@@ -18,4 +18,4 @@ _COMMANDS = {
 
 @click.group(cls=LazyGroup, verbs=_COMMANDS, prefix="mm2_")
 def command() -> None:
-    """Import, audit and correct MirrorMaker 2."""
+    """Import, audit and correct MirrorMaker 2 flows."""

@@ -93,7 +93,7 @@ def command(
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Commit MirrorMaker 2's checkpoints for groups moving now.
+    """Commit MirrorMaker 2's checkpoints of the groups that move now.
 
     Reads the checkpoints topic once, checks the preconditions, shows a plan, asks for confirmation,
     commits the offsets on the target and reads them back. k2ktui undo reverts it.

@@ -54,7 +54,10 @@ class Section(BaseModel):
 
 
 class KafkaClients(Section):
-    """Java client properties of one cluster, shared and per role; omitted from reprs."""
+    """Java client properties of one cluster, for all clients and per client.
+
+    Omitted from reprs: they hold secrets.
+    """
 
     common: Properties = Field(default={}, repr=False)
     consumer: Properties = Field(default={}, repr=False)
@@ -72,9 +75,9 @@ class Registry(Section):
 
 
 class ClusterConfig(Section):
-    """One cluster of a pipeline. ``properties(role)`` returns the properties of a client.
+    """One cluster of a pipeline; without a name, screens show its first bootstrap host.
 
-    ``name`` is for people; without one, screens show the first bootstrap host.
+    ``properties(role)`` returns the properties of a client.
     """
 
     name: Name = ""

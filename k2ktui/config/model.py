@@ -150,7 +150,7 @@ class Configuration(Section):
 
 
 class CommitCoordination(Section):
-    """The topic of replicated positions. ``group`` defaults to the pipeline's name."""
+    """The topic of replicated positions; the group defaults to the pipeline's name."""
 
     topic: Name = "__k2k_consumer-offsets"
     group: Name = ""
@@ -182,7 +182,7 @@ class Coordination(Section):
 
 
 class TopicSettings(Section):
-    """Settings of a new topic; None means the source's value, or the broker's default."""
+    """Settings of a new topic; by default the source's value, or the broker's default."""
 
     partitions: Annotated[int, Field(ge=1)] | None = None
     replication: Annotated[int, Field(ge=1, le=32767)] | None = None
@@ -256,7 +256,10 @@ def _retention_text(seconds: float | None) -> str:
 
 
 class MappingRetention(Section):
-    """Retention of in-memory mappings; ``time_s`` None follows the topic's own retention."""
+    """Retention of in-memory mappings; by default that of the topic.
+
+    ``time_s`` is None if it follows the topic.
+    """
 
     time_s: Annotated[
         float | None,
@@ -275,7 +278,7 @@ class OffsetMapping(Section):
 
 
 class SparkSettings(Section):
-    """The Spark session that runs laps; not a Lenses setting. ``slots`` None means one per core."""
+    """The Spark session that runs laps; by default one slot per core. Not a Lenses setting."""
 
     master: Name = "local[*]"
     config: Mapping[Name, JavaText] = Field(default={}, repr=False)

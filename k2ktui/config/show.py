@@ -73,7 +73,12 @@ def json_schema() -> dict[str, Any]:
             "additionalProperties": False,
         },
     }
-    schema["properties"]["license"] = {"description": "accepted and ignored"}
+    schema["properties"]["license"] = {"description": "Accepted and ignored."}
+    for each in (schema, *schema["$defs"].values()):
+        if "description" in each:
+            # The first paragraph of the docstring is for operators; the rest is for maintainers.
+            text = each["description"].partition("\n\n")[0]
+            each["description"] = " ".join(text.replace("``", "").split())
     return schema
 
 
