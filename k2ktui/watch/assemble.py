@@ -39,6 +39,7 @@ from k2ktui.watch.model import (
     Span,
     Totals,
     View,
+    ranges_below,
 )
 from k2ktui.watch.reason import reason_for
 
@@ -46,6 +47,7 @@ F = TypeVar("F")
 TargetOf = tuple[str, int | None]
 
 _SPANS = 32
+_RANGES = 8
 _SIDES = (PartName.SOURCE, PartName.TARGET)
 _EXACT = frozenset({Basis.EXACT, Basis.END})
 
@@ -194,7 +196,7 @@ class Assembler:
             why=reason_for(status, position),
             spans=_spans(position, mapped),
             gaps=gaps,
-            ranges=mapped.ranges if mapped else (),
+            ranges=ranges_below(mapped.ranges, status.position)[-_RANGES:] if mapped else (),
         )
 
 

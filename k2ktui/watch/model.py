@@ -5,7 +5,7 @@ None means unknown, never zero. Times are epoch seconds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -310,3 +310,17 @@ class View:
         """Return the age of a part's values in seconds, None if there are none."""
         taken = self.part(name).taken_at
         return None if taken is None else max(0.0, now - taken)
+
+
+def ranges_below(found: Sequence[RangeRow], position: int | None) -> tuple[RangeRow, ...]:
+    """Return mapping ranges up to a replicated position; all of them if it is None.
+
+    Mappings and positions are read at different moments, and mappings may be ahead.
+    """
+    if position is None:
+        return tuple(found)
+    return tuple(
+        (source, target, min(count, position - source))
+        for source, target, count in found
+        if source < position
+    )

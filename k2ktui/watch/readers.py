@@ -53,7 +53,8 @@ if TYPE_CHECKING:
 _READ_S = 20.0
 _PROBE_S = 5.0
 _PEEK_S = 1.5
-_LAST_RANGES = 8
+# More than a view shows: mappings are read at another moment than positions, and may be ahead.
+_LAST_RANGES = 64
 _RANGES_UP_TO = 500
 
 

@@ -345,3 +345,13 @@ def test_a_group_that_is_committed_on_some_partitions_is_partly_moved(
     side = GroupSide("Empty", 0)
     group = GroupSummary("g", side, side, partitions, {"exact": partitions}, missing, 0, 0)
     assert judge_group(group).word == word
+
+
+def test_the_ranges_of_a_view_end_at_its_position() -> None:
+    """Mappings are read at another moment than positions, and may be ahead."""
+    made = usual()
+    at = SourcePartition("payments", 0)
+    ranges = tuple((30_000 + 1000 * n, 30_007 + 1000 * n, 1000) for n in range(20))
+    made.mapped[at] = replace(made.mapped[at], ranges=(*ranges[:9], (39_000, 39_007, 1500)))
+    (row,) = (row for row in made.view().partitions if row.key == ("payments", 0))
+    assert row.ranges == (*ranges[2:9], (39_000, 39_007, 1000))

@@ -21,7 +21,7 @@ from k2ktui.present import formatting
 from k2ktui.present.formatting import Cell, Glyphs, Line, Tone
 from k2ktui.text import counted, safe_text
 from k2ktui.watch.history import Sample
-from k2ktui.watch.model import PartitionRow, RangeRow, View
+from k2ktui.watch.model import PartitionRow, RangeRow, View, ranges_below
 from k2ktui.watch.severity import judge_partition
 
 _SHOWN_RANGES = 8
@@ -178,20 +178,6 @@ def coverage(
     lines.append((Cell(sides[0], Tone.MUTED), Cell(bar, Tone.OK), Cell(sides[1], Tone.MUTED)))
     below = plots.marker(start, end, status.position, width - 2)
     return [*lines, (Cell(f" {below}", Tone.WARN),)]
-
-
-def ranges_below(found: Sequence[RangeRow], position: int | None) -> list[RangeRow]:
-    """Return mapping ranges up to a replicated position; all of them if it is None.
-
-    Mappings and positions are read at different moments, and mappings may be ahead.
-    """
-    if position is None:
-        return list(found)
-    return [
-        (source, target, min(count, position - source))
-        for source, target, count in found
-        if source < position
-    ]
 
 
 def ranges(found: Sequence[RangeRow], most: int) -> list[Line]:
