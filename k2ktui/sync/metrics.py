@@ -28,7 +28,7 @@ class SyncMetrics:
     @property
     def catalogue(self) -> tuple[Metric, ...]:
         """The metric definitions of the sync application."""
-        return CATALOGUE
+        return CATALOG
 
     def feed(self, turn: SyncPoll) -> None:
         """Record the result of a poll."""
@@ -78,7 +78,7 @@ def _counter(name: str, unit: str, text: str, read: Callable[[SyncMetrics], int]
     return Metric(_PREFIX, name, unit, text, lambda figures: figures.total(read), counter=True)
 
 
-CATALOGUE: tuple[Metric, ...] = (
+CATALOG: tuple[Metric, ...] = (
     _gauge("groups", "{group}", "Consumer groups read", lambda turn: turn.groups),
     _gauge(
         "groups.stopped", "{group}", "Groups that were not written", lambda turn: len(turn.stopped)

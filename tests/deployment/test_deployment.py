@@ -68,7 +68,7 @@ def exported() -> Exported:
         )
         run.feed(*EVENTS, FirstRecord(2.0), lossy)
         found = _scrape(run.port)
-    assert len(found) == len(pipeline_metrics.CATALOGUE), "every metric has a value"
+    assert len(found) == len(pipeline_metrics.CATALOG), "every metric has a value"
 
     figures, env = sync_metrics.SyncMetrics("p"), {"OTEL_EXPORTER_PROMETHEUS_PORT": "0"}
     figures.feed(SyncPoll(10.0, 9.0, 3, {"advance": 2}, 2, ()))
@@ -78,7 +78,7 @@ def exported() -> Exported:
     assert endpoint is not None
     of_sync = _scrape(eventually(lambda: endpoint.port, "the endpoint listens"))
     exporters.close()
-    assert len(of_sync) == len(sync_metrics.CATALOGUE), "every metric has a value"
+    assert len(of_sync) == len(sync_metrics.CATALOG), "every metric has a value"
     return found | of_sync
 
 

@@ -11,7 +11,7 @@ from k2ktui.config.exports import MetricPrefixes
 from k2ktui.engine.state import Gap
 from k2ktui.replication.events import FirstRecord, HeartbeatWritten, Resumed, SlotLap
 from k2ktui.replication.slot_task import FaultKind, LapOutcome
-from k2ktui.replication.telemetry.metrics import CATALOGUE, PipelineMetrics
+from k2ktui.replication.telemetry.metrics import CATALOG, PipelineMetrics
 from k2ktui.replication.telemetry.session import full_name
 from tests.support.telemetry import (
     ORDERS_0,
@@ -44,7 +44,7 @@ class Fed:
         self.feed = self.figures.feed
 
     def read(self, name: str) -> dict[Any, float]:
-        (metric,) = (m for m in CATALOGUE if m.name == name)
+        (metric,) = (m for m in CATALOG if m.name == name)
         found = {}
         for value, labels in metric.read(self.figures):
             assert labels["pipeline"] == "p"
@@ -204,5 +204,5 @@ def test_the_age_of_the_heartbeat(fed: Fed) -> None:
 def test_names_stay_apart_whatever_the_prefixes() -> None:
     same = MetricPrefixes.model_validate(dict.fromkeys(MetricPrefixes.model_fields, "x."))
     for prefixes in (MetricPrefixes(), same):
-        names = [full_name(prefixes, metric.prefix, metric.name) for metric in CATALOGUE]
+        names = [full_name(prefixes, metric.prefix, metric.name) for metric in CATALOG]
         assert len(set(names)) == len(names)

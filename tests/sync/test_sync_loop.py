@@ -10,7 +10,7 @@ import pytest
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.flow import PipelineFlow
 from k2ktui.sync.loop import SyncLoop, SyncPoll
-from k2ktui.sync.metrics import CATALOGUE, SyncMetrics
+from k2ktui.sync.metrics import CATALOG, SyncMetrics
 from tests.support.cli import k2ktui
 from tests.support.copied import Copied, commit, committed
 from tests.support.kafka import create_topic, produce
@@ -117,5 +117,5 @@ def read(figures: SyncMetrics) -> dict[str, dict[tuple[object, ...], float]]:
             tuple(text for key, text in labels.items() if key != "pipeline"): value
             for value, labels in metric.read(figures)
         }
-        for metric in CATALOGUE
+        for metric in CATALOG
     }

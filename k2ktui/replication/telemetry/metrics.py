@@ -84,7 +84,7 @@ class PipelineMetrics:
     @property
     def catalogue(self) -> tuple[Metric, ...]:
         """The metrics of a replicating pipeline."""
-        return CATALOGUE
+        return CATALOG
 
     def feed(self, event: Event) -> None:
         """Update the figures from one event; events without figures are ignored."""
@@ -270,7 +270,7 @@ def _pipeline(
     return Metric("assignment", name, unit, text, read, counter)
 
 
-CATALOGUE: tuple[Metric, ...] = (
+CATALOG: tuple[Metric, ...] = (
     _partition(
         "position",
         "{offset}",

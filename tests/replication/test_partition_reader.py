@@ -1,4 +1,4 @@
-"""A feed's three offsets, where markers and aborted records arrive at an awkward moment."""
+"""The three offsets of a partition reader, with markers and aborted records in between."""
 
 from __future__ import annotations
 
