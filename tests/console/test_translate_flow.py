@@ -193,7 +193,7 @@ def test_without_the_source_a_plan_is_made_of_its_kept_commits(
 
     async def steps(app: App, pilot: Driver) -> None:
         await planned(app, pilot)
-        await shows(app, pilot, "are from a snapshot")
+        await shows(app, pilot, "the source did not answer: its commits are of 20")
         await pilot.press("A")
         await confirm(app, pilot, copied.name)
         await shows(app, pilot, "1 row applied")
