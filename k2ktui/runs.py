@@ -35,7 +35,7 @@ from k2ktui.replication.discovery import TopicDiscovery
 from k2ktui.replication.driver import Driver
 from k2ktui.replication.events import Event, Finished, Note, Report
 from k2ktui.replication.heartbeat import Heartbeat
-from k2ktui.replication.pipeline_fencing import make_fencer
+from k2ktui.replication.pipeline_fencing import make_fencer, read_pair
 from k2ktui.replication.preflight.checks import Check, CheckOutcome
 from k2ktui.replication.preflight.suite import run_checks
 from k2ktui.replication.spark import SparkRuntime
@@ -192,7 +192,8 @@ class PipelineRun:
         observe: Callable[[Event], None],
     ) -> Driver:
         config = self._config
-        fencer = make_fencer(config, target, self._target_options, control.commit_partitions)
+        pair = read_pair(config, source, target)
+        fencer = make_fencer(config, target, self._target_options, control.commit_partitions, pair)
 
         def observe_event(event: Event) -> None:
             self._heartbeat.observe(event)

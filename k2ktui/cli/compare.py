@@ -38,7 +38,7 @@ def load_compared(file: str | None, flow: Flow) -> MirrorFlow | None:
 
     if file is None:
         return None
-    if flow.pipeline is None:
+    if flow.is_mirror:
         raise ConfigError(
             "--compare needs a pipeline file; for a MirrorMaker 2 flow, the "
             "comparison is shown without it"

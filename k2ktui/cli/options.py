@@ -73,21 +73,36 @@ def load_flow(files: tuple[str, ...]) -> Flow:
     """Load what can be watched and whose groups can be moved, and print the files' notes to stderr.
 
     Args:
-        files: those of a pipeline, or one MirrorMaker 2 file: ``FILE.properties[#A->B]``.
+        files: those of a pipeline or of the mapping application, or one MirrorMaker 2 file:
+            ``FILE.properties[#A->B]``.
 
     Raises:
         ConfigError: all errors in the files, including those of client properties.
     """
     from k2ktui.mm2.mirror_flow import is_mirror_file, load_mirror
-    from k2ktui.sync.flow import PipelineFlow
 
     if not any(is_mirror_file(file) for file in files):
-        return PipelineFlow(load_pipeline(files))
+        return load_pipeline_flow(files)
     if len(files) > 1:
         raise _mirror_file_error(", combined with other files")
     flow, notes = load_mirror(files[0])
     print_notes(notes)
     return flow
+
+
+def load_pipeline_flow(files: tuple[str, ...]) -> Flow:
+    """Load a pipeline's file, or one of the mapping application; print their notes to stderr.
+
+    Raises:
+        ConfigError: all errors in the files, including those of client properties.
+    """
+    from k2ktui.kafka.properties import load_checked
+    from k2ktui.sync.flow import MappingApplicationFlow, PipelineFlow
+
+    loaded = load_checked(files, need_replication=False)
+    print_notes(loaded.notes)
+    config = loaded.config
+    return PipelineFlow(config) if config.replicates else MappingApplicationFlow(config)
 
 
 def _mirror_file_error(how: str) -> ConfigError:

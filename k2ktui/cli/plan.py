@@ -18,7 +18,7 @@ from k2ktui.engine.plan import (
     to_csv,
     uncertain_first,
 )
-from k2ktui.errors import ConfigError
+from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.present.formatting import WORDS, moment
 from k2ktui.present.plans import plan_columns, summarize_plan
 from k2ktui.private_files import write_private
@@ -66,8 +66,9 @@ def command(
     output: str | None,
     as_csv: bool,
     valid_s: int,
-) -> None:
-    """Take a snapshot, plan, and print or write it."""
+) -> int:
+    """Take a snapshot, plan, and print or write it; findings if a conflict stops everything."""
+    from k2ktui.engine.planning import is_stopped_by_conflict
     from k2ktui.sync.operations import create_plan
     from k2ktui.sync.plans import plan_options
 
@@ -97,6 +98,7 @@ def command(
             f"Written to {safe_text(output)}; apply it with: k2ktui apply {safe_text(output)}",
             err=True,
         )
+    return ExitCode.FINDINGS if is_stopped_by_conflict(plan) else ExitCode.OK
 
 
 def _csv(plan: Plan, *, to_terminal: bool) -> str:

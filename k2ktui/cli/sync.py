@@ -58,12 +58,17 @@ def command(
     files: tuple[str, ...], once: bool, rewind: str, log_format: str, telemetry: bool, unlock: bool
 ) -> int:
     """Run the loop; findings if groups were left alone or offsets were not committed."""
+    from k2ktui.kafka.clients import target_cluster
+    from k2ktui.kafka.control import create_mapping_application_topics
     from k2ktui.sync.loop import SyncLoop
     from k2ktui.sync.metrics import measure_sync
 
     flow = load_flow(files)
     config = flow.config
     require(access_to(config, unlock=unlock), "translating continuously")
+    if not (flow.is_mirror or config.replicates):
+        for name in create_mapping_application_topics(config, target_cluster(config)):
+            _note(f"topic {safe_text(name)} was created on the target cluster")
     loop = SyncLoop(flow, Rewind(rewind))
     over, seen = StopFlag(), [0]
 

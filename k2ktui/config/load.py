@@ -64,7 +64,7 @@ def load(
         env: variables for ``${env:…}``; defaults to the process environment.
         templates: fill ``${…}`` templates; otherwise they are kept verbatim.
         need_replication: reject files without a ``replication`` section (as used by Lenses'
-            offset mapping application); otherwise only add a note that nothing is selected.
+            offset mapping application); otherwise only add a note on what they are good for.
         client_check: checks a cluster's properties against a client library; rejected properties
             are reported together with all other errors.
 
@@ -156,4 +156,7 @@ def _replication_missing(
         wanted = "missing; select topics with replication: [{source: {topic: …}}, {sink: …}]"
         problems.append(Problem(owner.mark or FilePosition("", 0), "replication", wanted))
     else:
-        notes.append("no replication section: no topic is selected, so start has nothing to copy")
+        notes.append(
+            "no replication section: groups are translated with the mappings of the pipelines that "
+            "copy between these clusters, and start has nothing to copy"
+        )

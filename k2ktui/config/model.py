@@ -25,6 +25,7 @@ from k2ktui.config.replication import NamesOrPattern, Pattern, Replication
 from k2ktui.config.scalars import (
     Duration,
     FailOrIgnore,
+    FailSkipOrIgnore,
     JavaText,
     Name,
     Toggle,
@@ -112,12 +113,15 @@ class Bidirectional(Section):
 
 
 class ErrorHandling(Section):
-    """Conditions that stop the pipeline (``fail``) or are only reported (``ignore``)."""
+    """Conditions that stop the program (``fail``) or are only reported (``ignore``).
+
+    ``skip`` leaves alone what is concerned, and continues with the rest.
+    """
 
     on_commit_sync_timeout: FailOrIgnore = "fail"
     on_control_message_deserialization_error: FailOrIgnore = "fail"
-    on_multiple_target_committed_offsets: FailOrIgnore = "fail"
-    on_active_consumer_group_commit: FailOrIgnore = "fail"
+    on_multiple_target_committed_offsets: FailSkipOrIgnore = "fail"
+    on_active_consumer_group_commit: FailSkipOrIgnore = "fail"
 
 
 class SchemaMappingRule(Section):
@@ -371,6 +375,11 @@ class PipelineConfig(Section):
         """The source topics; a pattern never matches Kafka's or the pipeline's internal topics."""
         pattern, names = self.replication.source.topic_choice
         return TopicSelection(pattern, names, self.control_topics | KAFKA_INTERNAL_TOPICS)
+
+    @property
+    def replicates(self) -> bool:
+        """Whether the file says what to replicate; the mapping application's own does not."""
+        return bool(self.replication.source.topic)
 
     @property
     def topic_mapping(self) -> TopicMapping:

@@ -142,3 +142,4 @@ Instant = Annotated[
     WithJsonSchema({"type": ["string", "integer"]}),
 ]
 FailOrIgnore = Literal["fail", "ignore"]
+FailSkipOrIgnore = Literal["fail", "skip", "ignore"]

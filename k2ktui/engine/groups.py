@@ -16,7 +16,7 @@ from k2ktui.engine.replica import Lookup, Replica, TargetLog, TargetPartition
 from k2ktui.engine.standing import UNKNOWN, Standing, in_both, standing
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Basis, Translation, translate
-from k2ktui.text import duration, moment, safe_text
+from k2ktui.text import counted, duration, moment, safe_text
 
 EMPTY_STATES = frozenset({"Empty", "Dead", ""})
 Partition = tuple[str, int]
@@ -348,6 +348,32 @@ def _unmapped_row(group: TranslatedGroup, source: SourcePartition) -> GroupRow:
         divergence=None,
         reason="this partition is not replicated",
     )
+
+
+def describe_conflicts(snapshot: Snapshot, policy: str) -> list[str]:
+    """Return a note if several pipelines map partitions that groups have committed.
+
+    Args:
+        snapshot: the snapshot.
+        policy: ``errorHandling.onMultipleTargetCommittedOffsets``.
+    """
+    found = describe_conflicting_pipelines(snapshot)
+    effects = {
+        "fail": "no offset is committed",
+        "skip": "their offsets are not committed",
+        "ignore": "the mappings of one of them are used",
+    }
+    key = "errorHandling.onMultipleTargetCommittedOffsets"
+    return [f"{found}: {effects[policy]} ({key}: {policy})"] if found else []
+
+
+def describe_conflicting_pipelines(snapshot: Snapshot) -> str:
+    """Return which pipelines map the same partitions that groups have committed; "" if none do."""
+    committed = {SourcePartition(*at) for view in snapshot.source.values() for at in view.offsets}
+    found = [names for at, names in snapshot.conflicting_pipelines.items() if at in committed]
+    names = ", ".join(safe_text(name) for name in sorted({n for each in found for n in each}))
+    count = counted(len(found), "source partition")
+    return f"{count} mapped by several pipelines ({names})" if found else ""
 
 
 def with_conflicting_pipelines(snapshot: Snapshot, translation: Translation) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from k2ktui.engine.groups import (
     EMPTY_STATES,
@@ -17,10 +18,14 @@ from k2ktui.engine.groups import (
 from k2ktui.engine.guard import add_guard, split_guard
 from k2ktui.engine.pins import pin_logs
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind, decide_action
+from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Translation
 from k2ktui.text import counted, duration
 
 _ITS_OWN = "the application has committed further on the target itself"
+_ON_CONFLICT = "errorHandling.onMultipleTargetCommittedOffsets"
+_STOPPED = f"{_ON_CONFLICT} is fail"
+_OTHERS_STOPPED = f"other partitions are mapped by several pipelines, and {_STOPPED}"
 _ACTIVE = "still active on the source"
 
 
@@ -36,7 +41,8 @@ class PlanOptions:
         guarded: whether to keep an older mapping from overwriting a newer one.
         own_only: whether to never rewind over an offset that an application committed on the
             target.
-        conflicts_fail: whether to skip partitions that several pipelines map.
+        conflicts: what to do if several pipelines map a partition: ``fail`` (commit nothing),
+            ``skip`` (leave out the partition), ``ignore`` (use one of the mappings).
         group: selects groups, all by default.
         topic: selects source topics, all by default.
     """
@@ -47,19 +53,18 @@ class PlanOptions:
     guard_prefix: str = "k2k_"
     guarded: bool = True
     own_only: bool = False
-    conflicts_fail: bool = True
+    conflicts: Literal["fail", "skip", "ignore"] = "fail"
     group: Callable[[str], bool] = lambda _: True
     topic: Callable[[str], bool] = lambda _: True
 
 
 def make_plan(snapshot: Snapshot, options: PlanOptions) -> Plan:
     """Decide what to commit for every chosen group, without changing anything."""
+    chosen = _choose(snapshot, options)
+    stopped = options.conflicts == "fail" and bool(_conflicts(snapshot, chosen))
     rows = [
-        _row(snapshot, group, translation, options)
-        for group in translate_groups(snapshot)
-        if options.group(group.group)
-        for translation in group.translations
-        if any(options.topic(source.topic) for source in translation.sources)
+        _row(snapshot, group, translation, options, stopped=stopped)
+        for group, translation in chosen
     ]
     places = {(row.topic, row.partition) for row in rows}
     return Plan(
@@ -76,8 +81,36 @@ def make_plan(snapshot: Snapshot, options: PlanOptions) -> Plan:
     )
 
 
+def is_stopped_by_conflict(plan: Plan) -> bool:
+    """Whether the plan commits nothing because several pipelines map a partition."""
+    return any(row.reason.startswith((_STOPPED, _OTHERS_STOPPED)) for row in plan.rows)
+
+
+def _choose(snapshot: Snapshot, options: PlanOptions) -> list[tuple[TranslatedGroup, Translation]]:
+    return [
+        (group, translation)
+        for group in translate_groups(snapshot)
+        if options.group(group.group)
+        for translation in group.translations
+        if any(options.topic(source.topic) for source in translation.sources)
+    ]
+
+
+def _conflicts(
+    snapshot: Snapshot, chosen: Iterable[tuple[TranslatedGroup, Translation]]
+) -> dict[SourcePartition, tuple[str, ...]]:
+    found = {source for _, translation in chosen for source in translation.sources}
+    known = snapshot.conflicting_pipelines
+    return {source: names for source in sorted(found) if (names := known.get(source))}
+
+
 def _row(
-    snapshot: Snapshot, group: TranslatedGroup, translation: Translation, options: PlanOptions
+    snapshot: Snapshot,
+    group: TranslatedGroup,
+    translation: Translation,
+    options: PlanOptions,
+    *,
+    stopped: bool,
 ) -> PlanRow:
     current = group.target_offset(translation.target)
     present, _ = split_guard(options.guard_prefix, current.metadata if current else "")
@@ -101,7 +134,7 @@ def _row(
         version=mapping_version_of(snapshot.replicas, translation),
         metadata=_metadata(group.source, translation, options.guard_prefix),
     )
-    refused = _refusal(snapshot, group, translation, options)
+    refused = _refusal(snapshot, group, translation, options, stopped=stopped)
     if refused:
         return replace(row, reason="; ".join(part for part in (refused, row.reason) if part))
     if options.own_only and present is None and _further(row):
@@ -131,16 +164,22 @@ def _reason(snapshot: Snapshot, group: TranslatedGroup, translation: Translation
 
 
 def _refusal(
-    snapshot: Snapshot, group: TranslatedGroup, translation: Translation, options: PlanOptions
+    snapshot: Snapshot,
+    group: TranslatedGroup,
+    translation: Translation,
+    options: PlanOptions,
+    *,
+    stopped: bool,
 ) -> str:
     if group.target.error:
         return f"on the target: {group.target.error}"
     if group.source.error:
         return f"on the source: {group.source.error}"
-    if options.conflicts_fail and any(
-        snapshot.conflicting_pipelines.get(s) for s in translation.sources
-    ):
-        return "errorHandling.onMultipleTargetCommittedOffsets is fail"
+    rivals = any(snapshot.conflicting_pipelines.get(s) for s in translation.sources)
+    if stopped and not rivals:
+        return _OTHERS_STOPPED
+    if options.conflicts != "ignore" and rivals:
+        return f"{_ON_CONFLICT} is {options.conflicts}"
     return ""
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from k2ktui.engine.cluster_pair import UNKNOWN_PAIR, ClusterPair, read_cluster_pair
 from k2ktui.engine.strict_json import (
     LARGEST_INT,
     LARGEST_MS,
@@ -137,13 +138,14 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of the driver: its term and its number of slots."""
+    """One run of the driver: its term, its number of slots, and what it copies."""
 
     term: int
     slots: int
     name: str = ""
     host: str = ""
     started_ms: int = 0
+    pair: ClusterPair = UNKNOWN_PAIR
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,16 +226,8 @@ def run_key(group: str) -> bytes:
 
 def run_value(run: Run) -> bytes:
     """Value of the run record."""
-    return _dump(
-        {
-            "v": VERSION,
-            "term": run.term,
-            "slots": run.slots,
-            "name": run.name,
-            "host": run.host,
-            "startedAt": run.started_ms,
-        }
-    )
+    value = {"v": VERSION, "term": run.term, "slots": run.slots, "name": run.name, "host": run.host}
+    return _dump({**value, "startedAt": run.started_ms, **run.pair.as_fields()})
 
 
 def mapping_key(mapping: MappingRecord) -> bytes:
@@ -342,6 +336,7 @@ def _run(value: dict[str, Any]) -> Run:
         name=text(value.get("name", "")),
         host=text(value.get("host", "")),
         started_ms=integer(value.get("startedAt", 0), high=LARGEST_MS),
+        pair=read_cluster_pair(value),
     )
 
 

@@ -163,6 +163,29 @@ def ensure_state_topic(config: PipelineConfig, target: Cluster) -> int:
     return _create(config, target, [spec])[spec.name].partitions
 
 
+def create_mapping_application_topics(
+    config: PipelineConfig, target: Cluster, env: Mapping[str, str] = os.environ
+) -> tuple[str, ...]:
+    """Create the missing topics of the mapping application, if allowed; return their names.
+
+    Existing ones stay as they are: they may belong to a pipeline with other settings.
+
+    Raises:
+        Refused, ConfigError, ConnectionFailed, TimedOut: as for :func:`ensure_control_topics`.
+    """
+    if not config.features.auto_create_control_topics:
+        return ()
+    specs = control_specs(config, env)
+    del specs["commit"]
+    specs["state"] = _spec(config, "state", config.coordination.state.topic)
+    missing = [found for found in _inspect_all(config, target, specs) if not found.partitions]
+    problems = [found.problem for found in missing if found.problem]
+    if problems:
+        raise _all_in_one(problems)
+    _create(config, target, [found.spec for found in missing])
+    return tuple(found.spec.name for found in missing)
+
+
 def inspect_control_topics(
     config: PipelineConfig, target: Cluster, env: Mapping[str, str] = os.environ
 ) -> list[ControlFinding]:

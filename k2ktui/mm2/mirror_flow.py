@@ -56,6 +56,11 @@ class MirrorFlow(Flow):
         """The name of MirrorMaker 2's path."""
         return PATH
 
+    @property
+    def is_mirror(self) -> bool:
+        """Whether MirrorMaker 2 copies."""
+        return True
+
     def open_mappings(self, source: Cluster, target: Cluster) -> MirrorMappings:
         """Return MirrorMaker 2's offset syncs as the source."""
         return MirrorMappings(self.properties, self.config, source, target)

@@ -23,8 +23,8 @@ from k2ktui.mm2.flows import FlowProperties
 from k2ktui.mm2.history import Known, ProvenPosition, SyncHistory
 from k2ktui.mm2.log_comparison import PositionProver
 from k2ktui.mm2.topics import MirrorTopics, TimedOffsetSync
+from k2ktui.sync.mapping_sort import MappingReport
 from k2ktui.sync.mapping_source import Commits, CopierState, NothingCopied
-from k2ktui.sync.mapping_store import MappingReport
 from k2ktui.text import counted, safe_text
 
 _SLOT = -1

@@ -15,6 +15,7 @@ from random import random
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
+from k2ktui.engine.cluster_pair import ClusterPair
 from k2ktui.engine.state import (
     MalformedRecord,
     Position,
@@ -101,12 +102,12 @@ class TransactionFencer:
         transactional: bool,
         timeout_ms: int,
         sync_timeout: float,
+        pair: ClusterPair | None = None,
     ) -> None:
         self._target = target
-        self._name = name
+        self._name, self._pair = name, pair
         self.topic = topic
-        self._transactional = transactional
-        self._timeout_ms = timeout_ms
+        self._transactional, self._timeout_ms = transactional, timeout_ms
         self._sync_timeout = sync_timeout
         self._loop = Loop()
         self._wire = Wire(self._loop, options, "target")
@@ -225,7 +226,8 @@ class TransactionFencer:
         return added
 
     def _write_run(self, term: int, slots: int) -> None:
-        run = Run(term, slots, self._name, socket.gethostname(), now_ms())
+        pair = self._pair or self.run.pair
+        run = Run(term, slots, self._name, socket.gethostname(), now_ms(), pair)
         self._own_runs.add(run)
         self._write([(run_key(self.topic.group), run_value(run))])
         self.run = run

@@ -193,6 +193,19 @@ class Applier:
         self._open_entry = ""
         return done
 
+    def journal_unwritten(self, writes: Sequence[OffsetWrite], what: str, why: str) -> None:
+        """Journal writes that were not made, with the reason.
+
+        Raises:
+            K2kError: the journal cannot be written.
+        """
+        now = int(time.time() * 1000)
+        entry = new_id(now, secrets.token_hex(4))
+        counts = {str(WriteOutcome.NOT_WRITTEN): len(writes)}
+        rows = [WriteResult(write, WriteOutcome.NOT_WRITTEN, why) for write in writes]
+        header = JournalHeader(entry, now, whoami(), what, "", self._config.name, counts)
+        self._store.put([header, *_journal_rows(entry, rows)])
+
     def write_only(self, writes: Sequence[OffsetWrite]) -> list[WriteResult]:
         """Write and read back without a journal entry."""
         rows: list[WriteResult] = []

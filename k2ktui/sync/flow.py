@@ -19,7 +19,7 @@ from k2ktui.kafka.clients import Cluster
 from k2ktui.sync.mapping_source import MappingSource
 
 if TYPE_CHECKING:
-    from k2ktui.sync.pipeline_mappings import PipelineMappings
+    from k2ktui.sync.pair_mappings import PairMappings
 
 
 class GroupAuditor(Protocol):
@@ -58,7 +58,7 @@ class Flow(ABC):
     def pipeline(self) -> PipelineConfig | None:
         """The pipeline that may be started and whose positions may be moved.
 
-        None if another program copies: only its consumer groups may be moved.
+        None if another pipeline or program copies: only its consumer groups may be moved.
         """
 
     @property
@@ -70,6 +70,11 @@ class Flow(ABC):
     def open_mappings(self, source: Cluster, target: Cluster) -> MappingSource:
         """Return the source of positions and mappings; reads nothing yet."""
 
+    @property
+    def is_mirror(self) -> bool:
+        """Whether MirrorMaker 2 copies."""
+        return False
+
     @abstractmethod
     def open_auditor(self) -> GroupAuditor | None:
         """Return the auditor of the other program's checkpoints; None if k2ktui copies."""
@@ -80,7 +85,7 @@ class PipelineFlow(Flow):
     """A pipeline of k2ktui."""
 
     @property
-    def pipeline(self) -> PipelineConfig:
+    def pipeline(self) -> PipelineConfig | None:
         """The pipeline itself."""
         return self.config
 
@@ -92,7 +97,7 @@ class PipelineFlow(Flow):
 
         return str(choose_path(self.config).path)
 
-    def open_mappings(self, source: Cluster, target: Cluster) -> PipelineMappings:
+    def open_mappings(self, source: Cluster, target: Cluster) -> MappingSource:
         """Return the pipeline's own topics as the source."""
         from k2ktui.sync.pipeline_mappings import PipelineMappings
 
@@ -100,3 +105,28 @@ class PipelineFlow(Flow):
 
     def open_auditor(self) -> None:
         """Return None: nothing else translates the groups."""
+
+
+NOTHING_TO_COPY = (
+    "This file has no replication section: it translates groups with the mappings of other "
+    "pipelines, and copies nothing."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MappingApplicationFlow(PipelineFlow):
+    """What pipelines of any name copy between two clusters, as the mapping application sees it.
+
+    Its file has no ``replication`` section: it translates groups, and copies nothing itself.
+    """
+
+    @property
+    def pipeline(self) -> None:
+        """Return None: it has no positions of its own."""
+        return None
+
+    def open_mappings(self, source: Cluster, target: Cluster) -> PairMappings:
+        """Return the topics of the pipelines between the two clusters as the source."""
+        from k2ktui.sync.pair_mappings import PairMappings
+
+        return PairMappings(self.config, source, target)

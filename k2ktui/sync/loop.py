@@ -1,7 +1,9 @@
 """The continuous sync application: translate and commit in every poll.
 
-It moves only groups without members on the target. A group with members there is reported, and
-stopped or skipped according to ``errorHandling.onActiveConsumerGroupCommit``; the others continue.
+It moves only groups without members on the target. What happens where a group has members there,
+or where several pipelines map a record, is configured (``errorHandling``): ``fail`` stops the
+application before it commits anything else, ``skip`` leaves alone what is concerned, and ``ignore``
+reports it and continues.
 """
 
 from __future__ import annotations
@@ -9,18 +11,27 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from k2ktui.engine.applying import WriteOutcome, WriteResult, find_conflicts, make_writes
-from k2ktui.engine.groups import EMPTY_STATES, Snapshot
+from k2ktui.engine.applying import (
+    OffsetWrite,
+    WriteOutcome,
+    WriteResult,
+    find_conflicts,
+    make_writes,
+)
+from k2ktui.engine.groups import EMPTY_STATES, Snapshot, describe_conflicting_pipelines
 from k2ktui.engine.journal import SYNC
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind
-from k2ktui.engine.planning import commit_metadata, make_plan
+from k2ktui.engine.planning import commit_metadata, is_stopped_by_conflict, make_plan
 from k2ktui.errors import K2kError
 from k2ktui.sync.apply import Applier
 from k2ktui.sync.commit_snapshots import CommitSnapshotWriter
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.plans import plan_options
 from k2ktui.sync.snapshot import SnapshotReader
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
+
+# Number of groups that an error names.
+_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +65,10 @@ class SyncPoll:
     duration_s: float = 0.0
 
 
+class SyncStopped(K2kError):
+    """A condition stops the application, as configured; it is in the journal."""
+
+
 class SyncLoop:
     """The sync application of one flow; call ``turn`` every poll interval."""
 
@@ -64,7 +79,7 @@ class SyncLoop:
         self._keeper = CommitSnapshotWriter(self._snapshots.store)
         self._applier = Applier(config, self._snapshots.target, self._snapshots.store)
         self._rewind = rewind
-        self._stops = config.error_handling.on_active_consumer_group_commit == "fail"
+        self._on_active = config.error_handling.on_active_consumer_group_commit
         self.stopped: dict[str, str] = {}
         self._told: set[str] = set()
         self._was_down = False
@@ -79,11 +94,13 @@ class SyncLoop:
         Raises:
             ConnectionFailed, TimedOut: the target does not answer.
             Refused: nothing has been replicated yet.
+            SyncStopped: an ``errorHandling`` setting is ``fail``, and its condition holds.
         """
         snapshot = self._snapshots.take()
         notes = [*snapshot.notes, *self._keep(snapshot)]
         options = plan_options(self._config, rewind=self._rewind, own_only=True)
         plan = make_plan(snapshot, options)
+        self._stop_if_configured(plan, snapshot)
         notes += self._look_at_active(plan)
         rows = [row for row in plan.changes if row.group not in self.stopped]
         written = self._write(rows, snapshot)
@@ -128,6 +145,31 @@ class SyncLoop:
             )
         return notes
 
+    def _stop_if_configured(self, plan: Plan, snapshot: Snapshot) -> None:
+        """Journal and raise what stops the application before it commits anything."""
+        rows: list[PlanRow] = []
+        if is_stopped_by_conflict(plan):
+            why, key = describe_conflicting_pipelines(snapshot), "onMultipleTargetCommittedOffsets"
+            rows = [row for row in plan.rows if row.proposed is not None]
+            hint = "Stop all but one of these pipelines, or give them different topics."
+        elif self._on_active == "fail" and (rows := [row for row in plan.rows if _held_up(row)]):
+            groups = sorted({row.group for row in rows})
+            why, key = _describe_active(groups), "onActiveConsumerGroupCommit"
+            hint = "Stop the consumers of the group on the target, or leave it out of "
+            hint += "groups.consumerGroups."
+        else:
+            return
+        note = ""
+        try:
+            self._applier.journal_unwritten(_unwritten(rows), SYNC, why)
+        except K2kError as error:
+            note = f"; the journal could not be written: {error.message}"
+        raise SyncStopped(
+            f"{why} (errorHandling.{key}: fail){note}",
+            unchanged="This poll committed no offset.",
+            hint=f"{hint} Or set errorHandling.{key}: skip, to continue with the rest.",
+        )
+
     def _look_at_active(self, plan: Plan) -> list[str]:
         """Stop or report groups that would have to move but have members on the target."""
         notes = []
@@ -135,11 +177,11 @@ class SyncLoop:
             if not _held_up(row) or row.group in self.stopped:
                 continue
             why = f"group {safe_text(row.group)} is in use on the target ({row.state_target})"
-            if self._stops:
+            if self._on_active == "skip":
                 self.stopped[row.group] = why
                 notes.append(
                     f"STOPPED: {why}; its offsets are not written any more "
-                    "(errorHandling.onActiveConsumerGroupCommit: fail)"
+                    "(errorHandling.onActiveConsumerGroupCommit: skip)"
                 )
             else:
                 notes.append(f"{why}; skipped until it is not")
@@ -171,6 +213,19 @@ class SyncLoop:
         new = [note for note in dict.fromkeys(notes) if note not in self._told]
         self._told = now
         return new
+
+
+def _describe_active(groups: list[str]) -> str:
+    names = ", ".join(safe_text(group) for group in groups[:_NAMED])
+    more = f" and {len(groups) - _NAMED:,} more" if len(groups) > _NAMED else ""
+    return f"{counted(len(groups), 'group')} in use on the target: {names}{more}"
+
+
+def _unwritten(rows: list[PlanRow]) -> list[OffsetWrite]:
+    return [
+        OffsetWrite(row.group, row.topic, row.partition, row.current, "", row.proposed, "")
+        for row in rows
+    ]
 
 
 def _held_up(row: PlanRow) -> bool:

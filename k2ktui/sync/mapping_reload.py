@@ -81,7 +81,7 @@ def walk_back(
 def reload_ranges(
     cluster: Cluster,
     topic: str,
-    pipeline: str,
+    owners: Mapping[SourcePartition, str],
     tracks: Tracks,
     low: Mapping[SourcePartition, int],
     ends: Mapping[int, int],
@@ -91,7 +91,7 @@ def reload_ranges(
 
     Args:
         cluster, topic: the mapping topic.
-        pipeline: the commit group.
+        owners: the commit group of each source partition.
         tracks: the mapping log of each source partition.
         low: the source offsets from which ranges are needed.
         ends: per partition of the topic, the offset to which ``tracks`` have read it.
@@ -104,7 +104,7 @@ def reload_ranges(
     stretches = _stretches(tracks, low, ends)
     stops = {number: stop for number, (_, stop) in stretches.items()}
     older = {source: MappingLog(tracks[source].since, tracks[source].rewinds) for source in low}
-    sorter = MappingSorter(pipeline, low)
+    sorter = MappingSorter({owners[source] for source in low}, low, owners)
     reader = TopicReader(cluster, topic)
     try:
         reader.seek({number: begin for number, (begin, _) in stretches.items()})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from confluent_kafka import Message
 
@@ -25,31 +25,60 @@ class MalformedMapping:
 
 
 @dataclass(frozen=True, slots=True)
+class MappingReport:
+    """The result of a refresh.
+
+    Attributes:
+        records: records of the mapping topic that this refresh read.
+        malformed: the first 20 records that cannot be used.
+        malformed_count: number of records that cannot be used.
+        behind: whether mappings below replicated positions could not be read: the end was not
+            reached in time, or they are behind an open transaction.
+        conflicting_pipelines: per source partition that several pipelines map, their names.
+    """
+
+    records: int = 0
+    malformed: tuple[MalformedMapping, ...] = ()
+    malformed_count: int = 0
+    behind: bool = False
+    conflicting_pipelines: Mapping[SourcePartition, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class _Owner:
     pipeline: str
     source: SourcePartition
 
 
 class MappingSorter:
-    """Sorts and decodes the mapping records of one pipeline.
+    """Sorts and decodes the mapping records of some pipelines, one for each source partition.
 
     Args:
-        pipeline: the commit group.
+        pipelines: the commit groups whose records are used.
         only: the source partitions of interest; None for all.
+        owners: source partitions whose records are used of one of these pipelines only. Of others,
+            the pipeline of the first record is used.
 
     Attributes:
+        owners: the commit group whose records are used, per source partition.
         records: number of records read.
         malformed: the first 20 records that cannot be used.
         malformed_count: number of records that cannot be used.
         conflicting_pipelines: per source partition, the other pipelines that map it.
     """
 
-    def __init__(self, pipeline: str, only: Collection[SourcePartition] | None = None) -> None:
+    def __init__(
+        self,
+        pipelines: Collection[str],
+        only: Collection[SourcePartition] | None = None,
+        owners: Mapping[SourcePartition, str] | None = None,
+    ) -> None:
         self.records = 0
         self.malformed: list[MalformedMapping] = []
         self.malformed_count = 0
         self.conflicting_pipelines: dict[SourcePartition, set[str]] = {}
-        self._pipeline = pipeline
+        self.owners = dict(owners or {})
+        self._pipelines = frozenset(pipelines)
         self._only = only
         self._parser = MappingParser()
         self._owners: dict[bytes | None, _Owner | None] = {}
@@ -81,11 +110,15 @@ class MappingSorter:
         owner = self._owners[key]
         if owner is None:
             self._complain(message, "the key is damaged or not k2ktui's")
-        elif owner.pipeline != self._pipeline:
+        elif not self._is_used(owner):
             self.conflicting_pipelines.setdefault(owner.source, set()).add(owner.pipeline)
         elif self._only is None or owner.source in self._only:
             return owner
         return None
+
+    def _is_used(self, owner: _Owner) -> bool:
+        used = owner.pipeline in self._pipelines
+        return used and self.owners.setdefault(owner.source, owner.pipeline) == owner.pipeline
 
     def _one_by_one(self, messages: Sequence[Message]) -> list[MappingChunk]:
         found = []

@@ -13,7 +13,7 @@ from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import Refused
 
 if TYPE_CHECKING:
-    from k2ktui.sync.mapping_store import MappingReport
+    from k2ktui.sync.mapping_sort import MappingReport
 
 Commits = Mapping[SourcePartition, Collection[int]]
 

@@ -8,8 +8,7 @@ from the topic. Its answers are a function of the topic's content: what the topi
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from time import monotonic
 from zlib import crc32
@@ -31,7 +30,7 @@ from k2ktui.kafka.control_reader import require_offsets
 from k2ktui.sync import mapping_republish
 from k2ktui.sync.mapping_reader import TopicReader
 from k2ktui.sync.mapping_reload import Wanted, reload_ranges, walk_back
-from k2ktui.sync.mapping_sort import MalformedMapping, MappingSorter
+from k2ktui.sync.mapping_sort import MappingReport, MappingSorter
 from k2ktui.text import safe_text
 
 _REREAD_S = 60.0
@@ -41,28 +40,8 @@ _LATE_SLACK_S = 1.0
 _SLACK, _SLACK_RANGES = 2, 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class MappingReport:
-    """The result of a refresh.
-
-    Attributes:
-        records: records of the mapping topic that this refresh read.
-        malformed: the first 20 records that cannot be used.
-        malformed_count: number of records that cannot be used.
-        behind: whether mappings below replicated positions could not be read: the end was not
-            reached in time, or they are behind an open transaction.
-        conflicting_pipelines: per source partition that several pipelines map, their names.
-    """
-
-    records: int = 0
-    malformed: tuple[MalformedMapping, ...] = ()
-    malformed_count: int = 0
-    behind: bool = False
-    conflicting_pipelines: Mapping[SourcePartition, tuple[str, ...]] = field(default_factory=dict)
-
-
 class MappingStore:
-    """The mappings of one pipeline; stays connected until it is closed.
+    """The mappings of a pipeline, or of several; stays connected until it is closed.
 
     Args:
         config: the pipeline.
@@ -73,7 +52,9 @@ class MappingStore:
         self._config = config
         self._target = target
         self._topic = config.offset_mapping.topic
-        self._pipeline = config.coordination.commit.group
+        self._pipelines: tuple[str, ...] = (config.coordination.commit.group,)
+        self._owners: Mapping[SourcePartition, str] = {}
+        self._others: Collection[str] = ()
         self._reader = TopicReader(target, self._topic)
         self._positions: Mapping[SourcePartition, Position] = {}
         self._next_trim = monotonic() + config.offset_mapping.retention.schedule_s
@@ -81,13 +62,32 @@ class MappingStore:
         self._start_over()
 
     def _start_over(self) -> None:
-        self._sorter = MappingSorter(self._pipeline)
+        self._sorter = MappingSorter(self._pipelines, owners=self._owners)
         self._tracks: dict[SourcePartition, MappingLog] = {}
         # Per partition of the mapping topic: log start offset, offset to read next, high watermark.
         self._starts: dict[int, int] = {}
         self._next: dict[int, int] = {}
         self._written: dict[int, int] = {}
         self._stale = False
+
+    def choose(
+        self,
+        pipelines: Sequence[str],
+        owners: Mapping[SourcePartition, str],
+        others: Collection[str],
+    ) -> None:
+        """Choose whose mappings are used; the default is the pipeline's own.
+
+        Args:
+            pipelines: the commit groups, at least one.
+            owners: the one whose mappings count, per source partition; it has a position there.
+            others: commit groups that copy between other clusters: they conflict with none.
+        """
+        used = self._sorter.owners
+        changed = any(used.get(source, owner) != owner for source, owner in owners.items())
+        self._stale = self._stale or changed or set(pipelines) != set(self._pipelines)
+        self._pipelines, self._owners, self._others = tuple(pipelines), dict(owners), others
+        used.update(owners)
 
     def close(self) -> None:
         """Disconnect; the loaded mappings remain usable."""
@@ -128,9 +128,9 @@ class MappingStore:
             self._sorter.malformed_count,
             not complete or self._late(),
             {
-                source: tuple(sorted({self._pipeline, *names}))
-                for source, names in sorted(self._sorter.conflicting_pipelines.items())
-                if source in self._tracks
+                source: tuple(sorted({self._owner(source), *names}))
+                for source, found in sorted(self._sorter.conflicting_pipelines.items())
+                if source in self._tracks and (names := found.difference(self._others))
             },
         )
 
@@ -250,7 +250,7 @@ class MappingStore:
             for source, spans in held.items()
             for span in spans
             for entry in mapping_republish.make_repeats(
-                self._pipeline, source, self._tracks[source], span
+                self._owner(source), source, self._tracks[source], span
             )
         ]
         if entries:
@@ -332,6 +332,9 @@ class MappingStore:
             self._tracks[source] = MappingLog(position.since if position else 0)
         return self._tracks[source]
 
+    def _owner(self, source: SourcePartition) -> str:
+        return self._sorter.owners.get(source, self._pipelines[0])
+
     def _longest_transaction(self) -> float:
         """Maximum duration of a healthy transaction in seconds."""
         return self._config.coordination.commit.batch_timeout_s + _LATE_SLACK_S
@@ -341,7 +344,7 @@ class MappingStore:
 
     def _unread(self, source: SourcePartition) -> bool:
         """Whether unread records remain where the source partition's mappings are written."""
-        home = crc32(mapping_key(OffsetMapping(self._pipeline, source, "", 0)))
+        home = crc32(mapping_key(OffsetMapping(self._owner(source), source, "", 0)))
         track = self._tracks.get(source)
         numbers = {home % len(self._next)} if self._next else set()
         numbers |= set(track.index) if track else set()
@@ -369,7 +372,8 @@ class MappingStore:
             track.keep_from(offset)
             if offset < track.hot_from:
                 low[source] = max(0, offset)
-        read = (self._target, self._topic, self._pipeline, self._tracks, low, self._next, until)
+        owners = self._sorter.owners
+        read = (self._target, self._topic, owners, self._tracks, low, self._next, until)
         lost = reload_ranges(*read) if low else {}
         if lost:
             self._not_read(lost, until)

@@ -6,17 +6,19 @@ from collections.abc import Mapping, Sequence
 from time import monotonic
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.cluster_pair import ClusterPair
 from k2ktui.engine.offset_anchors import OffsetAnchors
 from k2ktui.engine.replica import TargetPartition
-from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.state import Position, Run, SourcePartition
 from k2ktui.kafka.clients import Cluster
-from k2ktui.replication.commit_state import CommitTopicReader
-from k2ktui.replication.pipeline_fencing import commit_topic
+from k2ktui.replication.commit_state import CommitState
+from k2ktui.replication.commit_states import CommitStatesReader
+from k2ktui.sync.mapping_sort import MappingReport
 from k2ktui.sync.mapping_source import Commits, CopierState, NothingCopied
-from k2ktui.sync.mapping_store import MappingReport, MappingStore
+from k2ktui.sync.mapping_store import MappingStore
 from k2ktui.text import safe_text
 
-_READ_S = 30.0
+READ_S = 30.0
 
 
 class PipelineMappings:
@@ -24,7 +26,8 @@ class PipelineMappings:
 
     def __init__(self, config: PipelineConfig, target: Cluster) -> None:
         self._config, self._target = config, target
-        self._books = CommitTopicReader(target)
+        self._group = config.coordination.commit.group
+        self._states = CommitStatesReader(target, self._group)
         self._store = MappingStore(config, target)
         self.target_ranges = self._store.target_ranges
         self.doubts = self._store.doubts
@@ -44,8 +47,11 @@ class PipelineMappings:
                 f"{safe_text(name)} does not exist on the target cluster",
                 hint="Start it first: k2ktui start -f FILE",
             )
-        topic = commit_topic(self._config, found.partitions)
-        return self._books.read(topic, found, _READ_S).positions
+        states = self._states.read(found, READ_S)
+        own = states.get(self._group, CommitState(Run(0, 0), {}))
+        others = {name for name, state in states.items() if _differ(state.run.pair, own.run.pair)}
+        self._store.choose((self._group,), dict.fromkeys(own.positions, self._group), others)
+        return own.positions
 
     def refresh(
         self,
@@ -77,3 +83,9 @@ class PipelineMappings:
         if monotonic() >= self._next_repeat:
             self._next_repeat = monotonic() + self._config.offset_mapping.retention.schedule_s
             self._store.republish(self._needed)
+
+
+def _differ(one: ClusterPair, other: ClusterPair) -> bool:
+    """Whether two pipelines are known to copy between different clusters."""
+    known = one.is_known and other.is_known
+    return known and (one.source, one.target) != (other.source, other.target)

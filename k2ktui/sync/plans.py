@@ -51,7 +51,7 @@ def plan_options(
         guard_prefix=config.groups.offset_guard_prefix,
         guarded=config.features.apply_mappings_guard,
         own_only=own_only,
-        conflicts_fail=config.error_handling.on_multiple_target_committed_offsets == "fail",
+        conflicts=config.error_handling.on_multiple_target_committed_offsets,
         group=group,
         topic=topic,
     )

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from k2ktui.engine.groups import GroupView, Snapshot
+from k2ktui.engine.groups import GroupView, Snapshot, describe_conflicts
 from k2ktui.engine.replica import Replica, TargetLog, TargetPartition, target_partitions_of
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.engine.translate import Translation, translate
@@ -26,8 +26,7 @@ from k2ktui.errors import ConnectionFailed, TimedOut
 from k2ktui.sync.cluster_readers import SourceClusterReader, SourceView, TargetClusterReader
 from k2ktui.sync.commit_snapshots import read_known_commits
 from k2ktui.sync.flow import Flow
-from k2ktui.sync.mapping_sort import MalformedMapping
-from k2ktui.sync.mapping_store import MappingReport
+from k2ktui.sync.mapping_sort import MalformedMapping, MappingReport
 from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
 
@@ -106,7 +105,7 @@ class SnapshotReader:
         for at, offsets in also.items():
             commits.setdefault(at, set()).update(offsets)
         copies = self._copies(source, commits, replicated, landed)
-        return Snapshot(
+        snapshot = Snapshot(
             pipeline=self._config.name,
             source_cluster=source.cluster,
             target_cluster=target_cluster,
@@ -126,6 +125,9 @@ class SnapshotReader:
                 *([source.incomplete_reason] if source.incomplete_reason else []),
             ),
         )
+        policy = self._config.error_handling.on_multiple_target_committed_offsets
+        notes = (*snapshot.notes, *describe_conflicts(snapshot, policy))
+        return replace(snapshot, notes=notes)
 
     def translate(self, commits: Mapping[SourcePartition, int]) -> list[Translation]:
         """Translate offsets that are kept outside Kafka; the source is not needed.

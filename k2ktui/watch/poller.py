@@ -280,7 +280,7 @@ class Poller:
 
 def describe_pair(flow: Flow) -> PipelinePair:
     """Return the identity of a flow for its views."""
-    config, mirror = flow.config, flow.pipeline is None
+    config, mirror = flow.config, flow.is_mirror
     names = config.source.name, config.target.name
     if mirror:  # named after its clusters, A->B
         source, _, target = config.name.partition("->")

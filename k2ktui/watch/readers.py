@@ -366,7 +366,7 @@ def make_readers(
         groups: whether consumer groups are read, too, or the mappings alone. Without whole ranges,
             what groups committed is compared to learn more of the mapping, so they are always read.
     """
-    with_groups = groups or flow.pipeline is None
+    with_groups = groups or flow.is_mirror
     found: dict[PartName, Reader] = {
         PartName.SOURCE: SourceReader(flow.config),
         PartName.TARGET: TargetReader(flow),

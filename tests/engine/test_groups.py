@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -24,13 +24,14 @@ from k2ktui.engine.groups import (
     CommittedOffset,
     GroupView,
     Snapshot,
+    describe_conflicts,
     make_group_rows,
     reading_notes,
     snapshot_notes,
 )
 from k2ktui.engine.guard import MappingVersion, add_guard
 from k2ktui.engine.plan import Action, PlanRow, Rewind, plan_remarks
-from k2ktui.engine.planning import PlanOptions, commit_metadata, make_plan
+from k2ktui.engine.planning import PlanOptions, commit_metadata, is_stopped_by_conflict, make_plan
 from k2ktui.engine.ranges import MappingRanges
 from k2ktui.engine.replica import Replica, TargetLog
 from k2ktui.engine.state import Position, SourcePartition
@@ -152,9 +153,34 @@ def test_two_pipelines_for_one_record() -> None:
     assert (row.action, "p, q" in row.reason) == (Action.SKIP, True)
     (row,) = make_plan(
         snapshot(conflicting_pipelines=conflicting_pipelines),
-        replace(OPTIONS, conflicts_fail=False),
+        replace(OPTIONS, conflicts="ignore"),
     ).rows
     assert row.action is Action.CREATE
+
+
+def test_a_conflict_stops_all_rows_skips_its_own_or_is_ignored() -> None:
+    """Two groups: one on the partition with two pipelines, one on another partition."""
+    u = ("u", 0)
+    position = Position(100, 0, 0, "id", 3, 0, *u)
+    made = snapshot(conflicting_pipelines={S: ("p", "q")})
+    found = replace(
+        made,
+        source={**made.source, "h": GroupView("Empty", 0, {u: CommittedOffset(40)})},
+        replicas={
+            **made.replicas,
+            SourcePartition(*u): Replica(position, {u: a_range(0, 500, 100)}),
+        },
+        logs={**made.logs, u: TargetLog(0, 700)},
+    )
+    policies: list[Literal["fail", "skip", "ignore"]] = ["fail", "skip", "ignore"]
+    actions = {}
+    for policy in policies:
+        plan = make_plan(found, replace(OPTIONS, conflicts=policy))
+        actions[policy] = [row.action for row in plan.rows]
+        assert is_stopped_by_conflict(plan) == (policy == "fail")
+        assert describe_conflicts(found, policy)[0].startswith("1 source partition mapped by")
+    skip, create = Action.SKIP, Action.CREATE
+    assert actions == {"fail": [skip] * 2, "skip": [skip, create], "ignore": [create] * 2}
 
 
 def test_the_age_of_what_is_known_of_a_dead_source_is_told() -> None:

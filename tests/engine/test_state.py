@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from k2ktui.engine.cluster_pair import ClusterPair
 from k2ktui.engine.state import (
     Covers,
     Gap,
@@ -90,6 +92,8 @@ def test_runs_survive_and_tombstones_are_told_apart() -> None:
     run = Run(7, 4, "orders", "bastion", 1_700_000_000_000)
     assert read_commit_record(run_key("g"), run_value(run)) == ("g", None, run)
     assert read_commit_record(run_key("g"), None) == ("g", None, None)
+    known = replace(run, pair=ClusterPair("s", "t", "__mappings"))
+    assert read_commit_record(run_key("g"), run_value(known)) == ("g", None, known)
     source = SourcePartition("t", 0)
     assert read_commit_record(position_key("g", source), None) == ("g", source, None)
 

@@ -152,7 +152,7 @@ def _mapping(key: bytes | None, value: bytes | None) -> None:
 def _sorted(key: bytes | None, value: bytes | None) -> None:
     at = (TIMESTAMP_CREATE_TIME, 1)
     good = mapping_key(RANGES), mapping_value(RANGES)
-    sorter = MappingSorter("g")
+    sorter = MappingSorter(("g",))
     sorter.sort(
         [
             Message(topic="m", partition=0, offset=offset, key=k, value=v, timestamp=at)

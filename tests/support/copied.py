@@ -15,6 +15,7 @@ import yaml
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.cluster_pair import ClusterPair
 from k2ktui.engine.state import (
     Covers,
     MappingRange,
@@ -75,6 +76,12 @@ class Copied:
         create_topic(self.target, self.commits, 1, {"cleanup.policy": "compact"})
         create_topic(self.target, self.mappings, 1)
         produce(self.target, self.commits, [Out(run_value(Run(1, 1)), run_key(self.name))])
+
+    def put_run(self, pair: ClusterPair | None = None, term: int = 1) -> None:
+        """Write the run record of a release that names the clusters, by default ours."""
+        pair = pair or ClusterPair(self.source.cluster_id, self.target.cluster_id, self.mappings)
+        run = Run(term, 1, self.name, started_ms=int(time.time() * 1000), pair=pair)
+        produce(self.target, self.commits, [Out(run_value(run), run_key(self.name))])
 
     @property
     def file(self) -> Path:

@@ -78,7 +78,7 @@ def _rows(lane: MappingRanges) -> list[tuple[int, int]]:
 
 
 def one_by_one(messages: list[Message]) -> tuple[object, MappingSorter]:
-    sorter = MappingSorter("p")
+    sorter = MappingSorter(("p",))
     found = [each for one in messages for each in sorter.sort([one])]
     return tracks(found), sorter
 
@@ -89,7 +89,7 @@ def test_together_they_are_what_each_is_alone(
     found: list[tuple[SourcePartition, list[tuple[int, int]], int, bool, str]],
 ) -> None:
     messages = records(found)
-    sorter = MappingSorter("p")
+    sorter = MappingSorter(("p",))
     together = tracks(sorter.sort(messages))
     alone, reference = one_by_one(messages)
     assert together == alone
@@ -124,17 +124,17 @@ def test_damage_is_told_and_costs_only_what_it_hit(
         )
     )
     messages[row] = message(row, *damaged)
-    sorter = MappingSorter("p")
+    sorter = MappingSorter(("p",))
     together = tracks(sorter.sort(messages))
     assert together == one_by_one(messages)[0]
-    assert together == tracks(MappingSorter("p").sort(messages[:row] + messages[row + 1 :]))
+    assert together == tracks(MappingSorter(("p",)).sort(messages[:row] + messages[row + 1 :]))
     others = found[row][4] == "other" and damaged[0] == key
     assert sorter.malformed_count == (0 if others else 1)
 
 
 def test_records_that_go_on_are_one_piece() -> None:
     made = [(SOURCES[0], [(0, 2), (1, 1)], 0, False, "ranges")] * 50
-    ((_, pieces),) = MappingSorter("p").sort(records(made))
+    ((_, pieces),) = MappingSorter(("p",)).sort(records(made))
     assert len(pieces) == 1
     assert (pieces[0].records, pieces[0].last) == (50, 49)
     assert all(a < b for a, b in pairwise(pieces[0].columns.source.tolist()))
@@ -144,7 +144,7 @@ def test_ranges_beyond_what_is_covered_are_malformed() -> None:
     for covers in (Covers(1, 20), Covers(0, 9)):
         ranges = (MappingRange(0, 5, 10),)
         mapping = MappingRecord("p", SOURCES[0], "t", 0, 1, ranges, covers=covers)
-        sorter = MappingSorter("p")
+        sorter = MappingSorter(("p",))
         assert sorter.sort([message(0, mapping_key(mapping), mapping_value(mapping))]) == [
             (SOURCES[0], [])
         ]

@@ -277,10 +277,12 @@ def test_two_pipelines_of_one_source_into_one_target(
     produce(target, topic, [got.value or b"" for got in read_all(source, topic)])
     rival.record(topic, 0, landed, COUNT, 0)
 
-    (row,) = k2ktui_json("plan", "-f", copied.file)["rows"]
+    (row,) = k2ktui_json("plan", "-f", copied.file, code=1)["rows"]
     assert row["action"] == "skip"
     assert copied.name in row["reason"] and rival.name in row["reason"]
     assert "onMultipleTargetCommittedOffsets" in row["reason"]
+    assert "mapped by several" in k2ktui("sync", "-f", copied.file, "--once", code=1).stderr
+    copied.settings = {"errorHandling": {"onMultipleTargetCommittedOffsets": "skip"}}
     assert "0 committed" in k2ktui("sync", "-f", copied.file, "--once").stdout
     copied.settings = {"errorHandling": {"onMultipleTargetCommittedOffsets": "ignore"}}
     (row,) = k2ktui_json("plan", "-f", copied.file)["rows"]

@@ -130,7 +130,7 @@ def loaded(topic: Topic) -> MappingStore:
 def read(topic: Topic, messages: Mapping[int, list[Message]]) -> dict[SourcePartition, MappingLog]:
     tracks: dict[SourcePartition, MappingLog] = {}
     for found in messages.values():
-        for source, pieces in MappingSorter("p").sort(found):
+        for source, pieces in MappingSorter(("p",)).sort(found):
             for piece in pieces:
                 tracks.setdefault(source, MappingLog()).take(piece)
     return tracks

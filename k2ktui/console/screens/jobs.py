@@ -29,6 +29,7 @@ from k2ktui.kafka.properties import load_checked
 from k2ktui.present import formatting
 from k2ktui.present.formatting import Cell, Line, Tone
 from k2ktui.present.runs import clock
+from k2ktui.sync.flow import NOTHING_TO_COPY
 from k2ktui.watch.model import PartName, View
 from k2ktui.watch.severity import state_time
 
@@ -204,7 +205,7 @@ class JobsScreen(ListScreen):
         if self._busy:
             return f"wait for the end of: {self._busy}"
         if action == "start_job":
-            return f"{_MIRROR}. {_TAKE_OVER}" if self.session.pair.mirror else ""
+            return self._nothing_to_start()
         row = self._row()
         if row is None or (row.job is None and not row.alive):
             return "no job is running in this row"
@@ -309,10 +310,17 @@ class JobsScreen(ListScreen):
 
         self._work(f"stopping {name}", stopped, cli_equivalent.job(job.record.files, "stop"))
 
+    def _nothing_to_start(self) -> str:
+        """Return why the session's file starts no job; "" if it does."""
+        flow = self.session.flow
+        if self.session.pair.mirror:
+            return f"{_MIRROR}. {_TAKE_OVER}"
+        return NOTHING_TO_COPY if flow is not None and flow.pipeline is None else ""
+
     async def _config(self, job: Job | None) -> PipelineConfig | None:
         """Return the configuration of a job or of the session; None after reporting an error."""
-        if job is None and self.session.pair.mirror:
-            self.inform(f"{_MIRROR}. {_TAKE_OVER}", "warning")
+        if job is None and (why := self._nothing_to_start()):
+            self.inform(why, "warning")
             return None
         if job is None or job.record.files == manager.absolute_paths(self.session.files):
             return self.session.flow.pipeline if self.session.flow else None

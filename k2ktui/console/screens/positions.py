@@ -22,6 +22,7 @@ from k2ktui.present import formatting
 from k2ktui.present.columns import pick
 from k2ktui.present.formatting import Cell, Line, Tone
 from k2ktui.present.partitions import partition_columns
+from k2ktui.sync.flow import NOTHING_TO_COPY
 from k2ktui.sync.positions import PositionPlan, PositionPlanner
 from k2ktui.text import counted, safe_text
 from k2ktui.watch.model import PartitionRow, PartName, View
@@ -132,6 +133,8 @@ class PositionsScreen(ListScreen):
         flow, why = self.session.flow, ""
         if flow is None:
             why = "this is a recording"
+        elif flow.pipeline is None and not flow.is_mirror:
+            why = NOTHING_TO_COPY
         elif flow.pipeline is None:
             why = f"{_MIRROR} k2ktui mm2 offsets shows, sets and clears them."
         if why:

@@ -1,0 +1,115 @@
+"""Positions and mappings of all pipelines that copy from one cluster to another.
+
+The mapping application has a name of its own and replicates nothing. It uses the mappings of every
+pipeline whose run record names its source cluster, its target cluster and its mapping topic. Runs
+of earlier releases do not name their clusters: they are unknown, and not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.cluster_pair import ClusterPair
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
+from k2ktui.kafka.clients import Cluster
+from k2ktui.replication.commit_state import CommitState
+from k2ktui.replication.commit_states import CommitStatesReader
+from k2ktui.sync.commit_snapshots import read_known_commits
+from k2ktui.sync.pipeline_mappings import READ_S, PipelineMappings
+from k2ktui.sync.store import StateStore
+from k2ktui.text import safe_text
+
+
+class NoPipelineFound(K2kError):
+    """No pipeline is known to map the source cluster to the target cluster."""
+
+
+class PairMappings(PipelineMappings):
+    """The mappings of the pipelines between two clusters, whatever their names.
+
+    Where several have copied a source partition, the mappings of the one that was started last are
+    used, and the conflict is reported.
+    """
+
+    def __init__(self, config: PipelineConfig, source: Cluster, target: Cluster) -> None:
+        super().__init__(config, target)
+        self._states = CommitStatesReader(target)
+        self._source = source
+        self._source_id = ""
+
+    def positions(self) -> Mapping[SourcePartition, Position]:
+        """Read the positions of the pipelines between the two clusters.
+
+        Raises:
+            NoPipelineFound: no pipeline is known to copy between them.
+            ConnectionFailed, TimedOut: as the protocol says.
+        """
+        pair = ClusterPair(
+            self._find_source(), self._target.cluster_id(), self._config.offset_mapping.topic
+        )
+        topic = self._target.find(self._config.coordination.commit.topic)
+        states = self._states.read(topic, READ_S) if topic else {}
+        used = {name: state for name, state in states.items() if state.run.pair == pair}
+        if not used:
+            raise self._none_found(pair, states)
+        # The same order in every reading, so that a partition does not change its pipeline.
+        names = sorted(used, key=lambda name: (-used[name].run.started_ms, name))
+        positions: dict[SourcePartition, Position] = {}
+        owners: dict[SourcePartition, str] = {}
+        for name in names:
+            for at, position in used[name].positions.items():
+                if owners.setdefault(at, name) == name:
+                    positions[at] = position
+        others = {
+            name for name, state in states.items() if state.run.pair.is_known and name not in used
+        }
+        self._store.choose(names, owners, others)
+        return positions
+
+    def _find_source(self) -> str:
+        """Return the id of the source cluster; if it is down, that of the kept commits."""
+        if not self._source_id:
+            try:
+                self._source_id = self._source.cluster_id()
+            except (ConnectionFailed, TimedOut):
+                store = StateStore(self._config, self._target)
+                try:
+                    known = read_known_commits(store.read().commits)
+                finally:
+                    store.close()
+                if known is None:
+                    raise
+                self._source_id = known.cluster
+        return self._source_id
+
+    def _none_found(self, pair: ClusterPair, states: Mapping[str, CommitState]) -> K2kError:
+        commits = safe_text(self._config.coordination.commit.topic)
+        found = [_describe(name, state.run.pair) for name, state in sorted(states.items())]
+        return NoPipelineFound(
+            "\n".join(
+                [
+                    f"no pipeline is known to copy from source cluster {safe_text(pair.source)} to "
+                    f"target cluster {safe_text(pair.target)} with mappings in topic "
+                    f"{safe_text(pair.mapping_topic)}: topic {commits} has no run of one",
+                    *found,
+                ]
+            ),
+            unchanged="No offset was committed.",
+            hint="Start a pipeline between these clusters (k2ktui start -f FILE). If one runs, "
+            "set coordination.commit.topic and offsetMapping.topic to its topics.",
+        )
+
+
+def _describe(name: str, pair: ClusterPair) -> str:
+    if not pair.is_known:
+        return (
+            f"  pipeline {safe_text(name)}: its clusters are unknown, an earlier release ran it; "
+            "restart it once"
+        )
+    topic = safe_text(pair.mapping_topic)
+    return (
+        f"  pipeline {safe_text(name)}: from cluster {safe_text(pair.source)} to cluster "
+        f"{safe_text(pair.target)}, " + (f"with mappings in {topic}" if topic else "no mappings")
+    )

@@ -1,0 +1,316 @@
+"""The offset mapping application's own file: its own name, and no ``replication`` section."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import ConfigResource, ResourceType
+
+from k2ktui.engine.cluster_pair import ClusterPair
+from k2ktui.kafka.clients import TopicDescription
+from k2ktui.runtime.node import KafkaNode
+from tests.support.cli import k2ktui, k2ktui_json
+from tests.support.copied import Copied, commit, committed
+from tests.support.kafka import admin, create_topic, produce, read_all, unique_name
+from tests.support.pipeline import Pipeline
+from tests.sync.test_races import member
+
+slow = pytest.mark.slow
+COUNT, PRIOR = 50, 7
+
+# Lenses' own example. Only addresses differ, the replication factor (the clusters have one broker),
+# and the names of topics and groups, which the tests of one cluster must not share.
+FILE = """\
+name: "{name}"
+license:
+  token: "<your-license-token>"
+  acceptEula: true
+features:
+  autoCreateControlTopics: enabled
+  applyMappingsGuard: enabled
+source:
+  kafka:
+    common:
+      "bootstrap.servers": "{source}"
+    admin:
+target:
+  kafka:
+    common:
+      "bootstrap.servers": "{target}"
+    consumer:
+    producer:
+    admin:
+groups:
+  pollInterval: "5 seconds"
+  consumerGroups: "^{groups}-.*"
+  offsetGuardPrefix: "k2k_"
+offsetMapping:
+  topic: "{mappings}"
+  retention:
+    time: "topic"
+    count: 1000
+    schedule: "5 minutes"
+metrics:
+  prefix:
+    targetConsumer: "k2k.offsetmapping.consumer.control."
+    targetProducer: "k2k.offsetmapping.producer."
+    offsetMappingApp: "k2k.offsetmapping."
+  kafka:
+    topic: "{metrics}"
+topicCreation:
+  control:
+    common:
+      partitions: 3
+      replication: 1
+      config:
+        "min.insync.replicas": "1"
+    offsetMapping:
+      partitions: 6
+      replication: 1
+      config:
+        "cleanup.policy": "delete"
+        "retention.ms": "604800000"
+    metrics:
+      partitions: 3
+      replication: 1
+      config:
+        "cleanup.policy": "delete"
+        "retention.ms": "2592000000"
+configuration:
+  autoControlTopicCreationCheckDelay: "750 milliseconds"
+  autoControlTopicCreationMaxAttempts: 10
+errorHandling:
+  onMultipleTargetCommittedOffsets: {conflicts}
+  onActiveConsumerGroupCommit: {active}
+coordination:
+  commit:
+    topic: "{commits}"
+  state:
+    topic: "{state}"
+"""
+
+
+@dataclass
+class Mapper:
+    """The mapping application beside a pipeline of another name.
+
+    Attributes:
+        copied: a pipeline between the same clusters, whose topics it uses.
+    """
+
+    copied: Copied
+    mappings: str = ""
+    conflicts: str = "fail"
+    active: str = "fail"
+    name: str = field(default_factory=lambda: unique_name("offset-mapping"))
+
+    @property
+    def file(self) -> Path:
+        """Its file."""
+        copied = self.copied
+        suffix = self.name.replace("-", "_")
+        text = FILE.format(
+            name=self.name,
+            source=copied.source.bootstrap,
+            target=copied.target.bootstrap,
+            groups=copied.name,
+            mappings=self.mappings or copied.mappings,
+            metrics=f"__metrics_{suffix}",
+            commits=copied.commits,
+            state=f"__state_{suffix}",
+            conflicts=self.conflicts,
+            active=self.active,
+        )
+        path = copied.directory / f"{self.name}.yaml"
+        path.write_text(text)
+        return path
+
+
+@pytest.fixture
+def copied(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Copied:
+    return Copied(tmp_path, source, target, prior=PRIOR)
+
+
+@pytest.fixture
+def topic(copied: Copied, source: KafkaNode) -> str:
+    """A copied topic; each record lands 7 offsets further on."""
+    name = create_topic(source)
+    produce(source, name, [b"%d" % n for n in range(COUNT)])
+    copied.copy(name)
+    return name
+
+
+def map_again(copied: Copied, topic: str, tmp_path: Path) -> Copied:
+    """Copy a topic once more, by a pipeline that shares the control topics."""
+    rival = Copied(tmp_path, copied.source, copied.target, prior=0)
+    rival.mappings, rival.commits = copied.mappings, copied.commits
+    landed = {at: at + PRIOR + COUNT for at in range(COUNT)}
+    produce(copied.target, topic, [got.value or b"" for got in read_all(copied.source, topic)])
+    rival.record(topic, 0, landed, COUNT, 0)
+    return rival
+
+
+def test_commands_find_the_mappings_of_a_pipeline_of_another_name(
+    copied: Copied, topic: str, source: KafkaNode, target: KafkaNode
+) -> None:
+    copied.put_run()
+    where, groups = (topic, 0), [copied.group("a"), copied.group("b")]
+    for group in groups:
+        commit(source, group, {where: 20})
+    file = Mapper(copied).file
+    assert {row["translated_offset"] for row in k2ktui_json("groups", "-f", file)["groups"]} == {27}
+    (row,) = k2ktui_json("translate", "-f", file, f"{topic}:0:11")["positions"]
+    assert (row["translated_offset"], row["basis"]) == (18, "exact")
+    plan = copied.directory / "plan.json"
+    k2ktui("plan", "-f", file, "--group", groups[0], "-o", plan)
+    k2ktui("apply", plan, "--yes")
+    assert committed(target, groups[0], [where]) == {where: 27}
+    assert "1 committed" in k2ktui("sync", "-f", file, "--once").stdout
+    assert committed(target, groups[1], [where]) == {where: 27}
+    assert topic in k2ktui("status", "-f", file).stdout
+    assert "groups 2: 2 exact" in k2ktui("watch", "-f", file, "--once").stdout
+    assert k2ktui_json("verify", "-f", file)["positions"]["same"] == 2
+
+
+@slow
+def test_no_pipeline_between_these_clusters_is_an_error(
+    copied: Copied, topic: str, source: KafkaNode
+) -> None:
+    """Runs of an earlier release, of another source and of another topic are not used."""
+    commit(source, copied.group("g"), {(topic, 0): 20})
+    ours = ClusterPair(source.cluster_id, copied.target.cluster_id, copied.mappings)
+    file = Mapper(copied).file
+    commands = (["sync", "--once"], ["groups"], ["plan"], ["status"], ["watch", "--once"])
+    for command, *more in (*commands, ["translate", f"{topic}:0:11"]):
+        said = k2ktui(command, "-f", file, *more, code=1).stderr
+        assert f"pipeline {copied.name}: its clusters are unknown" in said
+    copied.put_run(ClusterPair("elsewhere", ours.target, ours.mapping_topic))
+    assert "from cluster elsewhere" in k2ktui("sync", "-f", file, "--once", code=1).stderr
+    copied.put_run(ClusterPair(ours.source, ours.target, "__other"))
+    assert "mappings in __other" in k2ktui("sync", "-f", file, "--once", code=1).stderr
+
+
+@slow
+@pytest.mark.parametrize("conflicts", ["fail", "skip", "ignore"])
+def test_several_pipelines_between_these_clusters(
+    copied: Copied,
+    topic: str,
+    source: KafkaNode,
+    target: KafkaNode,
+    tmp_path: Path,
+    conflicts: str,
+) -> None:
+    copied.put_run()
+    alone = create_topic(source)
+    produce(source, alone, [b"%d" % n for n in range(COUNT)])
+    copied.copy(alone)
+    rival = map_again(copied, topic, tmp_path)
+    rival.put_run()
+    both, one = copied.group("both"), copied.group("one")
+    commit(source, both, {(topic, 0): 20})
+    commit(source, one, {(alone, 0): 20})
+    mapper = Mapper(copied, conflicts=conflicts)
+    done = k2ktui("sync", "-f", mapper.file, "--once", code=conflicts == "fail")
+    assert copied.name in done.stderr and rival.name in done.stderr
+    # The pipeline that was started last counts.
+    expected = {"fail": (None, None), "skip": (None, 27), "ignore": (20 + PRIOR + COUNT, 27)}
+    found = committed(target, both, [(topic, 0)])[topic, 0]
+    assert (found, committed(target, one, [(alone, 0)])[alone, 0]) == expected[conflicts]
+    entries = k2ktui_json("journal", "-f", mapper.file)["journal"]
+    assert [entry["counts"] for entry in entries] == {
+        "fail": [{"not written": 2}],
+        "skip": [{"applied": 1}],
+        "ignore": [{"applied": 2}],
+    }[conflicts]
+    k2ktui("plan", "-f", mapper.file, code=conflicts == "fail")
+
+
+@slow
+def test_pipelines_that_share_only_the_clusters_are_used_together(
+    copied: Copied, topic: str, source: KafkaNode, target: KafkaNode, tmp_path: Path
+) -> None:
+    copied.put_run()
+    other = Copied(tmp_path, source, target, prior=3)
+    other.mappings, other.commits = copied.mappings, copied.commits
+    second = create_topic(source)
+    produce(source, second, [b"%d" % n for n in range(COUNT)])
+    other.copy(second)
+    other.put_run()
+    group = copied.group("g")
+    commit(source, group, {(topic, 0): 20, (second, 0): 30})
+    k2ktui("sync", "-f", Mapper(copied).file, "--once")
+    where = [(topic, 0), (second, 0)]
+    assert committed(target, group, where) == {where[0]: 27, where[1]: 33}
+
+
+@slow
+def test_a_pipeline_of_another_source_is_no_rival(
+    copied: Copied, topic: str, source: KafkaNode, target: KafkaNode, tmp_path: Path
+) -> None:
+    """It maps a topic of the same name in the same mapping topic."""
+    copied.put_run()
+    rival = map_again(copied, topic, tmp_path)
+    group = copied.group("g")
+    commit(source, group, {(topic, 0): 20})
+    mapper = Mapper(copied)
+    k2ktui("sync", "-f", mapper.file, "--once", code=1)  # its clusters are unknown
+    rival.put_run(ClusterPair("elsewhere", target.cluster_id, copied.mappings))
+    for file in (mapper.file, copied.file):
+        (row,) = k2ktui_json("plan", "-f", file)["rows"]
+        assert (row["action"], row["proposed"]) == ("create", 27)
+
+
+@slow
+@pytest.mark.parametrize("active", ["fail", "skip", "ignore"])
+def test_a_group_in_use_on_the_target(
+    copied: Copied, topic: str, source: KafkaNode, target: KafkaNode, active: str
+) -> None:
+    copied.put_run()
+    where, used, idle = (topic, 0), copied.group("used"), copied.group("idle")
+    for group in (used, idle):
+        commit(source, group, {where: 20})
+    commit(target, used, {where: PRIOR})
+    mapper = Mapper(copied, active=active)
+    with member(target, used, topic, "classic"):
+        code = 0 if active == "ignore" else 1
+        done = k2ktui("sync", "-f", mapper.file, "--once", code=code)
+    assert used in done.stderr
+    assert committed(target, used, [where]) == {where: PRIOR}
+    assert committed(target, idle, [where]) == {where: None if active == "fail" else 27}
+    (entry,) = k2ktui_json("journal", "-f", mapper.file)["journal"]
+    assert entry["counts"] == ({"not written": 1} if active == "fail" else {"applied": 1})
+
+
+@slow
+def test_sync_creates_its_control_topics(copied: Copied, target: KafkaNode) -> None:
+    mapper = Mapper(copied, mappings=unique_name("__mappings"))
+    suffix = mapper.name.replace("-", "_")
+    names = [f"__state_{suffix}", mapper.mappings, f"__metrics_{suffix}"]
+    k2ktui("sync", "-f", mapper.file, "--once", code=1, env={"OTEL_METRICS_EXPORTER": "kafka"})
+    found = copied.cluster.describe(names)
+    counts = [t.partitions for t in found.values() if isinstance(t, TopicDescription)]
+    assert counts == [3, 6, 3]
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names[1:]]
+    client = admin(target)
+    settings = [each.result(30) for each in client.describe_configs(resources).values()]
+    assert [each["retention.ms"].value for each in settings] == ["604800000", "2592000000"]
+
+
+@slow
+def test_what_start_copied_is_found(copied: Copied, source: KafkaNode, target: KafkaNode) -> None:
+    """The run record of a real run names both clusters and the mapping topic."""
+    topic, group = create_topic(source), copied.group("g")
+    produce(source, topic, [b"%d" % n for n in range(COUNT)])
+    create_topic(target, topic)
+    produce(target, topic, [b"native"] * PRIOR)
+    control = {
+        "coordination.commit.topic": copied.commits,
+        "offsetMapping.topic": copied.mappings,
+    }
+    Pipeline(copied.directory, source, target, [topic], control).catch_up()
+    commit(source, group, {(topic, 0): 20})
+    k2ktui("sync", "-f", Mapper(copied).file, "--once")
+    at = committed(target, group, [(topic, 0)])[topic, 0]
+    assert {got.value for got in read_all(target, topic) if got.offset == at} == {b"20"}
