@@ -42,6 +42,8 @@ class MirrorFlow(Flow):
         """
         name = str(properties)
         tree = pipeline_document(properties, name, lambda side, role, key, text: text)
+        # MirrorMaker 2, too, leaves alone a group that is in use on the target.
+        tree = {**tree, "errorHandling": {"onActiveConsumerGroupCommit": "skip"}}
         try:
             return cls(PipelineConfig.model_validate(tree), properties)
         except ValidationError as failure:

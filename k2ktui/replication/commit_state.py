@@ -14,7 +14,7 @@ from k2ktui.engine.state import (
     read_commit_record,
 )
 from k2ktui.errors import TimedOut
-from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.control_reader import ControlRecord, read_committed, stable_ends
 
 # Maximum number of records read per commit partition, about 0.3 s of work.
@@ -163,41 +163,3 @@ class CommittedPositions:
             if source in found and position.newer_than(found[source]):
                 found[source] = position
         return found
-
-
-class CommitTopicReader:
-    """Reads a pipeline's state repeatedly; not thread-safe.
-
-    A commit topic holds every position since its last compaction, so reading it completely is
-    slow; only the first call does so.
-    """
-
-    def __init__(self, target: Cluster) -> None:
-        self._target = target
-        self._of: tuple[str, str, int] | None = None
-        self._fold = CommitStateFold("")
-        self._next: dict[int, int] = {}
-
-    def read(self, topic: CommitTopic, about: TopicDescription, timeout: float) -> CommitState:
-        """Return the pipeline's current state.
-
-        Args:
-            topic: the commit topic and the pipeline.
-            about: current description of the topic; a re-created topic is read completely.
-            timeout: in seconds.
-
-        Raises:
-            ConnectionFailed, TimedOut: the topic could not be read.
-        """
-        identity = (topic.name, about.topic_id, topic.partitions)
-        ends = stable_ends(self._target, topic.name, topic.partitions)
-        if identity != self._of or any(self._next.get(p, 0) > end for p, end in ends.items()):
-            self._of, self._fold, self._next = identity, CommitStateFold(topic.group), {}
-        found = read_committed(
-            self._target, topic.name, topic.partitions, timeout, ends=ends, since=self._next
-        )
-        for entry in found:
-            self._fold.take(entry)
-            self._next[entry.partition] = entry.offset + 1
-        self._next.update(ends)
-        return self._fold.state()

@@ -11,9 +11,10 @@ from k2ktui.replication.commit_state import CommitState, CommitStateFold
 
 
 class CommitStatesReader:
-    """Reads the pipelines' states repeatedly; only the first call reads the whole topic.
+    """Reads the pipelines' states repeatedly; not thread-safe.
 
-    Not thread-safe.
+    A commit topic holds every position since its last compaction, so reading it completely is
+    slow; only the first call does so.
 
     Args:
         target: the target cluster.
@@ -48,7 +49,7 @@ class CommitStatesReader:
             self._take(entry)
             self._next[entry.partition] = entry.offset + 1
         self._next.update(ends)
-        return {group: fold.books() for group, fold in self._folds.items()}
+        return {group: fold.state() for group, fold in self._folds.items()}
 
     def _take(self, entry: ControlRecord) -> None:
         try:

@@ -105,8 +105,8 @@ class PairMappings(PipelineMappings):
 def _describe(name: str, pair: ClusterPair) -> str:
     if not pair.is_known:
         return (
-            f"  pipeline {safe_text(name)}: its clusters are unknown, an earlier release ran it; "
-            "restart it once"
+            f"  pipeline {safe_text(name)}: its clusters are unknown: its run record is of an "
+            "earlier release. Start it again"
         )
     topic = safe_text(pair.mapping_topic)
     return (

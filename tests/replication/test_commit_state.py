@@ -15,9 +15,9 @@ from k2ktui.replication.commit_state import (
     CommitState,
     CommitStateFold,
     CommittedPositions,
-    CommitTopicReader,
     read_commit_state,
 )
+from k2ktui.replication.commit_states import CommitStatesReader
 from k2ktui.replication.pipeline_fencing import commit_topic
 from k2ktui.runtime.node import KafkaNode
 from tests.support.copied import Copied, delete_topic
@@ -86,13 +86,22 @@ def test_committed_positions_are_newer_than_what_the_driver_has_heard(
 
 
 def test_later_readings_add_what_is_new(copied: Copied, source: KafkaNode) -> None:
-    reader = CommitTopicReader(copied.cluster)
+    reader = CommitStatesReader(copied.cluster, copied.name)
+    of_all = CommitStatesReader(copied.cluster)
+    other = Copied(copied.directory, copied.source, copied.target)
+    other.commits = copied.commits
 
     def both() -> CommitState:
         about = copied.cluster.describe([copied.commits])[copied.commits]
         assert isinstance(about, TopicDescription)
         topic = commit_topic(copied.config, about.partitions)
-        now = reader.read(topic, about, 20)
+        states = reader.read(about, 20)
+        now = states.get(copied.name, CommitState(Run(0, 0), {}))
+        assert not (other.name in states and states[other.name].positions), "only its runs"
+        found = of_all.read(about, 20)
+        assert found.get(copied.name, now) == now
+        theirs = read_commit_state(copied.cluster, replace(topic, group=other.name), 20)
+        assert found.get(other.name, theirs) == theirs
         assert now == read_commit_state(copied.cluster, topic, 20)
         return now
 
@@ -100,6 +109,9 @@ def test_later_readings_add_what_is_new(copied: Copied, source: KafkaNode) -> No
     topic = create_topic(source, partitions=2)
     produce(source, topic, [Out(b"x", partition=p) for p in (0, 1)])
     copied.copy(topic)
+    assert len(both().positions) == 2
+    other.put_position(topic, 0, 9, 0)
+    other.put_run()
     assert len(both().positions) == 2
 
     at = SourcePartition(topic, 0)
