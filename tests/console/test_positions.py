@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from k2ktui.console.session import Session
 from k2ktui.console.widgets.selectable_grid import SelectableGrid
 from k2ktui.engine.moves import MoveEffect, PositionMove
 from k2ktui.engine.state import SourcePartition
-from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.flow import MappingApplicationFlow, PipelineFlow
 from k2ktui.sync.positions import SET, PositionPlan, PositionPlanner
 from tests.console.acting import drive, notices, text_of, until
 from tests.support.views import Made, StubFeed
@@ -112,6 +113,21 @@ def test_a_recording_moves_nothing() -> None:
         assert app.screen is screen
 
     drive(session(config=False), steps)
+
+
+def test_the_mapping_application_moves_no_position_and_starts_no_job() -> None:
+    async def steps(app: App, pilot: Driver) -> None:
+        await pilot.press("6")
+        screen = app.screen
+        await pilot.press("enter")
+        await until(app, pilot, lambda: "no replication section" in notices(app), "told")
+        assert app.screen is screen
+        app.clear_notifications()
+        await pilot.press("5", "J")
+        await until(app, pilot, lambda: "no replication section" in notices(app), "told")
+
+    flow = MappingApplicationFlow(PipelineConfig.model_construct(name="orders"))
+    drive(replace(session(config=True), flow=flow), steps)
 
 
 def test_a_fault_of_ours_is_told_and_kept_without_what_may_be_secret(
