@@ -10,7 +10,7 @@ from k2ktui.engine.offset_anchors import OffsetAnchors
 from k2ktui.engine.ranges import MappingRanges
 from k2ktui.engine.replica import MappingGaps, TargetPartition
 from k2ktui.engine.state import Position, SourcePartition
-from k2ktui.errors import Refused
+from k2ktui.errors import K2kError, Refused
 
 if TYPE_CHECKING:
     from k2ktui.sync.mapping_sort import MappingReport
@@ -20,6 +20,10 @@ Commits = Mapping[SourcePartition, Collection[int]]
 
 class NothingCopied(Refused):
     """Nothing of the flow has been replicated yet."""
+
+
+class NoPipelineFound(K2kError):
+    """No pipeline is known to copy from the source cluster to the target cluster."""
 
 
 @dataclass(frozen=True, slots=True)

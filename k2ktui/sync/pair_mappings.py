@@ -17,13 +17,10 @@ from k2ktui.kafka.clients import Cluster
 from k2ktui.replication.commit_state import CommitState
 from k2ktui.replication.commit_states import CommitStatesReader
 from k2ktui.sync.commit_snapshots import read_known_commits
+from k2ktui.sync.mapping_source import NoPipelineFound
 from k2ktui.sync.pipeline_mappings import READ_S, PipelineMappings
 from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
-
-
-class NoPipelineFound(K2kError):
-    """No pipeline is known to map the source cluster to the target cluster."""
 
 
 class PairMappings(PipelineMappings):

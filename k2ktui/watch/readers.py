@@ -33,7 +33,7 @@ from k2ktui.kafka.properties import wire
 from k2ktui.replication.held_back import HeldBackReader
 from k2ktui.replication.record_times import RecordTimeReader
 from k2ktui.sync.flow import Flow
-from k2ktui.sync.mapping_source import MappingSource, NothingCopied
+from k2ktui.sync.mapping_source import MappingSource, NoPipelineFound, NothingCopied
 from k2ktui.sync.store import StateStore
 from k2ktui.watch.facts import (
     ComparisonFacts,
@@ -187,6 +187,9 @@ class TargetReader:
             positions = dict(self._mappings.positions())
         except NothingCopied:
             return TargetFacts(time.time(), about, started=False)
+        except NoPipelineFound:
+            # The cluster answers; reading the groups reports the error.
+            return TargetFacts(time.time(), about)
         wanted = {
             (p.target_topic, p.target_partition)
             for p in positions.values()
