@@ -85,7 +85,7 @@ class PairMappings(PipelineMappings):
         commits = safe_text(self._config.coordination.commit.topic)
         found = [_describe(name, state.run.pair) for name, state in sorted(states.items())]
         return NoPipelineFound(
-            "\n".join(
+            "; ".join(
                 [
                     f"no pipeline is known to copy from source cluster {safe_text(pair.source)} to "
                     f"target cluster {safe_text(pair.target)} with mappings in topic "
@@ -102,11 +102,11 @@ class PairMappings(PipelineMappings):
 def _describe(name: str, pair: ClusterPair) -> str:
     if not pair.is_known:
         return (
-            f"  pipeline {safe_text(name)}: its clusters are unknown: its run record is of an "
-            "earlier release. Start it again"
+            f"pipeline {safe_text(name)}: its clusters are unknown: its run record is of an "
+            "earlier release, start it again"
         )
     topic = safe_text(pair.mapping_topic)
     return (
-        f"  pipeline {safe_text(name)}: from cluster {safe_text(pair.source)} to cluster "
+        f"pipeline {safe_text(name)}: from cluster {safe_text(pair.source)} to cluster "
         f"{safe_text(pair.target)}, " + (f"with mappings in {topic}" if topic else "no mappings")
     )
