@@ -314,3 +314,20 @@ def test_what_start_copied_is_found(copied: Copied, source: KafkaNode, target: K
     k2ktui("sync", "-f", Mapper(copied).file, "--once")
     at = committed(target, group, [(topic, 0)])[topic, 0]
     assert {got.value for got in read_all(target, topic) if got.offset == at} == {b"20"}
+
+
+@slow
+def test_a_source_that_is_down_is_known_from_the_kept_commits(
+    copied: Copied, topic: str, source: KafkaNode
+) -> None:
+    copied.put_run()
+    commit(source, copied.group("g"), {(topic, 0): 20})
+    file = Mapper(copied).file
+    k2ktui("sync", "-f", file, "--once")
+    source.kill()
+    try:
+        found = k2ktui_json("groups", "-f", file)
+    finally:
+        source.restart()
+    assert found["source_down"]
+    assert [row["translated_offset"] for row in found["groups"]] == [27]
