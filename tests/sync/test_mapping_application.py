@@ -184,8 +184,8 @@ def test_no_pipeline_between_these_clusters_is_an_error(
     file = Mapper(copied).file
     commands = (["sync", "--once"], ["groups"], ["plan"], ["status"], ["watch", "--once"])
     for command, *more in (*commands, ["translate", f"{topic}:0:11"]):
-        said = k2ktui(command, "-f", file, *more, code=1).stderr
-        assert f"pipeline {copied.name}: its clusters are unknown" in said
+        done = k2ktui(command, "-f", file, *more, code=1)
+        assert f"pipeline {copied.name}: its clusters are unknown" in done.stdout + done.stderr
     copied.put_run(ClusterPair("elsewhere", ours.target, ours.mapping_topic))
     assert "from cluster elsewhere" in k2ktui("sync", "-f", file, "--once", code=1).stderr
     copied.put_run(ClusterPair(ours.source, ours.target, "__other"))
