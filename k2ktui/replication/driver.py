@@ -18,12 +18,7 @@ from k2ktui.replication.commit_state import CommitState, adopt_positions
 from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.replication.discovery import TopicDiscovery, TopicSnapshot
 from k2ktui.replication.epochs import Contested
-from k2ktui.replication.events import (
-    Event,
-    Finished,
-    Note,
-    Started,
-)
+from k2ktui.replication.events import Event, Finished, Note, Started
 from k2ktui.replication.fencing import TransactionFencer
 from k2ktui.replication.fencing_errors import Superseded, TransactionUnfinished
 from k2ktui.replication.held_back import HeldBackWatch
@@ -31,13 +26,7 @@ from k2ktui.replication.isolation import UnfinishedTransactions
 from k2ktui.replication.laps import LapPlanner
 from k2ktui.replication.loss import LossRecorder
 from k2ktui.replication.progress import ProgressReporter, ThrottledNotifier
-from k2ktui.replication.slot_task import (
-    Assignment,
-    Fault,
-    FaultKind,
-    LapOutcome,
-    SlotResult,
-)
+from k2ktui.replication.slot_task import Assignment, Fault, FaultKind, LapOutcome, SlotResult
 from k2ktui.replication.slots import SlotState, choose_slot
 from k2ktui.replication.spark import SparkEnded, SparkRuntime
 from k2ktui.replication.stopped import StoppedPartitions

@@ -355,7 +355,18 @@ def commit_offsets(
             TopicPartition(topic, number, offset, metadata)
             for (topic, number), offset in offsets.items()
         ]
-        consumer.commit(offsets=positions, asynchronous=False)
+
+        def done() -> bool:
+            try:
+                consumer.commit(offsets=positions, asynchronous=False)
+            except KafkaException as error:
+                # A broker that has just started is still reading its offsets topic.
+                if error.args[0].code() != KafkaError.COORDINATOR_LOAD_IN_PROGRESS:
+                    raise
+                return False
+            return True
+
+        eventually(done, "the coordinator of the group has loaded", 60)
     finally:
         consumer.close()
 

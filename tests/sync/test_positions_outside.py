@@ -41,7 +41,7 @@ def test_the_last_batch_that_was_done(directory: Path) -> None:
     for path in (directory, directory / "offsets"):
         found = read_checkpoint(path)
         assert found.positions == {SourcePartition("t", 0): 20, SourcePartition("t", 1): 7}
-    text = found.rendered(lambda source, offset: ("u", source.partition, offset + 100))
+    text = found.render(lambda source, offset: ("u", source.partition, offset + 100))
     assert text.splitlines() == [
         "v1",
         '{"batchWatermarkMs":0}',
