@@ -23,6 +23,7 @@ from time import time
 from types import FrameType
 from typing import NoReturn
 
+from k2ktui.config.clusters import ClusterConfig
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ConnectionFailed, ExitCode, K2kError, Refused
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
@@ -38,6 +39,7 @@ from k2ktui.replication.heartbeat import Heartbeat
 from k2ktui.replication.pipeline_fencing import make_fencer, read_pair
 from k2ktui.replication.preflight.checks import Check, CheckOutcome
 from k2ktui.replication.preflight.suite import run_checks
+from k2ktui.replication.progress import ThrottledNotifier
 from k2ktui.replication.spark import SparkRuntime
 from k2ktui.replication.spark_settings import local_cores
 from k2ktui.replication.telemetry.session import measure_run
@@ -48,6 +50,7 @@ from k2ktui.sync.commit_snapshots import CommitSnapshotRunner
 _GRACE_S = 4.5
 # Time for publishing the last checkpoints of a run that ends by itself.
 _LAST_CHECKPOINTS_S = 20.0
+_RECONNECT_S = 1.0
 
 
 def run_pipeline(
@@ -75,9 +78,10 @@ def run_pipeline(
     Raises:
         K2kError: the pipeline could not start, or had to stop.
     """
-    # Fail early: starting Spark takes seconds.
-    for label, side in (("source", config.source), ("target", config.target)):
-        await_open(label, side.bootstrap_servers)
+    if config.features.check_kafka_connection_on_startup:
+        # Fail early: starting Spark takes seconds.
+        for label, side in _sides(config):
+            await_open(label, side.bootstrap_servers)
     run = PipelineRun(
         config, report, show_check, until_caught_up=until_caught_up, telemetry=telemetry
     )
@@ -139,6 +143,8 @@ class PipelineRun:
             ConfigError: the exporters of metrics cannot be set up from the environment.
             K2kError: the pipeline could not start, or another driver took over.
         """
+        if not self._config.features.check_kafka_connection_on_startup:
+            self._wait_for_clusters()
         with measure_run(self._config, self._report, wanted=self._telemetry) as observe:
             self._observe = observe
             try:
@@ -146,6 +152,22 @@ class PipelineRun:
             finally:
                 self._snapshots.stop()
                 self._publisher.stop(0.0 if self._stopping.is_set() else _LAST_CHECKPOINTS_S)
+
+    def _wait_for_clusters(self) -> None:
+        """Wait without a limit until both clusters accept connections."""
+        troubles = ThrottledNotifier(self._report_note)
+        for label, side in _sides(self._config):
+            subject = f"waiting for the {label} cluster"
+            while not self._stopping.is_set():
+                try:
+                    await_open(label, side.bootstrap_servers)
+                    break
+                except ConnectionFailed as error:
+                    troubles.report(subject, error.message)
+                    self._stopping.wait(_RECONNECT_S)
+            troubles.over(subject)
+        if self._stopping.is_set():
+            raise K2kError("stopped before the clusters could be reached")
 
     def stop(self) -> None:
         """Request a stop and return at once; called from signal handlers."""
@@ -168,6 +190,8 @@ class PipelineRun:
                 if self._config.mm2.publish:
                     self._publisher.start()
                 control = ensure_control_topics(self._config, target)
+                for note in control.notes:
+                    self._note(note)
                 self._heartbeat.start()
                 starting.result()
                 slots = self._slots()
@@ -211,8 +235,12 @@ class PipelineRun:
         )
 
     def _slots(self) -> int:
-        settings = self._config.spark
-        return settings.slots or local_cores(settings.master) or self._spark.parallelism
+        cores = local_cores(self._config.spark.master)
+        return self._config.slots or cores or self._spark.parallelism
+
+    def _report_note(self, event: Event) -> None:
+        if isinstance(event, Note):
+            self._report(event)
 
     def _feed_metrics(self, event: Event) -> None:
         if self._observe is not None:
@@ -220,6 +248,10 @@ class PipelineRun:
 
     def _note(self, text: str) -> None:
         self._report(Note(text))
+
+
+def _sides(config: PipelineConfig) -> tuple[tuple[str, ClusterConfig], ...]:
+    return ("source", config.source), ("target", config.target)
 
 
 def require_startable(config: PipelineConfig, show_check: Callable[[Check], None]) -> None:

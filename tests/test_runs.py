@@ -14,10 +14,10 @@ import pytest
 
 from k2ktui.config.load import load
 from k2ktui.config.model import PipelineConfig
-from k2ktui.errors import ConnectionFailed, Refused
+from k2ktui.errors import ConnectionFailed, K2kError, Refused
 from k2ktui.replication.events import Report
 from k2ktui.replication.preflight.checks import Check, CheckOutcome
-from k2ktui.runs import require_startable, run_pipeline
+from k2ktui.runs import PipelineRun, require_startable, run_pipeline
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import create_topic, produce, unique_name
 from tests.support.pipeline import Pipeline
@@ -57,6 +57,24 @@ def test_an_unreachable_cluster_ends_a_run_before_spark_starts(closed: PipelineC
     with pytest.raises(ConnectionFailed, match="source"):
         run_pipeline(closed, reports.append, lambda check: None)
     assert children() <= before and reports == []
+
+
+def test_unreachable_clusters_are_waited_for_if_they_are_not_checked(
+    closed: PipelineConfig,
+) -> None:
+    features = closed.features.model_copy(update={"check_kafka_connection_on_startup": False})
+    patient = closed.model_copy(update={"features": features})
+    before, reports = children(), list[Report]()
+
+    def report(event: Report) -> None:
+        reports.append(event)
+        run.stop()
+
+    run = PipelineRun(patient, report, lambda check: None)
+    with pytest.raises(K2kError, match="stopped before"):
+        run.run()
+    assert children() <= before
+    assert [str(event)[:45] for event in reports if "waiting for the source" in str(event)]
 
 
 def test_a_failed_check_ends_a_run_before_anything_is_written(closed: PipelineConfig) -> None:

@@ -149,8 +149,8 @@ class Configuration(Section):
 
     auto_control_topic_creation_check_delay_s: Duration = 0.75
     auto_control_topic_creation_max_attempts: int = Field(default=10, ge=1)
-    pipeline_parallelism: int = Field(default=1, ge=1)
-    partition_parallelism: int = Field(default=1, ge=1)
+    pipeline_parallelism: Annotated[int, Field(ge=1)] | None = None
+    partition_parallelism: Annotated[int, Field(ge=1)] | None = None
 
 
 class CommitCoordination(Section):
@@ -355,6 +355,15 @@ class PipelineConfig(Section):
         source = info.data.get("source")
         start_position(section, source.consumer if source else {})
         return section
+
+    @property
+    def slots(self) -> int | None:
+        """The configured number of slots: ``spark.slots``, or Lenses' parallelism."""
+        lenses = self.configuration
+        given = (lenses.pipeline_parallelism, lenses.partition_parallelism)
+        if self.spark.slots or given == (None, None):
+            return self.spark.slots
+        return min((given[0] or 1) * (given[1] or 1), LARGEST_SLOTS)
 
     @cached_property
     def control_topics(self) -> frozenset[str]:

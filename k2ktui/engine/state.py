@@ -317,6 +317,11 @@ def read_commit_record(
     return group, source, _run(body) if source is None else _position(body)
 
 
+def read_commit_group(key: bytes | None) -> str:
+    """Return the group of a commit record's key; raises MalformedRecord if it has none."""
+    return text(field(parse_object(key, "the key", largest=_LARGEST_KEY), "group"))
+
+
 def _source(head: dict[str, Any]) -> SourcePartition:
     return SourcePartition(
         text(field(head, "topic")), integer(field(head, "partition"), high=LARGEST_INT)

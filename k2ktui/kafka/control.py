@@ -84,6 +84,7 @@ class ControlTopics:
     mapping_partitions: int = 0
     metrics_partitions: int = 0
     created: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +96,14 @@ class ControlFinding:
         spec: settings to create it with.
         partitions: partition count; 0 while the topic is missing.
         problem: what is wrong with it and how to fix it; None also for a missing topic.
+        note: how it differs from the configuration, if its settings are not validated.
     """
 
     role: ControlTopic
     spec: TopicSpec
     partitions: int
     problem: K2kError | None = None
+    note: str = ""
 
 
 def ensure_control_topics(
@@ -140,6 +143,7 @@ def ensure_control_topics(
         mapping_partitions=counts.get("offset_mapping", 0),
         metrics_partitions=counts.get("metrics", 0),
         created=tuple(spec.name for spec in missing),
+        notes=tuple(found.note for found in findings if found.note),
     )
 
 
@@ -239,7 +243,7 @@ def _spec(config: PipelineConfig, role: ControlTopic, name: str) -> TopicSpec:
     partitions = wanted.partitions
     one_a_slot = role == "commit" and not config.features.optimize_offset_commit_partition
     if one_a_slot and config.topic_creation.control_for(role).partitions is None:
-        partitions = config.spark.slots or _SLOT_PARTITIONS
+        partitions = config.slots or _SLOT_PARTITIONS
     return TopicSpec(name, partitions, wanted.replication, wanted.config)
 
 
@@ -271,7 +275,9 @@ def _inspect(
             problem = _wrong_policy(config, role, spec, spec.config.get(_POLICY, ""), made=False)
         return ControlFinding(role, spec, 0, problem)
     if not _is_validated(config):
-        return ControlFinding(role, spec, topic.partitions)
+        other = _wrong_count(config, role, topic)
+        note = other.message if other else ""
+        return ControlFinding(role, spec, topic.partitions, note=note)
     if isinstance(settings, K2kError):
         return ControlFinding(role, spec, topic.partitions, _unread(role, spec, settings))
     entry = settings.get(_POLICY)
@@ -303,13 +309,16 @@ def _wrong_count(
     config: PipelineConfig, role: ControlTopic, topic: TopicDescription
 ) -> K2kError | None:
     wanted = config.topic_creation.control_for(role).partitions
+    own = getattr(config.topic_creation.control, role).partitions is not None
+    section = _SECTION[role] if own else "topicCreation.control.common"
     if wanted is None or wanted == topic.partitions:
         return None
     return Refused(
         f"topic {safe_text(topic.name)} for {_HOLDS[role]} has "
-        f"{counted(topic.partitions, 'partition')}; {_SECTION[role]} says {wanted}",
+        f"{counted(topic.partitions, 'partition')}; {section}.partitions is {wanted}",
         unchanged="It was not changed: other pipelines may use it.",
-        hint=f"Set {_SECTION[role]}.partitions: {topic.partitions}, or name another topic.",
+        hint=f"Set {_SECTION[role]}.partitions: {topic.partitions}, name another topic, or set "
+        "features.validateControlTopicSettings: disabled.",
     )
 
 

@@ -21,6 +21,7 @@ _TOP = struct.Struct(">ihi")
 # index, error, high watermark, last stable offset, log start offset
 _PARTITION = struct.Struct(">ihqqq")
 _ABORTED = struct.Struct(">qq")
+_REPLICA = struct.Struct(">i")
 _DIVERGING = struct.Struct(">iq")
 _DIVERGING_TAG = 0
 
@@ -56,6 +57,7 @@ class FetchedPartition:
     aborted_transactions: tuple[AbortedTransaction, ...]
     records: memoryview | None
     diverging_epoch: DivergingEpoch = _AGREES
+    preferred_read_replica: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +105,11 @@ def _topic(cursor: ProtocolReader, version: int) -> FetchedTopic:
 def _partition(cursor: ProtocolReader) -> FetchedPartition:
     index, error, high, stable, start = cursor.unpack(_PARTITION)
     aborted = tuple(_read_aborted(cursor) for _ in range(cursor.count()))
-    cursor.take(4)  # the preferred read replica
+    (replica,) = cursor.unpack(_REPLICA)
     size = cursor.count()
     records = cursor.take(size) if size > 0 else None
-    return FetchedPartition(index, error, high, stable, start, aborted, records, _diverging(cursor))
+    diverging = _diverging(cursor)
+    return FetchedPartition(index, error, high, stable, start, aborted, records, diverging, replica)
 
 
 def _read_aborted(cursor: ProtocolReader) -> AbortedTransaction:

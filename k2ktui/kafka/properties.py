@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import socket
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +23,7 @@ from k2ktui.kafka.security import UnusableProperty, for_librdkafka, for_wire, re
 ROLES: tuple[Role, ...] = ("consumer", "producer", "admin")
 _BOOTSTRAP = "bootstrap.servers"
 _CLIENT_ID = "k2ktui"
+_RECEIVE_BUFFER_BYTES, _LARGEST_BUFFER_BYTES = 4 << 20, 100_000_000
 _NUMBER = re.compile(r"-?[0-9]+")
 
 
@@ -58,6 +60,7 @@ def wire(cluster: ClusterConfig, role: Role) -> dict[str, Any]:
         if rule and rule.wire:
             value = _value(rule, text)
             settings[rule.wire] = int(value) if rule.bounds else value
+    settings["socket_options"] = _socket_options(properties)
     return {**settings, **for_wire(security)}
 
 
@@ -79,6 +82,22 @@ def load_checked(paths: Iterable[str | Path], *, need_replication: bool = True) 
         ConfigError: lists every error with its location, including those of client properties.
     """
     return load(paths, need_replication=need_replication, client_check=findings)
+
+
+def _socket_options(properties: Mapping[str, str]) -> list[tuple[int, int, int]]:
+    """Return socket options; a buffer of -1 keeps the system's size, as in Java."""
+    options = [
+        (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+        (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    ]
+    for key, option, default in (
+        ("receive.buffer.bytes", socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES),
+        ("send.buffer.bytes", socket.SO_SNDBUF, -1),
+    ):
+        size = min(int(properties.get(key) or default), _LARGEST_BUFFER_BYTES)
+        if size > 0:
+            options.append((socket.SOL_SOCKET, option, size))
+    return options
 
 
 def _error(what: str, lines: list[str]) -> ConfigError:
@@ -133,6 +152,8 @@ def _verdict(
     value = text.strip().lower()
     if not value or any(value.endswith(harmless) for harmless in rule.harmless if harmless):
         return None
+    if rule.one_of and value not in rule.one_of:
+        return "refused", f"expected {', '.join(rule.one_of)}"
     if rule.refused:
         return "refused", rule.refused
     if rule.ignored:
@@ -154,5 +175,5 @@ def _value(rule: PropertyRule, text: str) -> str:
     value = rule.values.get(text.strip(), text.strip())
     if rule.bounds:
         low, high = rule.bounds
-        value = str(min(max(int(value) // rule.divide, low), high))
+        value = str(min(max(int(value), low), high))
     return value

@@ -20,23 +20,23 @@ class PropertyRule:
         librdkafka: librdkafka's name of it, or "" if it has none.
         wire: its keyword argument of kafka-python's connection manager, or "".
         bounds: minimum and maximum that the library accepts; the value is clamped to them.
-        divide: divisor applied to the number (bytes to kilobytes).
         values: librdkafka's spelling of values that differ.
         ignored: why the property has no effect; "" if that needs no warning.
         harmless: values (suffixes, lower case) that are ignored without a warning.
         refused: what to do instead, if values other than harmless ones cannot be honored.
         security: whether ``k2ktui.kafka.security`` reads it.
+        one_of: the only values that a Java client accepts; () if there is no such list.
     """
 
     librdkafka: str = ""
     wire: str = ""
     bounds: tuple[int, int] | None = None
-    divide: int = 1
     values: Mapping[str, str] = field(default_factory=dict)
     ignored: str = ""
     harmless: tuple[str, ...] = ()
     refused: str = ""
     security: bool = False
+    one_of: tuple[str, ...] = ()
 
 
 def _ms(librdkafka: str, wire: str = "", *, low: int = 0, high: int = _INT_MAX) -> PropertyRule:
@@ -51,6 +51,10 @@ _OPENSSL = "OpenSSL's defaults are used"
 _NO_JAVA = "a Java class cannot be loaded here; remove it"
 _KERBEROS = "Kerberos is not supported"
 _BYTES = "records are copied as bytes"
+_BATCHES = "batches are copied as they are, without waiting for more"
+_COMMITTED = "k2ktui never copies records of aborted or open transactions"
+_ACKNOWLEDGED = "every write is acknowledged by all in-sync replicas"
+_IDEMPOTENT = "every write is idempotent"
 
 _ANY: dict[str, PropertyRule] = {
     "bootstrap.servers": PropertyRule("bootstrap.servers", "bootstrap_servers"),
@@ -89,51 +93,63 @@ _ANY: dict[str, PropertyRule] = {
 }
 
 _CONSUMER: dict[str, PropertyRule] = {
-    "allow.auto.create.topics": PropertyRule("allow.auto.create.topics"),
-    "auto.commit.interval.ms": _ms("auto.commit.interval.ms", high=86_400_000),
-    "auto.offset.reset": PropertyRule("auto.offset.reset", values={"none": "error"}),
+    "allow.auto.create.topics": PropertyRule(
+        ignored="a reader never creates topics", harmless=("false",)
+    ),
+    "auto.commit.interval.ms": PropertyRule(ignored=_NO_GROUP),
+    "auto.offset.reset": PropertyRule(),
     "check.crcs": PropertyRule("check.crcs"),
     "client.rack": PropertyRule("client.rack"),
-    "enable.auto.commit": PropertyRule("enable.auto.commit"),
+    "enable.auto.commit": PropertyRule(ignored=_NO_GROUP, harmless=("false",)),
     "exclude.internal.topics": PropertyRule(ignored="patterns never match Kafka's internal topics"),
     # librdkafka requires fetch.max.bytes >= message.max.bytes, whose default is 1000000.
     "fetch.max.bytes": _ms("fetch.max.bytes", low=1_000_000, high=_INT_MAX - 512),
     "fetch.max.wait.ms": _ms("fetch.wait.max.ms", high=300_000),
     "fetch.min.bytes": _ms("fetch.min.bytes", low=1, high=100_000_000),
-    "group.id": PropertyRule("group.id"),
-    "group.instance.id": PropertyRule("group.instance.id"),
+    "group.id": PropertyRule(ignored=_NO_GROUP),
+    "group.instance.id": PropertyRule(ignored=_NO_GROUP),
     "group.protocol": PropertyRule(ignored=_NO_GROUP, harmless=("classic", "consumer")),
     "group.remote.assignor": PropertyRule(ignored=_NO_GROUP),
-    "heartbeat.interval.ms": _ms("heartbeat.interval.ms", low=1, high=3_600_000),
+    "heartbeat.interval.ms": PropertyRule(ignored=_NO_GROUP),
     "interceptor.classes": PropertyRule(refused=_NO_JAVA),
-    "isolation.level": PropertyRule("isolation.level"),
+    "isolation.level": PropertyRule(
+        ignored=_COMMITTED,
+        harmless=("read_committed",),
+        one_of=("read_committed", "read_uncommitted"),
+    ),
     "key.deserializer": PropertyRule(ignored=_BYTES, harmless=("bytearraydeserializer",)),
     "max.partition.fetch.bytes": _ms("max.partition.fetch.bytes", low=1, high=1_000_000_000),
-    "max.poll.interval.ms": _ms("max.poll.interval.ms", low=1, high=86_400_000),
+    "max.poll.interval.ms": PropertyRule(ignored=_NO_GROUP),
     "max.poll.records": PropertyRule(ignored=_NO_COUNTERPART),
     "partition.assignment.strategy": PropertyRule(ignored=_NO_GROUP),
-    "session.timeout.ms": _ms("session.timeout.ms", low=1, high=3_600_000),
+    "session.timeout.ms": PropertyRule(ignored=_NO_GROUP),
     "share.acknowledgement.mode": PropertyRule(ignored=_NO_GROUP),
     "share.acquire.mode": PropertyRule(ignored=_NO_GROUP),
     "value.deserializer": PropertyRule(ignored=_BYTES, harmless=("bytearraydeserializer",)),
 }
 
 _PRODUCER: dict[str, PropertyRule] = {
-    "acks": PropertyRule("acks"),
-    "batch.size": _ms("batch.size", low=1),
-    "buffer.memory": PropertyRule("queue.buffering.max.kbytes", bounds=(1, _INT_MAX), divide=1024),
+    "acks": PropertyRule(
+        ignored=_ACKNOWLEDGED, harmless=("all", "-1"), one_of=("all", "-1", "0", "1")
+    ),
+    "batch.size": PropertyRule(ignored=_BATCHES),
+    "buffer.memory": PropertyRule(ignored=_BATCHES),
     "compression.gzip.level": PropertyRule(ignored=_NO_COUNTERPART),
     "compression.lz4.level": PropertyRule(ignored=_NO_COUNTERPART),
-    "compression.type": PropertyRule("compression.type"),
+    "compression.type": PropertyRule(
+        "compression.type", one_of=("none", "gzip", "snappy", "lz4", "zstd")
+    ),
     "compression.zstd.level": PropertyRule(ignored=_NO_COUNTERPART),
     "delivery.timeout.ms": _ms("delivery.timeout.ms"),
-    "enable.idempotence": PropertyRule("enable.idempotence"),
+    "enable.idempotence": PropertyRule(
+        ignored=_IDEMPOTENT, harmless=("true",), one_of=("true", "false")
+    ),
     "interceptor.classes": PropertyRule(refused=_NO_JAVA),
     "key.serializer": PropertyRule(ignored=_BYTES, harmless=("bytearrayserializer",)),
-    "linger.ms": _ms("linger.ms", high=900_000),
+    "linger.ms": PropertyRule(ignored=_BATCHES),
     "max.block.ms": PropertyRule(ignored=_NO_COUNTERPART),
-    "max.in.flight.requests.per.connection": _ms(
-        "max.in.flight.requests.per.connection", low=1, high=1_000_000
+    "max.in.flight.requests.per.connection": PropertyRule(
+        ignored="at most five batches of a partition are in flight"
     ),
     "max.request.size": _ms("message.max.bytes", low=1000, high=1_000_000_000),
     "metadata.max.idle.ms": PropertyRule(ignored=_NO_COUNTERPART),
@@ -143,7 +159,7 @@ _PRODUCER: dict[str, PropertyRule] = {
         ignored="replication.sink.partition sets this", harmless=("",)
     ),
     "partitioner.ignore.keys": PropertyRule(ignored="replication.sink.partition sets this"),
-    "retries": _ms("retries"),
+    "retries": PropertyRule(ignored="a write is repeated until delivery.timeout.ms"),
     "transaction.timeout.ms": _ms("transaction.timeout.ms", low=1000),
     "transaction.two.phase.commit.enable": PropertyRule(
         ignored=_NO_COUNTERPART, harmless=("false",)

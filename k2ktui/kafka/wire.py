@@ -34,7 +34,7 @@ from k2ktui.kafka.unreachable import login_refused, no_connection, not_trusted, 
 
 # A fetch response may hold one batch larger than the requested maximum (KIP-74).
 _MAX_RESPONSE_BYTES = 1 << 30
-_SOCKET_BUFFER_BYTES = 4 << 20
+_REQUEST_MS = 30_000
 _TRANSACTION_KEY = 1
 # Seconds to retry closed ports: enough for a listener that is just opening.
 _CLOSED_S = 0.6
@@ -140,7 +140,7 @@ class Wire:
         settings = dict(options)
         settings.setdefault("receive_message_max_bytes", _MAX_RESPONSE_BYTES)
         settings["max_in_flight_requests_per_connection"] = 1000  # callers limit requests in flight
-        settings["socket_options"] = [(6, 1, 1), (1, 9, 1), (1, 8, _SOCKET_BUFFER_BYTES)]
+        self.request_timeout_s = settings.get("request_timeout_ms", _REQUEST_MS) / 1000
         self._manager = ConnectionManager(loop.net, **settings)
 
     async def open(self, timeout: float, *, patient: bool = False) -> None:
@@ -199,17 +199,21 @@ class Wire:
         except KafkaError:
             return -1
 
-    async def send(self, request: Any, node: int | None = None, timeout: float = 30.0) -> Any:
+    async def send(
+        self, request: Any, node: int | None = None, timeout: float | None = None
+    ) -> Any:
         """Send a request and return its response.
 
         Raises:
             NotSent: there is no connection to the broker yet.
-            OutcomeUnknown: the connection was lost, or no response came within ``timeout`` seconds.
+            OutcomeUnknown: the connection was lost, or no response came within ``timeout`` seconds
+                (default: ``request.timeout.ms``).
         """
         return await self.answer(self.post(request, node, timeout))
 
-    def post(self, request: Any, node: int | None = None, timeout: float = 30.0) -> Any:
+    def post(self, request: Any, node: int | None = None, timeout: float | None = None) -> Any:
         """Send a request without waiting; pass the returned future to ``answer``."""
+        timeout = self.request_timeout_s if timeout is None else timeout
         try:
             return self._manager.send(request, node, timeout * 1000)
         except KafkaError as error:
@@ -234,10 +238,10 @@ class Wire:
         Raises:
             NotSent, OutcomeUnknown: as for ``send``.
         """
-        response = await self._metadata(topics, 30.0)
+        response = await self._metadata(topics, None)
         return {topic.name: _topic_info(topic) for topic in response.topics}
 
-    async def brokers(self, timeout: float = 30.0) -> list[int]:
+    async def brokers(self, timeout: float | None = None) -> list[int]:
         """Request the current brokers, update their addresses, and return their ids.
 
         Raises:
@@ -246,7 +250,7 @@ class Wire:
         response = await self._metadata((), timeout)
         return [int(broker.node_id) for broker in response.brokers]
 
-    async def _metadata(self, topics: Collection[str], timeout: float) -> Any:
+    async def _metadata(self, topics: Collection[str], timeout: float | None) -> Any:
         request = MetadataRequest(
             topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in topics],
             allow_auto_topic_creation=False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from zlib import crc32
 
@@ -11,6 +12,7 @@ from k2ktui.engine.state import (
     Position,
     Run,
     SourcePartition,
+    read_commit_group,
     read_commit_record,
 )
 from k2ktui.errors import TimedOut
@@ -47,12 +49,14 @@ class CommitTopic:
 class CommitState:
     """A pipeline's committed state: the latest run and the newest position of each partition.
 
-    ``malformed`` counts the records that could not be decoded.
+    ``malformed`` counts the records that could not be decoded, ``damaged`` the keys of this
+    pipeline whose newest record is one of them.
     """
 
     run: Run
     positions: Mapping[SourcePartition, Position]
     malformed: int = 0
+    damaged: int = 0
 
 
 class CommitStateFold:
@@ -61,6 +65,7 @@ class CommitStateFold:
     def __init__(self, group: str) -> None:
         self._group = group
         self._run, self._malformed = Run(0, 0), 0
+        self._damaged: set[tuple[bytes | None, int]] = set()
         # A tombstone applies only to its own commit partition; others have no order relative to it.
         self._found: dict[tuple[SourcePartition, int], Position] = {}
 
@@ -70,9 +75,12 @@ class CommitStateFold:
             group, source, value = read_commit_record(entry.key, entry.value, self._group)
         except MalformedRecord:
             self._malformed += 1
+            if self._is_own(entry.key):
+                self._damaged.add((entry.key, entry.partition))
             return
         if group != self._group:
             return
+        self._damaged.discard((entry.key, entry.partition))
         if isinstance(value, Run):
             before = self._run
             term, slots = max(before.term, value.term), max(before.slots, value.slots)
@@ -93,7 +101,12 @@ class CommitStateFold:
         # The term must never be lower than one already used, even if the run record was lost.
         highest = max((p.term for p in positions.values()), default=0)
         run = replace(self._run, term=max(self._run.term, highest))
-        return CommitState(run, positions, self._malformed)
+        return CommitState(run, positions, self._malformed, len(self._damaged))
+
+    def _is_own(self, key: bytes | None) -> bool:
+        with suppress(MalformedRecord):
+            return read_commit_group(key) == self._group
+        return False
 
 
 def read_commit_state(target: Cluster, topic: CommitTopic, timeout: float) -> CommitState:

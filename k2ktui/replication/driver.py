@@ -25,6 +25,7 @@ from k2ktui.replication.held_back import HeldBackWatch
 from k2ktui.replication.isolation import UnfinishedTransactions
 from k2ktui.replication.laps import LapPlanner
 from k2ktui.replication.loss import LossRecorder
+from k2ktui.replication.pipeline_fencing import describe_malformed
 from k2ktui.replication.progress import ProgressReporter, ThrottledNotifier
 from k2ktui.replication.slot_task import Assignment, Fault, FaultKind, LapOutcome, SlotResult
 from k2ktui.replication.slots import SlotState, choose_slot
@@ -71,6 +72,7 @@ class Driver:
         self._report = report
         self._until_caught_up = until_caught_up
         self._continue = config.on_source_data_loss == "continue"
+        self._retries_sync = config.error_handling.on_commit_sync_timeout == "ignore"
         self._stopping = StopFlag()
         self._began_at = began_at or time()
         self._positions: dict[SourcePartition, Position] = {}
@@ -104,8 +106,7 @@ class Driver:
             return self._finish()
         self._positions = dict(state.positions)
         if state.malformed:
-            ignored = "are not in k2ktui's format and were ignored"
-            self._report(Note(f"{state.malformed} records of {self._fencer.topic.name} {ignored}"))
+            self._report(Note(describe_malformed(self._config, state)))
         self._slots = [SlotState(number, number) for number in range(slots)]
         self._unfinished.begin(self._slots)
         self._apply_snapshot(self._discovery.discover(self._positions))
@@ -129,7 +130,9 @@ class Driver:
         while not self._stopping.is_set():
             try:
                 return self._fencer.take_over(slots)
-            except TransactionUnfinished as error:
+            except (TransactionUnfinished, TimedOut) as error:
+                if not isinstance(error, TransactionUnfinished) and not self._retries_sync:
+                    raise
                 self._notifier.report(_TAKE_OVER, error.message)
                 self._stopping.wait(_TAKE_OVER_RETRY_S)
         return None
@@ -196,9 +199,7 @@ class Driver:
         known |= self._unfinished.sources
         for source in sorted(snapshot.routes.keys() - known):
             loads = [len(slot.sources) for slot in self._slots]
-            at = choose_slot(
-                loads, snapshot.routes[source].path, spread=bool(self._config.spark.slots)
-            )
+            at = choose_slot(loads, snapshot.routes[source].path, spread=bool(self._config.slots))
             slot, position = self._slots[at], self._positions.get(source)
             if self._unfinished.admit(slot, source, snapshot.routes[source], position):
                 slot.sources.append(source)

@@ -41,7 +41,6 @@ from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch
 from k2ktui.replication.copying.partition_reader import now_ms
 from k2ktui.replication.copying.writer import (
-    DELIVERY_TIMEOUT_S,
     BatchRefused,
     Fenced,
     SlotFailed,
@@ -83,7 +82,7 @@ class TransactionFencer:
         name: the pipeline's name, for messages and the run record.
         topic: the commit topic.
         transactional: whether exactly-once is enabled; without it nothing is fenced.
-        timeout_ms: transaction timeout in milliseconds.
+        timeout_ms: transaction timeout in milliseconds; without exactly-once, delivery timeout.
         sync_timeout: seconds to wait for open transactions and for reading the topic.
 
     Attributes:
@@ -272,7 +271,7 @@ class TransactionFencer:
     @property
     def longest_commit_s(self) -> float:
         """Seconds after which a lap can no longer commit what it has begun to write."""
-        return self._timeout_ms / 1000 if self._transactional else DELIVERY_TIMEOUT_S
+        return self._timeout_ms / 1000
 
     @property
     def _renew_s(self) -> float:

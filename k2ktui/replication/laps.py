@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import SourcePartition
+from k2ktui.replication.client_settings import fetch_settings, produce_settings
 from k2ktui.replication.fencing import TransactionFencer
 from k2ktui.replication.slot_task import Assignment, CommitPolicy, Route, SlotTask, StateTopics
 from k2ktui.replication.slots import SlotState
@@ -53,6 +54,8 @@ class LapPlanner:
             ),
             assignments=assignments,
             continue_on_loss=config.on_source_data_loss == "continue",
+            fetch=fetch_settings(config),
+            produce=produce_settings(config),
         )
 
     def needs(self, slot: SlotState, source: SourcePartition, route: Route) -> set[tuple[str, int]]:

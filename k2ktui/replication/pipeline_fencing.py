@@ -7,9 +7,12 @@ from typing import Any
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.cluster_pair import ClusterPair
+from k2ktui.errors import Refused
 from k2ktui.kafka.clients import Cluster
-from k2ktui.replication.commit_state import CommitTopic
+from k2ktui.replication.client_settings import produce_settings
+from k2ktui.replication.commit_state import CommitState, CommitTopic
 from k2ktui.replication.fencing import TransactionFencer
+from k2ktui.text import counted, safe_text
 
 _TRANSACTION_TIMEOUT_MS = 60_000
 
@@ -34,6 +37,28 @@ def read_pair(config: PipelineConfig, source: Cluster, target: Cluster) -> Clust
     return ClusterPair(source.cluster_id(), target.cluster_id(), mappings)
 
 
+def describe_malformed(config: PipelineConfig, state: CommitState) -> str:
+    """Return the note about unreadable records of the commit topic.
+
+    Records without this pipeline's key belong to other programs, and stop no pipeline.
+
+    Raises:
+        Refused: this pipeline's newest record of a key is one of them, and
+            ``errorHandling.onControlMessageDeserializationError`` is ``fail``.
+    """
+    topic = safe_text(config.coordination.commit.topic)
+    if state.damaged and config.error_handling.on_control_message_deserialization_error == "fail":
+        raise Refused(
+            f"{counted(state.damaged, 'record')} of this pipeline in {topic} cannot be read: the "
+            "positions in them are unknown",
+            unchanged="Nothing was copied.",
+            hint="Use the release that wrote them, or set "
+            "errorHandling.onControlMessageDeserializationError: ignore to continue from the "
+            "newest positions that can be read.",
+        )
+    return f"{counted(state.malformed, 'record')} of {topic} cannot be read and were ignored"
+
+
 def make_fencer(
     config: PipelineConfig,
     target: Cluster,
@@ -50,14 +75,18 @@ def make_fencer(
         partitions: number of partitions of the commit topic.
         pair: what the run copies, for its run record; None keeps that of the run before.
     """
+    exactly_once = config.features.exactly_once
     timeout = config.target.properties("producer").get("transaction.timeout.ms")
+    timeout_ms = int(timeout or _TRANSACTION_TIMEOUT_MS)
+    if not exactly_once:
+        timeout_ms = int(produce_settings(config).delivery_timeout_s * 1000)
     return TransactionFencer(
         target,
         options,
         name=config.name,
         topic=commit_topic(config, partitions),
-        transactional=config.features.exactly_once,
-        timeout_ms=int(timeout or _TRANSACTION_TIMEOUT_MS),
+        transactional=exactly_once,
+        timeout_ms=timeout_ms,
         sync_timeout=config.coordination.commit.sync_timeout_s,
         pair=pair,
     )

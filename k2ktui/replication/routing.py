@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.kafka.clients import TopicDescription
+from k2ktui.replication.client_settings import compression_codec
 from k2ktui.replication.slot_task import CopyPath, HeaderRules, Route
 from k2ktui.replication.targets import TargetTopic
 
@@ -53,6 +54,7 @@ def routes_for(config: PipelineConfig, topic: TopicDescription, target: TargetTo
             partition=None if by_key else number,
             partitions=target.partitions,
             headers=HeaderRules() if verbatim else header_rules(config),
+            codec=None if verbatim else compression_codec(config),
             now_timestamps=not verbatim and not config.features.keep_record_creation_timestamp,
         )
         for number in range(topic.partitions)
@@ -83,6 +85,8 @@ def choose_path(
     if why:
         return Choice(CopyPath.RECORD, "; ".join(why))
     reason = "records and partitions are unchanged"
+    if compression_codec(config) is not None:
+        reason += "; batches keep the source's compression, whatever compression.type says"
     if others:
         reason += (
             f"; shares its target with {len(others)} other source "

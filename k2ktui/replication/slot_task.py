@@ -41,6 +41,7 @@ class Route:
         batch_limit: batches larger than this many bytes are rebuilt; 0 means no limit.
         headers: what the record path does to headers.
         now_timestamps: stamp records with the time of copying (keepRecordCreationTimestamp off).
+        codec: compression of the record path's batches; None keeps the source's.
     """
 
     path: CopyPath
@@ -50,6 +51,7 @@ class Route:
     batch_limit: int = 0
     headers: HeaderRules = HeaderRules()
     now_timestamps: bool = False
+    codec: int | None = None
 
     @property
     def targets(self) -> tuple[tuple[str, int], ...]:
@@ -87,6 +89,38 @@ class CommitPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class FetchSettings:
+    """What a slot requests from the source; see ``client_settings`` for the properties.
+
+    Attributes:
+        min_bytes: bytes that a broker waits for before it responds.
+        max_bytes: maximum size of a response.
+        partition_bytes: maximum size of a partition's part of a response.
+        max_wait_ms: maximum time that a broker waits for ``min_bytes``.
+        rack: fetch from a replica in this rack if there is one (KIP-392); "" for the leader.
+    """
+
+    min_bytes: int = 1
+    max_bytes: int = 16 << 20
+    partition_bytes: int = 2 << 20
+    max_wait_ms: int = 250
+    rack: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceSettings:
+    """How a slot writes to the target; see ``client_settings`` for the properties.
+
+    Attributes:
+        request_bytes: maximum size of a produce request; a larger batch is sent alone.
+        delivery_timeout_s: maximum time until a batch is acknowledged, or the lap fails.
+    """
+
+    request_bytes: int = 4 << 20
+    delivery_timeout_s: float = 90.0
+
+
+@dataclass(frozen=True, slots=True)
 class StateTopics:
     """Where positions and mapping ranges are written; empty ``mapping_topic`` disables mapping."""
 
@@ -121,6 +155,8 @@ class SlotTask:
     policy: CommitPolicy
     assignments: tuple[Assignment, ...]
     continue_on_loss: bool = False
+    fetch: FetchSettings = FetchSettings()
+    produce: ProduceSettings = ProduceSettings()
 
 
 class FaultKind(StrEnum):

@@ -199,6 +199,18 @@ def test_wrong_partition_count(target: KafkaNode, names: dict[str, str]) -> None
     assert "topicCreation.control.offsetMapping.partitions: 2" in refused.value.hint
 
 
+def test_other_partition_counts_are_only_noted_without_validation(
+    target: KafkaNode, names: dict[str, str]
+) -> None:
+    create_topic(target, names["mapping"], partitions=2)
+    unchecked = {"autoCreateControlTopics": True, "validateControlTopicSettings": "disabled"}
+    control = {"common": {"partitions": 5}}
+    made = ensure(pipeline(target, names, features=unchecked, topicCreation={"control": control}))
+    (note,) = made.notes
+    assert "has 2 partitions; topicCreation.control.common.partitions is 5" in note
+    assert made.mapping_partitions == 2
+
+
 @pytest.mark.parametrize("role", ["mapping", "state"])
 def test_one_name_for_two_topics(target: KafkaNode, names: dict[str, str], role: str) -> None:
     names[role] = names["commit"]

@@ -101,11 +101,11 @@ def test_numbers_are_brought_into_librdkafkas_bounds() -> None:
 
 
 def test_roles_inherit_and_override_common() -> None:
-    config = cluster({"client.id": "c", "linger.ms": "5"}, producer={"client.id": "p"})
+    config = cluster({"client.id": "c", "delivery.timeout.ms": "5"}, producer={"client.id": "p"})
     assert librdkafka(config, "producer")["client.id"] == "p"
-    assert librdkafka(config, "producer")["linger.ms"] == "5"
+    assert librdkafka(config, "producer")["delivery.timeout.ms"] == "5"
     assert librdkafka(config, "consumer")["client.id"] == "c"
-    assert "linger.ms" not in librdkafka(config, "consumer")
+    assert "delivery.timeout.ms" not in librdkafka(config, "consumer")
     assert findings(config) == []
 
 
@@ -130,6 +130,8 @@ def test_what_has_no_effect_is_told_with_the_reason() -> None:
             "key.deserializer": "org.apache.kafka.common.serialization.ByteArrayDeserializer",
             "value.deserializer": "org.apache.kafka.common.serialization.StringDeserializer",
             "acks": "all",
+            "enable.auto.commit": "false",
+            "isolation.level": "read_uncommitted",
             "interceptor.classes": "",
         }
     )
@@ -138,7 +140,30 @@ def test_what_has_no_effect_is_told_with_the_reason() -> None:
         'consumer."max.poll.records": has no effect: the client library has no such setting',
         'consumer."value.deserializer": has no effect: records are copied as bytes',
         'consumer."acks": Java\'s consumer has no such property',
+        'consumer."isolation.level": has no effect: k2ktui never copies records of aborted or '
+        "open transactions",
     ]
+
+
+@pytest.mark.parametrize(
+    ("role", "key", "value"),
+    [
+        ("consumer", "group.id", "g"),
+        ("consumer", "enable.auto.commit", "true"),
+        ("consumer", "session.timeout.ms", "45000"),
+        ("producer", "acks", "1"),
+        ("producer", "enable.idempotence", "false"),
+        ("producer", "batch.size", "5"),
+        ("producer", "linger.ms", "5"),
+        ("producer", "buffer.memory", "5"),
+        ("producer", "retries", "5"),
+        ("producer", "max.in.flight.requests.per.connection", "5"),
+    ],
+)
+def test_what_copying_decides_itself_is_told(role: str, key: str, value: str) -> None:
+    (found,) = findings(cluster(**{role: {key: value}}))
+    assert not found.refused
+    assert str(found).startswith(f'{role}."{key}": has no effect: ')
 
 
 @pytest.mark.parametrize(
@@ -149,6 +174,10 @@ def test_what_has_no_effect_is_told_with_the_reason() -> None:
         ({"config.providers": "file"}, "${env:string:NAME}"),
         ({"security.protocol": "TLS"}, "PLAINTEXT, SSL"),
         ({"fetch.min.bytes": "many"}, "whole number"),
+        ({"isolation.level": "snapshot"}, "read_committed, read_uncommitted"),
+        ({"acks": "2"}, "all, -1, 0, 1"),
+        ({"enable.idempotence": "maybe"}, "true, false"),
+        ({"compression.type": "brotli"}, "none, gzip, snappy, lz4, zstd"),
         ({"security.protocol": "SASL_SSL"}, "GSSAPI is not supported"),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "AWS_MSK_IAM"}, "not supported"),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "missing; PLAIN needs it"),

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import Run, SourcePartition, position_key, run_key
+from k2ktui.errors import Refused
 from k2ktui.kafka.clients import TopicDescription
 from k2ktui.kafka.control_reader import ControlRecord
 from k2ktui.replication.commit_state import (
@@ -18,7 +20,7 @@ from k2ktui.replication.commit_state import (
     read_commit_state,
 )
 from k2ktui.replication.commit_states import CommitStatesReader
-from k2ktui.replication.pipeline_fencing import commit_topic
+from k2ktui.replication.pipeline_fencing import commit_topic, describe_malformed
 from k2ktui.runtime.node import KafkaNode
 from tests.support.copied import Copied, delete_topic
 from tests.support.kafka import Out, create_topic, eventually, produce
@@ -62,7 +64,9 @@ def test_a_hostile_record_stops_no_pipeline(run: bool, value: bytes) -> None:
         key = run_key(group) if run else position_key(group, SourcePartition("t", 0))
         fold = CommitStateFold("ours")
         fold.take(ControlRecord(0, 0, key, value))
-        assert fold.state() == CommitState(Run(0, 0), {}, malformed), "of others not even a value"
+        assert fold.state() == CommitState(Run(0, 0), {}, malformed, malformed), (
+            "of others not even a value"
+        )
 
 
 def test_committed_positions_are_newer_than_what_the_driver_has_heard(
@@ -136,3 +140,27 @@ def test_later_readings_add_what_is_new(copied: Copied, source: KafkaNode) -> No
     for offset in range(1, 8):
         copied.record(topic, 1, {}, offset, 0)
     assert {p: q.offset for p, q in both().positions.items()} == {SourcePartition(topic, 1): 7}
+
+
+def test_a_damaged_record_of_the_pipeline_ends_a_start_unless_it_is_ignored() -> None:
+    own, other = position_key("g", SourcePartition("t", 0)), b"\x00 another program's"
+
+    def state(*entries: tuple[bytes, bytes]) -> CommitState:
+        fold = CommitStateFold("g")
+        for offset, (key, value) in enumerate(entries):
+            fold.take(ControlRecord(0, offset, key, value))
+        return fold.state()
+
+    def config(handling: str) -> PipelineConfig:
+        cluster = {"kafka": {"common": {"bootstrap.servers": "localhost:1"}}}
+        errors = {"onControlMessageDeserializationError": handling}
+        tree = {"name": "g", "source": cluster, "target": cluster, "errorHandling": errors}
+        return PipelineConfig.model_validate(tree)
+
+    damaged = state((own, b"{}"))
+    with pytest.raises(Refused, match="1 record of this pipeline"):
+        describe_malformed(config("fail"), damaged)
+    assert "1 record of" in describe_malformed(config("ignore"), damaged)
+    assert describe_malformed(config("fail"), state((other, b"x"))), "it stops no pipeline"
+    healed = state((own, b"{}"), (own, json.dumps(BODY).encode()))
+    assert (healed.malformed, healed.damaged) == (1, 0)

@@ -82,6 +82,7 @@ class Brokers:
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
     marks: int = 0
     pending: list[Answer] = field(default_factory=list)
+    posted: list[tuple[Any, int, float]] = field(default_factory=list)
     sessions: dict[int, dict[tuple[str, int], tuple[int, int]]] = field(default_factory=dict)
 
     @property
@@ -110,7 +111,10 @@ class Brokers:
     async def metadata(self, _: Any) -> dict[str, TopicInfo]:
         return {"t": TopicInfo(0, "", {0: PartitionLeader(self.leader, self.epoch)})}
 
-    def post(self, request: Any, node: int) -> Answer:
+    request_timeout_s = 30.0
+
+    def post(self, request: Any, node: int, timeout: float = 0.0) -> Answer:
+        self.posted.append((request, node, timeout))
         found = self._fetch(request, node) if isinstance(request, FetchRequest) else None
         self.pending.append(Answer(found or self._listed(request)))
         return self.pending[-1]

@@ -19,8 +19,10 @@ from k2ktui.replication.copying.writer import (
     SlotFailed,
     Writer,
 )
+from k2ktui.replication.slot_task import ProduceSettings
 
 TARGET = ("t", 0)
+DEFAULTS = ProduceSettings()
 
 
 class _Metadata:
@@ -36,10 +38,10 @@ class _Metadata:
         return {"t": self._answer}
 
 
-def pump_until(answer: TopicInfo | None, rounds: int) -> None:
+def pump_until(answer: TopicInfo | None, rounds: int, settings: ProduceSettings = DEFAULTS) -> None:
     loop = Loop()
     wire: Any = _Metadata(loop, answer)
-    writer = Writer(wire, Producer(None, 1, 0), Signal(loop), lambda *_: None)
+    writer = Writer(wire, Producer(None, 1, 0), Signal(loop), lambda *_: None, settings)
 
     async def run() -> None:
         writer.offer(TARGET, OutgoingBatch(memoryview(bytearray(61)), 1))
@@ -141,7 +143,6 @@ def test_a_cluster_that_does_not_answer_is_no_fault_of_a_partition(
 ) -> None:
     monkeypatch.setattr(module, "UNAVAILABLE_AFTER_S", 0.05)
     pump_until(None, 6)
-    monkeypatch.setattr(module, "DELIVERY_TIMEOUT_S", 0.2)
     with pytest.raises(SlotFailed, match="no leader") as raised:
-        pump_until(None, 20)
+        pump_until(None, 20, ProduceSettings(delivery_timeout_s=0.2))
     assert not isinstance(raised.value, PartitionsUnavailable)

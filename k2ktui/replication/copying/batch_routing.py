@@ -95,7 +95,9 @@ def _by_record(
     reader: PartitionReader, rules: Route, pipeline: str
 ) -> Iterator[tuple[TargetPartition, OutgoingBatch, bool]]:
     """Decode several batches at once: one alone, spread over partitions, makes small batches."""
-    codec = reader.ready[0].attributes & COMPRESSION_MASK if reader.ready[0].magic == 2 else 0
+    codec = rules.codec
+    if codec is None:
+        codec = reader.ready[0].attributes & COMPRESSION_MASK if reader.ready[0].magic == 2 else 0
     taken: list[Records] = []
     chosen: list[I64] = []
     size = 0

@@ -60,9 +60,15 @@ class SlotCopier:
         self._signal = Signal(target.loop)
         self._readers = [PartitionReader(assignment) for assignment in task.assignments]
         self._fetcher = SourceFetcher(
-            source, self._readers, self._signal, continue_on_loss=task.continue_on_loss
+            source,
+            self._readers,
+            self._signal,
+            continue_on_loss=task.continue_on_loss,
+            settings=task.fetch,
         )
-        self._writer = Writer(target, task.producer, self._signal, self._record_acknowledgment)
+        self._writer = Writer(
+            target, task.producer, self._signal, self._record_acknowledgment, task.produce
+        )
         self._targets_in_flight: dict[OutgoingBatch, TargetPartition] = {}
         self._in_transaction: set[TargetPartition] = set()
         self._began = 0.0

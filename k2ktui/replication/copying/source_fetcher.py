@@ -13,28 +13,30 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
-from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
+from kafka.protocol.consumer import FetchRequest
 
 from k2ktui.engine.state import SourcePartition
 from k2ktui.kafka.codes import LEADER_MOVED, SESSION_LOST, TOPIC_GONE, Code
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown, Signal, TopicInfo, Wire
 from k2ktui.replication.copying import partition_faults
+from k2ktui.replication.copying.list_offset import (
+    EARLIEST,
+    LATEST,
+    READ_COMMITTED,
+    list_offset_request,
+)
 from k2ktui.replication.copying.partition_reader import FetchPosition, PartitionReader
-from k2ktui.replication.slot_task import SourceLogBounds
+from k2ktui.replication.slot_task import FetchSettings, SourceLogBounds
 
-_RESPONSE_BYTES = 16 << 20
-_PARTITION_BYTES = 2 << 20
+_DEFAULTS = FetchSettings()
 _BUFFER_BYTES = 48 << 20
-_WAIT_MS = 250
 _BACKOFF_S = 0.1
 # A broker of a ZooKeeper cluster answers requests before its controller has sent it the topics.
 _GONE_AFTER_S = 1.0
 _LONGEST_WAIT_S = 1.0
 _SMALL_BYTES = 64 << 10
 _TRICKLE_S = 0.003
-_READ_COMMITTED = 1
 _FINAL_EPOCH = -1
-_EARLIEST, _LATEST = -2, -1
 
 _Key = tuple[str, int]
 
@@ -63,6 +65,7 @@ class SourceFetcher:
         readers: the partitions of the slot.
         signal: set after every response or failure.
         continue_on_loss: skip lost records and record the gap instead of stopping.
+        settings: sizes, waiting time and rack of the requests.
     """
 
     def __init__(
@@ -72,16 +75,19 @@ class SourceFetcher:
         signal: Signal,
         *,
         continue_on_loss: bool,
+        settings: FetchSettings = _DEFAULTS,
     ) -> None:
         self._wire = wire
         self._signal = signal
         self._continue = continue_on_loss
+        self._settings = settings
         self._readers: dict[_Key, PartitionReader] = {
             (f.source.topic, f.source.partition): f for f in readers
         }
         self._ids = {f.source.topic: f.assignment.position.topic_id for f in self._readers.values()}
         self._names = {topic_id: name for name, topic_id in self._ids.items()}
-        self._leaders: dict[_Key, int] = {}
+        self._leaders: dict[_Key, int] = {}  # or the replica that the leader named
+        self._followed: set[_Key] = set()
         self._sessions: dict[int, _Session] = {}
         self._stale = True
         self._stale_since = 0.0
@@ -146,7 +152,7 @@ class SourceFetcher:
 
     def _wants(self, key: _Key) -> bool:
         reader = self._readers[key]
-        return reader.fault is None and reader.ready_bytes < _PARTITION_BYTES * 2
+        return reader.fault is None and reader.ready_bytes < self._settings.partition_bytes * 2
 
     def close(self) -> None:
         """Stop fetching and close the fetch sessions on the brokers."""
@@ -170,14 +176,14 @@ class SourceFetcher:
                         fetch_offset=want.offset,
                         last_fetched_epoch=want.epoch,
                         log_start_offset=-1,
-                        partition_max_bytes=_PARTITION_BYTES,
+                        partition_max_bytes=self._settings.partition_bytes,
                     )
                 )
         dropped = session.known.keys() - set(keys)
         forgotten: dict[str, list[int]] = defaultdict(list)
         for name, partition in dropped:
             forgotten[name].append(partition)
-        wait_ms = max(1, min(_WAIT_MS, int(remaining * 1000)))
+        wait_ms = max(1, min(self._settings.max_wait_ms, int(remaining * 1000)))
         request = self._request(
             session.session_id,
             session.epoch,
@@ -193,7 +199,8 @@ class SourceFetcher:
             del session.known[key]
         session.known.update(sent)
         session.waiting = True
-        posted = self._wire.post(request, session.node)
+        timeout = self._wire.request_timeout_s + wait_ms / 1000
+        posted = self._wire.post(request, session.node, timeout)
         self._wire.loop.spawn(self._await_answer(session, posted))
 
     def _topic(self, kind: Any, name: str, **fields: Any) -> Any:
@@ -206,14 +213,14 @@ class SourceFetcher:
         return FetchRequest(
             replica_id=-1,
             max_wait_ms=wait_ms,
-            min_bytes=1,
-            max_bytes=_RESPONSE_BYTES,
-            isolation_level=_READ_COMMITTED,
+            min_bytes=self._settings.min_bytes,
+            max_bytes=self._settings.max_bytes,
+            isolation_level=READ_COMMITTED,
             session_id=session_id,
             session_epoch=epoch,
             topics=topics,
             forgotten_topics_data=forgotten,
-            rack_id="",
+            rack_id=self._settings.rack,
             max_version=16 if self._by_id else 12,
         )
 
@@ -258,6 +265,8 @@ class SourceFetcher:
         code, key = part.error_code, (reader.source.topic, reader.source.partition)
         if not reader.awaits(session.known.get(key)):
             return  # the partition's fetch position has changed since this request
+        if self._changes_replica(session, key, part):
+            return
         if code == Code.NONE:
             if part.last_stable_offset >= 0:
                 self._bounds[reader] = (part.log_start_offset, part.last_stable_offset)
@@ -288,6 +297,24 @@ class SourceFetcher:
         else:
             partition_faults.stop_refused(reader, code)
 
+    def _changes_replica(self, session: _Session, key: _Key, part: Any) -> bool:
+        """Follow the leader's advice to a closer replica; return from it if it has a problem."""
+        diverging = getattr(part, "diverging_epoch", None)
+        if key in self._followed:
+            if part.error_code == Code.NONE and (diverging is None or diverging.end_offset < 0):
+                return False
+            # Only the leader knows whether records are lost.
+            self._followed.discard(key)
+            self._leaders.pop(key, None)
+            self._look_up_later()
+            return True
+        closer = getattr(part, "preferred_read_replica", -1)
+        if part.error_code != Code.NONE or closer < 0 or closer == session.node:
+            return False
+        self._followed.add(key)
+        self._leaders[key] = closer
+        return True
+
     def _measure(self, session: _Session, reader: PartitionReader, diverged_at: int) -> None:
         """Request the current log bounds before deciding whether records are lost."""
         if reader not in self._measuring:
@@ -300,8 +327,8 @@ class SourceFetcher:
         self, node: int, reader: PartitionReader, asked: FetchPosition, diverged_at: int
     ) -> None:
         try:
-            start = await self._list_offset(node, reader, _EARLIEST)
-            end = await self._list_offset(node, reader, _LATEST)
+            start = await self._list_offset(node, reader, EARLIEST)
+            end = await self._list_offset(node, reader, LATEST)
         except (NotSent, OutcomeUnknown):
             return  # the next fetch gets the same error and asks again
         finally:
@@ -311,24 +338,7 @@ class SourceFetcher:
             self._lost(reader, start, end, diverged_at)
 
     async def _list_offset(self, node: int, reader: PartitionReader, which: int) -> int:
-        request = ListOffsetsRequest(
-            replica_id=-1,
-            isolation_level=_READ_COMMITTED,
-            topics=[
-                ListOffsetsRequest.ListOffsetsTopic(
-                    name=reader.source.topic,
-                    partitions=[
-                        ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
-                            partition_index=reader.source.partition,
-                            current_leader_epoch=-1,
-                            timestamp=which,
-                        )
-                    ],
-                )
-            ],
-            max_version=6,
-        )
-        response = await self._wire.send(request, node)
+        response = await self._wire.send(list_offset_request(reader.source, which), node)
         part = response.topics[0].partitions[0]
         return int(part.offset) if part.error_code == Code.NONE else -1
 
@@ -381,5 +391,6 @@ class SourceFetcher:
             partition_faults.stop_recreated(reader)
         elif key[1] in info.partitions and info.partitions[key[1]].node >= 0:
             self._leaders[key] = info.partitions[key[1]].node
+            self._followed.discard(key)
         else:
             self._look_up_later()

@@ -22,10 +22,10 @@ from k2ktui.kafka.wire import NotSent, OutcomeUnknown, PartitionLeader, Signal, 
 from k2ktui.log.batch import next_sequence, stamp_producer
 from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
+from k2ktui.replication.slot_task import ProduceSettings
 
+_DEFAULTS = ProduceSettings()
 _IN_FLIGHT = 5
-_REQUEST_BYTES = 4 << 20
-DELIVERY_TIMEOUT_S = 90.0
 UNAVAILABLE_AFTER_S = 20.0
 """Seconds without an acknowledgment after which a partition stops alone: longer than the election
 of a leader after its broker died (``broker.session.timeout.ms``, 9 s by default)."""
@@ -116,6 +116,7 @@ class Writer:
         producer: producer id and epoch; without a transactional id, writes are only idempotent.
         signal: set after every response or failure.
         on_written: called with a batch and the target offset of its first record.
+        settings: size of a request and time limit of a batch.
 
     ``leaderless`` holds the partitions that had no leader at the last metadata lookup.
     """
@@ -126,11 +127,13 @@ class Writer:
         producer: Producer,
         signal: Signal,
         on_written: Callable[[OutgoingBatch, int], None],
+        settings: ProduceSettings = _DEFAULTS,
     ) -> None:
         self._wire = wire
         self._producer = producer
         self._signal = signal
         self._on_written = on_written
+        self._settings = settings
         self._queues: dict[TargetPartition, PartitionQueue] = {}
         self._leaders: dict[TargetPartition, PartitionLeader] = {}
         self.leaderless: set[TargetPartition] = set()
@@ -225,7 +228,7 @@ class Writer:
                 continue
             node = leader.node
             size = len(queue.waiting[0].data)
-            full = sizes[node] and sizes[node] + size > _REQUEST_BYTES
+            full = sizes[node] and sizes[node] + size > self._settings.request_bytes
             if full or self._in_flight[node] >= _IN_FLIGHT:
                 continue  # wait for the next round or response
             sizes[node] += size
@@ -255,10 +258,10 @@ class Writer:
                 outgoing.sequence,
                 transactional=self._producer.transactional_id is not None,
             )
-        elif now - outgoing.first_sent > DELIVERY_TIMEOUT_S:
+        elif now - outgoing.first_sent > self._settings.delivery_timeout_s:
             raise SlotFailed(
                 f"a batch for {queue.target[0]}-{queue.target[1]} was not acknowledged within "
-                f"{DELIVERY_TIMEOUT_S:g} s"
+                f"{self._settings.delivery_timeout_s:g} s"
             )
         queue.flying.append(outgoing)
         return outgoing
@@ -383,5 +386,5 @@ class Writer:
         waited = now - queue.gone_since
         if self._leaders.get(queue.target) is _NOWHERE and waited > GONE_AFTER_S:
             raise BatchRefused(queue.waiting[0], 3, "no such topic-partition on the target")
-        if waited > DELIVERY_TIMEOUT_S:
+        if waited > self._settings.delivery_timeout_s:
             raise SlotFailed(f"{queue.target[0]}-{queue.target[1]} on the target has no leader")

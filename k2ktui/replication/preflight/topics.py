@@ -19,6 +19,7 @@ from k2ktui.replication.preflight.checks import (
     first_names,
     passed,
     unknown,
+    warned,
 )
 from k2ktui.replication.preflight.clusters import CheckedCluster
 from k2ktui.replication.preflight.headroom import check_headroom
@@ -80,6 +81,9 @@ def _control(config: PipelineConfig, target: Cluster) -> Iterator[Check]:
             problem = missing_control_topic(config, found)
         if problem is not None:
             yield failed_by(name, problem, fatal=True)
+        elif found.note:
+            hint = "Nothing to do if that is intended: the topic keeps its partitions."
+            yield warned(name, found.note, hint)
         elif found.partitions:
             yield passed(name, counted(found.partitions, "partition"))
         else:

@@ -1,0 +1,78 @@
+"""Keys of Lenses K2K that have no effect here: noted when they are read, or refused.
+
+No key is accepted and ignored. A key is in ``UNUSED`` if ignoring it changes nothing on the target,
+and an error if the file asks for more than k2ktui does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.config.problems import Path, Problem, format_path
+from k2ktui.config.tree import Node
+
+_NO_REGISTRY = "k2ktui does not rewrite schema ids; start refuses it"
+_NO_FILTER = "k2ktui does not filter records by this header"
+_NO_TOPIC = "k2ktui has no assignment topic; transactional ids fence earlier tasks"
+
+#: Why a key has no effect; with a section, all of its keys have none.
+UNUSED: Mapping[Path, str] = {
+    ("schemaMapping",): _NO_REGISTRY,
+    ("source", "registry"): _NO_REGISTRY,
+    ("target", "registry"): _NO_REGISTRY,
+    ("bidirectional",): _NO_FILTER,
+    ("coordination", "assignment", "graceWindow"): _NO_TOPIC,
+    ("coordination", "assignment", "fencingMaxParallelism"): _NO_TOPIC,
+    ("topicCreation", "control", "assignment"): _NO_TOPIC,
+    ("metrics", "prefix", "targetConsumer"): "no metric describes a consumer of the target",
+    ("source", "kafka", "producer"): "k2ktui never writes to the source",
+}
+_PARALLELISM = (
+    ("configuration", "pipelineParallelism"),
+    ("configuration", "partitionParallelism"),
+)
+_PRODUCER: Path = ("target", "kafka", "producer")
+
+
+def unused_keys(tree: Node, config: PipelineConfig) -> Iterator[Problem]:
+    """Yield a note for every key of the files that has no effect."""
+    for path, reason in UNUSED.items():
+        yield from _note(tree, path, reason)
+    if config.spark.slots is not None:
+        for path in _PARALLELISM:
+            yield from _note(tree, path, "spark.slots is set")
+    if tree.at(("replication", "source", "topic")) is None:
+        path = ("metrics", "prefix", "targetProducer")
+        yield from _note(tree, path, "nothing is copied, and sync has no metrics of its producer")
+    if "compression.type" in config.target.properties("producer"):
+        path = _property(tree, "compression.type")
+        reason = (
+            "applies where records are decoded; verbatim batches keep the source's compression "
+            "(k2ktui explain shows which)"
+        )
+        yield Problem(tree.nearest(path).mark, format_path(path), reason)
+
+
+def weak_writes(tree: Node, config: PipelineConfig) -> Iterator[Problem]:
+    """Yield an error for every property that exactly-once does not allow."""
+    if not config.features.exactly_once:
+        return
+    given = config.target.properties("producer")
+    for key, strong in (("acks", ("all", "-1")), ("enable.idempotence", ("true",))):
+        value = given.get(key, strong[0]).strip().lower()
+        if value not in strong:
+            path = _property(tree, key)
+            needed = f"expected {strong[0]}, which features.exactlyOnce needs"
+            yield Problem(tree.nearest(path).mark, format_path(path), needed)
+
+
+def _note(tree: Node, path: Path, reason: str) -> Iterator[Problem]:
+    node = tree.at(path)
+    if node is not None and node.value is not None and node.value != {}:
+        yield Problem(node.mark, node.written, f"has no effect: {reason}")
+
+
+def _property(tree: Node, key: str) -> Path:
+    own = (*_PRODUCER, key)
+    return own if tree.at(own) is not None else ("target", "kafka", "common", key)

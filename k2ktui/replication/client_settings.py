@@ -1,0 +1,46 @@
+"""The Java client properties that the copy path follows, as the settings of a slot's requests.
+
+The other ones that it follows are connection options: ``k2ktui.kafka.properties.wire``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.replication.slot_task import FetchSettings, ProduceSettings
+
+CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+_INT_MAX = 2_147_483_647
+
+
+def fetch_settings(config: PipelineConfig) -> FetchSettings:
+    """Return how the source is read; a property that is not set has k2ktui's default."""
+    given, default = config.source.properties("consumer"), FetchSettings()
+    return FetchSettings(
+        min_bytes=_number(given, "fetch.min.bytes", default.min_bytes),
+        max_bytes=_number(given, "fetch.max.bytes", default.max_bytes),
+        partition_bytes=_number(given, "max.partition.fetch.bytes", default.partition_bytes),
+        max_wait_ms=_number(given, "fetch.max.wait.ms", default.max_wait_ms),
+        rack=given.get("client.rack", default.rack),
+    )
+
+
+def produce_settings(config: PipelineConfig) -> ProduceSettings:
+    """Return how the target is written to; a property that is not set has k2ktui's default."""
+    given, default = config.target.properties("producer"), ProduceSettings()
+    timeout_ms = _number(given, "delivery.timeout.ms", int(default.delivery_timeout_s * 1000))
+    return ProduceSettings(
+        request_bytes=_number(given, "max.request.size", default.request_bytes),
+        delivery_timeout_s=timeout_ms / 1000,
+    )
+
+
+def compression_codec(config: PipelineConfig) -> int | None:
+    """Return the codec of ``compression.type``; None without one: each batch keeps its own."""
+    return CODECS.get(config.target.properties("producer").get("compression.type", "").strip())
+
+
+def _number(given: Mapping[str, str], key: str, default: int) -> int:
+    text = given.get(key, "").strip()
+    return min(max(int(text), 1), _INT_MAX) if text else default
