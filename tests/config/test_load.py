@@ -91,7 +91,12 @@ def test_the_offset_mapping_applications_file(files: Files) -> None:
     }
     assert config.topic_creation.control_for("metrics").replication == 3
     assert not config.topics.matches("anything")
-    assert [note.split()[0] for note in loaded.notes] == ["license", "no"]
+    told = [note.rpartition("a.yaml:")[2] for note in loaded.notes]
+    assert told[0].startswith("license") and told[1].startswith("no replication section")
+    assert [note.split()[1] for note in told[2:]] == [
+        "metrics.prefix.targetConsumer:",
+        "metrics.prefix.targetProducer:",
+    ]
     with pytest.raises(ConfigError, match=r"replication: missing"):
         load(paths)
 

@@ -31,7 +31,7 @@ from k2ktui.replication.routing import choose_path, routes_for
 from k2ktui.replication.slot_task import Assignment, CopyPath, SlotTask
 from k2ktui.replication.slots import SlotState
 from k2ktui.replication.targets import TargetTopic
-from tests.replication.test_feed import batch
+from tests.replication.test_partition_reader import batch
 from tests.replication.test_reader_model import FOREVER, Brokers, a_feed
 
 SIGNAL: Any = SimpleNamespace(set=lambda: None)

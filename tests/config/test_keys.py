@@ -1,0 +1,47 @@
+"""docs/keys.md: every key of the model with its effect and a test that exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from k2ktui.config.validate import known_paths
+from k2ktui.kafka.property_table import ALL
+
+ROOT = Path(__file__).parents[2]
+KEYS, PROPERTIES = (ROOT / "docs" / "keys.md").read_text(encoding="utf-8").split("## Client prop")
+_ROW = re.compile(r"^\| `([^`]+)` \| ([^|]+) \| `([^`]+)` \|$", re.MULTILINE)
+
+
+def leaves() -> list[str]:
+    """The keys of the model that hold values."""
+    paths = [".".join(map(str, path)) for path in known_paths()]
+    return [path for path in paths if not any(o.startswith(f"{path}.") for o in paths)]
+
+
+@cache
+def functions_of(path: Path) -> frozenset[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
+
+
+def test_every_key_of_the_model_is_listed_once() -> None:
+    listed = [key for key, _, _ in _ROW.findall(KEYS)]
+    assert sorted(listed) == sorted(leaves())
+
+
+def test_every_listed_property_is_one_of_java() -> None:
+    listed = [key for key, _, _ in _ROW.findall(PROPERTIES)]
+    assert len(listed) == len(set(listed)) > 10
+    assert set(listed) <= ALL.keys()
+
+
+@pytest.mark.parametrize(("key", "effect", "test"), _ROW.findall(KEYS) + _ROW.findall(PROPERTIES))
+def test_the_named_test_exists(key: str, effect: str, test: str) -> None:
+    assert effect.strip()
+    path, _, name = test.partition("::")
+    assert name.startswith("test_") and name in functions_of(ROOT / path), f"{key}: {test}"

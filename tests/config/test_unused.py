@@ -1,0 +1,105 @@
+"""Keys without an effect are noted where they are; what exactly-once forbids is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from k2ktui.config.load import load
+from k2ktui.config.show import to_yaml
+from k2ktui.config.unused import UNUSED
+from k2ktui.errors import ConfigError
+from k2ktui.replication.naming import check_supported
+from tests.config.files import MINIMAL, Files
+
+# Each with a value that differs from the default.
+WITHOUT_EFFECT = {
+    "schemaMapping.supportedTypes": "[AVRO]",
+    "schemaMapping.topics": '[{pattern: "a.*", key: disabled, value: disabled}]',
+    "source.registry.config": '{schema.registry.url: "http://s"}',
+    "source.registry.headers": "{x-team: a}",
+    "source.registry.cacheSize": "5",
+    "target.registry.config": '{schema.registry.url: "http://s"}',
+    "target.registry.headers": "{x-team: a}",
+    "target.registry.cacheSize": "5",
+    "bidirectional.mode": "pipeline",
+    "bidirectional.headers.bidirectional": "h",
+    "coordination.assignment.graceWindow": "1 hour",
+    "coordination.assignment.fencingMaxParallelism": "9",
+    "topicCreation.control.assignment.partitions": "2",
+    "topicCreation.control.assignment.replication": "2",
+    "topicCreation.control.assignment.config": "{a: 1}",
+    "metrics.prefix.targetConsumer": "m.",
+    "source.kafka.producer": "{client.id: x}",
+}
+
+
+def nested(key: str, value: str) -> str:
+    """The YAML of one key."""
+    *sections, last = key.split(".")
+    lines = [f"{'  ' * depth}{section}:" for depth, section in enumerate(sections)]
+    return "\n".join([*lines, f"{'  ' * len(sections)}{last}: {value}"]) + "\n"
+
+
+@pytest.mark.parametrize(("key", "value"), WITHOUT_EFFECT.items())
+def test_a_key_without_effect_is_noted(files: Files, key: str, value: str) -> None:
+    (note,) = files.over_minimal(nested(key, value)).notes
+    assert "b.yaml:" in note and "has no effect: " in note
+    assert key.startswith(note.split(": ")[1]), "the key, or the section whose keys have none"
+    assert files.over_minimal().notes == ()
+
+
+@pytest.mark.parametrize(
+    "key", [key for key in WITHOUT_EFFECT if "registry" in key or key.startswith("schemaMapping")]
+)
+def test_schema_ids_that_would_not_be_rewritten_are_refused(files: Files, key: str) -> None:
+    loaded = files.over_minimal(nested(key, WITHOUT_EFFECT[key]))
+    with pytest.raises(ConfigError, match="does not rewrite schema ids") as refused:
+        check_supported(loaded.config)
+    assert ".".join(key.split(".")[: 1 if key.startswith("schema") else 2]) in refused.value.message
+    check_supported(files.over_minimal().config)
+
+
+def test_parallelism_beside_slots_is_noted(files: Files) -> None:
+    parallelism = "configuration: {pipelineParallelism: 2, partitionParallelism: 3}\n"
+    assert files.over_minimal(parallelism).notes == ()
+    notes = files.over_minimal(parallelism + "spark: {slots: 4}\n").notes
+    assert [note.split(": ")[1] for note in notes] == [
+        "configuration.pipelineParallelism",
+        "configuration.partitionParallelism",
+    ]
+
+
+def test_prefixes_of_a_file_without_replication_are_noted(files: Files) -> None:
+    text = MINIMAL.rpartition("replication:")[0] + "metrics: {prefix: {targetProducer: m.}}\n"
+    notes = load(files.write({"a.yaml": text}), need_replication=False).notes
+    assert "metrics.prefix.targetProducer: has no effect" in notes[-1]
+    assert files.over_minimal("metrics: {prefix: {targetProducer: m.}}\n").notes == ()
+
+
+@pytest.mark.parametrize("section", ["producer", "common"])
+@pytest.mark.parametrize(("key", "value"), [("acks", "1"), ("enable.idempotence", "false")])
+def test_exactly_once_needs_strong_writes(files: Files, section: str, key: str, value: str) -> None:
+    weak = nested(f"target.kafka.{section}", f"{{{key}: {value}}}")
+    (error,) = files.errors(MINIMAL, weak)
+    assert error.startswith("b.yaml:3") and f"target.kafka.{section}" in error
+    assert "features.exactlyOnce needs" in error
+    assert not files.errors(MINIMAL, weak, "features: {exactlyOnce: disabled}")
+    strong = nested(f"target.kafka.{section}", "{acks: all, enable.idempotence: true}")
+    assert not files.errors(MINIMAL, strong)
+
+
+def test_compression_of_verbatim_batches_is_noted(files: Files) -> None:
+    (note,) = files.over_minimal(nested("target.kafka.producer", "{compression.type: zstd}")).notes
+    assert "verbatim batches keep the source's compression" in note
+
+
+def test_descriptions_are_shown(files: Files) -> None:
+    named = "replication: [{source: {name: from-here}}, {sink: {name: to-there}}]\n"
+    shown = to_yaml(files.over_minimal(named))
+    assert "name: from-here" in shown and "name: to-there" in shown
+
+
+def test_every_unused_key_is_in_the_list() -> None:
+    """A key that is added to the table needs a line here."""
+    for path in UNUSED:
+        assert any(key.startswith(".".join(map(str, path))) for key in WITHOUT_EFFECT), path
