@@ -259,6 +259,7 @@ class TwoBrokers:
         data_dir: for the data of both.
         properties: of both brokers, for example ``{"min.insync.replicas": "2"}``.
         kind: a KRaft one of :data:`KINDS`.
+        racks: of the first and of the second broker.
     """
 
     def __init__(
@@ -268,6 +269,7 @@ class TwoBrokers:
         properties: Mapping[str, str] | None = None,
         *,
         kind: str = "4-tv2",
+        racks: tuple[str, str] = ("", ""),
     ) -> None:
         replicated = {
             "default.replication.factor": "2",
@@ -281,9 +283,12 @@ class TwoBrokers:
         chosen = KINDS[kind]
         self._admin: AdminClient | None = None
         self.name = name
-        self.first = KRaftNode(f"{name}-1", data_dir / "1", replicated, kind=chosen)
+        first, second = (
+            {**replicated, **({"broker.rack": rack} if rack else {})} for rack in racks
+        )
+        self.first = KRaftNode(f"{name}-1", data_dir / "1", first, kind=chosen)
         self.second = KRaftNode(
-            f"{name}-2", data_dir / "2", replicated, kind=chosen, number=2, controller=self.first
+            f"{name}-2", data_dir / "2", second, kind=chosen, number=2, controller=self.first
         )
 
     @property

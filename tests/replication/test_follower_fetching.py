@@ -1,0 +1,65 @@
+"""Records fetched from a follower in the reader's rack (KIP-392), on two real brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.kafka.wire import Loop, Signal, Wire
+from k2ktui.replication.copying.partition_reader import PartitionReader
+from k2ktui.replication.copying.source_fetcher import SourceFetcher
+from k2ktui.replication.slot_task import Assignment, CopyPath, Route
+from tests.replication.test_client_settings import pipeline, task
+from tests.support.brokers import TwoBrokers
+from tests.support.kafka import TIMEOUT, create_topic, produce
+
+_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
+
+@pytest.fixture
+def racks(tmp_path: Path) -> Iterator[TwoBrokers]:
+    two = TwoBrokers(
+        "racks", tmp_path, {"replica.selector.class": _SELECTOR}, racks=("west", "east")
+    )
+    yield two.start()
+    two.close()
+
+
+def test_a_follower_in_the_rack_serves_the_records_and_the_leader_without_it(
+    racks: TwoBrokers,
+) -> None:
+    node: Any = racks
+    topic = create_topic(node, replicas=[[1, 2]])
+    produce(node, topic, [b"%d" % n for n in range(60)])
+    position = Position(0, 0, -1, "", 1, 0, topic, 0)
+    feed = PartitionReader(
+        Assignment(SourcePartition(topic, 0), position, Route(CopyPath.VERBATIM, topic, 0, 1))
+    )
+    loop = Loop()
+    wire = Wire(loop, {"bootstrap_servers": racks.bootstrap.split(",")}, "source")
+    signal = Signal(loop)
+    settings = task(pipeline({"client.rack": "east"})).fetch
+    reader = SourceFetcher(wire, [feed], signal, continue_on_loss=True, settings=settings)
+    until = monotonic() + TIMEOUT + 60
+
+    async def fetch_to(offset: int) -> None:
+        while feed.fetched != offset:
+            assert monotonic() < until, f"{feed.fetched} {feed.fault}"
+            await signal.wait(min(1.0, reader.pump(until)))
+            reader.touched()
+
+    loop.run(lambda: wire.open(TIMEOUT))
+    loop.run(lambda: fetch_to(60))
+    assert reader._leaders == {(topic, 0): 2}, "the follower"
+    racks.stop_second()
+    produce(node, topic, [b"%d" % n for n in range(10)])
+    loop.run(lambda: fetch_to(70))
+    assert reader._leaders == {(topic, 0): 1}, "the leader"
+    assert feed.fault is None and not feed.gaps
+    wire.close()
+    loop.close()
