@@ -54,7 +54,7 @@ def task(config: PipelineConfig) -> SlotTask:
     """The task of a lap, as the driver makes it."""
     topic = SimpleNamespace(name="c", group="p", partition=lambda slot: 0)
     fencer: Any = SimpleNamespace(renew=lambda slot: None, topic=topic, run=SimpleNamespace(term=1))
-    return LapPlanner(config, fencer, 0).token(SlotState(0, 0), ())
+    return LapPlanner(config, fencer, 0).make_task(SlotState(0, 0), ())
 
 
 def first_fetch(config: PipelineConfig) -> tuple[Any, float]:

@@ -51,7 +51,7 @@ def test_a_follower_in_the_rack_serves_the_records_and_the_leader_without_it(
         while feed.fetched != offset:
             assert monotonic() < until, f"{feed.fetched} {feed.fault}"
             await signal.wait(min(1.0, reader.pump(until)))
-            reader.touched()
+            reader.take_updated()
 
     loop.run(lambda: wire.open(TIMEOUT))
     loop.run(lambda: fetch_to(60))

@@ -23,7 +23,7 @@ from k2ktui.replication.events import Event, Note
 from k2ktui.replication.pipeline_fencing import commit_topic
 from k2ktui.replication.routing import header_rules
 from k2ktui.replication.target_settings import target_spec
-from k2ktui.replication.telemetry.metrics import full_name
+from k2ktui.replication.telemetry.metric import full_name
 from k2ktui.sync.commit_snapshots import CommitSnapshotRunner
 from k2ktui.sync.metrics import CATALOG
 from k2ktui.sync.plans import plan_options
