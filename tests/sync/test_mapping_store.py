@@ -187,19 +187,6 @@ def test_a_bound_changes_no_answer(copied: Copied) -> None:
         store.close()
 
 
-@pytest.mark.parametrize(("age", "dropped"), [("topic", False), ("1 hour", True)])
-def test_mappings_leave_memory_at_their_age(copied: Copied, age: str, dropped: bool) -> None:
-    retention = {"time": age, "count": 10_000, "schedule": "1 millisecond"}
-    copied.settings = {"offsetMapping": {"topic": copied.mappings, "retention": retention}}
-    with contextlib.closing(MappingStore(copied.config, copied.cluster)) as store:
-        put_steps(copied, 700, at_ms=int(time.time() * 1000) - 7_200_000)
-        put_steps(copied, 10, first=700)
-        for _ in range(2):
-            store.refresh(20, position(7_100))
-        assert (len(rows(store)) < 710) is dropped
-        assert translated(store, 7_003) == 1_000 + 700 * 9 + 3
-
-
 def test_what_the_topic_has_lost_is_unknown(copied: Copied, store: MappingStore) -> None:
     put_steps(copied, 20)
     store.refresh(20, position(200))
