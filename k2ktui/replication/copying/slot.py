@@ -69,6 +69,10 @@ class SlotCopier:
         self._writer = Writer(
             target, task.producer, self._signal, self._record_acknowledgment, task.produce
         )
+        positions = [reader.assignment.position for reader in self._readers]
+        self._writer.topic_ids = {
+            at.target_topic: at.target_topic_id for at in positions if at.target_topic_id
+        }
         self._targets_in_flight: dict[OutgoingBatch, TargetPartition] = {}
         self._in_transaction: set[TargetPartition] = set()
         self._began = 0.0

@@ -7,21 +7,28 @@ resent with its original sequence number before any later batch.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
 from kafka.protocol.producer import ProduceRequest
 
 from k2ktui.kafka import produce_request
-from k2ktui.kafka.codes import FENCED, LEADER_MOVED, PRODUCE_RETRIABLE, PRODUCER_FAILED, code_name
+from k2ktui.kafka.codes import (
+    FENCED,
+    LEADER_MOVED,
+    PRODUCE_RETRIABLE,
+    PRODUCER_FAILED,
+    Code,
+    code_name,
+)
 from k2ktui.kafka.transactions import Producer
-from k2ktui.kafka.wire import NotSent, OutcomeUnknown, PartitionLeader, Signal, Wire
+from k2ktui.kafka.wire import NotSent, OutcomeUnknown, PartitionLeader, Signal, TopicInfo, Wire
 from k2ktui.log.batch import next_sequence, stamp_producer
 from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
+from k2ktui.replication.copying.partition_queue import PartitionQueue
 from k2ktui.replication.slot_task import ProduceSettings
 
 _DEFAULTS = ProduceSettings()
@@ -67,47 +74,6 @@ class BatchRefused(Exception):
         self.detail = detail
 
 
-@dataclass(slots=True, eq=False)
-class PartitionQueue:
-    """The batches of one target partition: waiting and in flight, oldest first."""
-
-    target: TargetPartition
-    waiting: deque[OutgoingBatch] = field(default_factory=deque)
-    flying: deque[OutgoingBatch] = field(default_factory=deque)
-    sequence: int = 0
-    answered: int = 0
-    proven: bool = False
-    broken: int = 0
-    retry_at: float = 0.0
-    gone_since: float = 0.0
-    failing_since: float = 0.0
-    silent: bool = False
-    reason: str = ""
-
-    @property
-    def idle(self) -> bool:
-        return not self.waiting and not self.flying
-
-    def fails(self, reason: str, *, silent: bool = False) -> None:
-        """Record that the partition accepts no writes and why; ``silent`` if no broker answered."""
-        self.failing_since = self.failing_since or monotonic()
-        self.silent, self.reason = silent, reason
-
-    def ready(self, now: float) -> bool:
-        """Return whether the next batch may be sent.
-
-        Until the first batch of an epoch is acknowledged, only one is in flight: a broker without
-        state for the producer accepts any sequence number, so a second could overtake the first.
-        """
-        limit = _IN_FLIGHT if self.proven else 1
-        return (
-            bool(self.waiting)
-            and not self.broken
-            and len(self.flying) < limit
-            and (now >= self.retry_at)
-        )
-
-
 class Writer:
     """Produces the batches of one slot to its target partitions.
 
@@ -119,6 +85,8 @@ class Writer:
         settings: size of a request and time limit of a batch.
 
     ``leaderless`` holds the partitions that had no leader at the last metadata lookup.
+    ``topic_ids`` are the ids that topics must have: requests name topics, and one that was deleted
+    and created again would take them. Such a topic counts as missing.
     """
 
     def __init__(
@@ -134,6 +102,7 @@ class Writer:
         self._signal = signal
         self._on_written = on_written
         self._settings = settings
+        self.topic_ids: Mapping[str, str] = {}
         self._queues: dict[TargetPartition, PartitionQueue] = {}
         self._leaders: dict[TargetPartition, PartitionLeader] = {}
         self.leaderless: set[TargetPartition] = set()
@@ -318,6 +287,10 @@ class Writer:
                 raise BatchRefused(outgoing, code, "the acknowledgment has no offset")
             if queue.flying[0] is not outgoing:
                 raise SlotFailed(f"{queue.target} sent acknowledgments out of order")
+            if answer.base_offset < queue.end:
+                # Such a log only grows: the topic was created again. The transaction is aborted.
+                raise BatchRefused(outgoing, Code.UNKNOWN_TOPIC_OR_PARTITION, "created again")
+            queue.end = answer.base_offset + outgoing.count
             queue.flying.popleft()
             queue.proven = True
             queue.gone_since = queue.failing_since = 0.0
@@ -369,13 +342,18 @@ class Writer:
         self._looked_up_at = monotonic()
         for topic, partition in targets:
             info = found.get(topic)
-            leader = info.partitions.get(partition) if info else None
+            leader = info.partitions.get(partition) if info and self._is_same(topic, info) else None
             self._leaders[topic, partition] = leader or _NOWHERE
             if self.has_leader((topic, partition)):
                 self.leaderless.discard((topic, partition))
             else:
                 self.leaderless.add((topic, partition))
         return True
+
+    def _is_same(self, topic: str, info: TopicInfo) -> bool:
+        """Return whether a topic is the one that positions belong to, not one created again."""
+        expected = self.topic_ids.get(topic, "")
+        return not expected or not info.topic_id or info.topic_id == expected
 
     def _wait_for_leader(self, queue: PartitionQueue, now: float) -> None:
         """Schedule another lookup; refuse the batch if the partition no longer exists."""
