@@ -133,7 +133,7 @@ _PRODUCER: dict[str, PropertyRule] = {
         ignored=_ACKNOWLEDGED, harmless=("all", "-1"), one_of=("all", "-1", "0", "1")
     ),
     "batch.size": PropertyRule(ignored=_BATCHES),
-    "buffer.memory": PropertyRule(ignored=_BATCHES),
+    "buffer.memory": PropertyRule("queue.buffering.max.kbytes", bounds=(1, _INT_MAX), divide=1024),
     "compression.gzip.level": PropertyRule(ignored=_NO_COUNTERPART),
     "compression.lz4.level": PropertyRule(ignored=_NO_COUNTERPART),
     "compression.type": PropertyRule(

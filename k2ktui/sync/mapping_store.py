@@ -372,7 +372,7 @@ class MappingStore:
             track.keep_from(offset)
             if offset < track.hot_from:
                 low[source] = max(0, offset)
-        owners = self._sorter.owners
+        owners = {source: self._owner(source) for source in low}
         read = (self._target, self._topic, owners, self._tracks, low, self._next, until)
         lost = reload_ranges(*read) if low else {}
         if lost:

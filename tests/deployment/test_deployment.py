@@ -23,8 +23,9 @@ from k2ktui.cli.main import cli
 from k2ktui.config.load import load
 from k2ktui.engine.state import Gap
 from k2ktui.errors import ExitCode
-from k2ktui.replication.copying import source_fetcher, writer
+from k2ktui.replication.copying import writer
 from k2ktui.replication.events import FirstRecord
+from k2ktui.replication.slot_task import FetchSettings
 from k2ktui.replication.telemetry import metrics as pipeline_metrics
 from k2ktui.replication.telemetry.session import exporters_for
 from k2ktui.sync import metrics as sync_metrics
@@ -291,8 +292,8 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
 
 
 def test_page_gives_the_fetch_sizes_of_the_code() -> None:
-    partition = source_fetcher._PARTITION_BYTES >> 20
-    response = source_fetcher._RESPONSE_BYTES >> 20
+    partition = FetchSettings().partition_bytes >> 20
+    response = FetchSettings().max_bytes >> 20
     words = " ".join(PAGE.split())
     assert f"up to {partition} MiB per partition and {response} MiB per response" in words
     assert f"at most {writer._IN_FLIGHT} produce requests in flight per target broker" in words

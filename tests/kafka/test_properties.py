@@ -155,7 +155,6 @@ def test_what_has_no_effect_is_told_with_the_reason() -> None:
         ("producer", "enable.idempotence", "false"),
         ("producer", "batch.size", "5"),
         ("producer", "linger.ms", "5"),
-        ("producer", "buffer.memory", "5"),
         ("producer", "retries", "5"),
         ("producer", "max.in.flight.requests.per.connection", "5"),
     ],
