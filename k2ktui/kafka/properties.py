@@ -175,5 +175,5 @@ def _value(rule: PropertyRule, text: str) -> str:
     value = rule.values.get(text.strip(), text.strip())
     if rule.bounds:
         low, high = rule.bounds
-        value = str(min(max(int(value), low), high))
+        value = str(min(max(int(value) // rule.divide, low), high))
     return value

@@ -20,6 +20,7 @@ class PropertyRule:
         librdkafka: librdkafka's name of it, or "" if it has none.
         wire: its keyword argument of kafka-python's connection manager, or "".
         bounds: minimum and maximum that the library accepts; the value is clamped to them.
+        divide: divisor applied to the number (bytes to kilobytes).
         values: librdkafka's spelling of values that differ.
         ignored: why the property has no effect; "" if that needs no warning.
         harmless: values (suffixes, lower case) that are ignored without a warning.
@@ -31,6 +32,7 @@ class PropertyRule:
     librdkafka: str = ""
     wire: str = ""
     bounds: tuple[int, int] | None = None
+    divide: int = 1
     values: Mapping[str, str] = field(default_factory=dict)
     ignored: str = ""
     harmless: tuple[str, ...] = ()
