@@ -199,7 +199,8 @@ def test_the_cursor_goes_to_the_run_that_is_started(
         await operator.sees("bastion2", "stopped")
         grid = operator.app.screen.query_one(Grid)
         place = ended.place.id if before == "on the ended run" else elsewhere.runner
-        assert grid.select(place)
+        # The runs of this host are read by a worker: its row may come after the heartbeats.
+        await operator.until(lambda: grid.select(place), "the run in the table")
         monkeypatch.setattr(manager, "start_job", start)
         monkeypatch.setattr(manager, "await_running", lambda job: job)
         monkeypatch.setattr(operator.app, "push_screen_wait", agree)
