@@ -1,0 +1,1 @@
+"""Guided failover drills: rehearsed, carried out, proven, and back again."""

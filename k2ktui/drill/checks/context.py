@@ -1,0 +1,266 @@
+"""What drill checks work on: a flow, what the drill knows, and readings that checks share.
+
+Each reading is made once and kept, errors included, so that an unreachable cluster costs its
+time-out once. After the drill has changed something, make a new context.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from time import monotonic, sleep
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast
+
+from k2ktui.config.clusters import ClusterConfig
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.drill_checks import DrillKind, DrillPhase
+from k2ktui.engine.drill_facts import DrillMeasures, GroupReads
+from k2ktui.engine.groups import GroupRow, Snapshot, make_group_rows
+from k2ktui.engine.plan import Plan
+from k2ktui.engine.state import SourcePartition
+from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
+from k2ktui.faults import fault
+from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.unreachable import await_open
+from k2ktui.sync.flow import Flow
+from k2ktui.sync.snapshot import take_snapshot
+from k2ktui.watch.model import View
+from k2ktui.watch.once import Reading, read_once
+
+T = TypeVar("T")
+Side = str
+SIDES: tuple[Side, Side] = ("source", "target")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckLimits:
+    """Bounds of the checks.
+
+    Attributes:
+        reading_s: seconds for one reading of a cluster; a check makes a few at most.
+        sample_s: seconds between two readings that are compared.
+        frozen_s: seconds for which the source's end offsets must not move.
+        lag_records, lag_s: largest lag of a partition.
+        heartbeat_s: largest age of a heartbeat, and of the newest commit of a lagging partition.
+        open_transaction_s: age from which an open transaction counts, while producers still run.
+        clock_s: largest difference of a clock from this machine's.
+        replay_s: seconds of records that the target must keep.
+        free_space: share of each log directory that must be free, 0 to 1.
+        records: number of newest copied records of a partition that are compared.
+        partitions: number of partitions that are sampled.
+        rto_s, rpo_records: largest measured values; None: no bound.
+    """
+
+    reading_s: float = 60.0
+    sample_s: float = 5.0
+    frozen_s: float = 10.0
+    lag_records: int = 1000
+    lag_s: float = 60.0
+    heartbeat_s: float = 30.0
+    open_transaction_s: float = 60.0
+    clock_s: float = 5.0
+    replay_s: float = 86_400.0
+    free_space: float = 0.1
+    records: int = 1000
+    partitions: int = 50
+    rto_s: float | None = None
+    rpo_records: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DrillFacts:
+    """What the drill knows; None or empty where it does not know it (yet).
+
+    Attributes:
+        kind, phase: of the drill, and where it is.
+        cluster_ids: recorded ids of ``source`` and ``target``; empty strings if unknown.
+        plan: the plan of the groups.
+        applied: offsets that the drill committed on the target, by group, topic and partition.
+        fenced: producer id and epoch that the drill left for each transactional id.
+        reads: the first records that groups read on the target.
+        measures: measured times and losses.
+        tail: source offsets ``[first, end)`` that the drill listed as not copied.
+        reverse: the reverse pipeline.
+        cut_over_ends: end offsets of target partitions before the first client wrote there.
+        registry: URL of the schema registry that clients of the target use.
+    """
+
+    kind: DrillKind = DrillKind.REHEARSE
+    phase: DrillPhase = DrillPhase.PREFLIGHT
+    cluster_ids: tuple[str, str] = ("", "")
+    plan: Plan | None = None
+    applied: Mapping[tuple[str, str, int], int] | None = None
+    fenced: Mapping[str, tuple[int, int]] | None = None
+    reads: tuple[GroupReads, ...] | None = None
+    measures: DrillMeasures | None = None
+    tail: Mapping[SourcePartition, tuple[int, int]] | None = None
+    reverse: PipelineConfig | None = field(default=None, repr=False)
+    cut_over_ends: Mapping[tuple[str, int], int] | None = None
+    registry: str = ""
+
+
+class CheckContext:
+    """Shared readings of the checks of one phase; a context manager that disconnects at the end.
+
+    Args:
+        flow: what is failed over.
+        facts: what the drill knows.
+        limits: bounds of the checks.
+        view: a current view of the flow; None to read one when a check needs it.
+    """
+
+    def __init__(
+        self,
+        flow: Flow,
+        facts: DrillFacts = DrillFacts(),
+        limits: CheckLimits = CheckLimits(),
+        view: View | None = None,
+    ) -> None:
+        self.flow, self.config = flow, flow.config
+        self.facts, self.limits = facts, limits
+        self._given = view
+        self._known: dict[str, object] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._stack.close()
+
+    def read(self, name: str, read: Callable[[], T]) -> T:
+        """Return a reading, made once, within ``limits.reading_s`` seconds.
+
+        Raises:
+            K2kError: the reading failed, now or before.
+        """
+        if name not in self._known:
+            self._known[name] = _within(self.limits.reading_s, name, read)
+        found = self._known[name]
+        if isinstance(found, K2kError):
+            raise found
+        return cast(T, found)
+
+    def closing(self, close: Callable[[], object]) -> None:
+        """Call ``close`` when the context is closed."""
+        self._stack.callback(close)
+
+    def cluster(self, side: Side) -> Cluster:
+        """Return a cluster that answers.
+
+        Raises:
+            ConnectionFailed, TimedOut: it does not.
+        """
+        return self._clusters(side)[0]
+
+    def cluster_id(self, side: Side) -> str:
+        """Return the id of a cluster; errors as for :meth:`cluster`."""
+        return self._clusters(side)[1]
+
+    def _clusters(self, side: Side) -> tuple[Cluster, str]:
+        config: ClusterConfig = getattr(self.config, side)
+
+        def connect() -> tuple[Cluster, str]:
+            await_open(side, config.bootstrap_servers)
+            cluster = Cluster(config, side)
+            return cluster, cluster.cluster_id()
+
+        return self.read(f"the {side} cluster", connect)
+
+    def down(self, side: Side) -> K2kError | None:
+        """Return why a cluster does not answer; None if it does."""
+        try:
+            self.cluster(side)
+        except (ConnectionFailed, TimedOut) as error:
+            return error
+        return None
+
+    @property
+    def expects_source(self) -> bool:
+        """Whether the source has to answer: always, except in a disaster."""
+        return self.facts.kind is not DrillKind.DISASTER
+
+    def view(self) -> View:
+        """Return a view of the flow without its groups; the one given if it is current.
+
+        Raises:
+            ConnectionFailed, TimedOut: a cluster does not answer.
+        """
+        if self._given is not None and self._given.is_current:
+            return self._given
+        return self._view("the partitions of both clusters")
+
+    def later_view(self) -> View:
+        """Return a second view, at least ``limits.sample_s`` seconds after the first."""
+        first = self.view()
+        began = monotonic()
+
+        def wait() -> View:
+            # The first reading may have been made long before this check.
+            sleep(max(0.0, self.limits.sample_s - (monotonic() - began)))
+            return self._read_view()
+
+        del first
+        return self.read("a second reading of both clusters", wait)
+
+    def _view(self, name: str) -> View:
+        return self.read(name, self._read_view)
+
+    def _read_view(self) -> View:
+        for side in SIDES:
+            self.cluster(side)
+        reading: Reading = read_once(self.flow, groups=False)
+        if reading.source_error is not None:
+            raise reading.source_error
+        return reading.view
+
+    def snapshot(self) -> Snapshot:
+        """Return a snapshot of groups and mappings; with kept commits if the source is down.
+
+        Raises:
+            ConnectionFailed, TimedOut: the target does not answer.
+            Refused: nothing was copied yet.
+        """
+        self.cluster("target")
+        return self.read("groups and mappings", lambda: take_snapshot(self.flow))
+
+    def rows(self) -> list[GroupRow]:
+        """Return the positions of all groups, translated; errors as for :meth:`snapshot`."""
+        snapshot = self.snapshot()
+        return self.read("translated positions", lambda: make_group_rows(snapshot))
+
+
+def _within(seconds: float, name: str, read: Callable[[], Any]) -> object:
+    """Return the result of a reading, or the error that explains why there is none."""
+    answers: SimpleQueue[object] = SimpleQueue()
+
+    def run() -> None:
+        try:
+            answers.put(read())
+        except K2kError as error:
+            answers.put(error)
+        except Exception as error:  # no thread may end without a result
+            answers.put(fault(error))
+
+    # A daemon: a reading that hangs must not keep the process from ending.
+    threading.Thread(target=run, name="drill-check", daemon=True).start()
+    try:
+        return answers.get(timeout=seconds)
+    except Empty:
+        return TimedOut(
+            f"reading {name} took longer than {seconds:g} s",
+            hint="Check that the cluster is up and reachable from here.",
+        )

@@ -1,0 +1,55 @@
+"""Run drill checks one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from time import monotonic
+
+from k2ktui.drill.checks import reachability, replication
+from k2ktui.drill.checks.context import CheckContext
+from k2ktui.engine.drill_catalog import CATALOG
+from k2ktui.engine.drill_checks import CheckFinding, CheckResult, could_not_check
+from k2ktui.errors import K2kError
+from k2ktui.faults import fault
+
+Check = Callable[[CheckContext], CheckFinding]
+
+CHECKS: Mapping[str, Check] = {
+    **reachability.CHECKS,
+    **replication.CHECKS,
+}
+
+
+def run_checks(context: CheckContext, ids: Iterable[str]) -> Iterator[CheckResult]:
+    """Run checks in the given order and yield each result as soon as it is known.
+
+    A check changes nothing and raises nothing: what cannot be read is could-not-check.
+
+    Args:
+        context: what is checked.
+        ids: ``D01`` to ``D48``, see :func:`k2ktui.engine.drill_catalog.ids_asked`.
+    """
+    for check_id in ids:
+        began = monotonic()
+        finding = _run(context, check_id)
+        yield CheckResult(
+            check_id,
+            CATALOG[check_id].title,
+            finding.outcome,
+            finding.evidence,
+            finding.hint,
+            monotonic() - began,
+        )
+
+
+def _run(context: CheckContext, check_id: str) -> CheckFinding:
+    check = CHECKS.get(check_id)
+    if check is None:
+        return could_not_check("this version cannot check it")
+    try:
+        return check(context)
+    except K2kError as error:
+        return could_not_check(error.message, error.hint)
+    except Exception as error:  # a fault in one check must not stop a drill
+        found = fault(error)
+        return could_not_check(found.message, found.hint)

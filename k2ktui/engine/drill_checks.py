@@ -1,0 +1,155 @@
+"""Checks of a drill: kinds and phases of drills, and the form of a check and of its result.
+
+The catalog of all checks is in :mod:`k2ktui.engine.drill_catalog`. ``k2ktui.drill.checks`` runs
+them: it reads figures of both clusters and decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class DrillKind(StrEnum):
+    """What a drill does.
+
+    ``rehearse`` stops nothing and touches no production group. ``planned`` is a switchover.
+    ``disaster`` moves the groups without the source. ``failback`` returns to the old source.
+    """
+
+    REHEARSE = "rehearse"
+    PLANNED = "planned"
+    DISASTER = "disaster"
+    FAILBACK = "failback"
+
+
+class DrillPhase(StrEnum):
+    """The phases of all kinds of drills, in their order; a kind may leave some out."""
+
+    PREFLIGHT = "preflight"
+    LAG = "lag"
+    FENCE_PRODUCERS = "fence-producers"
+    DRAIN = "drain"
+    STOP_CONSUMERS = "stop-consumers"
+    APPLY = "apply"
+    VERIFY = "verify"
+    SHADOW = "shadow-groups"
+    FENCE_REPLICATOR = "fence-replicator"
+    OPEN_TARGET = "open-target"
+    WATCH_CLIENTS = "watch-clients"
+    TAIL = "tail"
+    REVERSE = "reverse"
+    REPORT = "report"
+
+
+class CheckGroup(StrEnum):
+    """The groups of checks, in the order of their ids."""
+
+    REACHABILITY = "reachability"
+    REPLICATION = "replication"
+    MAPPING = "mapping"
+    CONSUMER_GROUPS = "consumer groups"
+    PARITY = "parity"
+    DATA = "data"
+    CUT_OVER = "cut-over"
+    AFTER = "after"
+
+
+class DrillCheckOutcome(StrEnum):
+    """Outcome of a check; what could not be checked is neither a failure nor a pass."""
+
+    PASS = "pass"  # noqa: S105 - no password
+    FAIL = "fail"
+    UNKNOWN = "could-not-check"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFinding:
+    """What a check found: its outcome, the figures that decided it, and how to fix a failure."""
+
+    outcome: DrillCheckOutcome
+    evidence: str
+    hint: str = ""
+
+
+def passes(evidence: str) -> CheckFinding:
+    """Return a pass."""
+    return CheckFinding(DrillCheckOutcome.PASS, evidence)
+
+
+def fails(evidence: str, hint: str) -> CheckFinding:
+    """Return a failure with its fix."""
+    return CheckFinding(DrillCheckOutcome.FAIL, evidence, hint)
+
+
+def could_not_check(reason: str, hint: str = "") -> CheckFinding:
+    """Return a finding without a decision, and why there is none."""
+    return CheckFinding(DrillCheckOutcome.UNKNOWN, reason, hint)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """The result of one check of a drill.
+
+    Attributes:
+        id: ``D01`` to ``D48``.
+        title: what was checked.
+        outcome: outcome of the check.
+        evidence: the figures that decided it, or why it could not be checked; safe to print.
+        hint: how to fix a failure; empty for a pass.
+        seconds: duration of the check.
+    """
+
+    id: str
+    title: str
+    outcome: DrillCheckOutcome
+    evidence: str
+    hint: str = ""
+    seconds: float = 0.0
+
+    @property
+    def failed(self) -> bool:
+        """Whether the check failed."""
+        return self.outcome is DrillCheckOutcome.FAIL
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object for the JSON output."""
+        return {
+            "id": self.id,
+            "title": self.title,
+            "outcome": str(self.outcome),
+            "evidence": self.evidence,
+            "hint": self.hint,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+Phases = Mapping[DrillKind, tuple[DrillPhase, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class DrillCheck:
+    """One check of the catalog.
+
+    Attributes:
+        id: ``D01`` to ``D48``.
+        group: group of the check.
+        title: what is checked.
+        rule: when it passes, as a clause after "Passes if".
+        phases: the phases in which it is asked, by kind of drill; empty for a kind that never does.
+        blocks: the kinds of drill that a failure stops before the phase's action.
+    """
+
+    id: str
+    group: CheckGroup
+    title: str
+    rule: str
+    phases: Phases
+    blocks: frozenset[DrillKind]
+
+    @property
+    def kinds(self) -> tuple[DrillKind, ...]:
+        """The kinds of drill that ask this check."""
+        return tuple(self.phases)

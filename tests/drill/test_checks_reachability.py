@@ -1,0 +1,71 @@
+"""D01 to D05 on real clusters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from k2ktui.drill.checks.context import CheckContext, DrillFacts
+from k2ktui.drill.checks.suite import run_checks
+from k2ktui.engine.drill_checks import CheckResult, DrillKind
+from k2ktui.runtime.node import KafkaNode
+from k2ktui.sync.flow import PipelineFlow
+from tests.support.drill import FAIL, PASS, QUICK, UNKNOWN
+from tests.support.preflight import pipeline, plain
+
+NOWHERE = plain("127.0.0.1:1")
+
+
+def check(check_id: str, source: object, target: object, **facts: object) -> CheckResult:
+    flow = PipelineFlow(pipeline(source, target, "t"))
+    with CheckContext(flow, DrillFacts(**facts), QUICK) as context:  # type: ignore[arg-type]
+        (found,) = run_checks(context, [check_id])
+    return found
+
+
+@pytest.fixture
+def ids(source: KafkaNode, target: KafkaNode) -> tuple[str, str]:
+    return source.cluster_id, target.cluster_id
+
+
+def test_d01_ids_as_recorded(source: KafkaNode, target: KafkaNode, ids: tuple[str, str]) -> None:
+    found = check("D01", source, target, cluster_ids=ids)
+    assert found.outcome is PASS
+    assert ids[0] in found.evidence and "as recorded" in found.evidence
+
+
+def test_d01_another_cluster_answers(
+    source: KafkaNode, target: KafkaNode, ids: tuple[str, str]
+) -> None:
+    found = check("D01", source, target, cluster_ids=(ids[0], "another\x1b[2J"))
+    assert found.outcome is FAIL
+    assert "the target is cluster" in found.evidence and r"another\x1b[2J" in found.evidence
+
+
+def test_d01_a_cluster_that_is_down(source: KafkaNode, target: KafkaNode) -> None:
+    assert check("D01", source, NOWHERE).outcome is FAIL
+    assert check("D01", NOWHERE, target).outcome is FAIL
+    found = check("D01", NOWHERE, target, kind=DrillKind.DISASTER)
+    assert found.outcome is UNKNOWN and "connection refused" in found.evidence
+
+
+def test_d05_two_clusters(source: KafkaNode, target: KafkaNode) -> None:
+    assert check("D05", source, target).outcome is PASS
+    found = check("D05", source, source)
+    assert found.outcome is FAIL and source.cluster_id in found.evidence
+    assert check("D05", NOWHERE, target).outcome is UNKNOWN
+
+
+def test_a_fault_of_the_program_is_could_not_check(
+    source: KafkaNode, target: KafkaNode, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr("k2ktui.drill.checks.context.await_open", broken)
+
+    found = check("D05", source, target)
+
+    assert found.outcome is UNKNOWN and "internal error in k2ktui" in found.evidence
