@@ -16,7 +16,7 @@ from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind
 from k2ktui.engine.translate import Basis
 from k2ktui.sync.apply import Applied
 from k2ktui.sync.flow import PipelineFlow
-from tests.support.console import Sitting, sit
+from tests.support.console import ConsoleDriver, drive
 from tests.support.pictures import compare, mostly_slow
 from tests.support.views import NOON, usual
 
@@ -77,11 +77,11 @@ def test_screens_look_as_they_did(
     ]
     drawn: list[str] = []
 
-    async def steps(console: Sitting) -> None:
+    async def steps(console: ConsoleDriver) -> None:
         await open_screen(console, screen)
         drawn.append(console.svg())
 
-    sit(steps, made, size=size, theme=theme, files=("orders.yaml",), flow=FLOW)
+    drive(steps, made, size=size, theme=theme, files=("orders.yaml",), flow=FLOW)
     compare(drawn[0], f"{screen}-{theme}-{size[0]}x{size[1]}")
 
 
@@ -92,7 +92,7 @@ def entry(
     return JournalHeader(name, at, "ops@bastion1", what, plan, "orders", counts, undoes)
 
 
-async def open_screen(console: Sitting, screen: str) -> None:
+async def open_screen(console: ConsoleDriver, screen: str) -> None:
     keys = {"translate": ("4", "space"), "positions": ("6", "a"), "journal": ("7", "down")}
     if screen in keys:
         await console.press(*keys[screen])

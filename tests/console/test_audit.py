@@ -10,7 +10,7 @@ import pytest
 from k2ktui.console import header
 from k2ktui.console.screens.audit import AuditScreen
 from k2ktui.watch.model import PartName, PipelinePair
-from tests.support.console import Sitting, sit
+from tests.support.console import ConsoleDriver, drive
 from tests.support.pictures import compare, mostly_slow
 from tests.support.views import Made, StubFeed, beside_mirrormaker, usual
 
@@ -21,7 +21,7 @@ SIZES = [(60, 20), (80, 24), (120, 40)]
 def test_both_columns_of_re_reads_are_in_groups() -> None:
     made = beside_mirrormaker()
 
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         await console.press("3")
         heading = console.line("by k2ktui")
         assert "by MM2" in heading
@@ -41,14 +41,14 @@ def test_both_columns_of_re_reads_are_in_groups() -> None:
         await console.show()
         assert cells("billing") == ["0", "0+"]
 
-    sit(flow, made, size=(120, 30))
+    drive(flow, made, size=(120, 30))
 
 
 def test_the_overview_sums_them_up() -> None:
     made = beside_mirrormaker()
     made.unread = {PartName.COMPARISON}
 
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         assert "…" in console.line("Re-reads")
         made.unread = set()
         await console.show()
@@ -60,23 +60,23 @@ def test_the_overview_sums_them_up() -> None:
         assert "≈4,075" in console.line("Re-reads")
         assert "MirrorMaker 2 cannot be compared" in console.text
 
-    sit(flow, made, size=(120, 30))
+    drive(flow, made, size=(120, 30))
 
 
 def test_nothing_of_it_is_shown_where_nothing_is_compared() -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         assert "Re-reads" not in console.text
         await console.press("3", "m")
         assert "by MM2" not in console.text and "by k2ktui" not in console.text
         assert not isinstance(console.app.screen, AuditScreen)
 
-    sit(flow, usual(), size=(120, 30))
+    drive(flow, usual(), size=(120, 30))
 
 
 def test_the_audit_is_of_all_groups_or_of_one() -> None:
     made = beside_mirrormaker()
 
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         await console.press("3", "m")
         assert "2 of 4 would not continue" in console.text and "4,075 re-read" in console.text
         screen = console.app.screen
@@ -91,12 +91,12 @@ def test_the_audit_is_of_all_groups_or_of_one() -> None:
         await console.press("slash", *"billing", "enter", "enter", "m")
         assert "1 of 2 would not continue" in console.text and "tardy" not in console.text
 
-    sit(flow, made, size=(120, 30))
+    drive(flow, made, size=(120, 30))
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_both_pairs_of_effects_say_where_the_group_would_continue(width: int) -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         await console.press("3", "m")
         heading = console.line("MM2 re-read")
         assert "MM2 skipped" in heading
@@ -105,7 +105,7 @@ def test_both_pairs_of_effects_say_where_the_group_would_continue(width: int) ->
         assert "synced re-read" in heading and "synced skipped" in heading
         assert heading.count("re-read") == heading.count("skipped") == 2
 
-    sit(flow, beside_mirrormaker(), size=(width, 24))
+    drive(flow, beside_mirrormaker(), size=(width, 24))
 
 
 def test_a_flow_without_a_checkpoint_is_waited_for() -> None:
@@ -113,30 +113,30 @@ def test_a_flow_without_a_checkpoint_is_waited_for() -> None:
     nothing = {"checkpoint_offset": None, "checkpoint_reread": None, "checkpoint_skipped": None}
     made.audited = [replace(row, **nothing) for row in made.audited]
 
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         await console.press("3", "m")
         assert "no group has a checkpoint of MirrorMaker 2 yet" in console.text
         assert "would not continue" not in console.text
 
-    sit(flow, made)
+    drive(flow, made)
 
 
 def test_a_checkpoint_of_this_moment_says_what_it_was_made_of() -> None:
     made = beside_mirrormaker()
     made.audited = [replace(row, checkpoint_age_s=0.0) for row in made.audited[:1]]
 
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         await console.press("3", "m")
         assert "checkpoint 0 s old, from source offset" in console.text
 
-    sit(flow, made, size=(120, 30))
+    drive(flow, made, size=(120, 30))
 
 
 def test_a_flow_of_mirrormaker_says_how_it_does_and_what_is_done_elsewhere() -> None:
     made = usual(PipelinePair("A->B", mirror=True))
     made.heartbeat_at = made.now - 1
 
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         assert "running  MirrorMaker 2 copies" in console.line("Job  ")
         assert "no job is running" not in console.text
         feed.clock = made.now + 100
@@ -150,7 +150,7 @@ def test_a_flow_of_mirrormaker_says_how_it_does_and_what_is_done_elsewhere() -> 
         assert "mm2 takeover" in console.text
 
     feed = StubFeed(made)
-    sit(flow, made, size=(120, 30), feed=feed)
+    drive(flow, made, size=(120, 30), feed=feed)
 
 
 @pytest.mark.parametrize(
@@ -164,11 +164,11 @@ def test_they_look_as_they_did(
     monkeypatch.setattr(header, "who", lambda: "ops@bastion1")
     drawn: list[str] = []
 
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         await console.press(*keys)
         drawn.append(console.svg())
 
-    sit(flow, lived(), size=size, theme="k2k-dark")
+    drive(flow, lived(), size=size, theme="k2k-dark")
     compare(drawn[0], f"{screen}-k2k-dark-{size[0]}x{size[1]}")
 
 

@@ -16,7 +16,7 @@ from k2ktui.engine.plan import Rewind
 from k2ktui.errors import K2kError
 from k2ktui.watch.model import PartName
 from tests.console.test_acting_pictures import FLOW, PLAN
-from tests.support.console import Sitting, sit
+from tests.support.console import ConsoleDriver, drive
 from tests.support.views import NOON, usual
 
 
@@ -61,7 +61,7 @@ def test_it_is_bounded() -> None:
 
 
 def test_it_opens_over_every_screen_and_q_closes_it() -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         for key in "1234567":
             await console.press(key, "L")
             assert isinstance(console.app.screen, EventLogScreen)
@@ -69,11 +69,11 @@ def test_it_opens_over_every_screen_and_q_closes_it() -> None:
             await console.press("L", "q")
             assert not isinstance(console.app.screen, EventLogScreen)
 
-    sit(flow, files=("orders.yaml",))
+    drive(flow, files=("orders.yaml",))
 
 
 def test_an_event_is_shown_whole_selected_and_copied() -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         await console.press("L", "end")
         screen = console.app.screen
         event: Event = screen.query_one(Grid).current
@@ -90,7 +90,7 @@ def test_an_event_is_shown_whole_selected_and_copied() -> None:
         await console.press("enter")
         assert isinstance(console.app.screen, TextDialog)
 
-    sit(flow, files=("orders.yaml",))
+    drive(flow, files=("orders.yaml",))
 
 
 def test_actions_are_noted_with_their_command() -> None:
@@ -100,7 +100,7 @@ def test_actions_are_noted_with_their_command() -> None:
         over.wait(30)
         raise K2kError("a group has got a member", hint="n plans again.")
 
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         plan = PlanScreen(None, Rewind.NEVER, Shown(PLAN))
         await console.app.push_screen(plan)
         await console.pilot.pause()
@@ -114,4 +114,4 @@ def test_actions_are_noted_with_their_command() -> None:
         assert failed.text.startswith("applying: a group has got a member")
         assert failed.command == started.command == "k2ktui apply plan.json"
 
-    sit(flow, files=("orders.yaml",), flow=FLOW)
+    drive(flow, files=("orders.yaml",), flow=FLOW)

@@ -20,12 +20,12 @@ from k2ktui.console.session import Session
 from k2ktui.engine.state import SourcePartition
 from k2ktui.watch.codec import loads
 from k2ktui.watch.model import PipelinePair
-from tests.support.console import Sitting, sit
+from tests.support.console import ConsoleDriver, drive
 from tests.support.views import StubFeed, usual
 
 
 def test_overview_says_how_the_pair_stands() -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         assert "1,200 records, oldest 3.0 s" in console.line("Lag")
         assert "7:  1 ○ behind  6 ● caught-up" in console.line("Partitions")
         assert "✗ 2 diverge (107 records skipped, 40 records re-read)" in console.line("Groups  ")
@@ -33,22 +33,22 @@ def test_overview_says_how_the_pair_stands() -> None:
         assert "lQmMYe12RG21HTTP1Fo2zw" in console.line("Source")
         assert "READ-WRITE" in console.text
 
-    sit(flow)
+    drive(flow)
 
 
 def test_enter_on_a_problem_goes_to_its_cause() -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         await console.press("down", "enter")
         assert isinstance(console.app.screen, GroupScreen)
         assert "+107" in console.line("payments-0")
         await console.press("q", "q")
         assert console.app.is_running is False
 
-    sit(flow)
+    drive(flow)
 
 
 def test_replication_is_filtered_sorted_and_opened() -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         await console.press("2", "slash", *"pay")
         assert "2 of 7: /pay" in console.text
         assert "clicks" not in console.text
@@ -70,7 +70,7 @@ def test_replication_is_filtered_sorted_and_opened() -> None:
         await console.press("escape")
         assert "partition ▼" in console.text
 
-    sit(flow)
+    drive(flow)
 
 
 def test_a_partition_lists_no_mapping_beyond_its_position() -> None:
@@ -80,7 +80,7 @@ def test_a_partition_lists_no_mapping_beyond_its_position() -> None:
     ranges = ((10_000, 10_007, 29_990), (39_990, 39_997, 25), (40_015, 40_022, 5))
     made.mapped[at] = replace(made.mapped[at], ranges=ranges)
 
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         await console.press("2", "slash", *"payments-1", "enter", "enter")
         screen = console.app.screen
         assert isinstance(screen, PartitionScreen)
@@ -94,11 +94,11 @@ def test_a_partition_lists_no_mapping_beyond_its_position() -> None:
         await console.show()
         assert "25 records" in console.line("39,990 →") and "40,015 →" not in console.text
 
-    sit(flow, made, size=(100, 40))
+    drive(flow, made, size=(100, 40))
 
 
 def test_groups_by_group_and_by_partition() -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         await console.press("3")
         assert "✗ skips" in console.line("billing")
         assert "Stable 2" in console.line("billing")
@@ -110,11 +110,11 @@ def test_groups_by_group_and_by_partition() -> None:
         await console.press("escape", "v")
         assert "2 exact" in console.line("billing")
 
-    sit(flow, size=(120, 40))
+    drive(flow, size=(120, 40))
 
 
 def test_cells_change_with_the_figures_and_the_cursor_stays() -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         made = console.feed.made
         await console.press("2", "slash", *"payments", "enter", "down")
         made.now += 5
@@ -125,11 +125,11 @@ def test_cells_change_with_the_figures_and_the_cursor_stays() -> None:
         await console.press("enter")
         assert "payments-1" in console.line("caught-up")
 
-    sit(flow)
+    drive(flow)
 
 
 def test_help_explains_the_screen_and_its_keys() -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         await console.press("2", "question_mark")
         assert "Each row is a partition of the source" in console.text
         lines = console.text.splitlines()
@@ -141,11 +141,11 @@ def test_help_explains_the_screen_and_its_keys() -> None:
         await console.press("question_mark")
         assert "Each row is" not in console.text
 
-    sit(flow)
+    drive(flow)
 
 
 def test_the_footer_has_the_keys_of_the_screen_first_and_grays_what_is_unavailable() -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         await console.press("3")
         foot = console.text.splitlines()[-1]
         assert foot.index("T Translate") < foot.index("v By partition") < foot.index("/ Filter")
@@ -157,31 +157,31 @@ def test_the_footer_has_the_keys_of_the_screen_first_and_grays_what_is_unavailab
         await console.press("T")
         assert "Translate: there is no group" in console.text
 
-    sit(flow, size=(120, 24))
+    drive(flow, size=(120, 24))
 
 
 def test_the_footer_says_back_where_q_goes_back() -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         assert "q Quit" in console.text
         await console.press("2", "enter")
         assert "q Back" in console.text
 
-    sit(flow)
+    drive(flow)
 
 
 def test_palette_lists_screens_and_keys_and_runs_them() -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         await console.press("colon", *"grou")
         await console.pilot.pause(0.3)  # the palette searches on a timer of its own
         await console.press("enter")
         await console.settle()
         assert "4 groups" in console.text
 
-    sit(flow)
+    drive(flow)
 
 
 def test_pause_refresh_and_interval() -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         feed = console.feed
         await console.press("p")
         assert feed.paused
@@ -193,7 +193,7 @@ def test_pause_refresh_and_interval() -> None:
         await console.press(*["minus"] * 9)
         assert feed.interval == 2
 
-    sit(flow)
+    drive(flow)
 
 
 def test_export_writes_the_view_and_the_table(
@@ -201,12 +201,12 @@ def test_export_writes_the_view_and_the_table(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         await console.press("2", "slash", *"payments", "enter", "e")
         assert "written" in console.text
         await console.press("e")  # never over what is there
 
-    sit(flow)
+    drive(flow)
     views, tables = sorted(tmp_path.glob("*.json")), sorted(tmp_path.glob("*.csv"))
     assert len(views) == len(tables) == 2
     assert len(loads(views[0].read_text()).partitions) == 7
@@ -223,48 +223,48 @@ def test_export_that_cannot_be_written_is_told(
     monkeypatch.chdir(place)
     place.rmdir()
 
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         await console.press("e")
         assert "nothing was exported" in console.text
 
-    sit(flow)
+    drive(flow)
 
 
 def test_copy_takes_the_row_and_says_that_it_cannot_know() -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         await console.press("2", "j", "j", "y")
         assert console.app.clipboard.startswith("clicks-2\t○ behind\t1,200")
         assert "sent to the terminal's clipboard" in console.text
 
-    sit(flow)
+    drive(flow)
 
 
 def test_screenshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         await console.press("ctrl+s")
         assert "written" in console.text
 
-    sit(flow)
+    drive(flow)
     [path] = tmp_path.glob("*.svg")
     assert "billing" in path.read_text()
 
 
 @pytest.mark.parametrize("key", ["ctrl+c", "ctrl+q", "q"])
 def test_it_can_be_left(key: str) -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         if key != "q":
             await console.press("2", "slash")  # also while typing
         await console.press(key)
         assert not console.app.is_running
         assert console.app.return_code == 0
 
-    sit(flow)
+    drive(flow)
 
 
 def test_production_is_read_only_until_its_name_is_typed() -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         assert "READ-ONLY" in console.text
         await console.press("u")
         assert "type orders to unlock" in console.text
@@ -284,11 +284,11 @@ def test_production_is_read_only_until_its_name_is_typed() -> None:
         await console.press("u")
         assert "READ-ONLY" in console.text
 
-    sit(flow, usual(PipelinePair("orders", "production")))
+    drive(flow, usual(PipelinePair("orders", "production")))
 
 
 def test_an_answer_that_arrives_all_at_once_is_taken_in_order() -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         await console.press("u")
         for key in (*"orders", "tab", "space"):
             char = " " if key == "space" else key if len(key) == 1 else None
@@ -297,18 +297,18 @@ def test_an_answer_that_arrives_all_at_once_is_taken_in_order() -> None:
         await console.settle()
         assert "READ-WRITE" in console.text
 
-    sit(flow, usual(PipelinePair("orders", "production")))
+    drive(flow, usual(PipelinePair("orders", "production")))
 
 
 @pytest.mark.parametrize("how", ["flag", "file"])
 def test_read_only_cannot_be_unlocked_where_it_was_asked_for(how: str) -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         assert "READ-ONLY" in console.text
         await console.press("u")
         assert "READ-ONLY" in console.text
 
     made = usual(PipelinePair("orders", "", how == "file"))
-    sit(flow, made, read_only=how == "flag")
+    drive(flow, made, read_only=how == "flag")
 
 
 def test_a_timer_that_fires_when_the_screens_are_gone_does_no_harm() -> None:
@@ -323,7 +323,7 @@ def test_leaving_does_not_wait_for_a_background_job() -> None:
         begun.set()
         return answered.wait(60)
 
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         screen = console.app.screen
         assert isinstance(screen, ConsoleScreen)
         screen.background("silent", job, lambda _: None)
@@ -332,7 +332,7 @@ def test_leaving_does_not_wait_for_a_background_job() -> None:
     release = threading.Timer(30, answered.set)
     release.start()
     try:
-        sit(flow)
+        drive(flow)
         assert not answered.is_set()
     finally:
         release.cancel()

@@ -18,9 +18,10 @@ from k2ktui.jobs import manager
 from k2ktui.jobs.job_directory import Phase, job_directory
 from k2ktui.jobs.manager import Job
 from k2ktui.jobs.process import this_process
-from tests.console.jobs_support import Operator, at_console, runner, session_of
 from tests.jobs.support import all_ended, begin, config_of, found, silent_port, write_pipeline
+from tests.support.console import ConsoleDriver, drive_session, file_session
 from tests.support.kafka import eventually
+from tests.support.views import runner
 
 HOSTILE = "a[/b]\x1b]0;x\x07\u202e[@click=app.quit]x[/]"
 
@@ -64,18 +65,18 @@ def test_runs_here_and_elsewhere(file: Path, size: tuple[int, int]) -> None:
     )
     elsewhere = runner("bastion2", at_ms=own.at_ms - 60_000, last_error=HOSTILE)
 
-    async def steps(operator: Operator) -> None:
-        await operator.sees("running", "here", "silent", "bastion2", "note: hello", "00:00:01")
-        assert f"running on this host, pid {os.getpid()}" in operator.screen
+    async def steps(console: ConsoleDriver) -> None:
+        await console.sees("running", "here", "silent", "bastion2", "note: hello", "00:00:01")
+        assert f"running on this host, pid {os.getpid()}" in console.text
         if size[0] >= 80:
-            assert "12" in operator.screen
-        assert "\x1b" not in operator.screen and "\u202e" not in operator.screen
-        await operator.press("j")
-        await operator.sees("No log of this run on this host")
-        await operator.press("l")
-        await operator.sees("on the host where")
+            assert "12" in console.text
+        assert "\x1b" not in console.text and "\u202e" not in console.text
+        await console.press("j")
+        await console.sees("No log of this run on this host")
+        await console.press("l")
+        await console.sees("on the host where")
 
-    at_console(session_of(file, own, elsewhere), steps, size)
+    drive_session(file_session(file, own, elsewhere), steps, size, screen="5")
 
 
 def test_the_overview_and_jobs_say_the_same_of_a_run(file: Path) -> None:
@@ -84,65 +85,65 @@ def test_the_overview_and_jobs_say_the_same_of_a_run(file: Path) -> None:
     over = runner(state=RunnerState.STOPPED, started_ms=now - 9_000_000)
     job = kept(file, phase=Phase.STARTING, term=0)
 
-    async def steps(operator: Operator) -> None:
-        await operator.sees("starting", "stopped")
-        await operator.press("1")
-        await operator.sees("starting", "no heartbeat yet")
-        (line,) = (each for each in operator.screen.splitlines() if each.startswith(" Job "))
+    async def steps(console: ConsoleDriver) -> None:
+        await console.sees("starting", "stopped")
+        await console.press("1")
+        await console.sees("starting", "no heartbeat yet")
+        (line,) = (each for each in console.text.splitlines() if each.startswith(" Job "))
         assert "starting" in line and "stopped" not in line
-        assert "no job is running" not in operator.screen
+        assert "no job is running" not in console.text
         ended = replace(job.record, phase=Phase.ENDED, ended_at=time.time(), error="boo")
         job.place.write(ended)
-        await operator.sees("stopping")
-        await operator.press("5")
-        await operator.sees("stopping")
+        await console.sees("stopping")
+        await console.press("5")
+        await console.sees("stopping")
         job.place.write(replace(ended, pid=2**22 + 1))
-        await operator.press("1")
-        await operator.sees("failed", "no job is running")
-        await operator.press("5")
-        await operator.sees("failed")
+        await console.press("1")
+        await console.sees("failed", "no job is running")
+        await console.press("5")
+        await console.sees("failed")
 
-    at_console(session_of(file, over), steps)
+    drive_session(file_session(file, over), steps, screen="5")
 
 
 def test_a_hostile_log_and_a_hostile_name_are_only_text(tmp_path: Path) -> None:
     file = write_pipeline(tmp_path / "p.yaml", 1, name=HOSTILE)
     kept(file, HOSTILE, '{"event":"error","at":1,"what":"\\u001b[2J[red]x"}', "last line")
 
-    async def steps(operator: Operator) -> None:
-        await operator.sees("last line", "\\x1b[2J[red]x")
-        await operator.press("enter")
-        await operator.sees("3 ", "a[/b]\\x1b]0;x")
-        await operator.press("g", "enter")
-        assert "\x1b" not in operator.screen + operator.notices
-        await operator.press("escape", "X")
-        await operator.sees("Stop a[/b]")
-        await operator.press("escape")
+    async def steps(console: ConsoleDriver) -> None:
+        await console.sees("last line", "\\x1b[2J[red]x")
+        await console.press("enter")
+        await console.sees("3 ", "a[/b]\\x1b]0;x")
+        await console.press("g", "enter")
+        assert "\x1b" not in console.text + console.notices
+        await console.press("escape", "X")
+        await console.sees("Stop a[/b]")
+        await console.press("escape")
 
-    at_console(session_of(file), steps)
+    drive_session(file_session(file), steps, screen="5")
 
 
 def test_a_log_is_followed_and_filtered(file: Path) -> None:
     job = kept(file, *(f"line {number}" for number in range(100)))
 
-    async def steps(operator: Operator) -> None:
-        await operator.sees("line 99")
-        await operator.press("enter")
-        await operator.sees("line 99", "Log of orders-", "f Follow")
+    async def steps(console: ConsoleDriver) -> None:
+        await console.sees("line 99")
+        await console.press("enter")
+        await console.sees("line 99", "Log of orders-", "f Follow")
         with job.place.log.open("a") as log:
             log.write("one more\n")
-        await operator.sees("one more")
-        await operator.press("g")
+        await console.sees("one more")
+        await console.press("g")
         with job.place.log.open("a") as log:
             log.write("out of sight\n")
-        await operator.press("slash")
-        await operator.type("sight")
-        await operator.sees("out of sight")
-        assert "line 1" not in operator.screen
-        await operator.press("escape", "escape", "q")
-        await operator.sees("Log of")
+        await console.press("slash")
+        await console.type("sight")
+        await console.sees("out of sight")
+        assert "line 1" not in console.text
+        await console.press("escape", "escape", "q")
+        await console.sees("Log of")
 
-    at_console(session_of(file), steps)
+    drive_session(file_session(file), steps, screen="5")
 
 
 @pytest.mark.parametrize(
@@ -158,22 +159,22 @@ def test_what_may_not_be_written_is_greyed_with_the_reason(
 ) -> None:
     kept(file)
 
-    async def steps(operator: Operator) -> None:
+    async def steps(console: ConsoleDriver) -> None:
         for key in ("J", "X", "R"):
-            await operator.press(key)
-            assert not operator.app.screen.is_modal
-        await operator.sees(reason)
+            await console.press(key)
+            assert not console.screen.is_modal
+        await console.sees(reason)
 
-    at_console(session_of(file, runner(), **given), steps)  # type: ignore[arg-type]
+    drive_session(file_session(file, runner(), **given), steps, screen="5")  # type: ignore[arg-type]
 
 
 def test_what_runs_elsewhere_is_stopped_there(file: Path) -> None:
-    async def steps(operator: Operator) -> None:
-        await operator.sees("bastion2")
-        await operator.press("X")
-        await operator.sees("Stop: it runs on bastion2")
+    async def steps(console: ConsoleDriver) -> None:
+        await console.sees("bastion2")
+        await console.press("X")
+        await console.sees("Stop: it runs on bastion2")
 
-    at_console(session_of(file, runner()), steps)
+    drive_session(file_session(file, runner()), steps, screen="5")
 
 
 @pytest.mark.parametrize("before", ["on the ended run", "on a run elsewhere"])
@@ -195,51 +196,51 @@ def test_the_cursor_goes_to_the_run_that_is_started(
     async def agree(_: object) -> bool:
         return True
 
-    async def steps(operator: Operator) -> None:
-        await operator.sees("bastion2", "stopped")
-        grid = operator.app.screen.query_one(Grid)
+    async def steps(console: ConsoleDriver) -> None:
+        await console.sees("bastion2", "stopped")
+        grid = console.screen.query_one(Grid)
         place = ended.place.id if before == "on the ended run" else elsewhere.runner
         # The runs of this host are read by a worker: its row may come after the heartbeats.
-        await operator.until(lambda: grid.select(place), "the run in the table")
+        await console.until(lambda: grid.select(place), "the run in the table")
         monkeypatch.setattr(manager, "start_job", start)
         monkeypatch.setattr(manager, "await_running", lambda job: job)
-        monkeypatch.setattr(operator.app, "push_screen_wait", agree)
-        await operator.press("J")
+        monkeypatch.setattr(console.app, "push_screen_wait", agree)
+        await console.press("J")
 
         def is_there() -> bool:
             job = grid.current.job if grid.current else None
             return bool(begun and job and job.record.start == begun[0].record.start)
 
-        await operator.until(is_there, "on the new run")
-        # It was moved once; the operator moves it away.
-        await operator.press("G")
-        await operator.until(lambda: not is_there(), "on another run")
-        operator.app.session.feed.refresh()
-        await operator.pilot.pause()
+        await console.until(is_there, "on the new run")
+        # It was moved once; the console moves it away.
+        await console.press("G")
+        await console.until(lambda: not is_there(), "on another run")
+        console.app.session.feed.refresh()
+        await console.pilot.pause()
         assert not is_there()
 
-    at_console(session_of(file, last, elsewhere), steps)
+    drive_session(file_session(file, last, elsewhere), steps, screen="5")
 
 
 def test_nothing_is_stopped_by_enter_or_by_a_wrong_name(file: Path) -> None:
     job = kept(file)  # its process is this one: a stop would end the test
 
-    async def steps(operator: Operator) -> None:
-        await operator.sees("running")
+    async def steps(console: ConsoleDriver) -> None:
+        await console.sees("running")
         for keys in (
             ("enter", "enter", "space"),
             ("o", "r", "d", "enter", "space"),
             ("o", "r", "d", "e", "r", "tab", "enter", "space", "escape"),
             (*"orders", "enter", "enter", "escape"),
         ):
-            await operator.press("X")
-            await operator.sees("Stop orders")
-            await operator.press(*keys)
-            await operator.press("escape")
-            await operator.until(lambda: not operator.app.screen.is_modal, "closed")
-        assert operator.notices == ""
+            await console.press("X")
+            await console.sees("Stop orders")
+            await console.press(*keys)
+            await console.press("escape")
+            await console.until(lambda: not console.screen.is_modal, "closed")
+        assert console.notices == ""
 
-    at_console(session_of(file), steps)
+    drive_session(file_session(file), steps, screen="5")
     assert found(job).alive
 
 
@@ -254,33 +255,33 @@ def waiting(tmp_path: Path) -> Iterator[Path]:
 def test_a_job_is_found_stopped_and_its_death_is_told(waiting: Path) -> None:
     job = begin(waiting)
 
-    async def steps(operator: Operator) -> None:
-        await operator.sees("starting", f"pid {job.record.pid}")
-        await operator.press("X")
-        await operator.sees("Stop orders")
-        await operator.type("orders")
-        await operator.press("tab", "space")
-        await operator.sees("orders has stopped", "no run is alive")
+    async def steps(console: ConsoleDriver) -> None:
+        await console.sees("starting", f"pid {job.record.pid}")
+        await console.press("X")
+        await console.sees("Stop orders")
+        await console.type("orders")
+        await console.press("tab", "space")
+        await console.sees("orders has stopped", "no run is alive")
         again = begin(waiting)
-        await operator.sees("starting", f"{again.record.pid}")
+        await console.sees("starting", f"{again.record.pid}")
         again.record.identity.signal(signal.SIGKILL)
-        await operator.sees("died")
+        await console.sees("died")
 
-    at_console(session_of(waiting), steps)
+    drive_session(file_session(waiting), steps, screen="5")
     assert not job.record.identity.alive
 
 
 @pytest.mark.slow
 def test_where_a_cluster_does_not_answer_it_cannot_be_started(file: Path) -> None:
-    async def steps(operator: Operator) -> None:
-        await operator.press("J")
-        await operator.sees("Start orders", "checking", "pass Java")
-        await operator.sees("cannot be started", "FAIL source cluster")
-        await operator.type("orders")
-        await operator.press("tab", "space", "escape")
-        await operator.until(lambda: not operator.app.screen.is_modal, "closed")
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("J")
+        await console.sees("Start orders", "checking", "pass Java")
+        await console.sees("cannot be started", "FAIL source cluster")
+        await console.type("orders")
+        await console.press("tab", "space", "escape")
+        await console.until(lambda: not console.screen.is_modal, "closed")
 
-    at_console(session_of(file), steps)
+    drive_session(file_session(file), steps, screen="5")
     assert manager.list_jobs() == []
 
 
@@ -288,11 +289,11 @@ def test_where_a_cluster_does_not_answer_it_cannot_be_started(file: Path) -> Non
 def test_a_console_that_is_closed_leaves_the_job(waiting: Path) -> None:
     job = begin(waiting)
 
-    async def steps(operator: Operator) -> None:
-        await operator.sees("starting")
-        await operator.press("q")
+    async def steps(console: ConsoleDriver) -> None:
+        await console.sees("starting")
+        await console.press("q")
 
-    at_console(session_of(waiting), steps)
+    drive_session(file_session(waiting), steps, screen="5")
     # The job gives up on its own when the silent clusters have not answered. A job that the console
     # had ended would have been interrupted.
     eventually(lambda: not found(job).alive, "it ends")
@@ -302,10 +303,10 @@ def test_a_console_that_is_closed_leaves_the_job(waiting: Path) -> None:
 def test_a_runner_that_says_goodbye_is_stopped_and_the_latest_is_first(file: Path) -> None:
     gone = runner("old", state=RunnerState.STOPPED, started_ms=1)
 
-    async def steps(operator: Operator) -> None:
-        await operator.sees("stopped", "running")
-        lines = operator.screen.splitlines()
+    async def steps(console: ConsoleDriver) -> None:
+        await console.sees("stopped", "running")
+        lines = console.text.splitlines()
         order = [next(n for n, line in enumerate(lines) if host in line) for host in ("new", "old")]
         assert order == sorted(order)
 
-    at_console(session_of(file, gone, runner("new")), steps)
+    drive_session(file_session(file, gone, runner("new")), steps, screen="5")

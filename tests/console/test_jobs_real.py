@@ -10,8 +10,8 @@ import pytest
 from k2ktui.jobs import manager
 from k2ktui.jobs.manager import JobState
 from k2ktui.runtime.node import KafkaNode
-from tests.console.jobs_support import Operator, at_console, session_of
 from tests.jobs.support import all_ended
+from tests.support.console import ConsoleDriver, drive_session, file_session
 from tests.support.kafka import Out, create_topic, produce
 from tests.support.pipeline import Pipeline
 
@@ -32,34 +32,34 @@ def pipe(
     made.close()
 
 
-async def agree(operator: Operator) -> None:
+async def agree(console: ConsoleDriver) -> None:
     """Wait for the checks, and type the name."""
-    await operator.sees("pass Java", "type orders to")
-    await operator.type("orders")
-    await operator.press("tab", "space")
+    await console.sees("pass Java", "type orders to")
+    await console.type("orders")
+    await console.press("tab", "space")
 
 
 def test_started_restarted_and_stopped(pipe: Pipeline) -> None:
-    async def steps(operator: Operator) -> None:
-        await operator.press("J")
-        await agree(operator)
-        await operator.sees("orders runs as pid", "running", "first records visible", "lag 0")
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("J")
+        await agree(console)
+        await console.sees("orders runs as pid", "running", "first records visible", "lag 0")
         (first,) = manager.list_jobs()
-        await operator.press("R")
-        await agree(operator)
-        await operator.until(lambda: manager.list_jobs()[0].record.term == 2, "started again")
-        await operator.sees("ready after")
+        await console.press("R")
+        await agree(console)
+        await console.until(lambda: manager.list_jobs()[0].record.term == 2, "started again")
+        await console.sees("ready after")
         (second,) = manager.list_jobs()
         assert second.record.pid != first.record.pid
         assert not first.record.identity.alive
-        await operator.sees(f"pid {second.record.pid}", "running")
-        await operator.press("X")
-        await operator.sees("Stop orders")
-        await operator.type("orders")
-        await operator.press("tab", "space")
-        await operator.sees("orders has stopped", "no run is alive")
+        await console.sees(f"pid {second.record.pid}", "running")
+        await console.press("X")
+        await console.sees("Stop orders")
+        await console.type("orders")
+        await console.press("tab", "space")
+        await console.sees("orders has stopped", "no run is alive")
 
-    at_console(session_of(pipe.write()), steps)
+    drive_session(file_session(pipe.write()), steps, screen="5")
     (job,) = manager.list_jobs()
     assert (job.state, job.code) == (JobState.STOPPED, 0)
     pipe.prove(1000)

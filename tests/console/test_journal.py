@@ -8,20 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from textual.pilot import Pilot
 
-from k2ktui.config.model import PipelineConfig
-from k2ktui.console.app import ConsoleApp
 from k2ktui.console.screens.journal import EntryScreen
-from k2ktui.console.session import Options, Session
+from k2ktui.console.session import Session
 from k2ktui.engine.journal import JournalHeader, JournalRow, JournalRows
 from k2ktui.errors import Refused
-from k2ktui.sync.flow import PipelineFlow
 from k2ktui.sync.operations import JournalEntry
-from tests.console.acting import drive, notices, text_of, until
-from tests.support.views import NOON, Made, StubFeed
+from tests.support.console import ConsoleDriver, drive_session, made_session
+from tests.support.views import NOON, Made
 
-App, Driver = ConsoleApp, Pilot[Any]
 AT = int(NOON * 1000)
 
 
@@ -38,31 +33,30 @@ PARTLY = header(3, {"applied": 1, "refused": 1}, plan="3f2a")
 UNDO = header(4, {"applied": 3}, "undo", undoes=FIRST.id)
 
 
-def session(*headers: JournalHeader, config: bool = True, **options: Any) -> Session:
+def session(*headers: JournalHeader, **options: Any) -> Session:
     made = Made(journal=sorted(headers, key=lambda each: each.id, reverse=True))
-    known = PipelineFlow(PipelineConfig.model_construct(name="orders")) if config else None
-    return Session(StubFeed(made), made.pair, known, ("p.yaml",), Options(**options))
+    return made_session(made, **options)
 
 
 def test_entries_say_what_became_of_them() -> None:
-    async def steps(app: App, pilot: Driver) -> None:
-        await pilot.press("7")
-        await until(app, pilot, lambda: "entries: 4" in text_of(app), "shown")
-        lines = [line for line in text_of(app).splitlines() if "2026-11-21 12:0" in line]
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("7")
+        await console.until(lambda: "entries: 4" in console.text, "shown")
+        lines = [line for line in console.text.splitlines() if "2026-11-21 12:0" in line]
         states = ("done", "partly", "not ended", "undone")
         for line, word in zip(lines[:4], states, strict=True):
             assert word in line
             assert "ann@bastion1" in line
-        await pilot.press("G")
-        assert f"undone 2026-11-21 12:00:04 UTC by ann@bastion1, entry {UNDO.id}" in text_of(app)
+        await console.press("G")
+        assert f"undone 2026-11-21 12:00:04 UTC by ann@bastion1, entry {UNDO.id}" in console.text
         # There is nothing left of it to take back.
-        await pilot.press("U")
-        await pilot.pause()
-        assert "has undone it completely" in notices(app)
-        await pilot.press("z")
-        assert "2 of 4" in text_of(app)
+        await console.press("U")
+        await console.settle()
+        assert "has undone it completely" in console.notices
+        await console.press("z")
+        assert "2 of 4" in console.text
 
-    drive(session(FIRST, CUT, PARTLY, UNDO), steps, (120, 30))
+    drive_session(session(FIRST, CUT, PARTLY, UNDO), steps, (120, 30))
 
 
 @pytest.mark.parametrize(
@@ -70,23 +64,23 @@ def test_entries_say_what_became_of_them() -> None:
     [({"read_only": True}, "started with --read-only"), ({"config": False}, "recording")],
 )
 def test_nothing_is_taken_back_where_nothing_may_change(settings: dict[str, Any], why: str) -> None:
-    async def steps(app: App, pilot: Driver) -> None:
-        await pilot.press("7")
-        await until(app, pilot, lambda: "entries: 1" in text_of(app), "shown")
-        await pilot.press("U")
-        await pilot.pause()
-        assert why in notices(app)
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("7")
+        await console.until(lambda: "entries: 1" in console.text, "shown")
+        await console.press("U")
+        await console.settle()
+        assert why in console.notices
 
-    drive(session(FIRST, **settings), steps)
+    drive_session(session(FIRST, **settings), steps)
 
 
 def test_a_recording_has_no_rows_and_says_so() -> None:
-    async def steps(app: App, pilot: Driver) -> None:
-        await pilot.press("7", "enter")
-        await until(app, pilot, lambda: isinstance(app.screen, EntryScreen), "opened")
-        assert "this is a recording" in text_of(app)
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("7", "enter")
+        await console.until(lambda: isinstance(console.screen, EntryScreen), "opened")
+        assert "this is a recording" in console.text
 
-    drive(session(FIRST, config=False), steps)
+    drive_session(session(FIRST, config=False), steps)
 
 
 def test_the_journal_is_exported_as_the_command_prints_it(
@@ -94,11 +88,11 @@ def test_the_journal_is_exported_as_the_command_prints_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    async def steps(app: App, pilot: Driver) -> None:
-        await pilot.press("7", "e")
-        await until(app, pilot, lambda: "written" in notices(app), "exported")
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("7", "e")
+        await console.until(lambda: "written" in console.notices, "exported")
 
-    drive(session(FIRST, PARTLY), steps)
+    drive_session(session(FIRST, PARTLY), steps)
     (document,) = tmp_path.glob("*.json")
     (table,) = tmp_path.glob("*.csv")
     told = json.loads(document.read_text())["journal"]

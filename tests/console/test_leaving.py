@@ -12,7 +12,7 @@ from k2ktui.console.screens.groups import GroupScreen
 from k2ktui.console.screens.partition import PartitionScreen
 from k2ktui.console.session import LeaveChoice
 from k2ktui.watch.recording import Recorder
-from tests.support.console import Sitting, sit
+from tests.support.console import ConsoleDriver, drive
 from tests.support.views import usual
 
 END = LeaveChoice("e", "End", "The clusters are stopped.", 0)
@@ -20,7 +20,7 @@ DETACH = LeaveChoice("d", "Detach", "The demo keeps running.", 1)
 
 
 def test_q_goes_back_along_the_path_that_enter_took() -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         assert "\u203a" not in console.text
         await console.press("down", "enter")
         assert isinstance(console.app.screen, GroupScreen)
@@ -34,14 +34,14 @@ def test_q_goes_back_along_the_path_that_enter_took() -> None:
         assert "\u203a" not in console.text
         assert "1,200 records" in console.text
 
-    sit(flow)
+    drive(flow)
 
 
 def test_q_returns_to_the_screen_of_a_problem() -> None:
     made = usual()
     made.running = False
 
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         while "no job is running" not in str(console.app.screen.query_one("#problems").current):  # type: ignore[attr-defined]
             await console.press("down")
         await console.press("enter")
@@ -53,11 +53,11 @@ def test_q_returns_to_the_screen_of_a_problem() -> None:
         await console.press("q")
         assert not console.app.is_running
 
-    sit(flow, made)
+    drive(flow, made)
 
 
 def test_the_demo_asks_how_to_leave_it() -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         await console.press("q")
         assert "Leave orders?" in console.text
         assert "Detach: The demo keeps running." in console.text
@@ -69,30 +69,30 @@ def test_the_demo_asks_how_to_leave_it() -> None:
         assert not console.app.is_running
         assert console.app.return_value == DETACH.result
 
-    sit(flow, leave_choices=(END, DETACH))
+    drive(flow, leave_choices=(END, DETACH))
 
 
 @pytest.mark.parametrize(("keys", "result"), [(("e",), 0), (("left", "enter"), 1)])
 def test_a_choice_is_made_by_letter_or_by_button(keys: tuple[str, ...], result: int) -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         await console.press("q", *keys)
         assert not console.app.is_running
         assert console.app.return_value == result
 
-    sit(flow, leave_choices=(END, DETACH))
+    drive(flow, leave_choices=(END, DETACH))
 
 
 def test_it_asks_while_a_recording_is_made(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "today.k2k")
 
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         assert "REC" in console.text.splitlines()[0]
         await console.press("q")
         assert "recording" in console.text and "today.k2k ends" in " ".join(console.text.split())
         await console.press("l")
         assert not console.app.is_running
 
-    sit(flow, recorder=recorder)
+    drive(flow, recorder=recorder)
     recorder.close()
 
 
@@ -102,7 +102,7 @@ def test_it_asks_while_a_job_that_was_started_here_runs(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(ConsoleApp, "_session_work", work)
 
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         await console.press("q")
         assert "The job orders, pid 7, was started here" in console.text
         await console.press("s")
@@ -110,13 +110,13 @@ def test_it_asks_while_a_job_that_was_started_here_runs(monkeypatch: pytest.Monk
         await console.press("ctrl+q")
         assert not console.app.is_running
 
-    sit(flow)
+    drive(flow)
 
 
 def test_nothing_else_is_asked() -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         await console.press("2", "q")
         assert not console.app.is_running
 
     options: dict[str, Any] = {}
-    sit(flow, **options)
+    drive(flow, **options)

@@ -23,7 +23,7 @@ from k2ktui.console.themes import (
 )
 from k2ktui.errors import ConfigError
 from k2ktui.watch import feed
-from tests.support.console import Sitting, sit
+from tests.support.console import ConsoleDriver, drive
 from tests.support.views import usual
 
 SHIPPED = load_themes([shipped_directory()])
@@ -95,14 +95,14 @@ def test_a_theme_that_is_wrong_is_told(value: object, what: str) -> None:
 
 @pytest.mark.slow
 def test_every_builtin_theme_has_status_colours() -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         for name in sorted(console.app.available_themes):
             console.app.theme = name
             await console.settle()
             for word in STATUS:
                 assert f"status-{word}" in status_defaults(console.app.current_theme)
 
-    sit(flow)
+    drive(flow)
 
 
 def test_own_themes_are_loaded_and_loaded_again_when_they_change(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_own_themes_are_loaded_and_loaded_again_when_they_change(tmp_path: Path)
     path.write_text('name: mine\ncolors: {primary: "#ff0000"}\n')
     (tmp_path / "broken.yaml").write_text("name: [")
 
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         assert console.app.theme == "mine"
         assert "theme broken.yaml: not valid YAML" in console.text
         path.write_text('name: mine\ncolors: {primary: "#00ff00"}\n')
@@ -119,22 +119,22 @@ def test_own_themes_are_loaded_and_loaded_again_when_they_change(tmp_path: Path)
         await console.settle()
         assert console.app.current_theme.primary == "#00ff00"
 
-    sit(flow, themes=(shipped_directory(), tmp_path), theme="mine")
+    drive(flow, themes=(shipped_directory(), tmp_path), theme="mine")
 
 
 def test_a_theme_that_is_not_there_is_told() -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         assert console.app.theme == "k2k-dark"
         assert "there is no theme nope" in console.text
 
-    sit(flow, theme="nope")
+    drive(flow, theme="nope")
 
 
 def test_keys_can_be_moved(tmp_path: Path) -> None:
     path = tmp_path / "keys.yaml"
     path.write_text("pause: x\nscreen.groups: g,f3\nsrot: a\nquit: nokey\n")
 
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         assert "there is no id srot; did you mean sort?" in console.text
         assert "quit: nokey is not a key" in console.text
         await console.press("p")
@@ -143,7 +143,7 @@ def test_keys_can_be_moved(tmp_path: Path) -> None:
         assert console.feed.paused
         assert "4 groups" in console.text
 
-    sit(flow, keys=path)
+    drive(flow, keys=path)
 
 
 def test_key_files_that_cannot_be_read(tmp_path: Path) -> None:
@@ -161,30 +161,30 @@ def test_ascii_is_all_ascii(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     for number in range(40):
         made.partition("many", number, end=5)  # so that it scrolls
 
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         for key in ("1", "2", "enter", "e", "escape", "question_mark", "escape", "3", "v", "colon"):
             await console.press(key)
             assert console.text.isascii(), (key, ascii(console.text))
 
-    sit(flow, made, ascii=True)
+    drive(flow, made, ascii=True)
 
 
 def test_mono_has_no_colour() -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         for key in ("1", "2", "3"):
             await console.press(key)
-            for strip in console.app.screen._compositor.render_strips():
+            for strip in console.strips():
                 for segment in strip:
                     style = segment.style
                     colors = (style.color, style.bgcolor) if style else ()
                     assert all(color is None or color.is_default for color in colors), segment
 
-    sit(flow, theme="k2k-mono")
+    drive(flow, theme="k2k-mono")
 
 
 @pytest.mark.parametrize("size", [(60, 20), (80, 24), (200, 60)])
 def test_every_size_shows_what_matters(size: tuple[int, int]) -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         assert "1,200 records" in console.text
         assert "q Quit" in console.text
         assert "READ-WRITE" in console.text
@@ -198,18 +198,18 @@ def test_every_size_shows_what_matters(size: tuple[int, int]) -> None:
         assert "✗ skips" in console.line("billing")
         assert "107" in console.line("billing")
 
-    sit(flow, size=size)
+    drive(flow, size=size)
 
 
 def test_resizing_keeps_what_is_shown() -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         await console.press("2", "down", "down")
         for size in ((60, 20), (200, 60), (30, 8), (120, 40)):
             await console.pilot.resize_terminal(*size)
             await console.settle()
             assert "clicks-2" in console.text or size == (30, 8)
 
-    sit(flow)
+    drive(flow)
 
 
 def test_what_the_terminal_wants() -> None:

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from k2ktui.engine.journal import Runner, RunnerState
 from k2ktui.engine.translate import Basis
 from k2ktui.watch.model import PartName, PipelinePair
-from tests.support.console import Sitting, sit
+from tests.support.console import ConsoleDriver, drive
 from tests.support.views import Made, usual
 
 HOSTILE = [
@@ -62,7 +62,7 @@ def test_no_name_does_anything(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         seen = []
         for key in ("1", "y", "2", "y", "3", "v", "e", "question_mark", "escape"):
             await console.press(key)
@@ -81,7 +81,7 @@ def test_no_name_does_anything(
         if size[1] > 40:
             assert all(any(name in text for text in seen) for name in HOSTILE[:3])
 
-    sit(flow, hostile(), size=size)
+    drive(flow, hostile(), size=size)
     files = list(tmp_path.iterdir())
     assert files
     assert all(harmless(path.name) for path in files)
@@ -91,7 +91,7 @@ def test_a_name_in_the_address_of_a_job_is_harmless() -> None:
     made = usual()
     evil = Runner("r", "h\x1b[2J", "[b]u", 1, 0, int(made.now * 1000), RunnerState.RUNNING)
 
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         assert harmless(console.text)
 
     original = made._facts
@@ -103,4 +103,4 @@ def test_a_name_in_the_address_of_a_job_is_harmless() -> None:
         return found
 
     made._facts = facts  # type: ignore[method-assign]
-    sit(flow, made)
+    drive(flow, made)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from k2ktui.console import header
-from tests.support.console import Sitting, sit
+from tests.support.console import ConsoleDriver, drive
 from tests.support.pictures import compare, mostly_slow
 from tests.support.views import Made, usual
 
@@ -48,11 +48,11 @@ def test_screens_look_as_they_did(
     monkeypatch.setattr(header, "who", lambda: "ops@bastion1")
     drawn: list[str] = []
 
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         await console.press(*SCREENS[screen]) if SCREENS[screen] else None
         drawn.append(console.svg())
 
-    sit(flow, lived(), size=size, theme=theme)
+    drive(flow, lived(), size=size, theme=theme)
     compare(drawn[0], f"{screen}-{theme}-{size[0]}x{size[1]}")
 
 

@@ -11,7 +11,7 @@ from k2ktui.console.plots import clock_ticks, over_time, whole_ticks
 from k2ktui.present.formatting import ASCII, UNICODE, Glyphs
 from k2ktui.watch.history import KEPT_S, History
 from k2ktui.watch.model import Totals
-from tests.support.console import Sitting, sit
+from tests.support.console import ConsoleDriver, drive
 from tests.support.views import NOON, usual
 
 
@@ -51,7 +51,7 @@ def test_w_changes_the_window_of_all_charts() -> None:
         made.view()
         made.now += 60
 
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         assert "5 min, UTC" in console.text
         await console.press("w")
         assert "15 min, UTC" in console.text
@@ -64,7 +64,7 @@ def test_w_changes_the_window_of_all_charts() -> None:
         await console.press("w")
         assert "5 min, UTC" in console.text
 
-    sit(flow, made, size=(120, 44))
+    drive(flow, made, size=(120, 44))
 
 
 def test_an_hour_is_kept_in_few_points() -> None:

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from textual.pilot import Pilot
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.console.app import ConsoleApp
 from k2ktui.console.screens import positions_plan
 from k2ktui.console.screens.positions import place_of
 from k2ktui.console.screens.positions_plan import MovesScreen
@@ -19,12 +16,11 @@ from k2ktui.console.session import Session
 from k2ktui.console.widgets.selectable_grid import SelectableGrid
 from k2ktui.engine.moves import MoveEffect, PositionMove
 from k2ktui.engine.state import SourcePartition
-from k2ktui.sync.flow import MappingApplicationFlow, PipelineFlow
+from k2ktui.sync.flow import MappingApplicationFlow
 from k2ktui.sync.positions import SET, PositionPlan, PositionPlanner
-from tests.console.acting import drive, notices, text_of, until
-from tests.support.views import Made, StubFeed
+from tests.support.console import ConsoleDriver, drive_session, made_session
+from tests.support.views import Made
 
-App, Driver = ConsoleApp, Pilot[Any]
 A0, A1 = SourcePartition("a", 0), SourcePartition("a", 1)
 
 
@@ -80,54 +76,53 @@ def test_nothing_is_counted_from_where_there_is_no_position() -> None:
         place_of("+5", {A0: 50, A1: None})
 
 
-def session(*, config: bool) -> Session:
+def session(*, config: bool = True) -> Session:
     made = Made()
     for partition in (0, 1):
         made.partition("a", partition, end=50)
-    known = PipelineFlow(PipelineConfig.model_construct(name="orders")) if config else None
-    return Session(StubFeed(made), made.pair, known, ("p.yaml",))
+    return made_session(made, config=config)
 
 
 def test_a_running_pipeline_is_told_of_and_a_wrong_place_asked_again() -> None:
-    async def steps(app: App, pilot: Driver) -> None:
-        await pilot.press("6", "a")
-        await until(app, pilot, lambda: "2 marked" in text_of(app), "marked")
-        assert "runs on bastion1, pid 4711: stop it first" in text_of(app)
-        screen = app.screen
-        await pilot.press("enter")
-        await until(app, pilot, lambda: app.screen is not screen, "asked")
-        await pilot.press(*"soon", "enter")
-        await until(app, pilot, lambda: "ISO-8601" in notices(app), "told")
-        assert app.screen is screen
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("6", "a")
+        await console.until(lambda: "2 marked" in console.text, "marked")
+        assert "runs on bastion1, pid 4711: stop it first" in console.text
+        screen = console.screen
+        await console.press("enter")
+        await console.until(lambda: console.screen is not screen, "asked")
+        await console.press(*"soon", "enter")
+        await console.until(lambda: "ISO-8601" in console.notices, "told")
+        assert console.screen is screen
         assert screen.query_one(SelectableGrid).marked == {("a", 0), ("a", 1)}
 
-    drive(session(config=True), steps)
+    drive_session(session(), steps)
 
 
 def test_a_recording_moves_nothing() -> None:
-    async def steps(app: App, pilot: Driver) -> None:
-        await pilot.press("6")
-        screen = app.screen
-        await pilot.press("enter", "c")
-        await until(app, pilot, lambda: "recording" in notices(app), "told")
-        assert app.screen is screen
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("6")
+        screen = console.screen
+        await console.press("enter", "c")
+        await console.until(lambda: "recording" in console.notices, "told")
+        assert console.screen is screen
 
-    drive(session(config=False), steps)
+    drive_session(session(config=False), steps)
 
 
 def test_the_mapping_application_moves_no_position_and_starts_no_job() -> None:
-    async def steps(app: App, pilot: Driver) -> None:
-        await pilot.press("6")
-        screen = app.screen
-        await pilot.press("enter")
-        await until(app, pilot, lambda: "no replication section" in notices(app), "told")
-        assert app.screen is screen
-        app.clear_notifications()
-        await pilot.press("5", "J")
-        await until(app, pilot, lambda: "no replication section" in notices(app), "told")
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("6")
+        screen = console.screen
+        await console.press("enter")
+        await console.until(lambda: "no replication section" in console.notices, "told")
+        assert console.screen is screen
+        console.app.clear_notifications()
+        await console.press("5", "J")
+        await console.until(lambda: "no replication section" in console.notices, "told")
 
     flow = MappingApplicationFlow(PipelineConfig.model_construct(name="orders"))
-    drive(replace(session(config=True), flow=flow), steps)
+    drive_session(replace(session(), flow=flow), steps)
 
 
 def test_a_fault_of_ours_is_told_and_kept_without_what_may_be_secret(
@@ -139,15 +134,15 @@ def test_a_fault_of_ours_is_told_and_kept_without_what_may_be_secret(
         secret = "hunter" + str(2)
         raise ZeroDivisionError(secret)
 
-    async def steps(app: App, pilot: Driver) -> None:
+    async def steps(console: ConsoleDriver) -> None:
         monkeypatch.setattr(positions_plan, "PositionPlanner", lambda config: Planner())
-        app.push_screen(MovesScreen(fail))
-        await until(app, pilot, lambda: "internal error in k2ktui" in text_of(app), "told")
+        console.app.push_screen(MovesScreen(fail))
+        await console.until(lambda: "internal error in k2ktui" in console.text, "told")
         # The console goes on.
-        await pilot.press("escape")
-        assert not isinstance(app.screen, MovesScreen)
+        await console.press("escape")
+        assert not isinstance(console.screen, MovesScreen)
 
-    drive(session(config=True), steps)
+    drive_session(session(), steps)
     (report,) = tmp_path.rglob("crash.txt")
     assert "in fail" in report.read_text()
     assert "hunter2" not in report.read_text()

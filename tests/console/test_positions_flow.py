@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from textual.pilot import Pilot
 
-from k2ktui.console.app import ConsoleApp
 from k2ktui.console.screens.positions_plan import MovesScreen
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.positions import PositionPlanner
-from tests.console.acting import confirm, drive, session_of, shows, until
+from tests.support.console import ConsoleDriver, copied_session, drive_session
 from tests.support.copied import Copied
 from tests.support.kafka import Out, create_topic, produce, unique_name
 
 pytestmark = pytest.mark.slow
-App, Driver = ConsoleApp, Pilot[Any]
 
 
 @pytest.fixture
@@ -44,38 +40,38 @@ def position_of(copied: Copied, topic: str) -> Position | None:
     return found[SourcePartition(topic, 0)]
 
 
-async def planned(app: App, pilot: Driver, topic: str, *keys: str) -> None:
+async def planned(console: ConsoleDriver, topic: str, *keys: str) -> None:
     """Plan what the keys ask for, for the topic's partition."""
-    await pilot.press("6")
-    await until(app, pilot, lambda: app.screen.query_one(Grid).select((topic, 0)), "shown")
-    await pilot.press(*keys)
-    await until(app, pilot, lambda: isinstance(app.screen, MovesScreen), "opened")
-    screen = app.screen
+    await console.press("6")
+    await console.until(lambda: console.screen.query_one(Grid).select((topic, 0)), "shown")
+    await console.press(*keys)
+    await console.until(lambda: isinstance(console.screen, MovesScreen), "opened")
+    screen = console.screen
     assert isinstance(screen, MovesScreen)
-    await until(app, pilot, lambda: screen.change and not screen.busy, "planned")
+    await console.until(lambda: screen.change and not screen.busy, "planned")
 
 
 def test_a_position_is_moved_back_and_cleared(copied: Copied, topic: str) -> None:
     before = position_of(copied, topic)
     assert before is not None and before.offset == 40
 
-    async def steps(app: App, pilot: Driver) -> None:
-        await planned(app, pilot, topic, "enter", "minus", "1", "0", "enter")
-        await shows(app, pilot, "10 copied again")
-        await pilot.press("A")
-        await confirm(app, pilot, copied.name)
-        await shows(app, pilot, "positions written: 1, in term 2")
+    async def steps(console: ConsoleDriver) -> None:
+        await planned(console, topic, "enter", "minus", "1", "0", "enter")
+        await console.sees("10 copied again")
+        await console.press("A")
+        await console.confirm(copied.name)
+        await console.sees("positions written: 1, in term 2")
         moved = position_of(copied, topic)
         assert moved is not None and (moved.offset, moved.start) == (30, before.start)
-        await pilot.press("7")
-        await shows(app, pilot, "offsets set")
-        await pilot.press("U")
-        await shows(app, pilot, "1 forward")
-        await pilot.press("escape", "6", "escape")
-        await planned(app, pilot, topic, "c")
-        await pilot.press("A")
-        await confirm(app, pilot, copied.name)
-        await shows(app, pilot, "positions written: 1, in term 3")
+        await console.press("7")
+        await console.sees("offsets set")
+        await console.press("U")
+        await console.sees("1 forward")
+        await console.press("escape", "6", "escape")
+        await planned(console, topic, "c")
+        await console.press("A")
+        await console.confirm(copied.name)
+        await console.sees("positions written: 1, in term 3")
 
-    drive(session_of(copied), steps, (110, 30))
+    drive_session(copied_session(copied), steps, (110, 30))
     assert position_of(copied, topic) is None

@@ -7,11 +7,11 @@ from textual.geometry import Size
 from textual.widgets import Input
 
 from k2ktui.watch.model import PipelinePair
-from tests.support.console import Sitting, sit
+from tests.support.console import ConsoleDriver, drive
 from tests.support.views import usual
 
 
-def said(console: Sitting) -> str:
+def said(console: ConsoleDriver) -> str:
     """What is on the screen, wherever lines are broken."""
     return " ".join(console.text.split())
 
@@ -21,7 +21,7 @@ SMALL = [(59, 24), (80, 15), (20, 6)]
 
 @pytest.mark.parametrize("size", SMALL)
 def test_what_is_not_seen_takes_no_keys(size: tuple[int, int]) -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         await console.press("u", "o")
         await console.pilot.resize_terminal(*size)
         await console.settle()
@@ -37,11 +37,11 @@ def test_what_is_not_seen_takes_no_keys(size: tuple[int, int]) -> None:
         assert console.app.session.unlocked
         assert "orders" in console.text
 
-    sit(flow, usual(PipelinePair("orders", "production")))
+    drive(flow, usual(PipelinePair("orders", "production")))
 
 
 def test_a_screen_that_was_laid_out_for_another_size_is_laid_out_again() -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         console.app.screen._screen_resized(Size(80, 20))
         await console.settle()
         assert console.app.screen.outer_size != console.app.size
@@ -49,11 +49,11 @@ def test_a_screen_that_was_laid_out_for_another_size_is_laid_out_again() -> None
         await console.settle()
         assert console.app.screen.outer_size == console.app.size
 
-    sit(flow)
+    drive(flow)
 
 
 def test_it_may_be_small_from_the_beginning() -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         assert "too small: 40 by 10" in console.text
         await console.pilot.resize_terminal(50, 12)
         await console.settle()
@@ -64,12 +64,12 @@ def test_it_may_be_small_from_the_beginning() -> None:
         await console.press("2")
         assert "clicks-0" in console.text
 
-    sit(flow, size=(40, 10))
+    drive(flow, size=(40, 10))
 
 
 def test_it_can_be_left_all_the_same() -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         await console.press("ctrl+q")
         assert not console.app.is_running
 
-    sit(flow, size=(40, 10))
+    drive(flow, size=(40, 10))

@@ -6,7 +6,7 @@ import re
 
 from k2ktui.engine.translate import Basis
 from k2ktui.watch.model import PartName
-from tests.support.console import Sitting, sit
+from tests.support.console import ConsoleDriver, drive
 from tests.support.views import Made, usual
 
 
@@ -14,7 +14,7 @@ def test_before_the_first_answer_nothing_is_zero() -> None:
     made = Made()
     made.unread = set(PartName)
 
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         assert "No problem is known" not in console.text
         for key in ("1", "2", "3"):
             await console.press(key)
@@ -22,11 +22,11 @@ def test_before_the_first_answer_nothing_is_zero() -> None:
             assert "…" in figures
             assert not re.search(r"\b0\b", figures), figures
 
-    sit(flow, made)
+    drive(flow, made)
 
 
 def test_a_source_that_dies_leaves_its_last_values_with_their_age() -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         made = console.feed.made
         made.errors[PartName.SOURCE] = "src:9092 does not answer: timed out after 5 s"
         made.now += 400
@@ -53,11 +53,11 @@ def test_a_source_that_dies_leaves_its_last_values_with_their_age() -> None:
         await console.show()
         assert "does not answer" not in console.text
 
-    sit(flow)
+    drive(flow)
 
 
 def test_groups_of_a_target_that_dies_look_old() -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         made = console.feed.made
         for name in PartName:
             if name is not PartName.SOURCE:
@@ -74,21 +74,21 @@ def test_groups_of_a_target_that_dies_look_old() -> None:
         await console.show()
         assert "≈ not moved" not in console.text
 
-    sit(flow)
+    drive(flow)
 
 
 def test_no_problem_is_known_only_when_all_is_read_and_current() -> None:
     made = Made()
     made.partition("clicks", 0, end=10)
 
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         assert "No problem is known." in console.text
         made.unread = {PartName.GROUPS}
         made._known.pop(PartName.GROUPS)
         await console.show()
         assert "No problem is known." not in console.text
 
-    sit(flow, made)
+    drive(flow, made)
 
 
 def test_with_everything_down_from_the_start() -> None:
@@ -96,45 +96,45 @@ def test_with_everything_down_from_the_start() -> None:
     made.unread = set(PartName)
     made.errors = {name: f"{name} is down" for name in PartName}
 
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         assert "✗ source: source is down; nothing is known" in console.text
         for key in ("2", "3", "1"):
             await console.press(key)
         assert console.app.is_running
 
-    sit(flow, made)
+    drive(flow, made)
 
 
 def test_ages_grow_while_nothing_arrives() -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         assert "<10 s" in console.text.splitlines()[0]
         console.feed.clock = console.feed.made.now + 3700
         console.app.update_frame()
         await console.settle()
         assert "1 h 1 m" in console.text.splitlines()[0]
 
-    sit(flow)
+    drive(flow)
 
 
 def test_a_job_that_fell_silent_is_a_problem() -> None:
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         console.feed.made.errors[PartName.STATE] = ""
         console.feed.clock = console.feed.made.now + 60
         await console.show()
         assert "✗ job" in console.text
         assert "no heartbeat for 60 s" in console.text
 
-    sit(flow)
+    drive(flow)
 
 
 def test_no_job_is_a_problem_too() -> None:
     made = usual()
     made.running = False
 
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         assert "no job is running" in console.text
 
-    sit(flow, made)
+    drive(flow, made)
 
 
 def test_before_anything_is_copied_no_line_is_red() -> None:
@@ -143,7 +143,7 @@ def test_before_anything_is_copied_no_line_is_red() -> None:
     del made.positions[at], made.mapped[at]
     made.group("billing", at, basis=Basis.UNMAPPED)
 
-    async def flow(console: Sitting) -> None:
+    async def flow(console: ConsoleDriver) -> None:
         assert "new: nothing has been copied yet" in console.text
         assert "1 unmapped  (1 not copied yet)" in console.line("Positions   ")
         assert "✗" not in console.text
@@ -151,4 +151,4 @@ def test_before_anything_is_copied_no_line_is_red() -> None:
         await console.show()
         assert "✗ group" in console.text
 
-    sit(flow, made)
+    drive(flow, made)

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
-from textual.pilot import Pilot
 
-from k2ktui.console.app import ConsoleApp
 from k2ktui.console.screens.translate_plan import PlanScreen
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.engine.plan import load_plan
 from k2ktui.runtime.node import KafkaNode
-from tests.console.acting import confirm, drive, notices, session_of, shows, text_of, until
 from tests.support.cli import k2ktui, k2ktui_json
+from tests.support.console import ConsoleDriver, copied_session, drive_session
 from tests.support.copied import Copied, commit, committed
 from tests.support.kafka import Out, client, create_topic, eventually, produce, unique_name
 
 pytestmark = pytest.mark.slow
-App, Driver = ConsoleApp, Pilot[Any]
 
 
 @pytest.fixture
@@ -49,20 +45,20 @@ def group(source: KafkaNode, copied: Copied, topic: str) -> str:
     return name
 
 
-def plan_of(app: App) -> PlanScreen:
-    assert isinstance(app.screen, PlanScreen)
-    return app.screen
+def plan_of(console: ConsoleDriver) -> PlanScreen:
+    assert isinstance(console.screen, PlanScreen)
+    return console.screen
 
 
-async def planned(app: App, pilot: Driver) -> None:
+async def planned(console: ConsoleDriver) -> None:
     """Open Translate, and plan the first group."""
-    await pilot.press("4")
-    await until(
-        app, pilot, lambda: app.screen.query(Grid) and app.screen.query_one(Grid).rows, "up"
+    await console.press("4")
+    await console.until(
+        lambda: console.screen.query(Grid) and console.screen.query_one(Grid).rows, "up"
     )
-    await pilot.press("enter")
-    await until(app, pilot, lambda: plan_of(app).shown, "planned")
-    await pilot.pause()
+    await console.press("enter")
+    await console.until(lambda: plan_of(console).shown, "planned")
+    await console.settle()
 
 
 def test_from_a_plan_to_applied_verified_and_taken_back(
@@ -72,40 +68,40 @@ def test_from_a_plan_to_applied_verified_and_taken_back(
     before = {(topic, 0): None, (topic, 1): 8}
     commit(target, group, {(topic, 1): 8}, "there before")
 
-    async def steps(app: App, pilot: Driver) -> None:
-        await planned(app, pilot)
-        await shows(app, pilot, "1 create  1 advance")
+    async def steps(console: ConsoleDriver) -> None:
+        await planned(console)
+        await console.sees("1 create  1 advance")
         assert committed(target, group, where) == before
-        shown = plan_of(app).shown
+        shown = plan_of(console).shown
         assert shown is not None and shown.path is not None
         assert load_plan(shown.path.read_text(), 0).id == shown.plan.id
-        await pilot.press("A")
-        await until(app, pilot, lambda: app.screen.query("#confirm-do"), "asked")
+        await console.press("A")
+        await console.until(lambda: console.screen.query("#confirm-do"), "asked")
         # Enter, hit by habit, changes nothing; nor does the space bar on Cancel, which has focus.
-        await pilot.press("enter", "enter", "space")
-        await until(app, pilot, lambda: isinstance(app.screen, PlanScreen), "closed")
+        await console.press("enter", "enter", "space")
+        await console.until(lambda: isinstance(console.screen, PlanScreen), "closed")
         assert committed(target, group, where) == before
-        await pilot.press("A")
-        await confirm(app, pilot, copied.name)
-        await until(app, pilot, lambda: plan_of(app).applied, "applied")
-        await shows(app, pilot, "2 rows applied")
+        await console.press("A")
+        await console.confirm(copied.name)
+        await console.until(lambda: plan_of(console).applied, "applied")
+        await console.sees("2 rows applied")
         assert committed(target, group, where) == {(topic, 0): 12, (topic, 1): 37}
-        await pilot.press("v")
-        await shows(app, pilot, "2 same, 0 re-read, 0 different")
-        await shows(app, pilot, "● same")
-        await pilot.press("U")
-        await confirm(app, pilot, copied.name)
-        await shows(app, pilot, "2 rows undone.")
+        await console.press("v")
+        await console.sees("2 same, 0 re-read, 0 different")
+        await console.sees("● same")
+        await console.press("U")
+        await console.confirm(copied.name)
+        await console.sees("2 rows undone.")
         assert committed(target, group, where) == before
-        await pilot.press("7")
-        await shows(app, pilot, "undo of")
-        await pilot.press("j", "enter")
-        await shows(app, pilot, "2 rows applied")
-        await until(app, pilot, lambda: app.screen.query_one(Grid).rows, "read")
-        await pilot.press("G")
-        await shows(app, pilot, "8 (metadata “there before”) → 37")
+        await console.press("7")
+        await console.sees("undo of")
+        await console.press("j", "enter")
+        await console.sees("2 rows applied")
+        await console.until(lambda: console.screen.query_one(Grid).rows, "read")
+        await console.press("G")
+        await console.sees("8 (metadata “there before”) → 37")
 
-    drive(session_of(copied), steps, (110, 30))
+    drive_session(copied_session(copied), steps, (110, 30))
     told = k2ktui_json("journal", "-f", copied.file)["journal"]
     assert [each["operation"] for each in told] == ["undo", "apply"]
 
@@ -113,24 +109,24 @@ def test_from_a_plan_to_applied_verified_and_taken_back(
 def test_an_offset_that_moves_after_the_plan_is_told_and_planned_again(
     copied: Copied, topic: str, group: str, target: KafkaNode
 ) -> None:
-    async def steps(app: App, pilot: Driver) -> None:
-        await planned(app, pilot)
+    async def steps(console: ConsoleDriver) -> None:
+        await planned(console)
         commit(target, group, {(topic, 0): 9})
-        await pilot.press("A")
-        await confirm(app, pilot, copied.name)
-        await shows(app, pilot, "offsets or groups have changed since")
-        await shows(app, pilot, "is now 9")
-        await shows(app, pilot, "▲ moved")
+        await console.press("A")
+        await console.confirm(copied.name)
+        await console.sees("offsets or groups have changed since")
+        await console.sees("is now 9")
+        await console.sees("▲ moved")
         assert committed(target, group, [(topic, 1)]) == {(topic, 1): None}
-        await pilot.press("A")
-        await until(app, pilot, lambda: "n plans again" in notices(app), "told why not")
-        await pilot.press("n")
-        await shows(app, pilot, "1 create  1 advance")
-        await pilot.press("A")
-        await confirm(app, pilot, copied.name)
-        await shows(app, pilot, "2 rows applied")
+        await console.press("A")
+        await console.until(lambda: "n plans again" in console.notices, "told why not")
+        await console.press("n")
+        await console.sees("1 create  1 advance")
+        await console.press("A")
+        await console.confirm(copied.name)
+        await console.sees("2 rows applied")
 
-    drive(session_of(copied), steps)
+    drive_session(copied_session(copied), steps)
     assert committed(target, group, [(topic, 0)]) == {(topic, 0): 12}
 
 
@@ -146,40 +142,40 @@ def member(target: KafkaNode, group: str) -> Iterator[Consumer]:
 def test_a_group_that_joins_after_the_plan_is_left_alone(
     copied: Copied, topic: str, group: str, target: KafkaNode, member: Consumer
 ) -> None:
-    async def steps(app: App, pilot: Driver) -> None:
-        await planned(app, pilot)
+    async def steps(console: ConsoleDriver) -> None:
+        await planned(console)
         member.subscribe([topic])
         eventually(lambda: member.poll(0.2) is None and member.assignment(), "joined")
-        await pilot.press("A")
-        await confirm(app, pilot, copied.name)
-        await shows(app, pilot, "the group is now Stable")
-        await pilot.press("n")
-        await shows(app, pilot, "2 skip")
-        await pilot.press("A")
-        await until(app, pilot, lambda: "nothing to apply" in notices(app), "told why not")
+        await console.press("A")
+        await console.confirm(copied.name)
+        await console.sees("the group is now Stable")
+        await console.press("n")
+        await console.sees("2 skip")
+        await console.press("A")
+        await console.until(lambda: "nothing to apply" in console.notices, "told why not")
 
-    drive(session_of(copied), steps)
+    drive_session(copied_session(copied), steps)
     assert committed(target, group, [(topic, 0)]) == {(topic, 0): None}
 
 
 def test_undo_takes_back_what_has_not_moved(
     copied: Copied, topic: str, group: str, target: KafkaNode
 ) -> None:
-    async def steps(app: App, pilot: Driver) -> None:
-        await planned(app, pilot)
-        await pilot.press("A")
-        await confirm(app, pilot, copied.name)
-        await shows(app, pilot, "2 rows applied")
+    async def steps(console: ConsoleDriver) -> None:
+        await planned(console)
+        await console.press("A")
+        await console.confirm(copied.name)
+        await console.sees("2 rows applied")
         commit(target, group, {(topic, 0): 20})
-        await pilot.press("7")
-        await shows(app, pilot, "● done")
-        await pilot.press("U")
-        await confirm(app, pilot, copied.name)
-        await shows(app, pilot, "Undo the others")
-        await confirm(app, pilot, copied.name)
-        await shows(app, pilot, "○ undone")
+        await console.press("7")
+        await console.sees("● done")
+        await console.press("U")
+        await console.confirm(copied.name)
+        await console.sees("Undo the others")
+        await console.confirm(copied.name)
+        await console.sees("○ undone")
 
-    drive(session_of(copied), steps)
+    drive_session(copied_session(copied), steps)
     found = committed(target, group, [(topic, 0), (topic, 1)])
     assert found == {(topic, 0): 20, (topic, 1): None}
 
@@ -191,17 +187,17 @@ def test_without_the_source_a_plan_is_made_of_its_kept_commits(
     commit(target, group, {(topic, 0): 7})  # as if it had never been moved
     source.kill()
 
-    async def steps(app: App, pilot: Driver) -> None:
-        await planned(app, pilot)
-        await shows(app, pilot, "the source did not answer: its commits are of 20")
-        await pilot.press("A")
-        await confirm(app, pilot, copied.name)
-        await shows(app, pilot, "1 row applied")
-        await pilot.press("v")
-        await shows(app, pilot, "verify needs both clusters")
+    async def steps(console: ConsoleDriver) -> None:
+        await planned(console)
+        await console.sees("the source did not answer: its commits are of 20")
+        await console.press("A")
+        await console.confirm(copied.name)
+        await console.sees("1 row applied")
+        await console.press("v")
+        await console.sees("verify needs both clusters")
 
     try:
-        drive(session_of(copied), steps, (110, 30))
+        drive_session(copied_session(copied), steps, (110, 30))
     finally:
         source.restart()
     assert committed(target, group, [(topic, 0)]) == {(topic, 0): 12}
@@ -215,24 +211,24 @@ def test_hostile_names_are_shown_and_moved(
     for name in names:
         commit(source, name, {(topic, 0): 5})
 
-    async def steps(app: App, pilot: Driver) -> None:
-        await pilot.press("4")
-        await shows(app, pilot, "5 groups")
-        await pilot.press("a", "enter")
-        await shows(app, pilot, "5 create")
-        await pilot.press("A")
-        await until(app, pilot, lambda: app.screen.query("#confirm-do"), "asked")
-        for screen in (text_of(app), plan_of_stack(app).text_to_copy()):
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("4")
+        await console.sees("5 groups")
+        await console.press("a", "enter")
+        await console.sees("5 create")
+        await console.press("A")
+        await console.until(lambda: console.screen.query("#confirm-do"), "asked")
+        for screen in (console.text, plan_of_stack(console).text_to_copy()):
             assert "\x1b" not in screen
             assert "\u202e" not in screen
-        await confirm(app, pilot, copied.name)
-        await shows(app, pilot, "5 rows applied")
+        await console.confirm(copied.name)
+        await console.sees("5 rows applied")
 
-    drive(session_of(copied), steps)
+    drive_session(copied_session(copied), steps)
     for name in names:
         assert committed(target, name, [(topic, 0)]) == {(topic, 0): 12}
 
 
-def plan_of_stack(app: App) -> PlanScreen:
-    (found,) = [each for each in app.screen_stack if isinstance(each, PlanScreen)]
+def plan_of_stack(console: ConsoleDriver) -> PlanScreen:
+    (found,) = [each for each in console.app.screen_stack if isinstance(each, PlanScreen)]
     return found

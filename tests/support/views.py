@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from k2ktui.engine.audit import Audit, AuditRow
 from k2ktui.engine.groups import CommittedOffset, GroupRow, GroupView
@@ -39,6 +41,7 @@ class Made:
         heartbeat_at: when MirrorMaker 2 was seen alive last.
         compares: whether MirrorMaker 2 is watched beside the pipeline.
         audited: what it would make of the groups.
+        runners: the heartbeats; those of one run, if None.
     """
 
     pair: PipelinePair = field(default_factory=lambda: PipelinePair("orders"))
@@ -57,6 +60,7 @@ class Made:
     heartbeat_at: float | None = None
     compares: bool = False
     audited: list[AuditRow] = field(default_factory=list)
+    runners: tuple[Runner, ...] | None = None
 
     def __post_init__(self) -> None:
         self._known: dict[PartName, Facts] = {}
@@ -174,9 +178,6 @@ class Made:
         ages = {at: 3.0 for at, p in self.positions.items() if p.offset < self.ends[at]}
         ids = {at.topic: TOPIC_ID for at in self.ends}
         targets = {(at.topic, at.partition): p.offset + 7 for at, p in self.positions.items()}
-        state = RunnerState.RUNNING if self.running else RunnerState.STOPPED
-        at_ms = int(now * 1000)
-        runner = Runner("r1", "bastion1", "ops", 4711, at_ms - 60_000, at_ms, state, 12, 4)
         rows = tuple(sorted(self.audited, key=lambda row: (row.group, row.topic, row.partition)))
         audit = Audit("mirror->target", now, rows, ())
         compared = {PartName.COMPARISON: ComparisonFacts(now, audit)} if self.compares else {}
@@ -207,8 +208,31 @@ class Made:
                 dict(self.mapped),
                 commits_at=now,
             ),
-            PartName.STATE: StateFacts(now, (runner,), tuple(self.journal)),
+            PartName.STATE: StateFacts(now, self._runners(), tuple(self.journal)),
         }
+
+    def _runners(self) -> tuple[Runner, ...]:
+        if self.runners is not None:
+            return self.runners
+        state = RunnerState.RUNNING if self.running else RunnerState.STOPPED
+        at_ms = int(self.now * 1000)
+        return (Runner("r1", "bastion1", "ops", 4711, at_ms - 60_000, at_ms, state, 12, 4),)
+
+
+def runner(host: str = "bastion2", **values: Any) -> Runner:
+    """Return a heartbeat of a second ago."""
+    now = int(time.time() * 1000)
+    given = {
+        "runner": f"{host}-1",
+        "host": host,
+        "user": "ann",
+        "pid": 4711,
+        "started_ms": now - 60_000,
+        "at_ms": now - 1000,
+        "state": RunnerState.RUNNING,
+        **values,
+    }
+    return Runner(**given)
 
 
 def usual(pair: PipelinePair | None = None) -> Made:

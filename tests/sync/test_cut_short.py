@@ -7,17 +7,14 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
-from textual.pilot import Pilot
 
-from k2ktui.console.app import ConsoleApp
 from k2ktui.kafka.groups import ConsumerGroupClient, GroupCommit
 from k2ktui.kafka.properties import wire
 from k2ktui.runtime.node import KafkaNode
-from tests.console.acting import confirm, drive, session_of, shows
 from tests.support.cli import k2ktui, k2ktui_json
+from tests.support.console import ConsoleDriver, copied_session, drive_session
 from tests.support.copied import Copied
 from tests.support.kafka import Out, create_topic, eventually, produce, unique_name
 
@@ -78,14 +75,14 @@ def test_what_was_written_is_told_and_taken_back(copied: Copied, tmp_path: Path)
     words = Counter(row["result"].partition(":")[0] for part in parts for row in part["rows"])
     assert words == {"applied": WRITTEN, "not written": GROUPS - WRITTEN}
 
-    async def steps(app: ConsoleApp, pilot: Pilot[Any]) -> None:
-        await pilot.press("7")
-        await shows(app, pilot, "not ended")
-        await pilot.press("enter")
-        await shows(app, pilot, f"found now: {WRITTEN} applied, {GROUPS - WRITTEN} not written")
-        await pilot.press("U")
-        await confirm(app, pilot, copied.name)
-        await shows(app, pilot, "undone")
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("7")
+        await console.sees("not ended")
+        await console.press("enter")
+        await console.sees(f"found now: {WRITTEN} applied, {GROUPS - WRITTEN} not written")
+        await console.press("U")
+        await console.confirm(copied.name)
+        await console.sees("undone")
 
-    drive(session_of(copied), steps, (120, 30))
+    drive_session(copied_session(copied), steps, (120, 30))
     assert offsets(copied) == {None: GROUPS}

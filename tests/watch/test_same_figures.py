@@ -18,9 +18,9 @@ from k2ktui.sync.flow import PipelineFlow
 from k2ktui.watch.codec import dumps
 from k2ktui.watch.model import PartName, PipelinePair, View
 from k2ktui.watch.once import Reading
-from tests.console.jobs_support import Operator, Runs, at_console, runner
 from tests.jobs.support import config_of, write_pipeline
-from tests.support.views import StubFeed
+from tests.support.console import ConsoleDriver, drive_session
+from tests.support.views import Made, StubFeed, runner
 
 LAGS = {("clicks", 0): 1200, ("clicks", 1): 0, ("orders", 0): 34}
 
@@ -41,10 +41,10 @@ FIELDS = (
 )
 
 
-def made(name: str) -> Runs:
+def made(name: str) -> Made:
     """A pipeline that has copied 100 records a second; its heartbeat has an older lag."""
     beat = runner(lag_records=999_999)
-    found = Runs(PipelinePair(name), time.time() - 30, runners=(beat,))
+    found = Made(PipelinePair(name), time.time() - 30, runners=(beat,))
     for (topic, partition), lag in LAGS.items():
         found.partition(topic, partition, end=50_000, lag=lag)
     for _ in range(6):
@@ -96,20 +96,20 @@ def test_screens_show_the_same_sums(file: Path) -> None:
     pipeline = made(config.name)
     lag = f"{sum(LAGS.values()):,}"
 
-    async def steps(operator: Operator) -> None:
-        await operator.sees("bastion2", lag)  # screen 5, Jobs
-        assert "999,999" not in operator.screen
-        await operator.press("1")
-        await operator.sees("Throughput")
-        assert re.search(rf"Lag +{lag} records, oldest 3\.0 s", operator.screen)
-        assert re.search(r"Throughput +300 records/s", operator.screen)
-        await operator.press("2")
-        await operator.sees(f"lag {lag}", "300 records/s")
+    async def steps(console: ConsoleDriver) -> None:
+        await console.sees("bastion2", lag)  # screen 5, Jobs
+        assert "999,999" not in console.text
+        await console.press("1")
+        await console.sees("Throughput")
+        assert re.search(rf"Lag +{lag} records, oldest 3\.0 s", console.text)
+        assert re.search(r"Throughput +300 records/s", console.text)
+        await console.press("2")
+        await console.sees(f"lag {lag}", "300 records/s")
         for (topic, partition), each in LAGS.items():
-            assert re.search(rf"{topic}-{partition} .* {each:,} ", operator.screen)
+            assert re.search(rf"{topic}-{partition} .* {each:,} ", console.text)
 
     session = Session(StubFeed(pipeline), pipeline.pair, PipelineFlow(config), (str(file),))
-    at_console(session, steps, (160, 40))
+    drive_session(session, steps, (160, 40), screen="5")
 
 
 def test_heartbeats_count_as_views_do() -> None:
