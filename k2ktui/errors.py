@@ -44,8 +44,13 @@ class K2kError(Exception):
         return (_rebuild, (type(self), self.message, self.unchanged, self.hint))
 
     def __str__(self) -> str:
-        parts = [self.message, self.unchanged, self.hint]
+        parts = [self.message, self.unchanged, fix_text(self.hint)]
         return "\n".join(part for part in parts if part)
+
+
+def fix_text(hint: str) -> str:
+    """Return a hint as every command and screen shows it; empty if there is none."""
+    return f"Fix: {hint}" if hint else ""
 
 
 def _rebuild(kind: type[K2kError], message: str, unchanged: str, hint: str) -> K2kError:

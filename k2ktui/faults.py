@@ -22,8 +22,8 @@ def fault(error: Exception) -> K2kError:
     try:
         private_directory(path.parent)
         write_private(path, "".join(lines).encode(errors="backslashreplace"))
-        where = f"Where it happened is in {path}."
+        hint = f"Report it, with {path}."
     except OSError:
-        where = "No report could be written."
+        hint = "Report it; its place could not be written to a file."
     name = type(error).__name__
-    return K2kError(f"internal error in k2ktui ({name}).", hint=f"{where} Please report it.")
+    return K2kError(f"internal error in k2ktui ({name}).", hint=hint)

@@ -277,7 +277,7 @@ def require_startable(config: PipelineConfig, show_check: Callable[[Check], None
         raise kind(
             f"not started: {names} failed",
             unchanged="Nothing was written.",
-            hint="k2ktui check shows every line again.",
+            hint="Correct what failed; k2ktui check shows every line again.",
         )
 
 

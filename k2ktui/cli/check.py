@@ -8,6 +8,7 @@ from dataclasses import asdict
 import click
 
 from k2ktui.cli.options import file_option, json_option, load_pipeline
+from k2ktui.errors import fix_text
 from k2ktui.replication.preflight.checks import Check, CheckOutcome, exit_code
 from k2ktui.replication.preflight.suite import run_checks
 from k2ktui.text import counted, safe_text
@@ -52,7 +53,7 @@ def check_text(check: Check) -> str:
     """Return a check as lines for a terminal: mark, name, detail, and the fix below."""
     mark, colour = _MARKS[check.outcome]
     lines = [f"{click.style(mark, fg=colour)}  {check.name}: {_printable(check.detail)}"]
-    lines += [f"      {line}" for line in _printable(check.hint).splitlines()]
+    lines += [f"      {line}" for line in _printable(fix_text(check.hint)).splitlines()]
     return "\n".join(lines)
 
 

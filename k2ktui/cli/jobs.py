@@ -225,8 +225,7 @@ def _run_checks(
             unchanged="Nothing was started or stopped.",
             hint=""
             if hard
-            else "Fix the failed checks, or repeat with --force (--take-over "
-            "if it runs elsewhere).",
+            else "Correct what failed, or repeat with --force (--take-over if it runs elsewhere).",
         )
     return checks
 

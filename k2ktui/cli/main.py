@@ -16,7 +16,7 @@ from k2ktui.cli import console
 from k2ktui.cli.console import OPTIONS
 from k2ktui.cli.ending import leave
 from k2ktui.cli.lazy import LazyGroup
-from k2ktui.errors import ExitCode, K2kError
+from k2ktui.errors import ExitCode, K2kError, fix_text
 from k2ktui.faults import fault
 from k2ktui.text import safe_text
 
@@ -109,6 +109,6 @@ def _exit(code: int) -> NoReturn:
 
 def _error_text(error: K2kError) -> str:
     parts = [f"k2ktui: {error.message}"]
-    parts += [f"  {text}" for text in (error.unchanged, error.hint) if text]
+    parts += [f"  {text}" for text in (error.unchanged, fix_text(error.hint)) if text]
     # Names should already be safe to print; this is a second line of defense.
     return "\n".join(safe_text(line) for part in parts for line in part.splitlines())

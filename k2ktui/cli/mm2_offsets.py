@@ -196,7 +196,7 @@ def _for_strimzi(
         change = plan(connector, wanted(connector), None)
     print_notes(change.notes)
     if not change.moves:
-        raise ConfigError("Nothing to apply.", hint="--topic needs --connect URL.")
+        raise ConfigError("Nothing to apply.", hint="Give --connect URL with --topic.")
     return manifest(place, change)
 
 

@@ -120,7 +120,8 @@ def set_(
     """Plan the change, show it, ask for confirmation and apply it."""
     if bool(positions) == (to is not None):
         raise ConfigError(
-            "give either positions or --to", hint="k2ktui offsets set -f FILE orders:0:1200"
+            "give either positions or --to",
+            hint="Give one of them: k2ktui offsets set -f FILE orders:0:1200",
         )
     if positions and topic is not None:
         raise ConfigError("--topic needs --to and cannot be combined with single positions")
@@ -152,7 +153,8 @@ def clear(
     """Plan the removal, show it, ask for confirmation and apply it."""
     if not partitions and topic is None:
         raise ConfigError(
-            "give topics, partitions, or --topic", hint="For all partitions: --topic '.*'"
+            "give topics, partitions, or --topic",
+            hint="Give one; --topic '.*' selects all partitions.",
         )
     chosen = parse_partitions(partitions)
     matches = matcher("--topic", topic) if topic is not None else lambda _: False

@@ -127,6 +127,6 @@ def matcher(option: str, pattern: str | None) -> Callable[[str], bool]:
         raise ConfigError(
             f"{option}: expected {safe_text(error)}, found {safe_text(pattern)}",
             unchanged="Nothing was done.",
-            hint="The whole name must match; use .* for any text.",
+            hint="Match the whole name; .* stands for any text.",
         ) from None
     return NamePattern(option, pattern, compiled)

@@ -38,7 +38,7 @@ def check() -> None:
     if not (sys.stdin.isatty() and sys.stderr.isatty()) or os.environ.get("TERM") == "dumb":
         raise ConfigError(
             "the console needs a terminal",
-            hint="k2ktui watch -f FILE prints the same figures as lines, with --json as JSON.",
+            hint="Use k2ktui watch -f FILE: the same figures as lines, with --json as JSON.",
         )
 
 

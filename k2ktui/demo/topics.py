@@ -152,5 +152,5 @@ def _create(bootstrap: str, topics: tuple[DemoTopic, ...]) -> None:
         except TimeoutError:
             raise TimedOut(
                 f"The demo's topic {name} was not created within {clients.TIMEOUT_SECONDS:g} s.",
-                hint="This machine is overloaded; try again later.",
+                hint="Try again later: this machine is overloaded.",
             ) from None

@@ -52,6 +52,6 @@ def require_match(chosen: Callable[[str], bool], names: Collection[str], what: s
     raise ConfigError(
         f"{chosen.option}: no {what} matches {safe_text(chosen.text)}; {there}{nearest}",
         unchanged="Nothing was done.",
-        hint="The whole name must match; use .* for any text. List groups and topics with "
+        hint="Match the whole name; .* stands for any text. List groups and topics with "
         "k2ktui groups -f FILE.",
     )

@@ -212,5 +212,5 @@ def _unwritable(path: Path, error: OSError) -> Refused:
     return Refused(
         f"{safe_text(path)} cannot be written: {error.strerror}",
         unchanged="Nothing was started.",
-        hint="Job records are in the user's state directory; set XDG_STATE_HOME to move it.",
+        hint="Make it writable, or set XDG_STATE_HOME to keep job records elsewhere.",
     )

@@ -19,7 +19,7 @@ from k2ktui.engine.strict_json import (
     parse_object,
 )
 from k2ktui.engine.strict_json import number as strict_number
-from k2ktui.errors import K2kError
+from k2ktui.errors import K2kError, fix_text
 from k2ktui.jobs.job_directory import JobDirectory
 from k2ktui.replication.event_text import read_report, report_event, report_text
 from k2ktui.replication.events import Note
@@ -144,12 +144,12 @@ class LogEntry:
                 return f"started: k2ktui {_get(event, 'version')}, pid {_get(event, 'pid')}"
             case "check":
                 first = f"{_get(event, 'outcome')}: {_get(event, 'name')}: {_get(event, 'detail')}"
-                return "\n  ".join([first, *_lines(event.get("hint", event.get("mend")))])
+                return "\n  ".join([first, *_lines(_hint(event))])
             case "error":
                 parts = [
                     _get_renamed(event, "message", "what"),
                     _get(event, "unchanged"),
-                    _get_renamed(event, "hint", "mend"),
+                    safe_text(_hint(event)),
                 ]
                 return "\n  ".join(["ERROR " + parts[0], *(part for part in parts[1:] if part)])
             case "ended":
@@ -179,6 +179,10 @@ def _get(event: Mapping[str, Any], name: str) -> str:
 def _get_renamed(event: Mapping[str, Any], name: str, old: str) -> str:
     """Return a field; logs of earlier releases have it under its ``old`` name."""
     return _get(event, name if name in event else old)
+
+
+def _hint(event: Mapping[str, Any]) -> str:
+    return fix_text(str(event.get("hint", event.get("mend")) or ""))
 
 
 def _lines(value: object) -> list[str]:

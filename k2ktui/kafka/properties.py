@@ -103,7 +103,7 @@ def _socket_options(properties: Mapping[str, str]) -> list[tuple[int, int, int]]
 def _error(what: str, lines: list[str]) -> ConfigError:
     return ConfigError(
         "\n".join([f"{what}:", *(f"  {line}" for line in lines)]),
-        hint="properties have the names of Kafka's Java clients; see docs/configuration.md",
+        hint="Use the property names of Kafka's Java clients; see docs/configuration.md.",
     )
 
 

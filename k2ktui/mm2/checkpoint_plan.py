@@ -303,7 +303,7 @@ def _check_retained(seen: ClusterObservation) -> Check:
             RETAINED,
             f"{counted(len(gone), 'checkpoint')} outside the target's log bounds and not "
             f"applied: {first_names(gone)}",
-            "Their consumers would follow auto.offset.reset; set their offsets yourself.",
+            "Set their offsets yourself: their consumers would follow auto.offset.reset.",
         )
     return passed(RETAINED, "the target has the records to which the checkpoints point")
 
@@ -325,7 +325,7 @@ def _reset(seen: ClusterObservation) -> Check:
             RESET,
             f"{counted(len(lacking), 'committed offset')} on the source without a checkpoint: "
             f"{first_names(lacking)}",
-            "Their consumers will follow auto.offset.reset: latest skips records, earliest "
-            "re-reads all. Find the correct offsets with k2ktui mm2 audit.",
+            "Find the correct offsets with k2ktui mm2 audit. Without one, consumers follow "
+            "auto.offset.reset: latest skips records, earliest re-reads all.",
         )
     return passed(RESET, "every committed offset on the source has a checkpoint")

@@ -53,8 +53,8 @@ def read_checkpoints(properties: FlowProperties, target: Cluster) -> tuple[list[
             f"{safe_text(topic)} cannot be read on the target cluster: "
             f"{safe_text(described.str())}",
             unchanged=NOTHING,
-            hint="MirrorMaker 2 creates it unless emit.checkpoints.enabled is false; its "
-            "name depends on the aliases and the replication policy.",
+            hint="Check the aliases and the replication policy, which make its name, and "
+            "emit.checkpoints.enabled: MirrorMaker 2 creates it unless that is false.",
         )
     newest: dict[GroupPartition, Checkpoint] = {}
     unreadable = 0

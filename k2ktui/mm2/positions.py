@@ -324,7 +324,7 @@ def parse_offsets_body(text: str) -> dict[tuple[str, SourcePartition], int | Non
                 "the file is not a request body of Connect's PATCH …/offsets for a "
                 "MirrorSourceConnector",
                 unchanged=NOTHING,
-                hint='Expected {"offsets": [{"partition": {"cluster": …, "partition": …, '
+                hint='Give {"offsets": [{"partition": {"cluster": …, "partition": …, '
                 '"topic": …}, "offset": {"offset": …}}]}.',
             )
         found[cluster, source] = positions.get((cluster, source))

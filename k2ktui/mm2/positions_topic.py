@@ -96,8 +96,8 @@ class TopicPositions:
                 f"{safe_text(topic)} cannot be read on the target cluster: "
                 f"{safe_text(described.str())}",
                 unchanged=NOTHING,
-                hint="MirrorMaker 2 creates it at its first start; its name depends on the "
-                "aliases in mm2.properties and offset.storage.topic.",
+                hint="Check the aliases in mm2.properties and offset.storage.topic, which make "
+                "its name; MirrorMaker 2 creates it at its first start.",
             )
         found: dict[SourcePartition, int] = {}
         for record in read_committed(self._target, topic, described.partitions, _READ_S):

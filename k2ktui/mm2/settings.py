@@ -63,7 +63,9 @@ class MirrorSettings:
         if name:
             raise ConfigError(
                 f"{safe_text(self.file)} has no flow {safe_text(name)}",
-                hint=f"Its flows: {there or 'none'}.",
+                hint=f"Choose one of its flows: {there}."
+                if there
+                else "Set A->B.enabled = true, with your aliases.",
             )
         raise ConfigError(
             f"{safe_text(self.file)} enables {there or 'no flow'}",

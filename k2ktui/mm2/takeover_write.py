@@ -185,7 +185,7 @@ def _write_positions(fencer: TransactionFencer, positions: dict[SourcePartition,
             f"{len(wrong)} positions differ from those just written, such as that of "
             f"{safe_text(wrong[0])}",
             unchanged="The other positions are as planned.",
-            hint="Another process writes positions of this pipeline; find it with k2ktui "
+            hint="Find the other process that writes positions of this pipeline: k2ktui "
             "offsets show.",
         )
 

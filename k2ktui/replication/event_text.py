@@ -8,6 +8,7 @@ from time import time
 from typing import Any
 
 from k2ktui.engine.state import SourcePartition
+from k2ktui.errors import fix_text
 from k2ktui.replication.events import (
     Finished,
     FirstRecord,
@@ -73,7 +74,7 @@ def report_text(report: Report) -> str:
             fault = report.fault
             return (
                 f"STOPPED {safe_text(fault.source)} ({fault.kind}): {safe_text(fault.message)}\n"
-                f"  {safe_text(fault.hint)}"
+                f"  {safe_text(fix_text(fault.hint))}"
             )
         case Resumed():
             return f"RESUMED {safe_text(report.topic)}-{report.partition}"

@@ -59,7 +59,7 @@ def ownership_lost() -> OwnershipLost:
     return OwnershipLost(
         "the transaction coordinator's response about the driver's epoch was lost",
         unchanged="No records are written until the run has taken over the pipeline again.",
-        hint="A running pipeline takes over automatically; otherwise start it again.",
+        hint="Start the pipeline again unless it is running: then it takes over by itself.",
     )
 
 

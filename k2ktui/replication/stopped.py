@@ -10,7 +10,7 @@ from k2ktui.replication.events import Event, Resumed, Stopped
 from k2ktui.replication.slot_task import Fault, FaultKind
 
 _RETRY_S = 30.0
-_MENDABLE = frozenset(
+_CURABLE = frozenset(
     {FaultKind.UNAUTHORIZED, FaultKind.REFUSED, FaultKind.GONE, FaultKind.UNAVAILABLE}
 )
 
@@ -55,7 +55,7 @@ class StoppedPartitions:
         now = monotonic()
         for source in sources:
             found = self._faults.get(source)
-            if found and found[0].kind in _MENDABLE and now >= found[1]:
+            if found and found[0].kind in _CURABLE and now >= found[1]:
                 del self._faults[source]
                 self._on_trial[source] = found[0]
 

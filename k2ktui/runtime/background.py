@@ -9,7 +9,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import ClassVar, Self
 
-from k2ktui.errors import K2kError
+from k2ktui.errors import K2kError, fix_text
 from k2ktui.faults import fault
 
 _LONGEST_PAUSE_S = 60.0
@@ -77,7 +77,7 @@ class BackgroundRunner(ABC):
 
     def describe(self, error: K2kError) -> str:
         """Return the sentence for the operator when turns begin to fail."""
-        reasons = [text.rstrip(".") for text in (error.message, error.hint) if text]
+        reasons = [text.rstrip(".") for text in (error.message, fix_text(error.hint)) if text]
         return f"{self.failing}: {'. '.join(reasons)}"
 
     def start(self) -> None:

@@ -144,7 +144,7 @@ class JournalEntry:
                 f"entry {safe_text(self.header.id)} changed the pipeline's source positions; "
                 "records may have been copied since",
                 unchanged=_UNCHANGED,
-                hint="To restore them, stop the pipeline, then: k2ktui offsets set -f FILE "
+                hint="Stop the pipeline, then restore them: k2ktui offsets set -f FILE "
                 + " ".join(before),
             )
         return reverse_writes(self.rows)
@@ -270,7 +270,7 @@ def verify_content(
     if snapshot.source_down:
         raise ConnectionFailed(
             f"{snapshot.source_down}: its records cannot be compared",
-            hint="verify needs both clusters; groups, plan and apply work without the source.",
+            hint="Repeat when both clusters answer; groups, plan and apply need no source.",
         )
     asked: list[GroupPosition]
     unasked: Sequence[tuple[GroupRow | PlanRow, str]]

@@ -173,7 +173,7 @@ class PositionWriter:
         raise PartlyApplied(
             f"the positions of {names} differ from the positions just written",
             unchanged="The other positions are as planned.",
-            hint="Another process writes positions of this pipeline; find it with k2ktui "
+            hint="Find the other process that writes positions of this pipeline: k2ktui "
             "offsets show.",
         )
 

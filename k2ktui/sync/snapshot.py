@@ -205,8 +205,8 @@ class SnapshotReader:
         if found is None:
             raise ConnectionFailed(
                 f"{down}, and the target has no snapshot of its consumer groups",
-                hint="start and sync write snapshots while they run. Without one, translate "
-                "positions yourself: k2ktui translate -f FILE TOPIC:PARTITION:OFFSET.",
+                hint="Translate positions yourself: k2ktui translate -f FILE "
+                "TOPIC:PARTITION:OFFSET. start and sync write snapshots while they run.",
             )
         chosen = self._config.consumer_groups
         groups = {name: view for name, view in found.groups.items() if chosen.matches(name)}

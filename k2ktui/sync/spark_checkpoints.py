@@ -148,9 +148,9 @@ def _newest(directory: Path) -> SparkCheckpoint:
         raise ConfigError(
             f"{safe_text(directory)}: no batch with a file in offsets has one in commits, so "
             "no batch is known to be complete",
-            hint="If the directory commits was copied as well, the query has no position "
-            "yet: it starts at its startingOffsets. To treat batch N as complete, give "
-            "its file offsets/N.",
+            hint="Copy the directory commits as well. If it was copied, the query has no "
+            "position yet: it starts at its startingOffsets. To treat batch N as complete, "
+            "give its file offsets/N.",
         )
     number = max(committed)
     unfinished = tuple(sorted(batch for batch in planned if batch > number))

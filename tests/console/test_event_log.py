@@ -98,7 +98,7 @@ def test_actions_are_noted_with_their_command() -> None:
 
     def job() -> None:
         over.wait(30)
-        raise K2kError("a group has got a member", hint="n plans again.")
+        raise K2kError("a group has got a member", hint="Press n to plan again.")
 
     async def flow(console: ConsoleDriver) -> None:
         plan = PlanScreen(None, Rewind.NEVER, Shown(PLAN))

@@ -194,7 +194,7 @@ def test_without_the_source_a_plan_is_made_of_its_kept_commits(
         await console.confirm(copied.name)
         await console.sees("1 row applied")
         await console.press("v")
-        await console.sees("verify needs both clusters")
+        await console.sees("Fix: Repeat when both clusters answer")
 
     try:
         drive_session(copied_session(copied), steps, (110, 30))

@@ -114,7 +114,9 @@ def test_a_failure_is_reported_once_and_then_at_growing_intervals() -> None:
             runner.now = float(now)
             runner.await_turns(3)
         assert runner.reported_at == [0, 60, 180, 420]
-        assert set(runner.reports) == {"nothing is copied: the target does not answer. Start it"}
+        assert set(runner.reports) == {
+            "nothing is copied: the target does not answer. Fix: Start it"
+        }
         switch.error = None
         runner.await_turns(3)
         assert runner.reports[-1] == "it is copied again" and len(runner.reports) == 5

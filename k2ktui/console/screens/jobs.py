@@ -304,7 +304,7 @@ class JobsScreen(ListScreen):
             if now.alive:
                 raise TimedOut(
                     f"{name} still runs after {manager.STOP_S:g} s",
-                    hint="X again stops it immediately; k2ktui jobs stop --kill kills it.",
+                    hint="Press X again to stop it at once, or kill it: k2ktui jobs stop --kill.",
                 )
             return now
 

@@ -322,7 +322,7 @@ class PlanScreen(OperationScreen):
         # If no row was reported, nothing was begun unless the error says so.
         self._begun = bool(self._arriving) or isinstance(error, PartlyApplied)
         if isinstance(error, OffsetsChanged):
-            error.hint = "n plans again."
+            error.hint = "Press n to plan again."
             self._moved = True
             moved = {key: why for key, why in error.moved.items() if key in self._lines}
             self._show_news(replace(self._lines[key], moved=why) for key, why in moved.items())

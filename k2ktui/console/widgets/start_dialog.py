@@ -12,7 +12,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_lines import TextLines
-from k2ktui.errors import K2kError
+from k2ktui.errors import K2kError, fix_text
 from k2ktui.jobs.checks import start_checks
 from k2ktui.present import formatting
 from k2ktui.present.formatting import Cell, Line, Tone
@@ -69,7 +69,7 @@ class StartDialog(Confirm):
             self._report(failed("checks", error.message, error.hint, fatal=True))
         except Exception as error:  # a bug in k2ktui must not look like a pass
             what = f"internal error in k2ktui ({type(error).__name__})"
-            self._report(failed("checks", what, "Please report it.", fatal=True))
+            self._report(failed("checks", what, "Report it.", fatal=True))
         self._report(None)
 
     def _report(self, check: Check | None) -> bool:
@@ -120,7 +120,7 @@ class StartDialog(Confirm):
         lines: list[Line] = [(mark, Cell(f" {first}"))]
         if check.outcome is CheckOutcome.PASS:
             return lines  # a pass takes one line, cut if necessary
-        more = [*rest, *(formatting.name(line) for line in check.hint.splitlines())]
+        more = [*rest, *(formatting.name(line) for line in fix_text(check.hint).splitlines())]
         for text in more:
             for each in self._wrap(text, _INDENT):
                 lines.append((Cell(" " * _INDENT + each, Tone.MUTED),))

@@ -25,7 +25,7 @@ from k2ktui.replication.record_times import RecordTimeReader
 from k2ktui.text import counted
 
 NAME = "retention headroom"
-_MEND = (
+_HINT = (
     "Start the pipeline now, raise retention.ms on the source, or set onSourceDataLoss: continue."
 )
 # Headroom below the smaller of this and a tenth of the retention time is a failure.
@@ -145,7 +145,7 @@ def _verdict(
     when += f"in {format_duration(seconds)}" if seconds > 0 else "now"
     short = [each.source for s, keep, each in left if s < min(_SHORT_S, _SHARE * keep)]
     if short:
-        return failed(NAME, f"{behind}; {when}; too soon: {first_names(short)}{why}", _MEND)
+        return failed(NAME, f"{behind}; {when}; too soon: {first_names(short)}{why}", _HINT)
     return unknown(NAME, f"{behind}; {when}{why}") if reasons else passed(NAME, f"{behind}; {when}")
 
 

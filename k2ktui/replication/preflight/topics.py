@@ -82,7 +82,7 @@ def _control(config: PipelineConfig, target: Cluster) -> Iterator[Check]:
         if problem is not None:
             yield failed_by(name, problem, fatal=True)
         elif found.note:
-            hint = "Nothing to do if that is intended: the topic keeps its partitions."
+            hint = "Nothing, if that is intended: the topic keeps its partitions."
             yield warned(name, found.note, hint)
         elif found.partitions:
             yield passed(name, counted(found.partitions, "partition"))

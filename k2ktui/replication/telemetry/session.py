@@ -47,7 +47,7 @@ def read_exporter_names(env: Mapping[str, str], *, wanted: bool) -> tuple[str, .
         raise ConfigError(
             f"{_VARIABLE} names an unknown exporter: {', '.join(unknown)}",
             unchanged="Nothing was started.",
-            hint=f"Known are {', '.join(EXPORTERS)}; several are separated by commas.",
+            hint=f"Use {', '.join(EXPORTERS)}; separate several by commas.",
         )
     if "none" in names:
         if len(names) > 1:
