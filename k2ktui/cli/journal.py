@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import click
 
 from k2ktui.cli.options import json_option, load_flow
 from k2ktui.cli.tables import print_table
-from k2ktui.engine.journal import JournalHeader, JournalRow
-from k2ktui.present.columns import Column, text_column
-from k2ktui.present.formatting import moment, number
+from k2ktui.engine.journal import JournalHeader
+from k2ktui.present.columns import Column, pick
+from k2ktui.present.formatting import WORDS
+from k2ktui.present.journal import entry_columns, entry_row_columns
 from k2ktui.text import safe_text
 
 
@@ -37,36 +39,17 @@ def command(entry: str | None, files: tuple[str, ...], as_json: bool) -> None:
         if as_json:
             click.echo(json.dumps(journal_json(headers)))
         else:
-            print_table(f"Journal of {safe_text(config.name)}", _COLUMNS, headers)
+            print_table(f"Journal of {safe_text(config.name)}", columns(headers), headers)
         return
     found = read_entry(config, entry)
     if as_json:
         click.echo(json.dumps(found.as_json()))
     else:
-        print_table(f"Entry {safe_text(entry)}", _ENTRY_COLUMNS, found.lines)
+        print_table(f"Entry {safe_text(entry)}", entry_row_columns(), found.lines)
 
 
-def _counts(header: JournalHeader) -> str:
-    return ", ".join(f"{count:,} {result}" for result, count in header.counts.items())
-
-
-def _operation_text(header: JournalHeader) -> str:
-    return f"{header.operation} {header.undoes or header.plan}".strip()
-
-
-_COLUMNS: tuple[Column[JournalHeader], ...] = (
-    text_column("id", lambda each: safe_text(each.id), left=True),
-    text_column("time", lambda each: moment(each.at_ms / 1000), left=True),
-    text_column("user", lambda each: safe_text(each.who), left=True),
-    text_column("operation", lambda each: safe_text(_operation_text(each)), left=True),
-    text_column("rows", lambda each: safe_text(_counts(each)), left=True),
-)
-_ENTRY_COLUMNS: tuple[Column[tuple[str, JournalRow]], ...] = (
-    text_column("group", lambda line: safe_text(line[0]), left=True),
-    text_column(
-        "partition", lambda line: safe_text(f"{line[1].topic}-{line[1].partition}"), left=True
-    ),
-    text_column("before", lambda line: number(line[1].before)),
-    text_column("after", lambda line: number(line[1].after)),
-    text_column("result", lambda line: safe_text(line[1].result), left=True),
-)
+def columns(headers: Sequence[JournalHeader]) -> tuple[Column[JournalHeader], ...]:
+    """Return the columns of a table of these entries."""
+    undone = {each.undoes for each in headers}
+    every = entry_columns(WORDS, undone)
+    return pick(every, "id", "when", "who", "operation", "state", "rows")

@@ -38,7 +38,7 @@ def command(files: tuple[str, ...], as_json: bool, with_groups: bool) -> None:
     else:
         print_notes(view.notes)
         title = f"{safe_text(view.pair.pipeline)} at {moment(view.taken_at)}"
-        print_table(title, _columns(reading), view.partitions)
+        print_table(title, columns(reading), view.partitions)
         for row in view.partitions:
             if row.status.held is not None:
                 subject = f"{safe_text(row.status.topic)}-{row.status.partition}"
@@ -61,16 +61,16 @@ def status_object(reading: Reading, *, with_groups: bool = False) -> dict[str, A
     }
 
 
-def _columns(reading: Reading) -> tuple[Column[PartitionRow], ...]:
-    columns = pick(
+def columns(reading: Reading) -> tuple[Column[PartitionRow], ...]:
+    shown = pick(
         partition_columns(WORDS),
         *("partition", "state", "path", "position", "end", "lag", "behind", "held-back"),
         *("target", "target-end", "mapped", "coverage"),
     )
     if reading.source_error is None:
-        return columns
+        return shown
     now = reading.view.taken_at
-    return (*columns, text_column("copied", lambda row: _age(row.status, now)))
+    return (*shown, text_column("copied", lambda row: _age(row.status, now)))
 
 
 def _age(row: PartitionStatus, now: float) -> str:

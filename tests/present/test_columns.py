@@ -5,15 +5,17 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import pytest
 from rich.console import Console
 
-from k2ktui.cli import groups, jobs_text, mm2_audit, plan, positions, status
+from k2ktui.cli import groups, jobs_text, journal, mm2_audit, plan, positions, status
 from k2ktui.cli.tables import WIDE, print_table
 from k2ktui.engine.groups import Outcome
 from k2ktui.engine.guard import MappingVersion
+from k2ktui.engine.journal import JournalHeader, JournalRow
 from k2ktui.engine.plan import Action, PlanRow
 from k2ktui.engine.translate import Basis
 from k2ktui.errors import K2kError
@@ -21,6 +23,7 @@ from k2ktui.present.audits import audit_columns
 from k2ktui.present.columns import Column, pick, text_column
 from k2ktui.present.formatting import ASCII, UNICODE, WORDS, Cell, duration, seconds, share
 from k2ktui.present.groups import outcome_text, row_columns, summary_columns
+from k2ktui.present.journal import entry_columns, entry_row_columns
 from k2ktui.present.partitions import partition_columns
 from k2ktui.present.plans import plan_columns, summarize_plan
 from k2ktui.present.positions import move_columns
@@ -80,6 +83,7 @@ def test_columns_have_an_id_of_their_own_and_one_heading_in_text_and_on_screens(
         (move_columns(ASCII), positions.MOVES),
         (run_columns(ASCII, lambda: 0.0), jobs_text.columns(0.0)),
         (audit_columns(), mm2_audit.COLUMNS),
+        (entry_columns(ASCII, ()), journal.columns([])),
     )
     for drawn, text in sets:
         headings = {column.id: column.heading for column in drawn}
@@ -90,13 +94,29 @@ def test_columns_have_an_id_of_their_own_and_one_heading_in_text_and_on_screens(
 
 def test_commands_print_what_screens_show() -> None:
     view = usual().view()
-    shown = printed(status._columns(Reading(view)), list(view.partitions), 200)
+    shown = printed(status.columns(Reading(view)), list(view.partitions), 200)
     assert re.search(r"clicks-2 +behind +verbatim +88,802 +90,002 +1,200 +3\.0 s", shown)
     down = Reading(view, K2kError("no route"))
-    assert "copied" in printed(status._columns(down), list(view.partitions), 200)
+    assert "copied" in printed(status.columns(down), list(view.partitions), 200)
     shown = printed(groups.COLUMNS, list(view.groups), 250)
     assert re.search(r"billing +payments-0 .* exact +\+107 ", shown)
     assert "no mapping reaches so far back" in shown
+
+
+def test_the_journal_is_printed_with_the_state_of_each_entry() -> None:
+    first = JournalHeader("a", 1_795_262_400_000, "ann@h", "apply", "3f2a", "p", {"applied": 3})
+    entries = (
+        replace(first, id="c", operation="undo", undoes="a", plan=""),
+        replace(first, id="b", counts={"applied": 1, "refused": 1}),
+        first,
+    )
+    shown = printed(journal.columns(entries), entries, 250)
+    for id_, operation, state in (("a", "apply", "undone"), ("b", "apply", "partly")):
+        assert re.search(rf"{id_} +2026-11-21 12:00:00 +ann@h +{operation} +{state} ", shown)
+    assert re.search(r"undo of a +done +3 applied", shown)
+    row = JournalRow("orders", 0, None, "", 1200, "", "refused: it has members")
+    shown = printed(entry_row_columns(), [("billing", row)], 250)
+    assert re.search(r"billing +orders-0 +— +1,200 +refused: it has members", shown)
 
 
 def test_a_narrow_terminal_leaves_wide_columns_out_and_wraps_sentences() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from textual import on
@@ -15,12 +14,21 @@ from k2ktui.console.screens.positions_plan import MovesScreen
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.engine.applying import results_text, undo_text
-from k2ktui.engine.journal import JournalHeader, JournalRow
+from k2ktui.engine.journal import JournalHeader
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import K2kError
 from k2ktui.present import formatting
-from k2ktui.present.columns import Column
-from k2ktui.present.formatting import Cell, Glyphs, Line, Tone
+from k2ktui.present.formatting import Cell, Line, Tone
+from k2ktui.present.journal import (
+    BEGUN,
+    EntryRow,
+    entry_columns,
+    entry_row_columns,
+    entry_time,
+    is_bad,
+    judge_entry,
+    operation_text,
+)
 from k2ktui.sync import operations
 from k2ktui.sync.apply import Applied
 from k2ktui.sync.positions import CLEAR, SET
@@ -42,8 +50,6 @@ _HELP = """
 
     e exports what is shown as JSON, as k2ktui journal prints it, and as CSV.
 """
-_BEGUN = "begun"
-Written = tuple[str, JournalRow]
 
 
 class JournalScreen(OperationScreen):
@@ -62,7 +68,7 @@ class JournalScreen(OperationScreen):
         """Create the table of entries."""
         glyphs = glyphs_of(self)
         return Grid(
-            _columns(glyphs, self.verdict),
+            entry_columns(glyphs, self._undone),
             key=lambda entry: entry.id,
             search=lambda entry: (
                 f"{entry.id} {entry.who} {entry.operation} {self.verdict(entry).word}"
@@ -73,7 +79,9 @@ class JournalScreen(OperationScreen):
 
     def show_view(self, view: View) -> None:
         """Show the view's journal."""
-        self._undone = {entry.undoes: entry for entry in view.journal if entry.undoes}
+        # The columns read the same dictionary.
+        self._undone.clear()
+        self._undone.update((entry.undoes, entry) for entry in view.journal if entry.undoes)
         grid = self.query_one(Grid)
         read = view.part(PartName.STATE).taken_at is not None
         grid.empty = "Nothing has been applied yet." if read else formatting.NOT_YET
@@ -81,7 +89,7 @@ class JournalScreen(OperationScreen):
 
     def verdict(self, entry: JournalHeader) -> SeverityLabel:
         """Judge an entry by its outcome."""
-        return verdict_of(entry, is_undone=entry.id in self._undone)
+        return judge_entry(entry, is_undone=entry.id in self._undone)
 
     def summary(self) -> Line:
         """Return the number of entries."""
@@ -147,14 +155,14 @@ class EntryScreen(OperationScreen):
         """The entry's id."""
         return self._header.id
 
-    def make_grid(self) -> Grid[Written]:
+    def make_grid(self) -> Grid[EntryRow]:
         """Create the table of the entry's rows."""
         return Grid(
-            _row_columns(),
+            entry_row_columns(),
             key=lambda line: (line[0], line[1].topic, line[1].partition),
             search=lambda line: f"{line[0]} {line[1].topic}-{line[1].partition} {line[1].result}",
-            problem=lambda line: _bad(line[1]),
-            order=lambda line: (not _bad(line[1]), line[0], line[1].topic, line[1].partition),
+            problem=lambda line: is_bad(line[1]),
+            order=lambda line: (not is_bad(line[1]), line[0], line[1].topic, line[1].partition),
             empty=formatting.NOT_YET,
             opens="",
             id="entry",
@@ -182,13 +190,15 @@ class EntryScreen(OperationScreen):
         """Return the entry's id, kind and counts."""
         return (
             Cell(f"entry {safe_text(self._header.id)}", Tone.HEADING),
-            Cell(f"  {_what(self._header)}  {safe_text(results_text(self._header.counts))}"),
+            Cell(
+                f"  {operation_text(self._header)}  {safe_text(results_text(self._header.counts))}"
+            ),
             *([Cell(f"; found now: {self._now()}", Tone.WARN)] if self._is_unfinished else []),
         )
 
     @property
     def _is_unfinished(self) -> bool:
-        return self._entry is not None and _BEGUN in self._header.counts
+        return self._entry is not None and BEGUN in self._header.counts
 
     def _now(self) -> str:
         lines = self._entry.lines if self._entry is not None else []
@@ -202,7 +212,7 @@ class EntryScreen(OperationScreen):
 
     def detail(self) -> list[Line]:
         """Return all details of the row under the cursor."""
-        line: Written | None = self.query_one(Grid).current
+        line: EntryRow | None = self.query_one(Grid).current
         if line is None:
             return []
         group, row = line
@@ -274,108 +284,24 @@ def _done(entry: JournalHeader, undone: JournalHeader | None) -> str:
     return f"entry {safe_text(undone.id)} has undone it completely"
 
 
-def verdict_of(entry: JournalHeader, *, is_undone: bool) -> SeverityLabel:
-    """Judge an entry by the outcome of its rows."""
-    if is_undone:
-        return SeverityLabel(Severity.INFO, "undone")
-    words = set(entry.counts)
-    if _BEGUN in words:
-        return SeverityLabel(Severity.BAD, "not ended")
-    if words & {"refused", "changed", "unknown"}:
-        return SeverityLabel(Severity.WARN, "partly")
-    return SeverityLabel(Severity.OK, "done")
-
-
 def describe_entry(entry: JournalHeader, undone: JournalHeader | None) -> list[Line]:
     """Return who made the change, when and from where, and whether it was undone."""
     who, _, host = entry.who.rpartition("@")
     found: list[Line] = [
         (
-            Cell(f"{_time(entry.at_ms)} UTC  ", Tone.HEADING),
+            Cell(f"{entry_time(entry.at_ms)} UTC  ", Tone.HEADING),
             Cell(f"by {safe_text(who or host, 60)} from {safe_text(host, 80)}"),
             Cell(f"  plan {safe_text(entry.plan)}" if entry.plan else "", Tone.MUTED),
         ),
-        (Cell(f"{_what(entry)}: {safe_text(results_text(entry.counts))}"),),
+        (Cell(f"{operation_text(entry)}: {safe_text(results_text(entry.counts))}"),),
     ]
     if undone is not None:
         by = f"by {safe_text(undone.who, 80)}, entry {safe_text(undone.id)}"
-        found.append((Cell(f"undone {_time(undone.at_ms)} UTC {by}"),))
+        found.append((Cell(f"undone {entry_time(undone.at_ms)} UTC {by}"),))
     return found
-
-
-def _time(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _what(entry: JournalHeader) -> str:
-    undoes = f" of {safe_text(entry.undoes)}" if entry.undoes else ""
-    return f"{safe_text(entry.operation)}{undoes}"
-
-
-def _counts(entry: JournalHeader) -> str:
-    return ", ".join(f"{count:,} {safe_text(word)}" for word, count in entry.counts.items())
-
-
-def _bad(row: JournalRow) -> bool:
-    return row.result.startswith(("refused", "changed", "unknown", "moved", "not written"))
 
 
 def _with_metadata(offset: int | None, metadata: str) -> str:
     text = "none" if offset is None else f"{offset:,}"
     shown = safe_text(metadata.rstrip("\0"), 120)
     return f"{text} (metadata “{shown}”)" if shown else text
-
-
-def _columns(glyphs: Glyphs, verdict: Any) -> tuple[Column[JournalHeader], ...]:
-    return (
-        Column("when", "when (UTC)", lambda e: Cell(_time(e.at_ms)), lambda e: e.at_ms, width=19),
-        Column("who", "user", lambda e: Cell(safe_text(e.who, 100)), lambda e: e.who, width=12),
-        Column(
-            "operation",
-            "operation",
-            lambda e: Cell(_what(e)),
-            lambda e: e.operation,
-            width=8,
-            widest=40,
-            rank=1,
-        ),
-        Column("state", "state", lambda e: glyphs.mark(verdict(e)), width=12),
-        Column("rows", "rows", lambda e: Cell(_counts(e)), width=10, widest=40, rank=2),
-        Column("id", "id", lambda e: Cell(safe_text(e.id)), lambda e: e.id, width=20, rank=3),
-        Column("plan", "plan", lambda e: Cell(safe_text(e.plan)), width=12, rank=4),
-    )
-
-
-def _row_columns() -> tuple[Column[Written], ...]:
-    return (
-        Column(
-            "group",
-            "group",
-            lambda line: Cell(safe_text(line[0], 400)),
-            lambda line: line[0],
-            width=12,
-            widest=48,
-        ),
-        Column(
-            "partition",
-            "partition",
-            lambda line: Cell(safe_text(f"{line[1].topic}-{line[1].partition}", 400)),
-            lambda line: (line[1].topic, line[1].partition),
-            width=12,
-            widest=48,
-        ),
-        Column(
-            "before", "before", lambda line: Cell(formatting.number(line[1].before)), right=True
-        ),
-        Column("after", "after", lambda line: Cell(formatting.number(line[1].after)), right=True),
-        Column(
-            "result",
-            "result",
-            lambda line: Cell(
-                safe_text(line[1].result, 400), Tone.BAD if _bad(line[1]) else Tone.PLAIN
-            ),
-            lambda line: line[1].result,
-            width=10,
-            widest=80,
-        ),
-    )
