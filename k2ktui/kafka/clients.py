@@ -38,6 +38,7 @@ from k2ktui.kafka.client_errors import (
     words,
 )
 from k2ktui.kafka.codes import LEADER_MOVED
+from k2ktui.kafka.msk import check_token
 from k2ktui.kafka.properties import librdkafka
 from k2ktui.kafka.topic_description import TopicDescription as TopicDescription
 from k2ktui.kafka.topic_description import read_description
@@ -124,6 +125,7 @@ class Cluster:
 
     def _make(self, kind: Callable[[dict[str, Any]], T], settings: dict[str, Any]) -> T:
         settings.setdefault("log_level", 2)
+        check_token(settings)
         try:
             return kind({**settings, "logger": QUIET, "error_cb": self._errors})
         except KafkaException as error:

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
 from k2ktui.kafka.client_errors import MESSAGE_TIMED_OUT, QUIET
 from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.msk import check_token
 from k2ktui.kafka.properties import librdkafka
 from k2ktui.text import safe_text
 
@@ -114,6 +115,7 @@ class KeyedWriter:
             settings = librdkafka(self._cluster.config, "producer")
             for name in _OURS:
                 settings.pop(name, None)
+            check_token(settings)
             self._producer = Producer({**settings, **self._settings()})
         return self._producer
 

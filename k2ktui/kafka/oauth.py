@@ -1,4 +1,4 @@
-"""OAUTHBEARER tokens from the client credentials grant, for kafka-python connections.
+"""OAUTHBEARER tokens for kafka-python connections: cached, and from the client credentials grant.
 
 librdkafka has this built in (``sasl.oauthbearer.method=oidc``); kafka-python needs a provider.
 """
@@ -16,6 +16,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -49,31 +50,45 @@ class OauthClient:
     trust: str = ""
 
 
-class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
-    """Fetches tokens and caches each one for 80 % of its lifetime."""
+class CachingTokenProvider(AbstractTokenProvider):  # type: ignore[misc]
+    """Keeps each token for 80 % of its lifetime; subclasses fetch them.
 
-    def __init__(self, client: OauthClient) -> None:
+    Brokers that limit sessions ask for a new login after 85 % of a token's lifetime or later.
+    """
+
+    def __init__(self) -> None:
         super().__init__()
-        self._client = client
         self._lock = threading.Lock()
         self._token = ""
         self._refresh_at = 0.0
-
-    def __reduce__(self) -> tuple[object, ...]:
-        # The lock cannot be pickled; the copy starts without a token.
-        return TokenProvider, (self._client,)
 
     def token(self) -> str:
         """Return a valid token, fetching a new one when the cached one is due for refresh.
 
         Raises:
-            ConnectionFailed: the endpoint does not answer, or returns an error or no token.
+            ConnectionFailed: no token can be had.
         """
         with self._lock:
             if time.monotonic() >= self._refresh_at:
                 self._token, life = self._fetch()
                 self._refresh_at = time.monotonic() + life * _REFRESH_AT
             return self._token
+
+    @abstractmethod
+    def _fetch(self) -> tuple[str, float]:
+        """Return a new token and its lifetime in seconds."""
+
+
+class TokenProvider(CachingTokenProvider):
+    """Fetches tokens from an endpoint, with the client credentials grant."""
+
+    def __init__(self, client: OauthClient) -> None:
+        super().__init__()
+        self._client = client
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # The lock cannot be pickled; the copy starts without a token.
+        return TokenProvider, (self._client,)
 
     def extensions(self) -> dict[str, str]:
         """Return the SASL extensions to send with the token."""

@@ -18,7 +18,8 @@ from k2ktui.config.clusters import ClientFinding, ClusterConfig, Role
 from k2ktui.config.load import Loaded, load
 from k2ktui.errors import ConfigError
 from k2ktui.kafka.property_table import ALL, JAVA_FOR_LIBRDKAFKA, RULES, PropertyRule
-from k2ktui.kafka.security import UnusableProperty, for_librdkafka, for_wire, resolve
+from k2ktui.kafka.security import for_librdkafka, for_wire, resolve
+from k2ktui.kafka.unusable_property import UnusableProperty
 
 ROLES: tuple[Role, ...] = ("consumer", "producer", "admin")
 _BOOTSTRAP = "bootstrap.servers"

@@ -187,11 +187,14 @@ ssl.truststore.password ssl.truststore.type
 """
 
 _ASSERTION = "only client credentials are supported, not assertions (JWT bearer)"
-_LOGIN_HANDLERS = ("oauthbearerlogincallbackhandler",)
+_AWS = "software.amazon.msk.auth.iam."
+_LOGIN_HANDLERS = (".oauthbearerlogincallbackhandler", f"{_AWS}iamoauthbearerlogincallbackhandler")
 
 _SECURITY: dict[str, PropertyRule] = {
     **dict.fromkeys(_SECURITY_NAMES.split(), PropertyRule(security=True)),
-    "sasl.client.callback.handler.class": PropertyRule(refused=_NO_JAVA),
+    "sasl.client.callback.handler.class": PropertyRule(
+        refused=_NO_JAVA, harmless=(f"{_AWS}iamclientcallbackhandler",)
+    ),
     "sasl.login.callback.handler.class": PropertyRule(refused=_NO_JAVA, harmless=_LOGIN_HANDLERS),
     "sasl.login.class": PropertyRule(refused=_NO_JAVA),
     "sasl.oauthbearer.jwt.retriever.class": PropertyRule(

@@ -15,8 +15,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from k2ktui.kafka.jaas import JaasEntry, parse_jaas
+from k2ktui.kafka.msk import MSK_MECHANISM, MskSigner, MskTokens, read_signer, uses_msk
 from k2ktui.kafka.oauth import OauthClient, TokenProvider
 from k2ktui.kafka.stores import Identity, StoreError, read_identity, read_trust
+from k2ktui.kafka.unusable_property import UnusableProperty
 from k2ktui.text import safe_text
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -34,15 +36,8 @@ _MODULES: dict[str, str] = {
     "SCRAM-SHA-256": "ScramLoginModule",
     "SCRAM-SHA-512": "ScramLoginModule",
     "OAUTHBEARER": "OAuthBearerLoginModule",
+    MSK_MECHANISM: "IAMLoginModule",
 }
-
-
-class UnusableProperty(ValueError):
-    """A property cannot be used; ``key`` is its name, and the message holds no secret."""
-
-    def __init__(self, key: str, reason: str) -> None:
-        super().__init__(reason)
-        self.key = key
 
 
 @dataclass(frozen=True)
@@ -62,12 +57,13 @@ class Tls:
 
 @dataclass(frozen=True)
 class Login:
-    """A SASL login; ``oauth`` is set for OAUTHBEARER, other mechanisms use a password."""
+    """A SASL login; OAUTHBEARER has ``oauth`` or ``msk``, other mechanisms use a password."""
 
     mechanism: str
     username: str = ""
     password: str = field(default="", repr=False)
     oauth: OauthClient | None = None
+    msk: MskSigner | None = None
 
 
 @dataclass(frozen=True)
@@ -124,6 +120,10 @@ def _login(properties: Mapping[str, str]) -> Login:
         raise UnusableProperty(_MECHANISM, reason)
     line = properties.get(_JAAS, "").strip()
     entry = _entry(line, mechanism) if line else None
+    if uses_msk(properties, mechanism):
+        # MSK brokers accept OAUTHBEARER tokens in place of Java's own mechanism.
+        signer = read_signer(properties, entry.options if entry else {})
+        return Login("OAUTHBEARER", msk=signer)
     if mechanism == "OAUTHBEARER":
         options = entry.options if entry else {}
         return Login(mechanism, oauth=_oauth(properties, options))
@@ -181,13 +181,16 @@ def for_librdkafka(security: Security) -> dict[str, Any]:
     if security.tls is not None:
         settings |= _tls_for_librdkafka(security.tls)
     if security.login is not None:
-        settings["sasl.mechanism"] = security.login.mechanism
-        oauth = security.login.oauth
-        settings |= _oauth_for_librdkafka(oauth) if oauth else _password(security.login)
+        settings |= {"sasl.mechanism": security.login.mechanism}
+        settings |= _login_for_librdkafka(security.login)
     return settings
 
 
-def _password(login: Login) -> dict[str, Any]:
+def _login_for_librdkafka(login: Login) -> dict[str, Any]:
+    if login.msk:
+        return {"oauth_cb": MskTokens(login.msk)}
+    if login.oauth:
+        return _oauth_for_librdkafka(login.oauth)
     return {"sasl.username": login.username, "sasl.password": login.password}
 
 
@@ -227,7 +230,9 @@ def for_wire(security: Security) -> dict[str, Any]:
     login = security.login
     if login is not None:
         settings["sasl_mechanism"] = login.mechanism
-        if login.oauth:
+        if login.msk:
+            settings["sasl_oauth_token_provider"] = MskTokens(login.msk)
+        elif login.oauth:
             settings["sasl_oauth_token_provider"] = TokenProvider(login.oauth)
         else:
             settings["sasl_plain_username"] = _wire_username(login)

@@ -178,7 +178,7 @@ def test_what_copying_decides_itself_is_told(role: str, key: str, value: str) ->
         ({"enable.idempotence": "maybe"}, "true, false"),
         ({"compression.type": "brotli"}, "none, gzip, snappy, lz4, zstd"),
         ({"security.protocol": "SASL_SSL"}, "GSSAPI is not supported"),
-        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "AWS_MSK_IAM"}, "not supported"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "DIGEST-MD5"}, "not supported"),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "missing; PLAIN needs it"),
         (
             {
