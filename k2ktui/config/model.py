@@ -41,7 +41,7 @@ from k2ktui.config.topics import (
     TopicSelection,
     compile_pattern,
 )
-from k2ktui.engine.state import LARGEST_SLOTS
+from k2ktui.engine.run_record import LARGEST_SLOTS
 
 ControlTopic = Literal["assignment", "commit", "metrics", "offset_mapping", "state"]
 

@@ -5,21 +5,30 @@ in ``docs/record-formats.md``; ``v`` is its version.
 
 - *Position* (commit topic, compacted): next source offset to copy of one source partition.
 - *Run* (commit topic, compacted): the term and the number of slots of the pipeline's latest run.
+- *Producer* (commit topic, compacted): a producer id that it writes with; see
+  ``producer_registration``.
 - *Mapping* (mapping topic): where consecutive records of one source partition landed.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from k2ktui.engine.cluster_pair import UNKNOWN_PAIR, ClusterPair, read_cluster_pair
+from k2ktui.engine.producer_registration import (
+    PRODUCER,
+    ProducerRegistration,
+    parse_registration,
+)
+from k2ktui.engine.run_record import LARGEST_TERM, parse_run
+from k2ktui.engine.run_record import Run as Run
+from k2ktui.engine.run_record import run_key as run_key
+from k2ktui.engine.run_record import run_value as run_value
 from k2ktui.engine.strict_json import (
     LARGEST_INT,
-    LARGEST_MS,
+    dump_object,
     field,
     flag,
     integer,
@@ -32,9 +41,6 @@ from k2ktui.engine.strict_json import (
 )
 
 VERSION = 1
-# A driver that takes over fences the slots one by one.
-LARGEST_SLOTS = 10_000
-LARGEST_TERM = (1 << 53) - 1
 _LARGEST_KEY = 1 << 20
 
 
@@ -137,18 +143,6 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """One run of the driver: its term, its number of slots, and what it copies."""
-
-    term: int
-    slots: int
-    name: str = ""
-    host: str = ""
-    started_ms: int = 0
-    pair: ClusterPair = UNKNOWN_PAIR
-
-
-@dataclass(frozen=True, slots=True)
 class MappingRecord:
     """The mapping that one transaction added for one source partition on one target partition.
 
@@ -189,13 +183,9 @@ class MappingRecord:
             yield from zip(run.sources, itertools.count(run.target))
 
 
-def _dump(value: dict[str, Any]) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, sort_keys=True).encode()
-
-
 def position_key(group: str, source: SourcePartition) -> bytes:
     """Compaction key of a position record; ``group`` is ``coordination.commit.group``."""
-    return _dump({"group": group, "topic": source.topic, "partition": source.partition})
+    return dump_object({"group": group, "topic": source.topic, "partition": source.partition})
 
 
 def position_value(position: Position) -> bytes:
@@ -216,23 +206,12 @@ def position_value(position: Position) -> bytes:
     }
     if position.gaps:
         value["gaps"] = [[gap.first, gap.end, gap.reason] for gap in position.gaps]
-    return _dump(value)
-
-
-def run_key(group: str) -> bytes:
-    """Compaction key of the run record."""
-    return _dump({"group": group, "run": True})
-
-
-def run_value(run: Run) -> bytes:
-    """Value of the run record."""
-    value = {"v": VERSION, "term": run.term, "slots": run.slots, "name": run.name, "host": run.host}
-    return _dump({**value, "startedAt": run.started_ms, **run.pair.as_fields()})
+    return dump_object(value)
 
 
 def mapping_key(mapping: MappingRecord) -> bytes:
     """Key of a mapping record."""
-    return _dump(
+    return dump_object(
         {
             "pipeline": mapping.pipeline,
             "topic": mapping.source.topic,
@@ -257,7 +236,7 @@ def mapping_value(mapping: MappingRecord) -> bytes:
         value["covers"] = [covers.first, covers.end, covers.part, covers.parts]
     if mapping.again:
         value["again"] = True
-    return _dump(value)
+    return dump_object(value)
 
 
 def _deltas(sources: tuple[int, ...]) -> list[int]:
@@ -291,7 +270,7 @@ def _covers(value: object) -> Covers:
 
 def read_commit_record(
     key: bytes | None, value: bytes | None, only: str | None = None
-) -> tuple[str, SourcePartition | None, Position | Run | None]:
+) -> tuple[str, SourcePartition | None, Position | Run | ProducerRegistration | None]:
     """Decode a record of the commit topic.
 
     Args:
@@ -301,20 +280,24 @@ def read_commit_record(
             which may be damaged or of another version, are not read.
 
     Returns:
-        ``(group, source partition, position)`` for a position, ``(group, None, run)`` for a run;
-        the last element is None for a tombstone and for a value that was not decoded.
+        ``(group, source partition, position)`` for a position, ``(group, None, run)`` for a run,
+        ``(group, None, registration)`` for a producer id; the last element is None for a tombstone
+        and for a value that was not decoded.
 
     Raises:
         MalformedRecord: the record is not k2ktui's, or of a newer version.
     """
     head = parse_object(key, "the key", largest=_LARGEST_KEY)
     group = text(field(head, "group"))
-    source = None if head.get("run") is True else _source(head)
+    producer = head.get(PRODUCER)
+    source = None if producer is not None or head.get("run") is True else _source(head)
     if value is None or only not in (None, group):
         return group, source, None
     body = parse_object(value, "the value")
     _check_version(body)
-    return group, source, _run(body) if source is None else _position(body)
+    if producer is not None:
+        return group, None, parse_registration(producer, body)
+    return group, source, parse_run(body) if source is None else _position(body)
 
 
 def read_commit_group(key: bytes | None) -> str:
@@ -332,17 +315,6 @@ def _check_version(value: dict[str, Any]) -> None:
     version = integer(field(value, "v"))
     if version != VERSION:
         raise MalformedRecord(f"version {version}, this release reads version {VERSION}")
-
-
-def _run(value: dict[str, Any]) -> Run:
-    return Run(
-        term=integer(field(value, "term"), high=LARGEST_TERM),
-        slots=integer(field(value, "slots"), high=LARGEST_SLOTS),
-        name=text(value.get("name", "")),
-        host=text(value.get("host", "")),
-        started_ms=integer(value.get("startedAt", 0), high=LARGEST_MS),
-        pair=read_cluster_pair(value),
-    )
 
 
 def _position(value: dict[str, Any]) -> Position:

@@ -55,6 +55,11 @@ def parse_object(
     return value
 
 
+def dump_object(value: dict[str, Any]) -> bytes:
+    """Return an object as compact JSON with sorted keys."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, sort_keys=True).encode()
+
+
 def text(value: object, longest: int = LONGEST) -> str:
     """Return a string that can be encoded as UTF-8."""
     if not isinstance(value, str):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from zlib import crc32
 
+from k2ktui.engine.producer_registration import ProducerRegistration
 from k2ktui.engine.state import (
     MalformedRecord,
     Position,
@@ -17,7 +18,12 @@ from k2ktui.engine.state import (
 )
 from k2ktui.errors import TimedOut
 from k2ktui.kafka.clients import Cluster
-from k2ktui.kafka.control_reader import ControlRecord, read_committed, stable_ends
+from k2ktui.kafka.control_reader import (
+    ControlRecord,
+    read_committed,
+    read_written,
+    stable_ends,
+)
 
 # Maximum number of records read per commit partition, about 0.3 s of work.
 _MOST_A_READ = 20_000
@@ -50,13 +56,14 @@ class CommitState:
     """A pipeline's committed state: the latest run and the newest position of each partition.
 
     ``malformed`` counts the records that could not be decoded, ``damaged`` the keys of this
-    pipeline whose newest record is one of them.
+    pipeline whose newest record is one of them. ``registrations`` are by producer id.
     """
 
     run: Run
     positions: Mapping[SourcePartition, Position]
     malformed: int = 0
     damaged: int = 0
+    registrations: Mapping[int, ProducerRegistration] = field(default_factory=dict)
 
 
 class CommitStateFold:
@@ -68,6 +75,7 @@ class CommitStateFold:
         self._damaged: set[tuple[bytes | None, int]] = set()
         # A tombstone applies only to its own commit partition; others have no order relative to it.
         self._found: dict[tuple[SourcePartition, int], Position] = {}
+        self._producers: dict[int, ProducerRegistration] = {}
 
     def take(self, entry: ControlRecord) -> None:
         """Apply a record; records of one commit partition must arrive in order."""
@@ -85,6 +93,8 @@ class CommitStateFold:
             before = self._run
             term, slots = max(before.term, value.term), max(before.slots, value.slots)
             self._run = replace(value, term=term, slots=slots)
+        elif isinstance(value, ProducerRegistration):
+            self._producers[value.producer_id] = value
         elif source is not None and value is None:
             self._found.pop((source, entry.partition), None)
         elif source is not None and isinstance(value, Position):
@@ -101,7 +111,8 @@ class CommitStateFold:
         # The term must never be lower than one already used, even if the run record was lost.
         highest = max((p.term for p in positions.values()), default=0)
         run = replace(self._run, term=max(self._run.term, highest))
-        return CommitState(run, positions, self._malformed, len(self._damaged))
+        producers = dict(self._producers)
+        return CommitState(run, positions, self._malformed, len(self._damaged), producers)
 
     def _is_own(self, key: bytes | None) -> bool:
         with suppress(MalformedRecord):
@@ -119,6 +130,19 @@ def read_commit_state(target: Cluster, topic: CommitTopic, timeout: float) -> Co
     for entry in read_committed(target, topic.name, topic.partitions, timeout):
         fold.take(entry)
     return fold.state()
+
+
+def read_written_runs(target: Cluster, topic: CommitTopic, timeout: float) -> Iterator[Run]:
+    """Yield a pipeline's run records, including those of open and aborted transactions.
+
+    Raises:
+        ConnectionFailed, TimedOut: as ``read_commit_state``.
+    """
+    for entry in read_written(target, topic.name, topic.partitions, timeout):
+        with suppress(MalformedRecord):
+            group, _, state = read_commit_record(entry.key, entry.value, topic.group)
+            if group == topic.group and isinstance(state, Run):
+                yield state
 
 
 def adopt_positions(

@@ -83,6 +83,10 @@ class ProducerEpochs:
         """Numbers of the slots (and STATE) that this driver has fenced."""
         return [number for number in self._held if number != DRIVER]
 
+    def producer_ids(self) -> dict[int, int]:
+        """Return the producer ids of the slots that this driver has fenced, by slot."""
+        return {slot: held.producer_id for slot, held in self._held.items() if slot >= 0}
+
     async def take_ownership(self, seconds: float) -> None:
         """Bump the driver's epoch unconditionally: previous owners lose the pipeline.
 

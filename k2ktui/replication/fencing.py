@@ -16,36 +16,21 @@ from time import monotonic, sleep
 from typing import Any, TypeVar
 
 from k2ktui.engine.cluster_pair import ClusterPair
-from k2ktui.engine.state import (
-    MalformedRecord,
-    Position,
-    Run,
-    SourcePartition,
-    position_key,
-    position_value,
-    read_commit_record,
-    run_key,
-    run_value,
-)
+from k2ktui.engine.run_record import Run, run_key, run_value
+from k2ktui.engine.state import Position, SourcePartition, position_key, position_value
 from k2ktui.errors import K2kError, TimedOut
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.codes import FENCED, Code
-from k2ktui.kafka.control_reader import await_stable, read_written
+from k2ktui.kafka.control_reader import await_stable
 from k2ktui.kafka.transaction_state import TransactionState
-from k2ktui.kafka.transactions import Producer, add_partitions, end_transaction, init_producer
-from k2ktui.kafka.wire import CoordinatorError, Loop, OutcomeUnknown, Signal, Wire
-from k2ktui.log.rebuild import build_batches
-from k2ktui.log.records import make_records
-from k2ktui.replication.commit_state import CommitState, CommitTopic, read_commit_state
+from k2ktui.kafka.transactions import Producer, init_producer
+from k2ktui.kafka.wire import CoordinatorError, Loop, OutcomeUnknown, Wire
+from k2ktui.replication import commit_state
+from k2ktui.replication.commit_state import CommitState, CommitTopic
 from k2ktui.replication.copying.failpoints import failpoint
-from k2ktui.replication.copying.outgoing_batch import OutgoingBatch
 from k2ktui.replication.copying.partition_reader import now_ms
-from k2ktui.replication.copying.writer import (
-    BatchRefused,
-    Fenced,
-    SlotFailed,
-    Writer,
-)
+from k2ktui.replication.copying.writer import BatchRefused, Fenced, SlotFailed
+from k2ktui.replication.driver_records import write_records
 from k2ktui.replication.epochs import (
     DRIVER,
     STATE,
@@ -63,9 +48,9 @@ from k2ktui.replication.fencing_errors import (
     superseded,
     transaction_unfinished,
 )
+from k2ktui.replication.producer_registry import ProducerRegistry
 
 _T = TypeVar("_T")
-_STATE_LIMIT = 512 << 10
 # The driver does nothing else while it waits for one slot's token, and tries again anyway.
 _RENEW_S = 10.0
 _DESCRIBE_S = 2.0
@@ -89,6 +74,7 @@ class TransactionFencer:
         run: the run that this driver has begun.
         unfinished: the transactional ids whose last transaction waited for markers when this driver
             took over; no task of an earlier driver can write with them.
+        retired: the transactional ids whose producer id is registered for another source cluster.
     """
 
     def __init__(
@@ -117,6 +103,8 @@ class TransactionFencer:
         self._began = False
         self.run = Run(0, 0)
         self.unfinished: dict[int, TransactionState] = {}
+        self.retired: frozenset[int] = frozenset()
+        self._registry = ProducerRegistry(topic.group, pair if transactional else None)
 
     def take_over(self, slots: int) -> CommitState:
         """Fence every other driver of this pipeline, begin a new term, return the state before it.
@@ -137,8 +125,11 @@ class TransactionFencer:
         self.run = state.run
         failpoint("fenced")
         self._owned = True
+        self._registry.adopt(state.registrations)
+        held = self._epochs.producer_ids().items()
+        self.retired = frozenset(n for n, id_ in held if not self._registry.is_usable(id_))
         try:
-            self.begin_term(slots + len(self.unfinished))
+            self.begin_term(slots + len(self.unfinished.keys() | self.retired))
         except K2kError:
             self._owned = False
             raise
@@ -195,20 +186,14 @@ class TransactionFencer:
         return max((run.slots for run in self._written_runs()), default=0)
 
     def _written_runs(self) -> Iterator[Run]:
-        """Yield all run records, including those of open and aborted transactions."""
-        topic = self.topic
-        for entry in read_written(self._target, topic.name, topic.partitions, self._sync_timeout):
-            with contextlib.suppress(MalformedRecord):
-                group, _, state = read_commit_record(entry.key, entry.value, topic.group)
-                if group == topic.group and isinstance(state, Run):
-                    yield state
+        return commit_state.read_written_runs(self._target, self.topic, self._sync_timeout)
 
     def read(self) -> CommitState:
         """Wait until no transaction is open on the commit topic, then read the state."""
         topic = self.topic
         if self._transactional:
             await_stable(self._target, topic.name, topic.partitions, self._sync_timeout)
-        return read_commit_state(self._target, topic, self._sync_timeout)
+        return commit_state.read_commit_state(self._target, topic, self._sync_timeout)
 
     def begin_term(self, slots: int) -> None:
         """Begin a new term, whose positions supersede all earlier ones, even larger offsets."""
@@ -226,9 +211,10 @@ class TransactionFencer:
 
     def _write_run(self, term: int, slots: int) -> None:
         pair = self._pair or self.run.pair
-        run = Run(term, slots, self._name, socket.gethostname(), now_ms(), pair)
+        registers = self._registry.is_active if self._pair else self.run.registers
+        run = Run(term, slots, self._name, socket.gethostname(), now_ms(), pair, registers)
         self._own_runs.add(run)
-        self._write([(run_key(self.topic.group), run_value(run))])
+        self._write([(run_key(self.topic.group), run_value(run))], register=True)
         self.run = run
 
     def renew(self, slot: int) -> Producer:
@@ -245,7 +231,8 @@ class TransactionFencer:
         if not self._transactional:
             return self._anonymous()
         self._require_ownership()
-        return self._run_slot(slot, lambda: self._epochs.renew(slot, self._renew_s))
+        token = self._run_slot(slot, lambda: self._epochs.renew(slot, self._renew_s))
+        return self._registered(slot, token)
 
     def recover(self, slot: int) -> Producer:
         """Fence whatever is left of a slot's task; its positions must be read after this.
@@ -256,7 +243,16 @@ class TransactionFencer:
         try:
             return self.renew(slot)
         except Contested:
-            return self._run_slot(slot, lambda: self._epochs.reclaim(slot, self._renew_s))
+            token = self._run_slot(slot, lambda: self._epochs.reclaim(slot, self._renew_s))
+            return self._registered(slot, token)
+
+    def _registered(self, slot: int, token: Producer) -> Producer:
+        """Return the token; first register its producer id, if it is new."""
+        if not self._registry.is_usable(token.producer_id):
+            self.retired |= {slot}
+        elif slot >= 0 and self._registry.missing([token.producer_id], 0):
+            self._write([], register=True)
+        return token
 
     def waits_for_markers(self, slot: int) -> bool:
         """Return whether a slot's last transaction is known to wait for markers."""
@@ -293,30 +289,27 @@ class TransactionFencer:
         self._write([(key, None) for key in keys], range(self.topic.partitions))
 
     def _write(
-        self, entries: Sequence[tuple[bytes, bytes | None]], partitions: Sequence[int] = ()
+        self,
+        entries: Sequence[tuple[bytes, bytes | None]],
+        partitions: Sequence[int] = (),
+        *,
+        register: bool = False,
     ) -> None:
+        """Write records in a transaction; ``register`` adds the registrations that are missing."""
+        at = now_ms()
+        new = self._registry.missing(self._epochs.producer_ids().values(), at) if register else []
+        entries = [*entries, *self._registry.records(new)]
         if not entries:
             return
-        at = now_ms()
-        records = make_records([(i, at, key, value) for i, (key, value) in enumerate(entries)])
         producer = self.recover(STATE)
         where = [(self.topic.name, p) for p in partitions or (self.topic.partition(DRIVER),)]
 
-        async def transaction() -> None:
-            signal = Signal(self._loop)
-            writer = Writer(self._wire, producer, signal, lambda *_: None)
-            if self._transactional:
-                await add_partitions(self._wire, producer, where)
-            for at_partition in where:
-                for built in build_batches(records, 0, _STATE_LIMIT):
-                    writer.offer(at_partition, OutgoingBatch(memoryview(built.data), built.count))
-            await writer.drain()
-            failpoint("recorded")
-            if self._transactional:
-                await end_transaction(self._wire, producer, commit=True)
-
         try:
-            self._loop.run(transaction)
+            self._loop.run(
+                lambda: write_records(
+                    self._wire, producer, where, entries, at, transactional=self._transactional
+                )
+            )
         except (Fenced, CoordinatorError) as error:
             if not isinstance(error, Fenced) and error.code not in FENCED:
                 raise coordinator_refused(error, self.topic.group) from None
@@ -325,6 +318,7 @@ class TransactionFencer:
             raise self._unknown("the transaction was aborted") from None
         except (OutcomeUnknown, SlotFailed, BatchRefused) as error:
             raise self._unknown(str(error)) from None
+        self._registry.mark_written(new)
 
     def _unknown(self, reason: str) -> TimedOut:
         return TimedOut(

@@ -13,7 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
 
-from k2ktui.engine.state import LARGEST_SLOTS, Position, SourcePartition
+from k2ktui.engine.run_record import LARGEST_SLOTS
+from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import ConnectionFailed, TimedOut
 from k2ktui.kafka.transaction_state import TransactionState, describe_partitions
 from k2ktui.replication.commit_state import adopt_positions
@@ -74,7 +75,8 @@ class UnfinishedTransactions:
         self._stopped.release(self.sources)
         found = self._fencer.unfinished
         self._waiting = {identity: _Unfinished(state) for identity, state in found.items()}
-        self._free = [number for number in range(self._fencer.run.slots) if number not in found]
+        taken = found.keys() | self._fencer.retired
+        self._free = [number for number in range(self._fencer.run.slots) if number not in taken]
         for slot in slots:
             slot.identity, slot.lost = self._free.pop(0), False
         for identity in found:
@@ -153,7 +155,8 @@ class UnfinishedTransactions:
 
     def _release(self, identity: int) -> None:
         each = self._waiting.pop(identity)
-        self._free.append(identity)
+        if identity not in self._fencer.retired:
+            self._free.append(identity)
         self._stopped.release(each.sources)
         name = transactional_id(self._fencer.topic.group, identity)
         self._report(Note(f"transaction of {name}: ended"))

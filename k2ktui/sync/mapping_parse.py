@@ -25,8 +25,8 @@ from k2ktui.engine.ranges import (
     has_overlap,
 )
 from k2ktui.engine.replica import TargetPartition
+from k2ktui.engine.run_record import LARGEST_TERM
 from k2ktui.engine.state import (
-    LARGEST_TERM,
     VERSION,
     Covers,
     MalformedRecord,

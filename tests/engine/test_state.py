@@ -10,6 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k2ktui.engine.cluster_pair import ClusterPair
+from k2ktui.engine.producer_registration import (
+    ProducerRegistration,
+    read_registration,
+    registration_key,
+    registration_value,
+)
 from k2ktui.engine.state import (
     Covers,
     Gap,
@@ -94,6 +100,8 @@ def test_runs_survive_and_tombstones_are_told_apart() -> None:
     assert read_commit_record(run_key("g"), None) == ("g", None, None)
     known = replace(run, pair=ClusterPair("s", "t", "__mappings"))
     assert read_commit_record(run_key("g"), run_value(known)) == ("g", None, known)
+    registering = replace(known, registers=True)
+    assert read_commit_record(run_key("g"), run_value(registering)) == ("g", None, registering)
     source = SourcePartition("t", 0)
     assert read_commit_record(position_key("g", source), None) == ("g", source, None)
 
@@ -110,11 +118,31 @@ def test_runs_survive_and_tombstones_are_told_apart() -> None:
         (b'{"group":"g","topic":"t","partition":0}', b"nonsense"),
         (b'{"group":"g","topic":"t","partition":0}', b'{"v":2,"offset":1}'),
         (b'{"group":"g","topic":"t","partition":0}', b'{"v":1}'),
+        (b'{"group":"g","producer":"7"}', b'{"v":1,"sourceCluster":"a","targetCluster":"b"}'),
+        (b'{"group":"g","producer":7}', b'{"v":1,"sourceCluster":"a"}'),
+        (b'{"group":"g","producer":7}', b'{"v":2,"sourceCluster":"a","targetCluster":"b"}'),
     ],
 )
 def test_foreign_commit_records_are_malformed(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(MalformedRecord):
         read_commit_record(key, value)
+
+
+def test_registrations_are_found_among_other_records() -> None:
+    found = ProducerRegistration(7, "a", "b", 9)
+    key, value = registration_key("g", 7), registration_value(found)
+    assert read_registration(key, value) == found
+    assert read_commit_record(key, value) == ("g", None, found)
+    assert read_commit_record(key, value, "other") == ("g", None, None)
+    assert read_commit_record(key, None) == ("g", None, None)
+    others = [
+        (None, None),
+        (key, None),
+        (run_key("g"), run_value(Run(1, 1))),
+        (run_key('g"producer":'), b"{}"),
+        (position_key("g", SourcePartition("t", 0)), b"{}"),
+    ]
+    assert [read_registration(*each) for each in others] == [None] * len(others)
 
 
 @pytest.mark.parametrize(

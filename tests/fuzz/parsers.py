@@ -22,6 +22,12 @@ from k2ktui.engine.journal import (
 from k2ktui.engine.journal_format import read_state_key, read_state_value, state_key, state_value
 from k2ktui.engine.plan import UnusablePlan, dump_plan, load_plan, to_csv
 from k2ktui.engine.plan import read as load_unchecked
+from k2ktui.engine.producer_registration import (
+    ProducerRegistration,
+    read_registration,
+    registration_key,
+    registration_value,
+)
 from k2ktui.engine.ranges import decode_columns
 from k2ktui.engine.state import (
     Covers,
@@ -96,6 +102,7 @@ AT = SourcePartition("orders-ü", 3)
 POSITION = Position(
     42, 7, 3, "0" * 32, 5, 1, "orders", 3, "1" * 32, 2, 1_795_252_312_786, (Gap(1, 7, "truncated"),)
 )
+REGISTRATION = ProducerRegistration(4711, "lQmM", "8Qh2", 1_795_252_312_786)
 RUN = Run(5, 4, "p", "bastion", 1_795_252_312_786)
 RANGES = MappingRecord(
     "g", AT, "orders", 3, 5, (MappingRange(0, 10, 4), MappingRange(6, 14, 2)), covers=Covers(0, 9)
@@ -135,6 +142,7 @@ CP = ConnectorPartition("MirrorSourceConnector", "a", AT)
 def _commit(key: bytes | None, value: bytes | None) -> None:
     group, source, found = read_commit_record(key, value)
     group.encode()
+    read_registration(key, value)
     if isinstance(found, Position):
         assert source is not None
         position_key(group, source), position_value(found)
@@ -220,6 +228,7 @@ def parsers(directory: Path) -> dict[str, Parser]:
         (position_key("g", AT), position_value(POSITION)),
         (run_key("g"), run_value(RUN)),
         (run_key("g"), None),
+        (registration_key("g", 4711), registration_value(REGISTRATION)),
     ]
     mappings = [(mapping_key(each), mapping_value(each)) for each in (RANGES, RUNS)]
     return {

@@ -12,6 +12,7 @@ import pytest
 from k2ktui.engine.journal import StateRecord
 from k2ktui.engine.journal_format import read_state_key, read_state_value, state_key, state_value
 from k2ktui.engine.plan import Plan, dump_plan, load_plan
+from k2ktui.engine.producer_registration import registration_key, registration_value
 from k2ktui.engine.state import (
     MappingRecord,
     mapping_key,
@@ -26,7 +27,7 @@ from k2ktui.engine.state import (
 from k2ktui.jobs.job_directory import JobDirectory, JobRecord, Phase
 from k2ktui.watch.codec import dumps, loads
 from tests.engine.test_plan import PLAN
-from tests.fuzz.parsers import AT, POSITION, RANGES, RUN, RUNS, STATE
+from tests.fuzz.parsers import AT, POSITION, RANGES, REGISTRATION, RUN, RUNS, STATE
 
 GOLDEN: dict[str, list[str]] = json.loads((Path(__file__).parent / "written.json").read_text())
 HOSTILE = 'g"\\\u2028\x1bü'
@@ -56,6 +57,7 @@ def written(tmp_path: Path) -> dict[str, list[str]]:
     found = {
         "position": [position_key("g", AT), position_value(POSITION)],
         "run": [run_key("g"), run_value(RUN)],
+        "producer": [registration_key("g", 4711), registration_value(REGISTRATION)],
         **{name: [mapping_key(each), mapping_value(each)] for name, each in MAPPINGS.items()},
         **{name: [state_key("g", each.key), state_value(each)] for name, each in STATES.items()},
     }
@@ -73,7 +75,11 @@ def test_all_is_written_as_ever(tmp_path: Path) -> None:
 
 
 def test_positions_and_runs_are_read() -> None:
-    for name, expected in (("position", ("g", AT, POSITION)), ("run", ("g", None, RUN))):
+    for name, expected in (
+        ("position", ("g", AT, POSITION)),
+        ("run", ("g", None, RUN)),
+        ("producer", ("g", None, REGISTRATION)),
+    ):
         key, value = (text.encode() for text in GOLDEN[name])
         assert read_commit_record(key, value) == expected
 

@@ -9,7 +9,8 @@ import pytest
 from confluent_kafka import KafkaError
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.state import LARGEST_SLOTS, Run
+from k2ktui.engine.run_record import LARGEST_SLOTS
+from k2ktui.engine.state import Run
 from k2ktui.errors import TimedOut
 from k2ktui.kafka import control, topics
 from k2ktui.kafka.clients import ConfigEntry, TopicDescription

@@ -98,7 +98,7 @@ def read_ledger(
     runs = []
     for record in read_all(target, commit_topic):
         key = json.loads(record.key or b"")
-        if key["group"] != group:
+        if key["group"] != group or "producer" in key:
             continue
         value = json.loads(record.value or b"")
         if key.get("run"):

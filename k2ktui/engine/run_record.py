@@ -1,0 +1,70 @@
+"""The run record of a pipeline in its commit topic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from k2ktui.engine.cluster_pair import UNKNOWN_PAIR, ClusterPair, read_cluster_pair
+from k2ktui.engine.strict_json import (
+    LARGEST_MS,
+    dump_object,
+    field,
+    flag,
+    integer,
+    text,
+)
+
+_VERSION = 1
+# A driver that takes over fences the slots one by one.
+LARGEST_SLOTS = 10_000
+LARGEST_TERM = (1 << 53) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of the driver: its term, its number of slots, what it copies.
+
+    ``registers`` says that it registers the producer ids that it writes with.
+    """
+
+    term: int
+    slots: int
+    name: str = ""
+    host: str = ""
+    started_ms: int = 0
+    pair: ClusterPair = UNKNOWN_PAIR
+    registers: bool = False
+
+
+def run_key(group: str) -> bytes:
+    """Compaction key of the run record."""
+    return dump_object({"group": group, "run": True})
+
+
+def run_value(run: Run) -> bytes:
+    """Value of the run record."""
+    value: dict[str, Any] = {
+        "v": _VERSION,
+        "term": run.term,
+        "slots": run.slots,
+        "name": run.name,
+        "host": run.host,
+    }
+    if run.registers:
+        value["registers"] = True
+    return dump_object({**value, "startedAt": run.started_ms, **run.pair.as_fields()})
+
+
+def parse_run(value: Mapping[str, Any]) -> Run:
+    """Return the run in a decoded value; raises MalformedRecord."""
+    return Run(
+        term=integer(field(value, "term"), high=LARGEST_TERM),
+        slots=integer(field(value, "slots"), high=LARGEST_SLOTS),
+        name=text(value.get("name", "")),
+        host=text(value.get("host", "")),
+        started_ms=integer(value.get("startedAt", 0), high=LARGEST_MS),
+        pair=read_cluster_pair(value),
+        registers=flag(value.get("registers", False)),
+    )

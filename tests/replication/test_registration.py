@@ -1,0 +1,157 @@
+"""Each producer id is registered on the target before its first use, for one pair of clusters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from k2ktui.engine.cluster_pair import ClusterPair
+from k2ktui.kafka.properties import wire
+from k2ktui.kafka.transactions import Producer, init_producer
+from k2ktui.kafka.wire import Loop, Wire
+from k2ktui.replication.epochs import LAST_EPOCH
+from k2ktui.replication.fencing import TransactionFencer
+from k2ktui.replication.pipeline_fencing import commit_topic, make_fencer
+from k2ktui.runtime.node import KafkaNode
+from tests.replication.conftest import MakePipeline
+from tests.support.batches import writers
+from tests.support.copied import Copied
+from tests.support.kafka import create_topic, produce, read_all
+from tests.support.oracle import COMMIT_TOPIC
+
+OURS = ClusterPair("cluster-a", "cluster-b", "m")
+
+
+@pytest.fixture
+def copied(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Copied:
+    return Copied(tmp_path, source, target)
+
+
+def registered(node: KafkaNode, topic: str, group: str) -> dict[int, tuple[str, str]]:
+    """Return producer id to source and target cluster, of everything written so far."""
+    found = {}
+    for got in read_all(node, topic):
+        key, value = json.loads(got.key or b""), json.loads(got.value or b"")
+        if key["group"] == group and "producer" in key:
+            assert value["v"] == 1 and value["at"] > 0
+            found[key["producer"]] = (value["sourceCluster"], value["targetCluster"])
+    return found
+
+
+@contextmanager
+def driver(copied: Copied, pair: ClusterPair | None = OURS) -> Iterator[TransactionFencer]:
+    options = wire(copied.config.target, "producer")
+    fencer = make_fencer(copied.config, copied.cluster, options, 1, pair)
+    try:
+        yield fencer
+    finally:
+        fencer.close(fence=False)
+
+
+def bump(node: KafkaNode, transactional_id: str, epoch: int) -> int:
+    """Bump a transactional id up to an epoch; return its producer id."""
+    loop = Loop()
+    target = Wire(loop, {"bootstrap_servers": [node.bootstrap]}, "target")
+
+    async def run() -> int:
+        await target.open(20)
+        token = await init_producer(target, Producer(transactional_id), 60_000)
+        while token.epoch < epoch:
+            token = await init_producer(target, token, 60_000)
+        return token.producer_id
+
+    try:
+        found: int = loop.run(run)
+        return found
+    finally:
+        target.close()
+        loop.close()
+
+
+def test_a_driver_registers_the_ids_of_its_slots_with_its_run(copied: Copied) -> None:
+    with driver(copied) as fencer:
+        fencer.take_over(2)
+        ids = [fencer.renew(slot).producer_id for slot in (0, 1)]
+        assert registered(copied.target, copied.commits, copied.name) == dict.fromkeys(
+            ids, ("cluster-a", "cluster-b")
+        )
+        state = fencer.read()
+        assert state.run.registers and set(state.registrations) == set(ids)
+        assert not state.malformed
+
+
+def test_a_new_transactional_id_is_registered_before_its_first_use(copied: Copied) -> None:
+    with driver(copied) as fencer:
+        fencer.take_over(1)
+        added = fencer.recover(fencer.add_id()).producer_id
+        assert added in registered(copied.target, copied.commits, copied.name)
+
+
+def test_a_driver_that_copies_nothing_registers_nothing(copied: Copied) -> None:
+    """It keeps what the run before says about itself."""
+    with driver(copied) as fencer:
+        fencer.take_over(1)
+    before = registered(copied.target, copied.commits, copied.name)
+    with driver(copied, None) as fencer:
+        assert fencer.take_over(0).run.registers
+        assert fencer.read().run.registers
+    assert registered(copied.target, copied.commits, copied.name) == before
+
+
+def test_another_source_gets_other_producer_ids(copied: Copied) -> None:
+    """Under the same ids, records of the two sources could not be told apart."""
+    with driver(copied) as fencer:
+        fencer.take_over(2)
+        first = {fencer.renew(slot).producer_id for slot in (0, 1)}
+    other = ClusterPair("cluster-c", "cluster-b", "m")
+    with driver(copied, other) as fencer:
+        fencer.take_over(2)
+        assert fencer.retired == {0, 1} and fencer.run.slots == 4
+        second = {fencer.recover(number).producer_id for number in (2, 3)}
+    assert not first & second
+    assert registered(copied.target, copied.commits, copied.name) == (
+        dict.fromkeys(first, ("cluster-a", "cluster-b"))
+        | dict.fromkeys(second, ("cluster-c", "cluster-b"))
+    )
+    with driver(copied) as fencer:
+        fencer.take_over(2)
+        assert fencer.retired == {2, 3} and fencer.run.slots == 4, "the first ids are used again"
+
+
+def test_without_transactions_nothing_is_registered(copied: Copied) -> None:
+    copied.settings = {"features": {"exactlyOnce": "disabled"}}
+    with driver(copied) as fencer:
+        fencer.take_over(2)
+        assert not fencer.read().run.registers
+    assert not registered(copied.target, copied.commits, copied.name)
+
+
+@pytest.mark.slow
+def test_a_producer_id_after_the_last_epoch_is_registered(copied: Copied) -> None:
+    group = commit_topic(copied.config, 1).group
+    with driver(copied) as fencer:
+        fencer.take_over(1)
+        before = bump(copied.target, f"{group}.0", LAST_EPOCH - 1)
+        ids = {fencer.recover(0).producer_id for _ in range(4)}
+        after = ids - {before}
+        assert after, "the epochs were exhausted"
+        assert set(registered(copied.target, copied.commits, copied.name)) == ids | {before}
+
+
+def test_all_that_a_pipeline_writes_is_registered(
+    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
+) -> None:
+    """The feature is off: a pipeline in the other direction may be added later."""
+    topic = create_topic(source, partitions=2)
+    produce(source, topic, [b"%d" % n for n in range(20)])
+    pipeline = make_pipeline([topic])
+    pipeline.catch_up()
+    pipeline.prove(20)
+    wrote = writers(target, topic, 0) | writers(target, topic, 1)
+    found = registered(target, COMMIT_TOPIC, pipeline.name)
+    assert wrote and wrote <= found.keys()
+    assert set(found.values()) == {(source.cluster_id, target.cluster_id)}
