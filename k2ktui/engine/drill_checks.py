@@ -29,10 +29,13 @@ class DrillPhase(StrEnum):
     """The phases of all kinds of drills, in their order; a kind may leave some out."""
 
     PREFLIGHT = "preflight"
+    SOURCE_LOST = "source-lost"
     LAG = "lag"
     FENCE_PRODUCERS = "fence-producers"
     DRAIN = "drain"
     STOP_CONSUMERS = "stop-consumers"
+    PLAN = "plan"
+    CONTENT = "content"
     APPLY = "apply"
     VERIFY = "verify"
     SHADOW = "shadow-groups"

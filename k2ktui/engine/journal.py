@@ -5,6 +5,7 @@ Their encoding is in :mod:`k2ktui.engine.journal_format`.
 - *Runner*: the last heartbeat of one running process.
 - *CommitSnapshot*: a consumer group's committed offsets on the source.
 - *JournalHeader* and *JournalRows*: what a command changed, with the previous values.
+- *Drill*: a failover drill (:mod:`k2ktui.engine.drill`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 
+from k2ktui.engine.drill import Drill
 from k2ktui.engine.groups import CommittedOffset, Partition
 
 BEAT_MS = 5_000
@@ -22,6 +24,8 @@ JOURNAL_ENTRIES = 200
 LARGEST_SEQUENCE = (1 << 53) - 1
 # Journal name of the changes that k2ktui sync makes.
 SYNC = "sync"
+# Beginning of the journal names of what drills do, except for offsets that they apply.
+DRILL = "drill "
 # Name in a header's counts for rows that are being written.
 BEGUN = "begun"
 
@@ -58,7 +62,14 @@ class JournalKey:
     consumer_group: str = ""
 
 
-StateKey = RunnerKey | SnapshotKey | JournalKey
+@dataclass(frozen=True, slots=True)
+class DrillKey:
+    """Key of a drill."""
+
+    id: str
+
+
+StateKey = RunnerKey | SnapshotKey | JournalKey | DrillKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +223,12 @@ class JournalRows:
         return JournalKey(self.id, self.consumer_group)
 
 
-StateRecord = Runner | CommitSnapshot | JournalHeader | JournalRows
+StateRecord = Runner | CommitSnapshot | JournalHeader | JournalRows | Drill
+
+
+def record_key(record: StateRecord) -> StateKey:
+    """Return the key of a record."""
+    return DrillKey(record.id) if isinstance(record, Drill) else record.key
 
 
 def new_id(at_ms: int, salt: str) -> str:
@@ -233,15 +249,15 @@ def find_outdated(
 ) -> list[str]:
     """Return the ids of journal entries to delete, the oldest first.
 
-    The newest ``keep`` of each kind stay, so that entries of ``k2ktui sync`` never displace those
-    of an operator, and finished entries never displace one that is being written.
+    The newest ``keep`` of each kind stay, so that entries of ``k2ktui sync`` and of drills never
+    displace those of an operator, and finished entries never displace one that is being written.
 
     Args:
         entries: headers by id; None for an entry without one.
         writing: ids of entries that this process is writing; they stay.
         keep: number of entries to keep of each kind.
     """
-    kinds: dict[tuple[bool, bool], list[tuple[tuple[int, str], str]]] = {}
+    kinds: dict[tuple[str, bool], list[tuple[tuple[int, str], str]]] = {}
     for name, header in entries.items():
         if name in writing:
             continue
@@ -254,5 +270,9 @@ def find_outdated(
     return [name for _, name in sorted(gone)]
 
 
-def _kind(header: JournalHeader | None) -> tuple[bool, bool]:
-    return header is not None and header.operation == SYNC, header is None or BEGUN in header.counts
+def _kind(header: JournalHeader | None) -> tuple[str, bool]:
+    if header is None:
+        return "", True
+    program = SYNC if header.operation == SYNC else ""
+    program = DRILL if header.operation.startswith(DRILL) else program
+    return program, BEGUN in header.counts

@@ -9,10 +9,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from k2ktui.engine.drill import Drill
+from k2ktui.engine.drill_format import drill_body, read_drill
 from k2ktui.engine.groups import CommittedOffset
 from k2ktui.engine.journal import (
     LARGEST_SEQUENCE,
     CommitSnapshot,
+    DrillKey,
     JournalHeader,
     JournalKey,
     JournalRow,
@@ -49,6 +52,8 @@ def state_key(group: str, key: StateKey) -> bytes:
             kind, rest = "commits", {"consumerGroup": key.consumer_group}
         case JournalKey():
             kind, rest = "journal", {"consumerGroup": key.consumer_group, "id": key.id}
+        case DrillKey():
+            kind, rest = "drill", {"id": key.id}
     return _dump({"group": group, "kind": kind, **rest})
 
 
@@ -63,6 +68,8 @@ def state_value(record: StateRecord) -> bytes:
             body = _header_body(record)
         case JournalRows():
             body = {"rows": [_row_body(row) for row in record.rows]}
+        case Drill():
+            body = drill_body(record)
     return _dump(dict(sorted({**body, "v": VERSION}.items())))
 
 
@@ -149,6 +156,8 @@ def read_state_key(raw: bytes | None, only: str | None = None) -> tuple[str, Sta
             return group, SnapshotKey(text(field(head, "consumerGroup")))
         case "journal":
             return group, JournalKey(text(field(head, "id")), text(field(head, "consumerGroup")))
+        case "drill":
+            return group, DrillKey(text(field(head, "id")))
     raise MalformedRecord("a record of an unknown kind")
 
 
@@ -172,6 +181,8 @@ def read_state_value(key: StateKey, raw: bytes | None) -> StateRecord:
         case JournalKey():
             found = tuple(_row(*row) for row in rows(field(body, "rows"), 7))
             return JournalRows(key.id, key.consumer_group, found)
+        case DrillKey():
+            return read_drill(key.id, body)
 
 
 def _runner(key: RunnerKey, body: dict[str, Any]) -> Runner:

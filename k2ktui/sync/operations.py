@@ -23,7 +23,7 @@ from k2ktui.engine.groups import (
     reading_notes,
     snapshot_notes,
 )
-from k2ktui.engine.journal import JournalHeader, JournalRow, JournalRows
+from k2ktui.engine.journal import DRILL, JournalHeader, JournalRow, JournalRows
 from k2ktui.engine.plan import Plan, PlanRow
 from k2ktui.engine.planning import PlanOptions
 from k2ktui.engine.state import SourcePartition
@@ -132,8 +132,14 @@ class JournalEntry:
         """Return the writes that undo it.
 
         Raises:
-            Refused: it changed the pipeline's own positions, not groups.
+            Refused: it changed the pipeline's own positions, not groups, or is of a drill.
         """
+        if self.header.operation.startswith(DRILL):
+            raise Refused(
+                f"entry {safe_text(self.header.id)} belongs to drill {safe_text(self.header.plan)}",
+                unchanged=_UNCHANGED,
+                hint=f"To undo the drill: k2ktui drill abort {safe_text(self.header.plan)} -f FILE",
+            )
         if not self.of_groups:
             before = [
                 f"{safe_text(row.topic)}:{row.partition}:{row.before}"

@@ -9,6 +9,7 @@ from time import sleep
 from confluent_kafka import KafkaError
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.drill import Drill
 from k2ktui.engine.journal import (
     BEGUN,
     CommitSnapshot,
@@ -20,6 +21,7 @@ from k2ktui.engine.journal import (
     StateRecord,
     find_outdated,
     next_sequence,
+    record_key,
 )
 from k2ktui.engine.journal_format import (
     read_state_key,
@@ -48,12 +50,14 @@ class PipelineState:
         runners: newest heartbeat of each process, live ones first, then by term.
         commits: newest snapshot of each consumer group of the source.
         journal: entries by id, the oldest first; :meth:`entry` reads their changes.
+        drills: failover drills by id, the oldest first.
         malformed: number of records that could not be read.
     """
 
     runners: tuple[Runner, ...] = ()
     commits: Mapping[str, CommitSnapshot] = field(default_factory=dict)
     journal: Mapping[str, JournalHeader] = field(default_factory=dict)
+    drills: Mapping[str, Drill] = field(default_factory=dict)
     malformed: int = 0
     # Read on demand: up to 200 entries of thousands of rows are too much to keep in memory.
     rows: Callable[[str], tuple[JournalRows, ...]] = field(default=lambda _: (), repr=False)
@@ -166,18 +170,26 @@ class StateStore:
         Raises:
             K2kError: not everything was acknowledged; part of it may have been written.
         """
-        numbered = self._with_sequence_numbers(records)
-        entries: list[Entry] = [
-            (state_key(self._group, record.key), state_value(record)) for record in numbered
-        ]
-        keys = [*gone, *self._displaced_entries(numbered)]
-        entries += [(state_key(self._group, key), None) for key in keys]
+        entries = self.encode(records, gone)
         if not entries:
             return
         if self._writer is None:
             self.ensure()
             self._writer = KeyedWriter(self._target, self._topic, self._timeout)
         self._writer.put(entries)
+
+    def encode(self, records: Sequence[StateRecord], gone: Iterable[StateKey] = ()) -> list[Entry]:
+        """Return what :meth:`put` writes, for a caller that writes it itself.
+
+        Raises:
+            K2kError: the topic cannot be read, which a new journal entry requires.
+        """
+        numbered = self._with_sequence_numbers(records)
+        entries: list[Entry] = [
+            (state_key(self._group, record_key(record)), state_value(record)) for record in numbered
+        ]
+        keys = [*gone, *self._displaced_entries(numbered)]
+        return entries + [(state_key(self._group, key), None) for key in keys]
 
     def close(self) -> None:
         """Close the writer."""
@@ -284,15 +296,19 @@ def _state(
 ) -> PipelineState:
     commits: dict[str, CommitSnapshot] = {}
     journal: dict[str, JournalHeader] = {}
+    drills: dict[str, Drill] = {}
     for record in records:
         if isinstance(record, CommitSnapshot):
             commits[record.consumer_group] = record
         elif isinstance(record, JournalHeader):
             journal[record.id] = record
+        elif isinstance(record, Drill):
+            drills[record.id] = record
     return PipelineState(
         runners=runners,
         commits=dict(sorted(commits.items())),
         journal={each.id: each for each in sorted(journal.values(), key=_order)},
+        drills=dict(sorted(drills.items())),
         malformed=malformed,
         rows=rows,
     )

@@ -1,0 +1,156 @@
+"""Drills on a pipeline's state topic: read them, own one, write it.
+
+Only one process can write a drill: owning it bumps the epoch of the transactional id
+``<coordination.commit.group>.drill.<id>``, which fences the process that owned it before. Each
+write is one transaction of the drill's record and its new journal entries.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.drill import Drill, DrillEvent
+from k2ktui.engine.drill_checks import DrillPhase
+from k2ktui.engine.drill_format import chain_event
+from k2ktui.engine.journal import (
+    DRILL,
+    DrillKey,
+    JournalHeader,
+    JournalRow,
+    JournalRows,
+    StateRecord,
+    new_id,
+)
+from k2ktui.errors import ConfigError, Refused
+from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.fenced_writer import FencedWriter, WriterFenced
+from k2ktui.sync.store import StateStore
+from k2ktui.text import safe_text
+
+KEPT_DRILLS = 50
+
+
+class TakenOver(Refused):
+    """Another process owns the drill now; this one must not act any more."""
+
+
+class DrillStore:
+    """Reads and writes the drills of one pipeline; not thread-safe.
+
+    Args:
+        config: the pipeline.
+        target: its target cluster.
+    """
+
+    def __init__(self, config: PipelineConfig, target: Cluster) -> None:
+        self._config, self._target = config, target
+        self._store = StateStore(config, target)
+        self._writer: FencedWriter | None = None
+
+    def read_all(self) -> list[Drill]:
+        """Return all drills, the newest first; errors as for ``StateStore.read``."""
+        return sorted(self._store.read().drills.values(), key=lambda each: each.id, reverse=True)
+
+    def read(self, drill_id: str) -> Drill:
+        """Return one drill.
+
+        Raises:
+            ConfigError: there is none with this id.
+            Refused, ConnectionFailed, TimedOut: as for ``StateStore.read``.
+        """
+        found = self._store.read().drills.get(drill_id)
+        if found is None:
+            raise ConfigError(
+                f"no drill {safe_text(drill_id)} of pipeline {safe_text(self._config.name)} exists",
+                unchanged="Nothing was changed.",
+                hint="List the drills with k2ktui drill list -f FILE.",
+            )
+        return found
+
+    def read_digests(self, drill: Drill) -> list[str]:
+        """Return the digests of a drill's events that the journal has; errors as for ``read``."""
+        state = self._store.read()
+        found = []
+        for entry in {event.entry for event in drill.events} & state.journal.keys():
+            for part in state.entry(entry):
+                found += [row.after_metadata for row in part.rows]
+        return found
+
+    def own(self, drill_id: str) -> None:
+        """Become the only process that can write a drill.
+
+        Raises:
+            Refused: the topic is missing or may not be written, or the principal may not use the
+                transactional id.
+            ConnectionFailed, TimedOut: the target did not answer.
+        """
+        self._store.ensure()
+        identity = f"{self._config.coordination.commit.group}.drill.{drill_id}"
+        writer = FencedWriter(self._target, self._config.coordination.state.topic, identity)
+        try:
+            writer.open()
+        except BaseException:
+            writer.close()
+            raise
+        self._writer = writer
+
+    def write(self, drill: Drill, events: Sequence[DrillEvent] = ()) -> Drill:
+        """Write a drill with new events, each also as a journal entry; return it with them.
+
+        Raises:
+            TakenOver: another process owns the drill.
+            K2kError: the write failed; whether it was written is unknown.
+        """
+        assert self._writer is not None, "the drill is not owned"
+        records: list[StateRecord] = []
+        for event in events:
+            entry = new_id(event.at_ms, secrets.token_hex(4))
+            drill = chain_event(
+                drill,
+                DrillEvent(event.at_ms, event.who, event.phase, event.text, entry),
+            )
+            records += self._journal(drill, drill.events[-1])
+        gone: list[DrillKey] = []
+        if events and len(drill.events) == len(events):
+            gone = self._find_displaced(drill)
+        try:
+            self._writer.put(self._store.encode([*records, drill], gone))
+        except WriterFenced:
+            raise TakenOver(
+                f"another operator has taken over drill {safe_text(drill.id)}",
+                unchanged="This process changes nothing from now on.",
+                hint=f"Watch it: k2ktui drill show {safe_text(drill.id)} -f FILE",
+            ) from None
+        return drill
+
+    def _journal(self, drill: Drill, event: DrillEvent) -> list[StateRecord]:
+        header = JournalHeader(
+            id=event.entry,
+            at_ms=event.at_ms,
+            who=event.who,
+            operation=f"{DRILL}{drill.kind}",
+            plan=drill.id,
+            pipeline=drill.pipeline,
+            counts={event.phase: 1},
+        )
+        row = JournalRow(event.phase, 0, None, event.text, None, event.digest, event.text)
+        return [header, JournalRows(event.entry, drill.id, (row,))]
+
+    def _find_displaced(self, new: Drill) -> list[DrillKey]:
+        """Return the keys of the oldest drills that a new one displaces."""
+        over = [each for each in self.read_all() if each.is_over and each.id != new.id]
+        return [DrillKey(each.id) for each in over[KEPT_DRILLS - 1 :]]
+
+    def close(self) -> None:
+        """Disconnect."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        self._store.close()
+
+
+def make_event(at_ms: int, who: str, phase: DrillPhase | str, text: str) -> DrillEvent:
+    """Return an event that is not in the journal yet."""
+    return DrillEvent(at_ms, who, str(phase), text)

@@ -1,0 +1,259 @@
+"""The report of a drill, as Markdown and as JSON, and its verification; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import asdict
+from typing import Any
+
+from k2ktui.engine.drill import (
+    ChangeStatus,
+    Drill,
+    DrillStatus,
+    GroupResult,
+    PhaseRecord,
+    PhaseStatus,
+)
+from k2ktui.engine.drill_checks import DrillCheckOutcome, DrillKind
+from k2ktui.engine.drill_format import find_broken_event, report_content, report_digest
+from k2ktui.engine.drill_steps import describe_way_back
+from k2ktui.text import counted, duration, moment, safe_text
+
+ENDED = "ended"
+_LISTED_GROUPS = 200
+
+
+def end_text(drill: Drill) -> str:
+    """Return the text of a drill's last event, which holds the hash of its report."""
+    return f"{ENDED}: {drill.status}, report sha256 {report_digest(drill)}"
+
+
+def has_findings(drill: Drill) -> bool:
+    """Return whether something was found that an operator should know or fix."""
+    return bool(drill.blockers) or any(
+        each.findings or each.status is PhaseStatus.FAILED for each in drill.phases
+    )
+
+
+def summarize(drill: Drill) -> list[str]:
+    """Return the result of a drill in a few lines, the verdict first."""
+    figures = drill.figures
+    lines = [_verdict(drill)]
+    if figures.rpo_records is not None:
+        lines.append(f"RPO: {_rpo(drill)}")
+    lines.append(f"RTO: {_rto(drill)}")
+    if drill.groups:
+        lines.append(f"Groups: {_groups(drill.groups)}")
+    if figures.content_compared:
+        lines.append(
+            f"Content: {figures.content_compared:,} records compared, "
+            f"{figures.content_different:,} different"
+            + (f" (a sample: more than {figures.content_limit:,})" if figures.content_limit else "")
+        )
+    if drill.checks:
+        counts = ", ".join(
+            f"{sum(c.outcome is o for c in drill.checks)} {o}" for o in DrillCheckOutcome
+        )
+        lines.append(f"Checks: {counts}")
+    return lines
+
+
+def _verdict(drill: Drill) -> str:
+    name = f"{drill.kind} of {safe_text(drill.pipeline)}"
+    if drill.status is DrillStatus.ABORTED:
+        return f"The {name} was aborted; what it had changed was restored."
+    if drill.status is not DrillStatus.DONE:
+        return f"The {name} has not ended."
+    if drill.kind is DrillKind.REHEARSE:
+        if drill.blockers:
+            found = counted(len(drill.blockers), "finding")
+            return f"A failover now would not be safe: {found}."
+        return "A failover now would move every group to its exact position."
+    if has_findings(drill):
+        return f"The {name} ended with findings."
+    return f"The {name} succeeded."
+
+
+def _rpo(drill: Drill) -> str:
+    figures = drill.figures
+    records = counted(figures.rpo_records or 0, "record")
+    if figures.rpo_at_least is not None:
+        records = f"between {figures.rpo_at_least:,} and {records}"
+    age = "" if figures.rpo_s is None else f", the oldest {duration(figures.rpo_s)} old"
+    silent = (
+        ""
+        if figures.silent_s is None
+        else f"; nothing was read from the source for {duration(figures.silent_s)}"
+    )
+    return f"{records} on the source only{age}{silent}"
+
+
+def _rto(drill: Drill) -> str:
+    tool = f"{tool_ms(drill) / 1000:.1f} s of the tool"
+    first = drill.figures.first_record_ms
+    if drill.kind is DrillKind.REHEARSE or first is None:
+        return f"{tool}; the time of people and applications is not measured"
+    total = max(0, first - drill.started_ms) / 1000
+    return f"{duration(total)} to the first record read on the target, of which {tool}"
+
+
+def tool_ms(drill: Drill) -> int:
+    """Return the time in milliseconds that the tool took, without waiting for anyone."""
+    return sum(max(0, (each.took_ms or 0) - each.waited_ms) for each in drill.phases)
+
+
+def _groups(groups: Collection[GroupResult]) -> str:
+    unmapped = sum(1 for each in groups if each.unmapped)
+    reread = sum(each.reread or 0 for each in groups)
+    skipped = sum(each.skipped or 0 for each in groups)
+    text = f"{len(groups):,}, {reread:,} records read again, {skipped:,} skipped"
+    return text + (f", {unmapped:,} cannot be moved completely" if unmapped else "")
+
+
+def report_json(drill: Drill) -> dict[str, Any]:
+    """Return the report as a JSON object."""
+    return {
+        "id": drill.id,
+        "status": str(drill.status),
+        "ended_ms": drill.ended_ms,
+        "summary": summarize(drill),
+        "tool_ms": tool_ms(drill),
+        **report_content(drill),
+        "checks": [each.as_json() for each in drill.checks],
+        "events": [asdict(event) for event in drill.events],
+        "sha256": report_digest(drill),
+    }
+
+
+def report_markdown(drill: Drill) -> str:
+    """Return the report as Markdown; its first ten lines are the summary."""
+    return "\n".join(_lines(drill)) + "\n"
+
+
+def _lines(drill: Drill) -> Iterator[str]:
+    yield f"# Drill {_cell(drill.id)}: {drill.kind} of {_cell(drill.pipeline)}"
+    yield ""
+    for line in summarize(drill):
+        yield f"- {_cell(line)}"
+    began = moment(drill.started_ms / 1000)
+    yield f"- Begun {began} by {_cell(drill.started_by)}, k2ktui {_cell(drill.version)}"
+    yield ""
+    yield f"Source cluster {_cell(drill.source_cluster) or 'unknown'}, target cluster "
+    yield f"{_cell(drill.target_cluster)}. {_cell(describe_way_back(drill))}"
+    yield ""
+    if drill.blockers:
+        yield "## Findings"
+        yield ""
+        for each in drill.blockers:
+            yield f"- {_cell(each)}"
+        yield ""
+    yield "## Phases"
+    yield ""
+    yield "| phase | status | took | of the tool | result |"
+    yield "|---|---|---|---|---|"
+    for record in drill.phases:
+        yield _phase(record)
+    yield ""
+    yield from _changes(drill)
+    yield from _tables(drill)
+    yield "## Journal"
+    yield ""
+    yield "| time | by | phase | event | hash |"
+    yield "|---|---|---|---|---|"
+    for event in drill.events:
+        at = moment(event.at_ms / 1000)
+        row = (at, event.who, event.phase, event.text, event.digest)
+        yield f"| {' | '.join(map(_cell, row))} |"
+    yield ""
+    yield f"SHA-256 of the report: `{report_digest(drill)}`. Verify it with "
+    yield f"`k2ktui drill report {_cell(drill.id)} --verify`."
+
+
+def _phase(record: PhaseRecord) -> str:
+    took = record.took_ms
+    times = ("—", "—")
+    if took is not None:
+        times = (f"{took / 1000:.1f} s", f"{max(0, took - record.waited_ms) / 1000:.1f} s")
+    text = "; ".join(part for part in (record.live, *record.findings) if part)
+    return f"| {record.phase} | {record.status} | {times[0]} | {times[1]} | {_cell(text)} |"
+
+
+def _changes(drill: Drill) -> Iterator[str]:
+    yield "## Changes"
+    yield ""
+    if not drill.changes:
+        yield "Nothing was changed."
+    else:
+        yield "| change | status | to undo it |"
+        yield "|---|---|---|"
+    for each in drill.changes:
+        undo = "—" if each.status is ChangeStatus.UNDONE else _cell(each.undo)
+        yield f"| {_cell(each.what)} | {each.status} | {undo} |"
+    yield ""
+
+
+def _tables(drill: Drill) -> Iterator[str]:
+    if drill.checks:
+        yield "## Checks"
+        yield ""
+        yield "| id | check | result | evidence |"
+        yield "|---|---|---|---|"
+        for each in drill.checks:
+            text = f"{each.evidence}. Fix: {each.hint}" if each.hint else each.evidence
+            yield f"| {each.id} | {_cell(each.title)} | {each.outcome} | {_cell(text)} |"
+        yield ""
+    if drill.groups:
+        yield "## Groups"
+        yield ""
+        yield "| group | partitions | unmapped | re-read | skipped | compared | different | note |"
+        yield "|---|---|---|---|---|---|---|---|"
+        for group in drill.groups[:_LISTED_GROUPS]:
+            yield _group(group)
+        more = len(drill.groups) - _LISTED_GROUPS
+        if more > 0:
+            yield f"| and {more:,} more | | | | | | | in the JSON report |"
+        yield ""
+
+
+def _group(group: GroupResult) -> str:
+    cells = [
+        _cell(group.group),
+        group.partitions,
+        group.unmapped,
+        "—" if group.reread is None else group.reread,
+        "—" if group.skipped is None else group.skipped,
+        group.compared,
+        group.different,
+        _cell(group.note),
+    ]
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def _cell(text: object) -> str:
+    """Return text that ends no cell and starts no markup."""
+    safe = safe_text(text)
+    for mark in "\\`*_[]<>|":
+        safe = safe.replace(mark, f"\\{mark}")
+    return safe
+
+
+def verify_report(drill: Drill, entries: Collection[str]) -> list[str]:
+    """Return what does not fit; nothing if the drill's record is as it was written.
+
+    Args:
+        drill: the drill as read from the state topic.
+        entries: digests of its events, as the journal has them.
+    """
+    broken = find_broken_event(drill)
+    problems = []
+    if broken is not None:
+        problems.append(f"event {broken} was changed after it was written")
+    missing = [n for n, event in enumerate(drill.events, 1) if event.digest not in entries]
+    if missing:
+        numbers = ", ".join(map(str, missing))
+        problems.append(f"the journal does not have the events {numbers} with these hashes")
+    if drill.is_over:
+        last = drill.events[-1].text if drill.events else ""
+        if last != end_text(drill):
+            problems.append("the report was changed after the drill ended")
+    return problems

@@ -1,0 +1,177 @@
+"""What a drill does next, whether it can go back, and what an abort restores; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from k2ktui.engine.drill import (
+    CONFIRMED,
+    PHASES,
+    POINT_OF_NO_RETURN,
+    Change,
+    ChangeStatus,
+    Drill,
+    DrillStatus,
+    Fence,
+    PhaseRecord,
+    PhaseStatus,
+)
+from k2ktui.engine.drill_checks import DrillKind, DrillPhase
+
+SILENT_AFTER_MS = 15_000
+_OVER = (PhaseStatus.DONE, PhaseStatus.SKIPPED)
+
+_FENCES: Mapping[Fence, str] = {
+    Fence.HAND: "Waits until you have stopped the producers, and proves it: nothing is written to "
+    "the source, and no transaction is open.",
+    Fence.ACL: "Denies Write on the replicated topics of the source to everyone, and proves that "
+    "nothing is written any more.",
+    Fence.QUOTA: "Sets the producer quotas of the source to 1 byte per second, and proves that "
+    "nothing is written any more.",
+}
+_READS = " Changes nothing."
+_SENTENCES: Mapping[DrillPhase, str] = {
+    DrillPhase.PREFLIGHT: "Checks both clusters, the pipeline, its mappings and the groups."
+    + _READS,
+    DrillPhase.LAG: "Waits until the lag is below its bound." + _READS,
+    DrillPhase.SOURCE_LOST: "Finds out that the source does not answer, and what is known of it."
+    + _READS,
+    DrillPhase.DRAIN: "Waits until everything on the source is on the target, and proves it for "
+    "every partition." + _READS,
+    DrillPhase.STOP_CONSUMERS: "Waits until you have stopped the consumers on the source." + _READS,
+    DrillPhase.PLAN: "Plans the offsets of every group." + _READS,
+    DrillPhase.CONTENT: "Compares the next record of every group on both clusters." + _READS,
+    DrillPhase.SHADOW: "Commits the planned offsets for shadow groups on the target, reads their "
+    "first records, compares them with the source, and deletes the groups again.",
+    DrillPhase.APPLY: "Plans the offsets of every group and commits them on the target.",
+    DrillPhase.VERIFY: "Reads the committed offsets back, and compares the next record of every "
+    "group." + _READS,
+    DrillPhase.FENCE_REPLICATOR: "Stops the pipeline's job on this host, and raises the producer "
+    "epochs so that no driver anywhere can write for this pipeline.",
+    DrillPhase.OPEN_TARGET: "Declares the target open: from then on your producers and consumers "
+    "use it, and you cannot go back.",
+    DrillPhase.WATCH_CLIENTS: "Watches the groups start on the target." + _READS,
+    DrillPhase.REVERSE: "Writes the file of the pipeline for the way back.",
+    DrillPhase.REPORT: "Completes the report.",
+}
+
+
+def describe_phase(phase: DrillPhase, fence: Fence) -> str:
+    """Return what a phase does, in one or two sentences."""
+    return _FENCES[fence] if phase is DrillPhase.FENCE_PRODUCERS else _SENTENCES[phase]
+
+
+def next_phase(drill: Drill) -> DrillPhase | None:
+    """Return the first phase that is not over; None if all are, or the drill is."""
+    if drill.status is not DrillStatus.OPEN:
+        return None
+    return next((each.phase for each in drill.phases if each.status not in _OVER), None)
+
+
+def describe_next(drill: Drill) -> str:
+    """Return what the drill does next, in one or two sentences."""
+    if drill.status is DrillStatus.ABORTING:
+        return "The drill is being aborted. Continue with: k2ktui drill abort " + drill.id
+    phase = next_phase(drill)
+    if phase is None:
+        return "Nothing is left to do."
+    return f"Next, {phase}: {describe_phase(phase, drill.options.fence)}"
+
+
+def can_go_back(drill: Drill) -> bool:
+    """Return whether an abort restores everything that the drill has changed."""
+    return drill.record(POINT_OF_NO_RETURN).status is PhaseStatus.WAITING
+
+
+def describe_way_back(drill: Drill) -> str:
+    """Return whether and how the operator can still go back."""
+    if drill.is_over:
+        return f"The drill is {drill.status}."
+    if can_go_back(drill):
+        return f"You can still go back: k2ktui drill abort {drill.id}"
+    return "You cannot go back: the target was opened, and records may exist only there."
+
+
+def needs_confirmation(drill: Drill, phase: DrillPhase) -> bool:
+    """Return whether the operator must confirm a phase; producers fenced by hand need none."""
+    by_hand = phase is DrillPhase.FENCE_PRODUCERS and drill.options.fence is Fence.HAND
+    return phase in CONFIRMED and not by_hand
+
+
+def begin_phase(drill: Drill, phase: DrillPhase, at_ms: int) -> Drill:
+    """Return the drill with a phase running; an earlier beginning stays."""
+    record = drill.record(phase)
+    began = record.began_ms if record.began_ms is not None else at_ms
+    running = replace(
+        record, status=PhaseStatus.RUNNING, began_ms=began, ended_ms=None, findings=(), live=""
+    )
+    return drill.with_phase(running)
+
+
+def end_phase(
+    drill: Drill,
+    phase: DrillPhase,
+    status: PhaseStatus,
+    at_ms: int,
+    live: str,
+    findings: tuple[str, ...] = (),
+) -> Drill:
+    """Return the drill with a phase that has ended."""
+    record = replace(
+        drill.record(phase), status=status, ended_ms=at_ms, live=live, findings=findings
+    )
+    return drill.with_phase(record)
+
+
+def repeat_from(drill: Drill, phase: DrillPhase) -> Drill:
+    """Return the drill with a phase and all later ones waiting, because it no longer holds."""
+    first = [each.phase for each in drill.phases].index(phase)
+    phases = (
+        each if at < first else PhaseRecord(each.phase) for at, each in enumerate(drill.phases)
+    )
+    return replace(drill, phases=tuple(phases))
+
+
+def changes_to_restore(drill: Drill) -> tuple[Change, ...]:
+    """Return what an abort restores, the last change first."""
+    open_ = (ChangeStatus.INTENDED, ChangeStatus.MADE)
+    return tuple(change for change in reversed(drill.changes) if change.status in open_)
+
+
+def put_change(drill: Drill, change: Change) -> Drill:
+    """Return the drill with a change added, or in place of the one of its phase and kind."""
+    same = [(c.phase, c.kind) == (change.phase, change.kind) for c in drill.changes]
+    if not any(same):
+        return replace(drill, changes=(*drill.changes, change))
+    changes = (change if s else c for s, c in zip(same, drill.changes, strict=True))
+    return replace(drill, changes=tuple(changes))
+
+
+def find_change(drill: Drill, phase: DrillPhase) -> Change | None:
+    """Return the change of a phase that was intended or made; None without one."""
+    open_ = (ChangeStatus.INTENDED, ChangeStatus.MADE)
+    found = (c for c in drill.changes if c.phase is phase and c.status in open_)
+    return next(found, None)
+
+
+def is_acting(drill: Drill, now_ms: int) -> bool:
+    """Return whether a process is assumed to act on the drill, by the time of its last record."""
+    return bool(drill.session) and abs(now_ms - drill.beat_ms) <= SILENT_AFTER_MS
+
+
+def turn_into_disaster(drill: Drill) -> Drill:
+    """Return a planned drill as one whose source is lost; what is done and holds stays done.
+
+    Phases that need the source are dropped. Offsets applied before the loss are planned again from
+    the commits that are kept: rows that are already right stay.
+    """
+    kept: dict[DrillPhase, PhaseRecord] = {
+        each.phase: each
+        for each in drill.phases
+        if each.phase
+        in (DrillPhase.FENCE_REPLICATOR, DrillPhase.OPEN_TARGET, DrillPhase.WATCH_CLIENTS)
+        and each.status in _OVER
+    }
+    phases = tuple(kept.get(phase, PhaseRecord(phase)) for phase in PHASES[DrillKind.DISASTER])
+    return replace(drill, kind=DrillKind.DISASTER, phases=phases)

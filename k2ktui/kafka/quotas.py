@@ -1,0 +1,156 @@
+"""Producer quotas of a cluster (KIP-546): read them, lower all of them, and restore them.
+
+The quota of all users' default client applies to each client that no more specific quota with a
+producer rate concerns. Lowering that one and every existing one therefore slows every producer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Coroutine
+from dataclasses import dataclass
+from itertools import count
+from time import monotonic
+from typing import Any
+
+from kafka.protocol.admin import AlterClientQuotasRequest, DescribeClientQuotasRequest
+
+from k2ktui.errors import K2kError, Refused, TimedOut
+from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.codes import Code, code_name
+from k2ktui.kafka.properties import wire
+from k2ktui.kafka.wire import Loop, NotSent, OutcomeUnknown, Wire
+
+PRODUCER_RATE = "producer_byte_rate"
+_OPEN_S = 10.0
+_REQUEST_S = 20.0
+
+Entity = tuple[tuple[str, str | None], ...]
+"""Types and names of a quota's entity, sorted by type; the name None is the default."""
+
+EVERYONE: Entity = (("client-id", None), ("user", None))
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """A producer quota in bytes per second; None is no quota."""
+
+    entity: Entity
+    rate: float | None
+
+
+def producer_quotas(cluster: Cluster) -> list[Quota]:
+    """Return all producer quotas, sorted.
+
+    Raises:
+        Refused: the brokers do not support it (before Kafka 2.6), or the principal may not.
+        ConnectionFailed, TimedOut: the cluster did not answer.
+    """
+    request = DescribeClientQuotasRequest(components=[], strict=False)
+    response = _send(cluster, DescribeClientQuotasRequest, request)
+    _check(cluster, "listing quotas", response.error_code)
+    found = []
+    for entry in response.entries or ():
+        entity = _sorted_entity((e.entity_type, e.entity_name) for e in entry.entity)
+        for value in entry.values:
+            if value.key == PRODUCER_RATE and {kind for kind, _ in entity} <= {"client-id", "user"}:
+                found.append(Quota(entity, float(value.value)))
+    return sorted(found, key=lambda quota: _order(quota.entity))
+
+
+def set_producer_quotas(cluster: Cluster, quotas: Collection[Quota]) -> None:
+    """Set quotas; a rate of None deletes the quota.
+
+    Raises:
+        Refused, ConnectionFailed, TimedOut: as for :func:`producer_quotas`; part of them may have
+            been set.
+    """
+    if not quotas:
+        return
+    kind = AlterClientQuotasRequest
+    entries = [
+        kind.EntryData(
+            entity=[
+                kind.EntryData.EntityData(entity_type=each, entity_name=name)
+                for each, name in quota.entity
+            ],
+            ops=[
+                kind.EntryData.OpData(
+                    key=PRODUCER_RATE, value=quota.rate or 0.0, remove=quota.rate is None
+                )
+            ],
+        )
+        for quota in quotas
+    ]
+    response = _send(cluster, kind, kind(entries=entries, validate_only=False))
+    for entry in response.entries:
+        _check(cluster, "setting quotas", entry.error_code)
+
+
+def lowered(before: Collection[Quota], rate: float) -> list[Quota]:
+    """Return the quotas that slow every producer to a rate in bytes per second."""
+    entities = {EVERYONE, *(quota.entity for quota in before)}
+    return [Quota(entity, rate) for entity in sorted(entities, key=_order)]
+
+
+def restored(before: Collection[Quota], changed: Collection[Quota]) -> list[Quota]:
+    """Return the quotas to set so that those of ``before`` are in force again."""
+    known = {quota.entity: quota.rate for quota in before}
+    return [Quota(quota.entity, known.get(quota.entity)) for quota in changed]
+
+
+def _sorted_entity(parts: Any) -> Entity:
+    return tuple(sorted(parts, key=lambda part: str(part[0])))
+
+
+def _order(entity: Entity) -> list[tuple[str, bool, str]]:
+    return [(kind, name is not None, name or "") for kind, name in entity]
+
+
+def _send(cluster: Cluster, kind: type, request: Any) -> Any:
+    loop = Loop()
+    connection = Wire(loop, wire(cluster.config, "admin"), cluster.label)
+    try:
+        loop.run(lambda: connection.open(_OPEN_S))
+        if connection.version_of(kind) < 0:
+            raise Refused(
+                f"the {cluster.label} cluster does not support quotas over its protocol",
+                unchanged="No quota was changed.",
+                hint="Fence the producers by hand, or with access rules. Quotas need Kafka 2.6.",
+            )
+        return loop.run(_attempts(connection, request))
+    finally:
+        connection.close()
+        loop.close()
+
+
+def _attempts(connection: Wire, request: Any) -> Callable[[], Coroutine[Any, Any, Any]]:
+    async def send() -> Any:
+        until = monotonic() + _REQUEST_S
+        for attempt in count():
+            try:
+                return await connection.send(request, None, max(0.5, until - monotonic()))
+            except (NotSent, OutcomeUnknown) as error:
+                # Both requests have the same result when they are repeated.
+                if monotonic() > until:
+                    raise TimedOut(
+                        f"the {connection.label} cluster did not answer about quotas: {error}",
+                        hint="Check that it is up and reachable from here.",
+                    ) from None
+            await connection.loop.sleep(min(0.05 * 2**attempt, 1.0))
+        raise AssertionError("unreachable")
+
+    return send
+
+
+def _check(cluster: Cluster, what: str, code: int) -> None:
+    if code == Code.NONE:
+        return
+    text = f"{what} on the {cluster.label} cluster: {code_name(code)}"
+    if code == Code.CLUSTER_AUTHORIZATION_FAILED:
+        raise Refused(
+            text,
+            unchanged="No quota was changed.",
+            hint="Grant the admin principal DescribeConfigs and AlterConfigs on the cluster, or "
+            "fence the producers by hand.",
+        )
+    raise K2kError(text)
