@@ -1,4 +1,8 @@
-"""Templates ``${env:string:NAME}`` and ``${file:/path}``, filled in memory after layering."""
+"""Templates ``${env:string:NAME}`` and ``${file:/path}``, filled in memory after layering.
+
+In a cluster's client properties, also ``${provider:path:key}`` of the providers that
+``config.providers`` declares there.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from k2ktui.config.bounded_yaml import BYTE_LIMIT
-from k2ktui.config.problems import Problem
+from k2ktui.config.problems import Path as KeyPath
+from k2ktui.config.problems import Problem, format_path
+from k2ktui.config.providers import PROVIDERS_KEY, Provider, Unfilled, read_providers
 from k2ktui.config.scalars import Text, parse_toggle
 from k2ktui.config.tree import Node
 from k2ktui.text import safe_text
@@ -38,9 +44,12 @@ MAPPERS: dict[str, Callable[[str], str]] = {
     **dict.fromkeys(("boolean", "bool"), _boolean),
 }
 
-
-class _Unfilled(Exception):
-    """A template cannot be filled; the message gives the reason without the value."""
+_SECTIONS: tuple[KeyPath, ...] = tuple(
+    (side, "kafka", section)
+    for side in ("source", "target")
+    for section in ("common", "consumer", "producer", "admin")
+)
+Providers = Mapping[str, Provider]
 
 
 @dataclass(frozen=True)
@@ -50,18 +59,49 @@ class Templates:
     env: Mapping[str, str]
     problems: list[Problem]
 
-    def fill(self, node: Node) -> Node:
+    def fill(self, tree: Node) -> Node:
         """Return the tree with every template replaced and those values marked as secret."""
+        providers = {path: self._providers(tree, path) for path in _SECTIONS}
+        return self._fill(tree, (), {}, providers)
+
+    def _fill(
+        self, node: Node, path: KeyPath, providers: Providers, sections: Mapping[KeyPath, Providers]
+    ) -> Node:
+        providers = sections.get(path, providers)
         if isinstance(node.value, list):
-            return replace(node, value=[self.fill(item) for item in node.value])
+            items = [self._fill(item, path, providers, sections) for item in node.value]
+            return replace(node, value=items)
         if isinstance(node.value, dict):
-            entries = {key: self.fill(item) for key, item in node.value.items()}
+            entries = {
+                key: self._fill(item, (*path, key), providers, sections)
+                for key, item in node.value.items()
+            }
             return replace(node, value=entries)
         if node.value is None or "${" not in node.value:
             return node
-        return self._fill_templates(node, node.value)
+        return self._fill_templates(node, node.value, providers)
 
-    def _fill_templates(self, node: Node, text: Text) -> Node:
+    def _providers(self, tree: Node, section: KeyPath) -> Providers:
+        """Return the providers of a section of client properties, with those of ``common``."""
+        found = (tree.at((*section[:2], "common")), tree.at(section))
+        nodes = {
+            key: node
+            for table in found
+            for key, node in (table.table if table else {}).items()
+            if key.startswith(PROVIDERS_KEY)
+        }
+
+        def report(key: str, message: str) -> None:
+            node = nodes.get(key) or nodes[PROVIDERS_KEY]
+            written = node.written if key in nodes else format_path((*section, key))
+            self.problems.append(Problem(node.mark, written, message))
+
+        filled = {key: self._fill(node, (), {}, {}) for key, node in nodes.items()}
+        return read_providers(
+            {key: _property_text(node) for key, node in filled.items()}, self.env, report
+        )
+
+    def _fill_templates(self, node: Node, text: Text, providers: Providers) -> Node:
         templated = False
 
         def look_up(found: re.Match[str]) -> str:
@@ -70,20 +110,26 @@ class Templates:
                 return "${"
             templated = True
             try:
-                return self._value(found[2], node)
-            except _Unfilled as reason:
+                return self._value(found[2], node, providers)
+            except Unfilled as reason:
                 self.problems.append(Problem(node.mark, node.written, str(reason)))
                 return found[0]
 
         filled = _TEMPLATE.sub(look_up, text)
         return replace(node, value=Text(filled), secret=node.secret or templated)
 
-    def _value(self, body: str, node: Node) -> str:
+    def _value(self, body: str, node: Node, providers: Providers) -> str:
         loader, _, rest = body.partition(":")
         mappers, name = _split(rest)
         shown = safe_text("${" + body + "}")
+        if loader in providers and not mappers:
+            first, colon, second = rest.partition(":")
+            try:
+                return providers[loader](*((first, second) if colon else ("", first)))
+            except Unfilled as reason:
+                raise Unfilled(f"{shown}: {reason}") from None
         if loader not in {"env", "file"} or not name:
-            raise _Unfilled(
+            raise Unfilled(
                 f"{shown}: expected ${{env:string:NAME}} or ${{file:/path}}; "
                 "write $${ for a literal ${"
             )
@@ -92,12 +138,12 @@ class Templates:
             try:
                 value = MAPPERS[mapper](value)
             except ValueError:
-                raise _Unfilled(f"{shown}: the value is not a valid {mapper}") from None
+                raise Unfilled(f"{shown}: the value is not a valid {mapper}") from None
         return value
 
     def _env(self, name: str) -> str:
         if name not in self.env:
-            raise _Unfilled(f"the environment variable {safe_text(name)} is not set")
+            raise Unfilled(f"the environment variable {safe_text(name)} is not set")
         return self.env[name]
 
 
@@ -119,9 +165,16 @@ def _file(name: str, node: Node) -> str:
         with path.open("rb") as opened:
             content = opened.read(BYTE_LIMIT + 1)
         if len(content) > BYTE_LIMIT:
-            raise _Unfilled(f"{safe_text(name)} is larger than {BYTE_LIMIT >> 10} KiB")
+            raise Unfilled(f"{safe_text(name)} is larger than {BYTE_LIMIT >> 10} KiB")
         return content.decode().replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
     except OSError as error:
-        raise _Unfilled(f"{safe_text(name)} cannot be read: {error.strerror}") from None
+        raise Unfilled(f"{safe_text(name)} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise _Unfilled(f"{safe_text(name)} is not UTF-8 text") from None
+        raise Unfilled(f"{safe_text(name)} is not UTF-8 text") from None
+
+
+def _property_text(node: Node) -> str:
+    """Return the text of a property; a list is joined by commas, as for a Java client."""
+    if isinstance(node.value, list):
+        return ",".join(map(_property_text, node.value))
+    return node.value if isinstance(node.value, Text) else ""

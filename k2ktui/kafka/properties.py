@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from k2ktui.config.clusters import ClientFinding, ClusterConfig, Role
 from k2ktui.config.load import Loaded, load
+from k2ktui.config.providers import PROVIDERS_KEY
 from k2ktui.errors import ConfigError
 from k2ktui.kafka.property_table import ALL, JAVA_FOR_LIBRDKAFKA, RULES, PropertyRule
 from k2ktui.kafka.security import for_librdkafka, for_wire, resolve
@@ -145,6 +146,8 @@ def _section(cluster: ClusterConfig, role: Role, key: str) -> str:
 def _verdict(
     key: str, text: str, role: Role | None
 ) -> tuple[Literal["refused", "ignored"], str] | None:
+    if key.startswith(f"{PROVIDERS_KEY}."):
+        return None  # checked when the file was read
     rule = (RULES[role] if role else ALL).get(key)
     if rule is None and key in ALL:
         return "ignored", f"Java's {role} has no such property"

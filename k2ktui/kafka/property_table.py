@@ -64,9 +64,8 @@ _ANY: dict[str, PropertyRule] = {
         "client.dns.lookup", "client_dns_lookup", values={"default": "use_all_dns_ips"}
     ),
     "client.id": PropertyRule("client.id", "client_id"),
-    "config.providers": PropertyRule(
-        refused="use ${env:string:NAME} or ${file:/path} in the pipeline file"
-    ),
+    # The variables are filled when the file is read.
+    "config.providers": PropertyRule(),
     "connections.max.idle.ms": _ms("connections.max.idle.ms", "connections_max_idle_ms"),
     "enable.metrics.push": PropertyRule("enable.metrics.push"),
     "metadata.max.age.ms": _ms("metadata.max.age.ms", "metadata_max_age_ms", low=1, high=86400000),

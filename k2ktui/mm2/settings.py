@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from k2ktui.config.javaprops import Property, parse
 from k2ktui.config.problems import FilePosition, Problem, refuse
 from k2ktui.errors import ConfigError
 from k2ktui.mm2.flows import ROLES, FlowProperties, Side, is_client
-from k2ktui.mm2.javaprops import Property, parse
 from k2ktui.mm2.policy import (
     GROUPS_DEFAULT,
     GROUPS_EXCLUDE_DEFAULT,

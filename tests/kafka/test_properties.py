@@ -170,7 +170,6 @@ def test_what_copying_decides_itself_is_told(role: str, key: str, value: str) ->
     [
         ({"interceptor.classes": "com.example.X"}, "Java class"),
         ({"sasl.login.callback.handler.class": "com.example.X"}, "Java class"),
-        ({"config.providers": "file"}, "${env:string:NAME}"),
         ({"security.protocol": "TLS"}, "PLAINTEXT, SSL"),
         ({"fetch.min.bytes": "many"}, "whole number"),
         ({"isolation.level": "snapshot"}, "read_committed, read_uncommitted"),

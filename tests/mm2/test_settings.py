@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from k2ktui.config.javaprops import parse
 from k2ktui.errors import ConfigError
 from k2ktui.mm2.flows import FlowProperties
-from k2ktui.mm2.javaprops import parse
 from k2ktui.mm2.settings import MirrorSettings, connector_flow, load_settings, parse_settings
 
 PLAIN = """
@@ -178,6 +178,13 @@ def test_config_providers(tmp_path: Path) -> None:
         flow(f"{head}A.ssl.key.password = ${{e:NOT}}\n")
     with pytest.raises(ConfigError, match="other providers are not supported"):
         flow("config.providers = v\nconfig.providers.v.class = com.vault.VaultProvider\n")
+    limited = f"{head}config.providers.f.param.allowed.paths = /usr\n"
+    with pytest.raises(ConfigError, match=r"A.ssl.key.password: .*allowed.paths of this provider"):
+        flow(f"{limited}A.ssl.key.password = ${{f:{tmp_path}/s.properties:k}}\n")
+    with pytest.raises(ConfigError, match="expected the name of a file in the directory"):
+        flow(f"{head}A.ssl.key.password = ${{d:{tmp_path}/x:../one}}\n")
+    with pytest.raises(ConfigError, match=r"mm2.properties:10: A.config.providers: not supported"):
+        flow(f"{head}A.config.providers = f\n")
 
 
 @pytest.mark.parametrize(

@@ -25,15 +25,16 @@ class Property:
         return f"Property({self.mark})"
 
 
-def parse(raw: bytes, file: str) -> dict[str, Property]:
+def parse(raw: bytes, file: str, encoding: str = "latin-1") -> dict[str, Property]:
     """Parse a properties file; the last value of a repeated key wins.
 
     Args:
-        raw: the file's bytes; the encoding is ISO 8859-1 by definition.
+        raw: the file's bytes.
         file: the file's name, for positions.
+        encoding: ISO 8859-1 by definition; Kafka's config providers read UTF-8.
     """
     found = {}
-    for number, line in _logical_lines(raw.decode("latin-1")):
+    for number, line in _logical_lines(raw.decode(encoding)):
         split = _KEY.fullmatch(line)
         assert split is not None
         found[_unescape(split[1])] = Property(_unescape(split[2]), FilePosition(file, number))
