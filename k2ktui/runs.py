@@ -201,7 +201,7 @@ class PipelineRun:
                     self._driver.stop()
                 return self._driver.run(slots)
             except K2kError as error:
-                self._heartbeat.failed(error.message)
+                self._heartbeat.add_error(error.message)
                 raise
             finally:
                 starting.exception()

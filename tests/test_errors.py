@@ -16,7 +16,7 @@ from k2ktui.errors import Refused
 from k2ktui.jobs.joblog import LogEntry, parse_entry
 from k2ktui.replication.event_text import report_text
 from k2ktui.replication.events import Stopped
-from k2ktui.replication.preflight.checks import failed_by
+from k2ktui.replication.preflight.checks import error_check
 from k2ktui.replication.slot_task import Fault, FaultKind
 from tests.support.cli import k2ktui
 from tests.support.console import ConsoleDriver, drive
@@ -39,7 +39,7 @@ def test_a_command_prints_the_fix_last() -> None:
 
 
 def test_a_check_and_a_stopped_partition_have_a_fix() -> None:
-    assert check_text(failed_by("leaders", ERROR)).splitlines()[-1] == f"      {SHOWN[2]}"
+    assert check_text(error_check("leaders", ERROR)).splitlines()[-1] == f"      {SHOWN[2]}"
     source = SourcePartition("orders", 0)
     fault = Fault(source, FaultKind.UNAVAILABLE, ERROR.message, ERROR.hint)
     assert report_text(Stopped(fault)).splitlines()[-1] == f"  {SHOWN[2]}"

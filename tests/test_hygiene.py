@@ -28,10 +28,10 @@ ALLOWED = {("jobs/joblog.py", "mend"), ("replication/event_text.py", "mend")}
 SAYINGS = re.compile(r"_*(told|tells?|teller|said|says|taken|seen|kept|heard|gone|anew|mend)")
 # Not in the console, where the handler of an event has the event's name.
 PARTICIPLES = re.compile(
-    r"_*(answered|changed|damaged|described|fetched|filled|finished|found|joined|judged|layered|left|"
-    r"listed|looked|matched|numbered|opened|outdated|quoted|reached|received|replaced|retained|scoped|"
-    r"searched|stripped|translated|unchecked|undecided|undescribed|unescaped|unlisted|validated|"
-    r"vanished)"
+    r"_*(answered|changed|connected|copied|damaged|described|fetched|filled|finished|found|joined|"
+    r"judged|landed|layered|left|listed|looked|matched|merged|numbered|opened|outdated|parsed|passed|"
+    r"quoted|reached|received|replaced|retained|scoped|searched|stamped|stripped|translated|"
+    r"unchecked|undecided|undescribed|unescaped|unlisted|validated|vanished|warned)"
 )
 
 

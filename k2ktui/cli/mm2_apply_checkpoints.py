@@ -147,7 +147,7 @@ def _apply_plan(
     from k2ktui.mm2.checkpoint_plan import PRODUCERS_STOPPED
     from k2ktui.sync.operations import apply_plan
 
-    grown = reading.grown(seen)
+    grown = reading.find_grown(seen)
     if grown and PRODUCERS_STOPPED not in accepted:
         raise Refused(
             f"{safe_text(min(grown))} has received records since the check: its producers "

@@ -139,7 +139,7 @@ class _Reader:
         own: dict[str, Node] = {}
         for key, value in raw.value:
             if key.tag == f"{_YAML}merge":
-                merged.update(self.merged(value, path))
+                merged.update(self.merge_entries(value, path))
             elif not isinstance(key, yaml.ScalarNode):
                 self.complain(key, path, "a key must be a string")
             elif key.value in own:
@@ -152,7 +152,7 @@ class _Reader:
                 own[key.value] = self.node(value, below, self.mark(key))
         return {**merged, **own}
 
-    def merged(self, raw: yaml.Node, path: Path) -> dict[str, Node]:
+    def merge_entries(self, raw: yaml.Node, path: Path) -> dict[str, Node]:
         """Return the entries of ``<<``: one table, or a list of tables (the first one wins)."""
         tables = raw.value if isinstance(raw, yaml.SequenceNode) else [raw]
         entries: dict[str, Node] = {}

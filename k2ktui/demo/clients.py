@@ -51,12 +51,12 @@ class Delivery:
     """Delivery reports of one producer: the number of records, and the first error."""
 
     def __init__(self) -> None:
-        self.landed = 0
+        self.delivered = 0
         self.error: KafkaError | None = None
 
     def __call__(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
-            self.landed += 1
+            self.delivered += 1
         else:
             self.error = self.error or error
 
@@ -73,7 +73,7 @@ def flush(made: Producer, delivery: Delivery, what: str) -> None:
         raise ConnectionFailed(f"The demo could not write {what}: {reason}.")
 
 
-def failed(error: KafkaException, what: str) -> ConnectionFailed:
+def client_error(error: KafkaException, what: str) -> ConnectionFailed:
     """Return the error shown to the operator when a client of the demo fails."""
     found = error.args[0]
     reason = found.str() if isinstance(found, KafkaError) else str(error)

@@ -66,7 +66,7 @@ def commit_seed_offsets(source: str, target: str) -> None:
         try:
             _commit(cluster, group, offsets)
         except KafkaException as error:
-            raise clients.failed(error, f"commit offsets of {group}") from None
+            raise clients.client_error(error, f"commit offsets of {group}") from None
 
 
 def _commit(bootstrap: str, group: str, offsets: Mapping[tuple[str, int], int]) -> None:

@@ -45,7 +45,7 @@ def write_seed_data(
             _write_source(source, topic, chance)
             _write_prior(target, topic, chance)
         except KafkaException as error:
-            raise clients.failed(error, f"write to {topic.name}") from None
+            raise clients.client_error(error, f"write to {topic.name}") from None
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         list(pool.map(write_one, TOPICS))

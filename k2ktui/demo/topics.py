@@ -148,7 +148,7 @@ def _create(bootstrap: str, topics: tuple[DemoTopic, ...]) -> None:
         try:
             future.result(clients.TIMEOUT_SECONDS)
         except KafkaException as error:
-            raise clients.failed(error, f"create the topic {name}") from None
+            raise clients.client_error(error, f"create the topic {name}") from None
         except TimeoutError:
             raise TimedOut(
                 f"The demo's topic {name} was not created within {clients.TIMEOUT_SECONDS:g} s.",

@@ -41,9 +41,9 @@ class Traffic:
         self._first = time.time_ns() // 1_000_000
 
     @property
-    def landed(self) -> int:
+    def delivered(self) -> int:
         """Records acknowledged so far, including those of aborted transactions."""
-        return sum(delivery.landed for delivery in self._deliveries)
+        return sum(delivery.delivered for delivery in self._deliveries)
 
     def start(self) -> None:
         """Start the threads."""

@@ -90,7 +90,7 @@ class PositionMove:
         """Whether the move writes a record."""
         return self.effect not in (MoveEffect.KEEP, MoveEffect.REFUSED)
 
-    def stamped(self, term: int, at_ms: int) -> Position | None:
+    def stamp(self, term: int, at_ms: int) -> Position | None:
         """Return the position to write in the given term; None for a tombstone."""
         if self.after is None:
             return None

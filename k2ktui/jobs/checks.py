@@ -12,7 +12,7 @@ from k2ktui.jobs.job_directory import job_directory
 from k2ktui.jobs.manager import Job, read_job
 from k2ktui.jobs.process import has_ended, may_be_local
 from k2ktui.kafka.clients import target_cluster
-from k2ktui.replication.preflight.checks import Check, failed, passed, unknown
+from k2ktui.replication.preflight.checks import Check, failed_check, passed_check, unknown_check
 from k2ktui.replication.preflight.suite import each_check
 from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
@@ -35,7 +35,7 @@ def start_checks(config: PipelineConfig, *, restart: bool = False) -> Iterator[C
     yield (
         _others(config, read_job(job_directory(config)), restart)
         if reached
-        else unknown(NAME, "a cluster did not respond")
+        else unknown_check(NAME, "a cluster did not respond")
     )
 
 
@@ -76,7 +76,7 @@ def describe_runner(runner: Runner, now: float) -> str:
 
 def _others(config: PipelineConfig, job: Job | None, restart: bool) -> Check:
     if job is not None and job.alive and not restart:
-        return failed(
+        return failed_check(
             NAME,
             f"it is already running on this host as pid {job.record.pid}",
             "Restart it with k2ktui jobs restart, or stop it first.",
@@ -85,13 +85,13 @@ def _others(config: PipelineConfig, job: Job | None, restart: bool) -> Check:
     try:
         found = read_runners(config)
     except K2kError as error:
-        return unknown(NAME, error.message, error.hint)
+        return unknown_check(NAME, error.message, error.hint)
     now = time()
     alive = alive_elsewhere(found, job, now)
     if not alive:
-        return passed(NAME, "no other host sends heartbeats of this pipeline")
+        return passed_check(NAME, "no other host sends heartbeats of this pipeline")
     where = "; ".join(describe_runner(each, now) for each in alive)
-    return failed(
+    return failed_check(
         NAME,
         f"it is running {where}",
         "Stop it there, or repeat with --take-over: the other run is then fenced and ends.",

@@ -54,7 +54,7 @@ def keeps_out(error: KafkaError) -> bool:
     return code == LOGIN or (code == _TLS and "certificate" in error.str())
 
 
-def words(error: KafkaError) -> str:
+def clean_message(error: KafkaError) -> str:
     """Return an error's message without librdkafka's prefixes and suffixes, safe to print."""
     text = (error.str() or "no reason given").splitlines()[0]
     return safe_text(_NOISE.sub("", text))

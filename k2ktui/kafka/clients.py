@@ -34,8 +34,8 @@ from k2ktui.kafka.client_errors import (
     QUIET,
     UNREACHABLE,
     RecentErrors,
+    clean_message,
     keeps_out,
-    words,
 )
 from k2ktui.kafka.codes import LEADER_MOVED
 from k2ktui.kafka.msk import check_token
@@ -155,9 +155,9 @@ class Cluster:
         heard = self._listen() or (error.args[0] if keeps_out(error.args[0]) else None)
         if heard is not None:
             explain = login_refused if heard.code() == LOGIN else not_trusted
-            return explain(self.label, words(heard))
+            return explain(self.label, clean_message(heard))
         last = self._errors.last()
-        text += f" ({words(last)})" if last else ""
+        text += f" ({clean_message(last)})" if last else ""
         if code in UNREACHABLE:
             where = f"bootstrap.servers and security.protocol of {self.label}.kafka"
             return ConnectionFailed(text, hint=f"Check that it is up, and {where}.")

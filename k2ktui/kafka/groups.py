@@ -143,7 +143,7 @@ class ConsumerGroupClient:
         """
         return self._coordinators.run(lambda: self._describe(list(names)))
 
-    def committed(self, names: Iterable[str]) -> dict[str, GroupOffsets]:
+    def read_committed(self, names: Iterable[str]) -> dict[str, GroupOffsets]:
         """Return all committed offsets of groups; unlisted groups as for :meth:`describe`.
 
         If an open transaction has a pending offset commit (KIP-447), this method waits up to
@@ -155,7 +155,7 @@ class ConsumerGroupClient:
         Raises:
             TimedOut: no broker answered.
         """
-        return self._coordinators.run(lambda: self._committed(list(names)))
+        return self._coordinators.run(lambda: self._read_committed(list(names)))
 
     def commit(self, commits: Mapping[str, Mapping[TopicPartition, GroupCommit]]) -> WriteErrors:
         """Commit offsets of groups that have no members.
@@ -305,7 +305,7 @@ class ConsumerGroupClient:
             else ""
         )
 
-    async def _committed(self, names: Collection[str]) -> dict[str, GroupOffsets]:
+    async def _read_committed(self, names: Collection[str]) -> dict[str, GroupOffsets]:
         listed = await self._list()
         unlisted = self._incomplete_listing()
         offsets = {n: GroupOffsets(n, {}, "" if n in listed else unlisted) for n in names}

@@ -99,7 +99,7 @@ class Fetcher:
         """
         reading = _Reading(requests, timeout, partition_bytes)
         if requests:
-            loop, connection = self._connected(timeout)
+            loop, connection = self._connect(timeout)
             loop.run(lambda: reading.run(connection))
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ class Fetcher:
             connection.close()
             loop.close()
 
-    def _connected(self, timeout: float) -> tuple[Loop, Wire]:
+    def _connect(self, timeout: float) -> tuple[Loop, Wire]:
         if self._open is None:
             # The library logs every failed attempt; k2ktui's errors report it once.
             logging.getLogger("kafka").setLevel(logging.CRITICAL)

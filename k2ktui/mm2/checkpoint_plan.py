@@ -19,7 +19,13 @@ from k2ktui.engine.replica import TargetLog, TargetPartition
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Basis
 from k2ktui.mm2.formats import Checkpoint, GroupPartition
-from k2ktui.replication.preflight.checks import Check, failed, first_names, passed, unknown
+from k2ktui.replication.preflight.checks import (
+    Check,
+    failed_check,
+    first_names,
+    passed_check,
+    unknown_check,
+)
 from k2ktui.text import counted
 
 GROUPS_EMPTY = "groups-empty"
@@ -238,7 +244,7 @@ def _run_check(
     seen: ClusterObservation, name: str, check: Callable[[ClusterObservation], Check]
 ) -> Check:
     if name in seen.unread:
-        return unknown(name, seen.unread[name], "Correct the cause, or accept the risk.")
+        return unknown_check(name, seen.unread[name], "Correct the cause, or accept the risk.")
     return check(seen)
 
 
@@ -250,14 +256,16 @@ def _groups_empty(seen: ClusterObservation) -> Check:
             f"{counted(len(used), 'group')} in use on the target and not changed: "
             f"{first_names(used)}"
         )
-        return failed(GROUPS_EMPTY, detail, "Stop their consumers there.")
-    return passed(GROUPS_EMPTY, f"{counted(len(groups), 'group')} without members on the target")
+        return failed_check(GROUPS_EMPTY, detail, "Stop their consumers there.")
+    return passed_check(
+        GROUPS_EMPTY, f"{counted(len(groups), 'group')} without members on the target"
+    )
 
 
 def _producers_stopped(seen: ClusterObservation) -> Check:
     for_s = f"{seen.watched_s:g} s"
     if seen.growing:
-        return failed(
+        return failed_check(
             PRODUCERS_STOPPED,
             f"{counted(len(seen.growing), 'source partition')} grew within {for_s}: "
             f"{first_names(seen.growing)}",
@@ -265,25 +273,25 @@ def _producers_stopped(seen: ClusterObservation) -> Check:
             "MirrorMaker 2 has copied them.",
         )
     ends = counted(len(seen.source_ends), "source partition")
-    return passed(PRODUCERS_STOPPED, f"the ends of {ends} did not grow for {for_s}")
+    return passed_check(PRODUCERS_STOPPED, f"the ends of {ends} did not grow for {for_s}")
 
 
 def _check_replicated(seen: ClusterObservation) -> Check:
     if seen.behind:
         records = sum(seen.behind.values())
-        return failed(
+        return failed_check(
             REPLICATED,
             f"{counted(len(seen.behind), 'source partition')} with up to "
             f"{counted(records, 'record')} not copied yet: {first_names(seen.behind)}",
             "Wait until MirrorMaker 2 has caught up.",
         )
-    return passed(REPLICATED, "every record of the source is on the target")
+    return passed_check(REPLICATED, "every record of the source is on the target")
 
 
 def _own_topics(seen: ClusterObservation) -> Check:
     if seen.own_topics:
-        return passed(OWN_TOPICS, "the replication policy copies to separate topics")
-    return failed(
+        return passed_check(OWN_TOPICS, "the replication policy copies to separate topics")
+    return failed_check(
         OWN_TOPICS,
         "the replication policy keeps topic names: records produced on the target itself are "
         "in the same topics, and a group that moves could skip them",
@@ -299,13 +307,13 @@ def _check_retained(seen: ClusterObservation) -> Check:
         or not log.start <= each.downstream <= log.end
     ]
     if gone:
-        return failed(
+        return failed_check(
             RETAINED,
             f"{counted(len(gone), 'checkpoint')} outside the target's log bounds and not "
             f"applied: {first_names(gone)}",
             "Set their offsets yourself: their consumers would follow auto.offset.reset.",
         )
-    return passed(RETAINED, "the target has the records to which the checkpoints point")
+    return passed_check(RETAINED, "the target has the records to which the checkpoints point")
 
 
 def _reset(seen: ClusterObservation) -> Check:
@@ -321,11 +329,11 @@ def _reset(seen: ClusterObservation) -> Check:
         and (group, SourcePartition(topic, partition)) not in known
     ]
     if lacking:
-        return failed(
+        return failed_check(
             RESET,
             f"{counted(len(lacking), 'committed offset')} on the source without a checkpoint: "
             f"{first_names(lacking)}",
             "Find the correct offsets with k2ktui mm2 audit. Without one, consumers follow "
             "auto.offset.reset: latest skips records, earliest re-reads all.",
         )
-    return passed(RESET, "every committed offset on the source has a checkpoint")
+    return passed_check(RESET, "every committed offset on the source has a checkpoint")

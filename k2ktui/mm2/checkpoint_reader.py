@@ -135,7 +135,7 @@ class CheckpointReader:
             seen = replace(seen, unread={REPLICATED: error.message})
         while time.monotonic() < began + watch_s:
             time.sleep(_POLL_S)
-        return replace(seen, growing=self.grown(seen))
+        return replace(seen, growing=self.find_grown(seen))
 
     def _chosen(
         self, found: Iterable[Checkpoint], group: Chosen, topic: Chosen
@@ -150,7 +150,7 @@ class CheckpointReader:
                 kept.append(each)
         return kept, sources
 
-    def grown(self, seen: ClusterObservation) -> frozenset[SourcePartition]:
+    def find_grown(self, seen: ClusterObservation) -> frozenset[SourcePartition]:
         """Return the source partitions whose end offsets have changed since ``seen``."""
         now, then = self._source_ends({s.topic for s in seen.source_ends}), seen.source_ends
         return frozenset(s for s in now.keys() | then.keys() if now.get(s) != then.get(s))

@@ -40,22 +40,22 @@ def compare(offsets: Sequence[int], here: RecordRange, there: RecordRange, way: 
             return [f"the {side} could not be read"] * len(offsets)
     committed = [here.records[at] for at in sorted(here.records)]
     copy = [there.records[at] for at in sorted(there.records)]
-    landed = way(committed, copy)
+    targets = way(committed, copy)
     every = committed
     if here.aborted:
         both = {**here.records, **here.aborted}
         every = [both[at] for at in sorted(both)]
-        landed = _combine_answers(landed, way(every, copy), _has_aborted_records(here, copy))
-    if any(isinstance(each, str) for each in landed):
+        targets = _combine_answers(targets, way(every, copy), _has_aborted_records(here, copy))
+    if any(isinstance(each, str) for each in targets):
         left = Neighbors(every, copy)
-        landed = [
-            each if isinstance(each, int) else (left.landed(offset) or each)
-            for offset, each in zip(offsets, landed, strict=True)
+        targets = [
+            each if isinstance(each, int) else (left.find_target(offset) or each)
+            for offset, each in zip(offsets, targets, strict=True)
         ]
     stable = here.bounds.stable
     return [
         UNSTABLE if 0 <= stable < offset else each
-        for offset, each in zip(offsets, landed, strict=True)
+        for offset, each in zip(offsets, targets, strict=True)
     ]
 
 
@@ -103,7 +103,7 @@ def walk_forward(
     most = min(len(original), len(copy))
     sources = [record.offset for record in original]
 
-    def landed(offset: int) -> int | str:
+    def target_of(offset: int) -> int | str:
         read = bisect_left(sources, offset)
         # The next record must match on both sides as well, if both have one.
         if same < min(read + 1, most):
@@ -117,7 +117,7 @@ def walk_forward(
             return copy[read].offset
         return copy[read - 1].offset + 1 if read else anchor.target
 
-    return [landed(offset) for offset in offsets]
+    return [target_of(offset) for offset in offsets]
 
 
 def walk_backward(
@@ -131,7 +131,7 @@ def walk_backward(
     most = min(len(original), len(copy))
     sources = [record.offset for record in original]
 
-    def landed(offset: int) -> int | str:
+    def target_of(offset: int) -> int | str:
         unread = len(sources) - bisect_left(sources, offset)
         # The previous record must match on both sides as well, if both have one.
         if same < min(unread + 1, most) or same < unread:
@@ -141,7 +141,7 @@ def walk_backward(
             return _DIFFER
         return copy[-unread].offset if unread else anchor.target
 
-    return [landed(offset) for offset in offsets]
+    return [target_of(offset) for offset in offsets]
 
 
 def found_once(

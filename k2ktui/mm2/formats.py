@@ -267,14 +267,14 @@ def read_connect_offset(
     Raises:
         ForeignRecord: it is not a position, or Connect would not find it by its key.
     """
-    at = _connector_partition(_parsed(key, "the key"))
+    at = _connector_partition(_parse(key, "the key"))
     if at is None:
         return None
     if connect_offset_key(at) != key:
         raise ForeignRecord("the key is not encoded as Connect encodes it, so Connect ignores it")
     if value is None:
         return at, None
-    body = _parsed(value, "the value")
+    body = _parse(value, "the value")
     try:
         return at, integer(mapping(body).get("offset"))
     except MalformedRecord:
@@ -299,7 +299,7 @@ def _json(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def _parsed(raw: bytes | None, what: str) -> Any:
+def _parse(raw: bytes | None, what: str) -> Any:
     try:
         return parse(raw, what)
     except MalformedRecord as error:

@@ -69,7 +69,7 @@ class MirrorMappings:
         timeout: float,
         positions: Mapping[SourcePartition, Position],
         commits: Commits,
-        landed: Mapping[TargetPartition, int],
+        lowest_commits: Mapping[TargetPartition, int],
     ) -> MappingReport:
         """Compare records to make translations of committed offsets exact."""
         wanted = {at: offsets for at, offsets in commits.items() if at in positions}
@@ -83,11 +83,11 @@ class MirrorMappings:
         """Return an empty dict: MirrorMaker 2 records no complete ranges."""
         return {}
 
-    def doubts(self, source: SourcePartition) -> MappingGaps:
+    def find_gaps(self, source: SourcePartition) -> MappingGaps:
         """Return no gaps, since there are no ranges."""
         return MappingGaps()
 
-    def mapped(self, source: SourcePartition) -> int:
+    def count_mapped(self, source: SourcePartition) -> int:
         """Return 0, since there are no ranges."""
         return 0
 

@@ -34,7 +34,7 @@ class Neighbors:
         self._targets = [target for _, target in pairs]
         self._copy = [record.offset for record in copy]
 
-    def landed(self, offset: int) -> int | None:
+    def find_target(self, offset: int) -> int | None:
         """Return the target offset of the first record at or after a source offset, if proven.
 
         It is proven if the last matched record before the offset and the first one at or after it

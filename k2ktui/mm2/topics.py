@@ -56,7 +56,7 @@ class _Topic:
         self.tail = TopicTail(cluster, topic, first_only=first_only, back=back)
         self.unreadable = UnreadableRecords(topic)
 
-    def unseen(self) -> list[str]:
+    def note_unseen(self) -> list[str]:
         """Return a note if the topic was not found at the last read."""
         if self.tail.exists:
             return []
@@ -151,11 +151,11 @@ class MirrorTopics:
 
     def unseen_syncs(self) -> list[str]:
         """Return a note if the offset-syncs topic was not found."""
-        return self._syncs.unseen()
+        return self._syncs.note_unseen()
 
     def unseen_checkpoints(self) -> list[str]:
         """Return a note if the checkpoints topic was not found."""
-        return self._checkpoints.unseen()
+        return self._checkpoints.note_unseen()
 
     def missing(self) -> list[str]:
         """Return which of the offset-syncs and offsets topics were not found when read."""

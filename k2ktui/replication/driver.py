@@ -264,7 +264,7 @@ class Driver:
             slot.failures = 0
             self._notifier.over(slot.name)
             again = {fault.source for fault in result.faults}
-            self._stopped.copied(result.positions.keys() - again)
+            self._stopped.report_resumed(result.positions.keys() - again)
         else:
             text = str(error) if error else result.error if result else ""
             reason = text.partition("\n")[0]  # the message without what to do next

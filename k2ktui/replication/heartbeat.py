@@ -124,9 +124,9 @@ class Heartbeat(BackgroundRunner):
         elif isinstance(event, TopicsDiscovered):
             self._now = replace(self._now, lag_records=event.lag_records)
         elif isinstance(event, Stopped):
-            self.failed(event.fault.message)
+            self.add_error(event.fault.message)
 
-    def failed(self, what: str) -> None:
+    def add_error(self, what: str) -> None:
         """Include an error in the following heartbeats."""
         self._now = replace(self._now, last_error=safe_text(what, _ERROR_CHARS))
 
@@ -156,14 +156,14 @@ class Heartbeat(BackgroundRunner):
     def _state(self) -> RunnerState:
         return RunnerState.STOPPING if self._ending else self._now.state
 
-    def _connected(self) -> tuple[Cluster, KeyedWriter]:
+    def _connect(self) -> tuple[Cluster, KeyedWriter]:
         if self._open is None:
             target, topic = target_cluster(self._config), self._config.coordination.state.topic
             self._open = target, KeyedWriter(target, topic, _WRITE_S)
         return self._open
 
     def _beat(self, state: RunnerState) -> None:
-        target, writer = self._connected()
+        target, writer = self._connect()
         if not self._partitions:
             self._partitions = ensure_state_topic(self._config, target)
         runner = replace(self._now, at_ms=now_ms(), state=state)
@@ -172,7 +172,7 @@ class Heartbeat(BackgroundRunner):
 
     def _forget_the_dead(self) -> None:
         """Delete the last heartbeats of runs that ended long ago: each run has its own key."""
-        target, writer = self._connected()
+        target, writer = self._connect()
         topic = self._config.coordination.state.topic
         values: dict[bytes, bytes | None] = {}
         with suppress(K2kError):  # the next run tries again

@@ -58,7 +58,7 @@ class RecordTimeReader:
             return {}
         search = _Search(where, monotonic() + timeout)
         try:
-            loop, connection = self._connected(timeout)
+            loop, connection = self._connect(timeout)
         except ConnectionFailed:
             self.close()
         else:
@@ -73,7 +73,7 @@ class RecordTimeReader:
             loop.close()
             self._open = None
 
-    def _connected(self, timeout: float) -> tuple[Loop, Wire]:
+    def _connect(self, timeout: float) -> tuple[Loop, Wire]:
         if self._open is None:
             # The library logs every failed attempt, which is only noise here.
             logging.getLogger("kafka").setLevel(logging.CRITICAL)

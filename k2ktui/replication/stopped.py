@@ -65,7 +65,7 @@ class StoppedPartitions:
             if source in self._faults:
                 self._on_trial[source], _ = self._faults.pop(source)
 
-    def copied(self, sources: Collection[SourcePartition]) -> None:
+    def report_resumed(self, sources: Collection[SourcePartition]) -> None:
         """Report retried partitions that were copied without a fault as resumed."""
         for source in self._on_trial.keys() & set(sources):
             self._report(Resumed(source.topic, source.partition))

@@ -77,7 +77,7 @@ class ConsumerGroupReader:
         listed = self.groups.list()
         chosen = sorted(n for n in names if n in listed and listed[n].kind != "share")
         states = self.groups.describe(chosen)
-        offsets = self.groups.committed(chosen)
+        offsets = self.groups.read_committed(chosen)
         found = self._hidden([n for n in names if n not in listed])
         for name in chosen:
             state, committed = states.get(name), offsets.get(name)
@@ -93,13 +93,13 @@ class ConsumerGroupReader:
             )
         return found
 
-    def moved(self, views: Mapping[str, GroupView]) -> dict[str, GroupView]:
+    def read_moved(self, views: Mapping[str, GroupView]) -> dict[str, GroupView]:
         """Read the committed offsets of groups again; return the groups whose offsets changed.
 
         States and members stay as they were; a group that cannot be read now is left out.
         """
         found = {}
-        for name, committed in (self.groups.committed(sorted(views)) if views else {}).items():
+        for name, committed in (self.groups.read_committed(sorted(views)) if views else {}).items():
             offsets = {
                 where: CommittedOffset(each.offset, each.metadata)
                 for where, each in committed.offsets.items()
@@ -171,7 +171,7 @@ class SourceClusterReader:
             ConnectionFailed, TimedOut: the source does not answer.
         """
         try:
-            return self._reader.moved(groups)
+            return self._reader.read_moved(groups)
         except BaseException:
             self._reader.close()
             raise

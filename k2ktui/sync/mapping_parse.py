@@ -69,7 +69,7 @@ class MappingParser:
         """
         if len(self._tails) > _TAILS:  # bounds the memory that garbage records can take
             self._tails.clear()
-        found = self._parsed([message.value() for group in groups for message in group])
+        found = self._parse([message.value() for group in groups for message in group])
         if found is None:
             return None
         begins = np.cumsum([0, *(len(group) for group in groups)])
@@ -78,7 +78,7 @@ class MappingParser:
             for group, begin in zip(groups, begins, strict=False)
         ]
 
-    def _parsed(self, values: Sequence[bytes | None]) -> _Parsed | None:
+    def _parse(self, values: Sequence[bytes | None]) -> _Parsed | None:
         heads, lists, tails = [], [], []
         for value in values:
             if value is None or not value.startswith(_HEAD):

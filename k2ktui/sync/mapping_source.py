@@ -56,7 +56,7 @@ class MappingSource(Protocol):
         timeout: float,
         positions: Mapping[SourcePartition, Position],
         commits: Commits,
-        landed: Mapping[TargetPartition, int],
+        lowest_commits: Mapping[TargetPartition, int],
     ) -> MappingReport:
         """Read new mappings, and load what these offsets depend on.
 
@@ -64,7 +64,7 @@ class MappingSource(Protocol):
             timeout: seconds.
             positions: replicated positions.
             commits: committed offsets on the source, to be translated.
-            landed: the lowest committed offset on each target partition, to be compared.
+            lowest_commits: the lowest committed offset on each target partition, to be compared.
         """
         ...
 
@@ -72,11 +72,11 @@ class MappingSource(Protocol):
         """Return the mapping ranges of a source partition."""
         ...
 
-    def doubts(self, source: SourcePartition) -> MappingGaps:
+    def find_gaps(self, source: SourcePartition) -> MappingGaps:
         """Return the gaps of the mapping ranges."""
         ...
 
-    def mapped(self, source: SourcePartition) -> int:
+    def count_mapped(self, source: SourcePartition) -> int:
         """Return the number of records that the ranges map, including unloaded ranges."""
         ...
 

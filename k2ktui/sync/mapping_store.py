@@ -2,7 +2,7 @@
 
 Each refresh reads what is new. The store holds the newest ranges in memory and reloads older ones
 from the topic. Its answers are a function of the topic's content: what the topic lacks is unknown
-(``doubts``), and if the topic has lost records, the store reads it again from the beginning.
+(``find_gaps``), and if the topic has lost records, the store reads it again from the beginning.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class MappingStore:
         track = self._tracks.get(source)
         return track.target_ranges if track else {}
 
-    def mapped(self, source: SourcePartition) -> int:
+    def count_mapped(self, source: SourcePartition) -> int:
         """Return the number of mapped records, including ranges not in memory."""
         track = self._tracks.get(source)
         return track.mapped if track else 0
@@ -149,7 +149,7 @@ class MappingStore:
         track = self._tracks.get(source)
         return track.hot_from if track else 0
 
-    def doubts(self, source: SourcePartition) -> MappingGaps:
+    def find_gaps(self, source: SourcePartition) -> MappingGaps:
         """Return the gaps in the mappings below the replicated position."""
         position = self._positions.get(source)
         if position is None:
@@ -160,7 +160,7 @@ class MappingStore:
     def reach(
         self,
         needed: Mapping[SourcePartition, int],
-        landed: Mapping[TargetPartition, int] | None = None,
+        count_from: Mapping[TargetPartition, int] | None = None,
         timeout: float = _REREAD_S,
     ) -> None:
         """Load all ranges that translations of these offsets, or higher ones, depend on.
@@ -169,10 +169,10 @@ class MappingStore:
 
         Args:
             needed: source offsets to translate.
-            landed: target offsets from which records are counted. For every source partition with
-                records there, the ranges from that offset on are held, plus one before it, so that
-                it is known whether any record precedes. Where several source partitions share a
-                target partition, ranges are held from the lowest translated offset on as well.
+            count_from: target offsets from which records are counted. For every source partition
+                with records there, the ranges from that offset on are held, plus one before it, so
+                that it is known whether any record precedes. Where several source partitions share
+                a target partition, ranges are held from the lowest translated offset on as well.
             timeout: seconds.
 
         Raises:
@@ -181,17 +181,19 @@ class MappingStore:
         until = monotonic() + timeout
         self._hold(needed, until)
         walk_back(
-            self._tracks, self._find_wanted(needed, landed or {}), partial(self._hold, until=until)
+            self._tracks,
+            self._find_wanted(needed, count_from or {}),
+            partial(self._hold, until=until),
         )
 
     def _find_wanted(
-        self, needed: Mapping[SourcePartition, int], landed: Mapping[TargetPartition, int]
+        self, needed: Mapping[SourcePartition, int], count_from: Mapping[TargetPartition, int]
     ) -> list[Wanted]:
         feeds: dict[TargetPartition, set[SourcePartition]] = {}
         for source, track in self._tracks.items():
             for target in track.target_ranges:
                 feeds.setdefault(target, set()).add(source)
-        low = {at: offset for at, offset in landed.items() if at in feeds}
+        low = {at: offset for at, offset in count_from.items() if at in feeds}
         found = []
         for source, offset in needed.items():
             if self._before_start(source, offset):
@@ -210,7 +212,9 @@ class MappingStore:
     def _first_landed(self, source: SourcePartition, offset: int, ranges: MappingRanges) -> int:
         """Return the lowest target offset that a source offset can translate to."""
         position = self._positions.get(source)
-        if position is not None and offset < (self.doubts(source).complete_from or position.start):
+        if position is not None and offset < (
+            self.find_gaps(source).complete_from or position.start
+        ):
             return 0  # stands for the start of the target's log
         found = int(ranges.translate(np.array([offset], dtype=np.int64))[0])
         return ranges.target_end or 0 if found == NOT_FOUND else found
@@ -340,7 +344,7 @@ class MappingStore:
         return self._config.coordination.commit.batch_timeout_s + _LATE_SLACK_S
 
     def _late(self) -> bool:
-        return any(self.doubts(source).behind for source in self._positions)
+        return any(self.find_gaps(source).behind for source in self._positions)
 
     def _unread(self, source: SourcePartition) -> bool:
         """Whether unread records remain where the source partition's mappings are written."""

@@ -30,8 +30,8 @@ class PipelineMappings:
         self._states = CommitStatesReader(target, self._group)
         self._store = MappingStore(config, target)
         self.target_ranges = self._store.target_ranges
-        self.doubts = self._store.doubts
-        self.mapped = self._store.mapped
+        self.find_gaps = self._store.find_gaps
+        self.count_mapped = self._store.count_mapped
         self.held_from = self._store.held_from
         self._needed: dict[SourcePartition, int] = {}
         self._next_repeat = 0.0
@@ -58,12 +58,12 @@ class PipelineMappings:
         timeout: float,
         positions: Mapping[SourcePartition, Position],
         commits: Commits,
-        landed: Mapping[TargetPartition, int],
+        lowest_commits: Mapping[TargetPartition, int],
     ) -> MappingReport:
         """Read new mappings, and load what these offsets depend on."""
         report = self._store.refresh(timeout, positions)
         self._needed = {at: min(offsets) for at, offsets in commits.items()}
-        self._store.reach(self._needed, landed)
+        self._store.reach(self._needed, lowest_commits)
         return report
 
     def anchors(self, source: SourcePartition) -> OffsetAnchors | None:

@@ -149,7 +149,7 @@ class PositionWriter:
     def _write(self, fencer: TransactionFencer, change: PositionPlan) -> Written:
         """Write in one transaction, and read back."""
         at = now_ms()
-        wanted = {m.source: m.stamped(fencer.run.term, at) for m in change.changes}
+        wanted = {m.source: m.stamp(fencer.run.term, at) for m in change.changes}
         unknown: TimedOut | None = None
         try:
             new = {source: position for source, position in wanted.items() if position}

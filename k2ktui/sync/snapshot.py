@@ -100,11 +100,11 @@ class SnapshotReader:
                 later = self._source.read_later(_on_both(source.groups, there))
             except (ConnectionFailed, TimedOut) as error:
                 down = error.message
-        landed = _lowest_commits(source.groups, there, replicated)
+        lowest_commits = _lowest_commits(source.groups, there, replicated)
         commits = _collect_commits([*source.groups.values(), *later.values()])
         for at, offsets in also.items():
             commits.setdefault(at, set()).update(offsets)
-        copies = self._copies(source, commits, replicated, landed)
+        copies = self._copies(source, commits, replicated, lowest_commits)
         snapshot = Snapshot(
             pipeline=self._config.name,
             source_cluster=source.cluster,
@@ -170,7 +170,7 @@ class SnapshotReader:
         source: SourceView,
         commits: Mapping[SourcePartition, Collection[int]],
         replicated: Mapping[SourcePartition, Position],
-        landed: Mapping[TargetPartition, int],
+        lowest_commits: Mapping[TargetPartition, int],
     ) -> _Copies:
         """Read logs, then positions, then mappings: later copies are beyond the log ends read.
 
@@ -178,7 +178,7 @@ class SnapshotReader:
             source: the source.
             commits: the offsets to translate.
             replicated: positions, read just before.
-            landed: the lowest offset to compare on each target partition.
+            lowest_commits: the lowest offset to compare on each target partition.
         """
         # Ids before log bounds: if a topic is recreated in between, the older id is kept, and a
         # plan that rests on it is refused.
@@ -186,7 +186,7 @@ class SnapshotReader:
         fixed = {t for at in replicated.values() for t in target_partitions_of(Replica(at))}
         logs = self.target.logs(fixed)
         positions = self._record.positions()
-        report = self._record.refresh(_READ_S, positions, commits, landed)
+        report = self._record.refresh(_READ_S, positions, commits, lowest_commits)
         begun = {position.target_topic for position in positions.values()} - ids.keys()
         ids |= self.target.topic_ids(begun)
         replicas = {
@@ -224,16 +224,16 @@ class SnapshotReader:
             unusable_reason = (
                 f"{at.topic} was deleted and created again on the source; its offsets start over"
             )
-        doubts = self._record.doubts(at)
+        gaps = self._record.find_gaps(at)
         return Replica(
             position=position,
             target_ranges=self._record.target_ranges(at),
-            complete_from=doubts.complete_from,
+            complete_from=gaps.complete_from,
             source_start=source.starts.get(at),
-            holes=doubts.holes,
+            holes=gaps.holes,
             anchors=self._record.anchors(at),
-            behind=doubts.behind,
-            mapped=self._record.mapped(at),
+            behind=gaps.behind,
+            mapped=self._record.count_mapped(at),
             held_from=self._record.held_from(at),
             unusable_reason=unusable_reason,
         )

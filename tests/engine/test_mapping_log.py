@@ -321,9 +321,9 @@ def test_nothing_is_skipped_whatever_is_lost(log: Log, steps: int, gone: int) ->
     position = Position(
         log.position, 0, 0, "id", log.term, 0, "copy", 0 if log.lanes == 1 else None
     )
-    doubts = find_mapping_gaps(track.known.all(), position, unread=False)
+    gaps = find_mapping_gaps(track.known.all(), position, unread=False)
     replica = Replica(
-        position, track.target_ranges, complete_from=doubts.complete_from, holes=doubts.holes
+        position, track.target_ranges, complete_from=gaps.complete_from, holes=gaps.holes
     )
     source = SourcePartition("s", 0)
     targets = {target: TargetLog(0, end) for target, end in log.ends.items()}

@@ -55,13 +55,13 @@ def test_the_same_offset_changes_nothing() -> None:
 def test_a_new_position_begins() -> None:
     move = plan_move(SOURCE, None, 7, replace(LOG, start=5), THERE)
     assert (move.effect, move.left_out, move.again) == (MoveEffect.BEGIN, 2, 0)
-    assert move.stamped(8, 99) == Position(7, 7, -1, "a", 8, -1, "t", 0, "b", since=8, at_ms=99)
+    assert move.stamp(8, 99) == Position(7, 7, -1, "a", 8, -1, "t", 0, "b", since=8, at_ms=99)
 
 
 def test_back_behind_the_start_keeps_the_mapping_of_what_was_before() -> None:
     move = plan_move(SOURCE, POSITION, 300, LOG, THERE)
     assert (move.effect, move.again, move.left_out) == (MoveEffect.BACK, 200, 0)
-    after = move.stamped(8, 99)
+    after = move.stamp(8, 99)
     assert after is not None
     assert (after.offset, after.start, after.since, after.term) == (300, 100, 2, 8)
     assert (after.leader_epoch, after.slot, after.at_ms) == (-1, -1, 99)
@@ -71,7 +71,7 @@ def test_back_behind_the_start_keeps_the_mapping_of_what_was_before() -> None:
 def test_back_to_the_start_or_before_begins_the_mapping_anew(offset: int) -> None:
     gapped = replace(POSITION, gaps=(Gap(100, 120, LOST),))
     move = plan_move(SOURCE, gapped, offset, LOG, THERE)
-    after = move.stamped(8, 99)
+    after = move.stamp(8, 99)
     assert after is not None and move.again == 500 - offset
     assert (after.offset, after.start, after.since, after.gaps) == (offset, offset, 8, ())
 
@@ -80,17 +80,17 @@ def test_forward_leaves_a_gap() -> None:
     move = plan_move(SOURCE, POSITION, 700, LOG, THERE)
     assert (move.effect, move.left_out, move.again) == (MoveEffect.FORWARD, 200, 0)
     assert move.after is not None and move.after.gaps == (Gap(500, 700, SKIPPED),)
-    further = plan_move(SOURCE, move.stamped(8, 0), 800, LOG, THERE)
+    further = plan_move(SOURCE, move.stamp(8, 0), 800, LOG, THERE)
     assert further.after is not None and further.after.gaps == (Gap(500, 800, SKIPPED),)
 
 
 def test_a_mistake_is_set_right_without_a_trace() -> None:
     gapped = replace(POSITION, gaps=(Gap(400, 450, LOST),))
     for mistake in (0, 300, 420, 900):
-        wrong = plan_move(SOURCE, gapped, mistake, LOG, THERE).stamped(8, 0)
+        wrong = plan_move(SOURCE, gapped, mistake, LOG, THERE).stamp(8, 0)
         right = plan_move(SOURCE, wrong, 500, LOG, THERE, gapped)
         assert (right.again, right.left_out) == (0, 0)
-        after = right.stamped(9, 0)
+        after = right.stamp(9, 0)
         assert after == replace(gapped, term=9, at_ms=0, leader_epoch=-1, slot=-1)
     further = plan_move(SOURCE, wrong, 700, LOG, THERE, gapped)
     assert (further.effect, further.left_out) == (MoveEffect.BACK, 200)
@@ -116,7 +116,7 @@ def test_another_incarnation_begins_anew(
     log: SourceLog, landing: TargetTopicState, again: int
 ) -> None:
     move = plan_move(SOURCE, POSITION, 300, log, landing)
-    after = move.stamped(8, 99)
+    after = move.stamp(8, 99)
     assert (move.effect, move.again) == (MoveEffect.RESTART, again)
     assert after is not None and (after.start, after.since, after.gaps) == (300, 8, ())
     assert (after.topic_id, after.target_topic_id) == (log.topic_id, landing.topic_id)
@@ -130,7 +130,7 @@ def test_brokers_without_ids_are_no_other_incarnation() -> None:
 
 def test_clearing() -> None:
     move = plan_clear(SOURCE, POSITION, LOG, 0)
-    assert (move.effect, move.again, move.left_out, move.stamped(8, 0)) == (
+    assert (move.effect, move.again, move.left_out, move.stamp(8, 0)) == (
         MoveEffect.CLEAR,
         400,
         0,
@@ -162,7 +162,7 @@ class Model:
     def set(self, offset: int) -> None:
         self.term += 1
         move = plan_move(SOURCE, self.position, offset, LOG, THERE, self.reached)
-        after = move.stamped(self.term, 0)
+        after = move.stamp(self.term, 0)
         assert after is not None
         self.reached = self.reached or self.position
         self.position = after

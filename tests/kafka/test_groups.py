@@ -102,7 +102,7 @@ def test_all_that_was_committed_is_read(target: KafkaNode, groups: ConsumerGroup
     first, second, missing = unique_name("g"), unique_name("g"), unique_name("g")
     commit_offsets(target, first, {(topics[0], 2): 7, (topics[1], 0): 0}, "mine")
     commit_offsets(target, second, {(topics[0], 1): 1 << 40})
-    found = groups.committed([first, second, missing])
+    found = groups.read_committed([first, second, missing])
     assert {where: each.offset for where, each in found[first].offsets.items()} == {
         (topics[0], 2): 7,
         (topics[1], 0): 0,
@@ -118,7 +118,7 @@ def test_offsets_are_committed_and_deleted(target: KafkaNode, groups: ConsumerGr
     topic, group = create_topic(target, partitions=2), unique_name("g")
     wanted = {(topic, 0): GroupCommit(5, "guard|äpp", 3), (topic, 1): GroupCommit(0, "", -1)}
     assert groups.commit({group: wanted}) == {group: {(topic, 0): "", (topic, 1): ""}}
-    assert groups.committed([group])[group].offsets == wanted
+    assert groups.read_committed([group])[group].offsets == wanted
     assert committed(target, group) == {(topic, 0): 5, (topic, 1): 0}
 
     assert groups.delete_offsets({group: [(topic, 0)]}) == {group: {(topic, 0): ""}}
@@ -158,7 +158,7 @@ def test_many_groups_at_once(target: KafkaNode, groups: ConsumerGroupClient) -> 
     }
     done = groups.commit(wanted)
     assert {why for each in done.values() for why in each.values()} == {""}
-    assert {n: dict(each.offsets) for n, each in groups.committed(wanted).items()} == wanted
+    assert {n: dict(each.offsets) for n, each in groups.read_committed(wanted).items()} == wanted
     assert {each.state for each in groups.describe(wanted).values()} == {"Empty"}
     assert wanted.keys() <= groups.list().keys()
 
@@ -223,7 +223,7 @@ def test_a_group_with_members_is_not_written(
         deleted = groups.delete_offsets({live: [(topic, 0)], stopped: [(topic, 0)]})
         assert deleted[live][(topic, 0)].startswith(HAS_MEMBERS)
         assert deleted[stopped][(topic, 0)] == ""
-        assert groups.committed([live])[live].offsets[(topic, 0)].offset == 4
+        assert groups.read_committed([live])[live].offsets[(topic, 0)].offset == 4
     eventually(lambda: groups.describe([live])[live].state == "Empty", "its member has left")
     assert groups.commit({live: wanted}) == {live: {(topic, 0): ""}}
     assert committed(target, live) == {(topic, 0): 9}

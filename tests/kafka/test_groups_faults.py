@@ -75,7 +75,7 @@ def test_asking_a_source_without_groups_makes_nothing(
     with opened(settings, "source") as groups:
         assert groups.list() == {}
         assert groups.describe(["missing"])["missing"].state == ""
-        assert groups.committed(["missing"])["missing"].offsets == {}
+        assert groups.read_committed(["missing"])["missing"].offsets == {}
     assert OFFSETS not in topics(secure.node)
 
 
@@ -88,10 +88,12 @@ def test_groups_that_the_principal_may_not_see(secure: SecureNode) -> None:
 
     with opened(as_user(secure, "ann")) as groups:
         eventually(lambda: set(groups.list()) == {seen}, "the right has effect")
-        states, offsets = groups.describe([seen, hidden]), groups.committed([seen, hidden])
+        states, offsets = groups.describe([seen, hidden]), groups.read_committed([seen, hidden])
         assert (states[seen].state, states[seen].error) == ("Empty", "")
         assert "the target principal lacks Describe on the group" in states[hidden].error
-        eventually(lambda: groups.committed([seen])[seen].offsets, "the right on the topic has too")
+        eventually(
+            lambda: groups.read_committed([seen])[seen].offsets, "the right on the topic has too"
+        )
         assert offsets[seen].error == ""
         assert "lacks Describe on the group" in offsets[hidden].error
 
@@ -116,7 +118,7 @@ def test_lost_requests_and_answers(shaky: ProxiedNode, blow: Blow) -> None:
         strike.wait()
         assert {why for each in done.values() for why in each.values()} == {""}
         strike = shaky.proxy.strike(Api.OFFSET_FETCH, blow, skip=1)
-        found = groups.committed(wanted)
+        found = groups.read_committed(wanted)
         strike.wait()
     assert {name: dict(each.offsets) for name, each in found.items()} == wanted
 
@@ -130,7 +132,7 @@ def test_a_restart_is_waited_for(target: KafkaNode) -> None:
         done = groups.commit({group: {(topic, 0): GroupCommit(2)}})
         back.result()
         assert done[group][(topic, 0)] == ""
-        assert groups.committed([group])[group].offsets[(topic, 0)].offset == 2
+        assert groups.read_committed([group])[group].offsets[(topic, 0)].offset == 2
 
 
 def test_a_broker_that_hangs_is_given_up_and_the_doubt_is_told(target: KafkaNode) -> None:
@@ -139,7 +141,7 @@ def test_a_broker_that_hangs_is_given_up_and_the_doubt_is_told(target: KafkaNode
     wanted = {first: {(topic, 0): GroupCommit(1)}}
     wanted |= {unique_name("g"): {(topic, 0): GroupCommit(1)} for _ in range(100)}
     with opened(plain(target.bootstrap), patience=PATIENCE) as groups:
-        groups.committed(wanted)  # its coordinators are known
+        groups.read_committed(wanted)  # its coordinators are known
         target.suspend()
         try:
             began = time.monotonic()

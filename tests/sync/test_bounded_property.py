@@ -246,15 +246,15 @@ def asked(
     store.reach(needed, landed)
     replicas = {}
     for at, position in positions.items():
-        doubts = store.doubts(at)
+        gaps = store.find_gaps(at)
         replicas[at] = Replica(
             position,
             store.target_ranges(at),
-            doubts.complete_from,
+            gaps.complete_from,
             world.starts[at],
-            doubts.holes,
-            doubts.behind,
-            store.mapped(at),
+            gaps.holes,
+            gaps.behind,
+            store.count_mapped(at),
             store.held_from(at),
         )
     return Snapshot(NAME, "A", "B", 1.0, 1.0, "", here, there, replicas=replicas, logs=logs)
@@ -300,8 +300,8 @@ def test_bounds_change_no_answer(world: World, rounds: list[tuple[int, int]]) ->
         for bounded in (little, a_store(world.topic, count)):  # one that goes on, and a fresh one
             assert answers(asked(bounded, world, sides, logs)) == whole
             for source in SOURCES:
-                assert bounded.doubts(source) == everything.doubts(source)
-                assert bounded.mapped(source) == everything.mapped(source)
+                assert bounded.find_gaps(source) == everything.find_gaps(source)
+                assert bounded.count_mapped(source) == everything.count_mapped(source)
         if world.lanes == 3 and not world.lost:
             for row in whole[0]:
                 assert row.divergence == counted(world, row)

@@ -132,7 +132,7 @@ def test_a_partition_of_the_topic_that_nobody_leads(copied: Copied) -> None:
         assert rows(store) == copy_of
         cluster.lacking = frozenset()
         assert store.refresh(20, position(30)).records == 1
-        assert store.mapped(AT) == 24
+        assert store.count_mapped(AT) == 24
 
 
 def test_order_terms_and_what_is_new(copied: Copied, store: MappingStore) -> None:
@@ -141,7 +141,7 @@ def test_order_terms_and_what_is_new(copied: Copied, store: MappingStore) -> Non
     put(copied, 1, Covers(180, 370, 0, 2), (182, 282, 20))
     assert not store.refresh(20, position(370, 180)).behind
     assert rows(store) == [(182, 282, 20), (246, 346, 10), (360, 460, 5)]
-    assert store.doubts(AT) == MappingGaps()
+    assert store.find_gaps(AT) == MappingGaps()
     # A later run that went back counts from there on.
     put(copied, 2, Covers(250, 260), (250, 900, 3))
     store.refresh(20, position(260, 180))
@@ -150,7 +150,7 @@ def test_order_terms_and_what_is_new(copied: Copied, store: MappingStore) -> Non
     put(copied, 2, Covers(300, 310), (300, 950, 1))
     report = store.refresh(20, position(310, 180))
     assert (report.malformed_count, report.malformed[0].offset) == (1, 3)
-    assert store.doubts(AT) == MappingGaps(holes=((260, 300),))
+    assert store.find_gaps(AT) == MappingGaps(holes=((260, 300),))
 
 
 def test_a_bound_changes_no_answer(copied: Copied) -> None:
@@ -165,8 +165,8 @@ def test_a_bound_changes_no_answer(copied: Copied) -> None:
         put_steps(copied, 700)
         store.refresh(20, position(7_000))
         assert len(rows(store)) == 5
-        assert store.doubts(AT) == MappingGaps()
-        assert store.mapped(AT) == 5_600
+        assert store.find_gaps(AT) == MappingGaps()
+        assert store.count_mapped(AT) == 5_600
         # No entry of the index, in the middle, and at an end of what is in memory.
         for offset in (6_951, 6_940, 3_009, 0):
             store.reach({AT: offset})
@@ -190,21 +190,21 @@ def test_a_bound_changes_no_answer(copied: Copied) -> None:
 def test_what_the_topic_has_lost_is_unknown(copied: Copied, store: MappingStore) -> None:
     put_steps(copied, 20)
     store.refresh(20, position(200))
-    assert store.doubts(AT) == MappingGaps()
+    assert store.find_gaps(AT) == MappingGaps()
     delete_before(copied.target, copied.mappings, 5)
     store.refresh(20, position(200))
-    assert store.doubts(AT) == MappingGaps(complete_from=50)
+    assert store.find_gaps(AT) == MappingGaps(complete_from=50)
     assert rows(store)[0] == (50, 1_045, 8)
     # Created anew: nothing but what is written from now on is known.
     delete_topic(copied.target, copied.mappings)
     gone = MappingGaps(complete_from=200)
     eventually(
-        lambda: store.refresh(20, position(200)) and store.doubts(AT) == gone, "it is deleted"
+        lambda: store.refresh(20, position(200)) and store.find_gaps(AT) == gone, "it is deleted"
     )
     create_topic(copied.target, copied.mappings, 1)
     put_steps(copied, 2, first=20)
     store.refresh(20, position(220))
-    assert store.doubts(AT) == MappingGaps(complete_from=200)
+    assert store.find_gaps(AT) == MappingGaps(complete_from=200)
     assert translated(store, 203) == 1_183
 
 
@@ -212,7 +212,7 @@ def test_it_was_off_for_a_time(copied: Copied, store: MappingStore) -> None:
     put_steps(copied, 2)
     put_steps(copied, 2, first=5)
     store.refresh(20, position(80))
-    assert store.doubts(AT) == MappingGaps(holes=((20, 50), (70, 80)))
+    assert store.find_gaps(AT) == MappingGaps(holes=((20, 50), (70, 80)))
 
 
 def test_a_source_log_that_is_no_more(copied: Copied, store: MappingStore) -> None:
@@ -221,7 +221,7 @@ def test_a_source_log_that_is_no_more(copied: Copied, store: MappingStore) -> No
     put(copied, 4, Covers(0, 10), (0, 500, 10))
     store.refresh(20, position(10, since=4))
     assert rows(store) == [(0, 500, 10)]
-    assert store.doubts(AT) == MappingGaps()
+    assert store.find_gaps(AT) == MappingGaps()
 
 
 def test_an_open_transaction_holds_mappings_back(copied: Copied) -> None:
@@ -233,11 +233,11 @@ def test_an_open_transaction_holds_mappings_back(copied: Copied) -> None:
     )
     try:
         assert store.refresh(20, position(20)).behind
-        assert store.doubts(AT) == MappingGaps(behind=True)
+        assert store.find_gaps(AT) == MappingGaps(behind=True)
         assert not store.refresh(20, position(10)).behind
         opened.commit_transaction(20)
         assert not store.refresh(20, position(20)).behind
-        assert store.doubts(AT) == MappingGaps()
+        assert store.find_gaps(AT) == MappingGaps()
     finally:
         store.close()
 
@@ -256,7 +256,7 @@ def test_more_partitions_from_the_next_run_on(copied: Copied, store: MappingStor
     fresh = MappingStore(copied.config, copied.cluster)
     try:
         fresh.refresh(20, position(40))
-        assert (rows(fresh), fresh.doubts(AT)) == (expected, MappingGaps())
+        assert (rows(fresh), fresh.find_gaps(AT)) == (expected, MappingGaps())
     finally:
         fresh.close()
 
@@ -267,7 +267,7 @@ def test_another_pipeline_maps_the_same(copied: Copied, store: MappingStore) -> 
     produce(copied.target, copied.mappings, [Out(mapping_value(mapping), mapping_key(mapping))] * 2)
     report = store.refresh(20, position(10))
     assert report.conflicting_pipelines == {AT: tuple(sorted([copied.name, "other"]))}
-    assert store.doubts(AT) == MappingGaps()
+    assert store.find_gaps(AT) == MappingGaps()
 
 
 def test_what_groups_need_is_written_again_before_it_is_deleted(
@@ -286,7 +286,7 @@ def test_what_groups_need_is_written_again_before_it_is_deleted(
     assert store.republish({AT: 1_005}) == []
     delete_before(copied.target, copied.mappings, 300)
     store.refresh(20, position(3_100))
-    assert store.doubts(AT) == MappingGaps(complete_from=1_005)
+    assert store.find_gaps(AT) == MappingGaps(complete_from=1_005)
     assert rows(store) == [(1_005, 1_905, 3), *before[101:]]
     # The needed stretch is not in memory, and its only record is the repeat.
     store.reach({AT: 1_010})

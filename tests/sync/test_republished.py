@@ -232,7 +232,7 @@ def test_after_a_failed_repeat_the_store_says_what_it_does_not_know(topic: Topic
     held = store.held_from(A)
     topic.deleted = {0: 3}
     store.republish({A: 5})
-    assert store.doubts(A) == MappingGaps(holes=((5, held),))
+    assert store.find_gaps(A) == MappingGaps(holes=((5, held),))
 
 
 @settings(deadline=None, max_examples=examples(40))

@@ -43,27 +43,27 @@ class Check:
     fatal: bool = False
 
 
-def passed(name: str, detail: str) -> Check:
+def passed_check(name: str, detail: str) -> Check:
     """Return a pass."""
     return Check(name, CheckOutcome.PASS, detail)
 
 
-def failed(name: str, detail: str, hint: str, *, fatal: bool = False) -> Check:
+def failed_check(name: str, detail: str, hint: str, *, fatal: bool = False) -> Check:
     """Return a failure."""
     return Check(name, CheckOutcome.FAIL, detail, hint, fatal=fatal)
 
 
-def warned(name: str, detail: str, hint: str) -> Check:
+def warning_check(name: str, detail: str, hint: str) -> Check:
     """Return a warning: it works but should be changed."""
     return Check(name, CheckOutcome.WARN, detail, hint)
 
 
-def unknown(name: str, detail: str, hint: str = "") -> Check:
+def unknown_check(name: str, detail: str, hint: str = "") -> Check:
     """Return a could-not-check result."""
     return Check(name, CheckOutcome.UNKNOWN, detail, hint)
 
 
-def failed_by(name: str, error: K2kError, *, fatal: bool = False) -> Check:
+def error_check(name: str, error: K2kError, *, fatal: bool = False) -> Check:
     """Return a failure explained by an error; an unreachable cluster is always fatal."""
     silent = isinstance(error, ConnectionFailed | TimedOut)
     return Check(name, CheckOutcome.FAIL, error.message, error.hint, silent, fatal or silent)

@@ -17,7 +17,13 @@ from k2ktui.kafka.probe import READING, TRANSACTIONS, WRITING, NotDisclosed, Pro
 from k2ktui.kafka.properties import wire
 from k2ktui.kafka.topics import broker_count
 from k2ktui.kafka.unreachable import await_open
-from k2ktui.replication.preflight.checks import Check, failed, failed_by, passed, unknown
+from k2ktui.replication.preflight.checks import (
+    Check,
+    error_check,
+    failed_check,
+    passed_check,
+    unknown_check,
+)
 from k2ktui.text import counted, safe_text
 
 _CONNECT_S = 10.0
@@ -75,15 +81,15 @@ def _reach(config: PipelineConfig, side: CheckedCluster) -> None:
         side.cluster_id = side.cluster.cluster_id()
         brokers = broker_count(side.cluster)
     except K2kError as error:
-        side.checks.append(failed_by(name, error, fatal=True))
+        side.checks.append(error_check(name, error, fatal=True))
         return
     except Exception as error:  # no thread may end without a result
-        side.checks.append(failed_by(name, fault(error), fatal=True))
+        side.checks.append(error_check(name, fault(error), fatal=True))
         return
     side.answers = True
     where = safe_text(side.cluster.config.bootstrap_servers)
     found = f"{counted(brokers, 'broker')} at {where}, cluster id {safe_text(side.cluster_id)}"
-    side.checks += [passed(name, found), _version(config, side)]
+    side.checks += [passed_check(name, found), _version(config, side)]
 
 
 def _connect(side: CheckedCluster) -> None:
@@ -117,19 +123,19 @@ def _version(config: PipelineConfig, side: CheckedCluster) -> Check:
     missing = probe.too_old_for(floor)
     spoken = f"supports the protocol of Kafka {probe.version}"
     if not missing:
-        return passed(name, spoken)
+        return passed_check(name, spoken)
     hint = "Upgrade its brokers to Kafka 2.5 or later"
     if not set(missing) - {request.__name__ for request in TRANSACTIONS}:
         hint += ", or set features.exactlyOnce: disabled"
-    return failed(name, f"{spoken}, too old for {', '.join(missing)}", f"{hint}.", fatal=True)
+    return failed_check(name, f"{spoken}, too old for {', '.join(missing)}", f"{hint}.", fatal=True)
 
 
 def check_ids(source: CheckedCluster, target: CheckedCluster) -> Check:
     """Check that source and target are different clusters."""
     name = "cluster identity"
     if source.cluster_id != target.cluster_id:
-        return passed(name, "source and target are different clusters")
-    return failed(
+        return passed_check(name, "source and target are different clusters")
+    return failed_check(
         name,
         f"source and target are the same cluster ({safe_text(source.cluster_id)}): each topic "
         "would be copied onto itself without end",
@@ -148,14 +154,16 @@ def check_clocks(source: CheckedCluster, target: CheckedCluster) -> Iterator[Che
         try:
             ahead = side.probes["admin"].clock_ahead()
         except NotDisclosed as reason:
-            yield unknown(name, f"{reason}; Kafka offers no other way to read it without writing")
+            yield unknown_check(
+                name, f"{reason}; Kafka offers no other way to read it without writing"
+            )
             continue
         word = "ahead of" if ahead >= 0 else "behind"
         found = f"{abs(ahead):,.3f} s {word} this machine's"
         if abs(ahead) <= _CLOCK_TOLERANCE_S:
-            yield passed(name, found)
+            yield passed_check(name, found)
         else:
-            yield failed(
+            yield failed_check(
                 name,
                 f"{found}: lag in seconds and retention by time will be off by that much",
                 "Synchronize the clocks (NTP) of this machine and of the cluster's nodes.",

@@ -16,10 +16,10 @@ from k2ktui.kafka.topics import Settings, topic_settings
 from k2ktui.replication.preflight.checks import (
     Check,
     CheckOutcome,
-    failed,
+    failed_check,
     first_names,
-    passed,
-    unknown,
+    passed_check,
+    unknown_check,
 )
 from k2ktui.replication.record_times import RecordTimeReader
 from k2ktui.text import counted
@@ -60,7 +60,7 @@ def check_headroom(
     names = {topic.name for topic in topics}
     known = {at: p.offset for at, p in positions.items() if at.topic in names}
     if not known:
-        return passed(
+        return passed_check(
             NAME, "no records copied yet: copying begins at the start position, nothing can be lost"
         )
     where = [(at.topic, at.partition) for at in known]
@@ -77,14 +77,14 @@ def check_headroom(
         elif offset < end:
             waiting.append(_Waiting(at, offset, end - offset))
     if lost and not continue_on_loss:
-        return failed(
+        return failed_check(
             NAME,
             f"the source deleted records before they were copied: {first_names(lost)}",
             "Set onSourceDataLoss: continue to copy the remaining records (the gap is "
             "recorded), or clear the positions of those topics.",
         )
     if lost:
-        return passed(
+        return passed_check(
             NAME,
             f"the source deleted records before they were copied: {first_names(lost)}; the gap is "
             "recorded (onSourceDataLoss: continue)",
@@ -92,7 +92,7 @@ def check_headroom(
     if waiting and (judged := _judge(source, waiting)).outcome is not CheckOutcome.PASS:
         return judged
     if unasked:
-        return unknown(
+        return unknown_check(
             NAME,
             f"the log bounds of {first_names(unasked)} are unavailable: no leader, or the "
             "topic no longer exists",
@@ -100,7 +100,7 @@ def check_headroom(
         )
     if waiting:
         return judged
-    return passed(NAME, f"{counted(len(known), 'partition')} caught up: nothing can be lost")
+    return passed_check(NAME, f"{counted(len(known), 'partition')} caught up: nothing can be lost")
 
 
 def _judge(source: Cluster, waiting: list[_Waiting]) -> Check:
@@ -138,15 +138,19 @@ def _verdict(
     why = "".join(f"; {reason}" for reason in sorted(reasons))
     if not left:
         if reasons:
-            return unknown(NAME, behind + why)
-        return passed(NAME, f"{behind}; the source deletes no records by age")
+            return unknown_check(NAME, behind + why)
+        return passed_check(NAME, f"{behind}; the source deletes no records by age")
     seconds, _, first = min(left, key=lambda each: each[0])
     when = f"the oldest, of {first_names([first.source])}, is due for deletion "
     when += f"in {format_duration(seconds)}" if seconds > 0 else "now"
     short = [each.source for s, keep, each in left if s < min(_SHORT_S, _SHARE * keep)]
     if short:
-        return failed(NAME, f"{behind}; {when}; too soon: {first_names(short)}{why}", _HINT)
-    return unknown(NAME, f"{behind}; {when}{why}") if reasons else passed(NAME, f"{behind}; {when}")
+        return failed_check(NAME, f"{behind}; {when}; too soon: {first_names(short)}{why}", _HINT)
+    return (
+        unknown_check(NAME, f"{behind}; {when}{why}")
+        if reasons
+        else passed_check(NAME, f"{behind}; {when}")
+    )
 
 
 def _timestamps(source: Cluster, waiting: list[_Waiting]) -> dict[SourcePartition, float]:

@@ -24,11 +24,11 @@ from k2ktui.replication.naming import target_name
 from k2ktui.replication.preflight.checks import (
     NAMED,
     Check,
-    failed,
-    failed_by,
+    error_check,
+    failed_check,
     first_names,
-    passed,
-    unknown,
+    passed_check,
+    unknown_check,
 )
 from k2ktui.replication.preflight.clusters import CheckedCluster
 from k2ktui.text import counted, safe_text
@@ -44,7 +44,7 @@ def check_rights(
         topics = selected_topics(config, source.cluster)
         control = [spec.name for spec in control_specs(config).values()]
     except K2kError as error:
-        yield failed_by("rights", error)
+        yield error_check("rights", error)
         return
     targets = _targets(config, topics)
     yield _topics_allow(source, "consumer", Operation.READ, topics)
@@ -99,22 +99,22 @@ def _topics_allow(
     right = "".join(word.capitalize() for word in wanted.name.split("_"))
     name = f"{side.label} {role} rights"
     if not topics:
-        return unknown(name, "no topic is selected yet")
+        return unknown_check(name, "no topic is selected yet")
     try:
         found = side.probes[role].rights(topics)
     except (NotSent, OutcomeUnknown) as error:
-        return unknown(name, str(error))
+        return unknown_check(name, str(error))
     lacking = [topic for topic, rights in found.items() if rights.lacks(wanted)]
     if lacking:
-        return failed(
+        return failed_check(
             name,
             f"no {right} on {counted(len(lacking), 'topic')}: {first_names(lacking)}",
             _grant(side, right, "topic", sorted(lacking)[:NAMED]),
             fatal=not set(vital).isdisjoint(lacking),
         )
     if any(rights.operations is None for rights in found.values()):
-        return unknown(name, "its brokers do not report a principal's permissions (KIP-430)")
-    return passed(name, f"{right} on {counted(len(found), 'topic')}")
+        return unknown_check(name, "its brokers do not report a principal's permissions (KIP-430)")
+    return passed_check(name, f"{right} on {counted(len(found), 'topic')}")
 
 
 def _transactions(config: PipelineConfig, target: CheckedCluster) -> Check:
@@ -124,11 +124,11 @@ def _transactions(config: PipelineConfig, target: CheckedCluster) -> Check:
     try:
         refused = [i for i in ids if target.probes["producer"].may_use_transactional_id(i)]
     except NotDisclosed as reason:
-        return unknown(name, str(reason))
+        return unknown_check(name, str(reason))
     if not refused:
-        return passed(name, f"Write on {', '.join(map(safe_text, ids))}")
+        return passed_check(name, f"Write on {', '.join(map(safe_text, ids))}")
     grant = _grant(target, "Write", "transactional-id", [f"{group}."])
-    return failed(
+    return failed_check(
         name,
         f"the producer may not use {first_names(refused)}",
         f"{grant} --resource-pattern-type prefixed (or set features.exactlyOnce: disabled)",

@@ -17,12 +17,12 @@ from k2ktui.replication.naming import check_supported
 from k2ktui.replication.preflight.checks import (
     Check,
     CheckOutcome,
+    error_check,
     exit_code,
-    failed,
-    failed_by,
-    passed,
-    unknown,
-    warned,
+    failed_check,
+    passed_check,
+    unknown_check,
+    warning_check,
 )
 from k2ktui.replication.preflight.clusters import (
     CheckedCluster,
@@ -72,7 +72,7 @@ def _across(config: PipelineConfig, sides: Mapping[str, CheckedCluster]) -> Iter
     silent = [side.label for side in sides.values() if not side.answers]
     if silent:
         what = "cluster identity, clocks, rights, control topics, target topics, retention"
-        yield unknown(what, f"the {' and the '.join(silent)} cluster did not respond")
+        yield unknown_check(what, f"the {' and the '.join(silent)} cluster did not respond")
         return
     source, target = sides["source"], sides["target"]
     yield check_ids(source, target)
@@ -85,17 +85,17 @@ def _check_supported(config: PipelineConfig) -> Check:
     try:
         check_supported(config)
     except K2kError as error:
-        return failed_by("pipeline", error, fatal=True)
-    return passed("pipeline", f"{safe_text(config.name)} uses only supported features")
+        return error_check("pipeline", error, fatal=True)
+    return passed_check("pipeline", f"{safe_text(config.name)} uses only supported features")
 
 
 def _java() -> Check:
     try:
         java = find_java()
     except K2kError as error:
-        return failed_by("Java", error, fatal=True)
+        return error_check("Java", error, fatal=True)
     over = "".join(f"; {note}" for note in java_notes())
-    return passed("Java", f"{java.version} from {java.origin} ({java.home}){over}")
+    return passed_check("Java", f"{java.version} from {java.origin} ({java.home}){over}")
 
 
 def _spark(config: PipelineConfig) -> Check:
@@ -105,21 +105,21 @@ def _spark(config: PipelineConfig) -> Check:
     except ImportError:
         found = None
     if found is None:
-        return failed("Spark", "PySpark cannot be imported", _INSTALL, fatal=True)
+        return failed_check("Spark", "PySpark cannot be imported", _INSTALL, fatal=True)
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if numbers < _OLDEST_SPARK:
-        return failed("Spark", f"PySpark {version} is too old", _INSTALL, fatal=True)
+        return failed_check("Spark", f"PySpark {version} is too old", _INSTALL, fatal=True)
     master = safe_text(config.spark.master)
     if is_local(config.spark.master):
-        return passed("Spark", f"{version}, in this process ({master})")
-    return unknown("Spark", f"{version} can be imported; {master} was not contacted")
+        return passed_check("Spark", f"{version}, in this process ({master})")
+    return unknown_check("Spark", f"{version} can be imported; {master} was not contacted")
 
 
 def _spark_security(config: PipelineConfig) -> Check:
     name = "Spark security"
     reason = unauthenticated_reason(config.spark)
     if reason:
-        return failed(
+        return failed_check(
             name,
             f"{reason}, with the Kafka passwords in them",
             'Set spark.config.spark.authenticate: "true" and spark.authenticate.secret: '
@@ -127,12 +127,14 @@ def _spark_security(config: PipelineConfig) -> Check:
         )
     plain = unencrypted_properties(config.spark)
     if plain:
-        return warned(
+        return warning_check(
             name,
             f"tasks, with the Kafka passwords in them, are not encrypted: {', '.join(plain)} "
             f"{'is' if len(plain) == 1 else 'are'} off",
             f'Set {" and ".join(plain)} to "true" in spark.config. {_SPARK_GUIDE}',
         )
     if is_local(config.spark.master):
-        return passed(name, "tasks are protected from other users of this machine by a secret")
-    return passed(name, "tasks are authenticated and encrypted")
+        return passed_check(
+            name, "tasks are protected from other users of this machine by a secret"
+        )
+    return passed_check(name, "tasks are authenticated and encrypted")

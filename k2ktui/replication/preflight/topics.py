@@ -14,12 +14,12 @@ from k2ktui.replication.commit_state import read_commit_state
 from k2ktui.replication.pipeline_fencing import commit_topic
 from k2ktui.replication.preflight.checks import (
     Check,
-    failed,
-    failed_by,
+    error_check,
+    failed_check,
     first_names,
-    passed,
-    unknown,
-    warned,
+    passed_check,
+    unknown_check,
+    warning_check,
 )
 from k2ktui.replication.preflight.clusters import CheckedCluster
 from k2ktui.replication.preflight.headroom import check_headroom
@@ -41,7 +41,7 @@ def check_topics(
         yield from _control(config, target.cluster)
         positions = known_positions(config, target.cluster)
     except K2kError as error:
-        yield failed_by("control topics", error, fatal=True)
+        yield error_check("control topics", error, fatal=True)
         positions = {}
     try:
         topics, problems = _source_topics(config, source.cluster)
@@ -53,7 +53,7 @@ def check_topics(
         on_loss = config.on_source_data_loss == "continue"
         yield check_headroom(source.cluster, topics, positions, continue_on_loss=on_loss)
     except K2kError as error:
-        yield failed_by("topics", error)
+        yield error_check("topics", error)
 
 
 def known_positions(config: PipelineConfig, target: Cluster) -> Mapping[SourcePartition, Position]:
@@ -80,14 +80,14 @@ def _control(config: PipelineConfig, target: Cluster) -> Iterator[Check]:
         if problem is None and not found.partitions and not allowed:
             problem = missing_control_topic(config, found)
         if problem is not None:
-            yield failed_by(name, problem, fatal=True)
+            yield error_check(name, problem, fatal=True)
         elif found.note:
             hint = "Nothing, if that is intended: the topic keeps its partitions."
-            yield warned(name, found.note, hint)
+            yield warning_check(name, found.note, hint)
         elif found.partitions:
-            yield passed(name, counted(found.partitions, "partition"))
+            yield passed_check(name, counted(found.partitions, "partition"))
         else:
-            yield passed(
+            yield passed_check(
                 name, f"to be created with {counted(found.spec.partitions or 1, 'partition')}"
             )
 
@@ -102,13 +102,15 @@ def _source_topics(
     if absent:
         hint = "Create them, grant Read on them, or take them out of replication.source.topic."
         what = f"{counted(len(absent), 'topic')} cannot be described: {first_names(absent)}"
-        return topics, [failed(name, what, hint)]
+        return topics, [failed_check(name, what, hint)]
     if not topics:
         selection = safe_text(config.topics)
-        return [], [unknown(name, f"no topic matches {selection} yet; there is nothing to copy")]
+        return [], [
+            unknown_check(name, f"no topic matches {selection} yet; there is nothing to copy")
+        ]
     partitions = sum(topic.partitions for topic in topics)
     counts = f"{counted(len(topics), 'topic')}, {counted(partitions, 'partition')}"
-    return topics, [passed(name, counts)]
+    return topics, [passed_check(name, counts)]
 
 
 def _targets(
@@ -124,7 +126,7 @@ def _targets(
     errors = create_topics(target, specs, validate_only=True)
     errors |= grow_topics(target, grown, validate_only=True)
     for topic, error in refused.items():
-        yield failed_by(f"topic {safe_text(topic)}", error)
+        yield error_check(f"topic {safe_text(topic)}", error)
     present = topic_settings(target, [plan.name for plan in plans if plan.create is None])
     theirs = topic_settings(source, [topic.name for plan in plans for topic in plan.sources])
     blind = [name for name, settings in theirs.items() if isinstance(settings, K2kError)]
@@ -135,14 +137,14 @@ def _targets(
         yield from checks
     if fine:
         news = f", {len(specs):,} of them to be created" if specs else ""
-        yield passed("target topics", f"{counted(fine, 'topic')} as required{news}")
+        yield passed_check("target topics", f"{counted(fine, 'topic')} as required{news}")
     if blind:
         yield _unread(blind, created=bool(specs))
 
 
 def _unread(topics: list[str], *, created: bool) -> Check:
     made = "; targets will be created with the target's defaults and topicCreation.replication"
-    return unknown(
+    return unknown_check(
         "target settings",
         f"the settings of {counted(len(topics), 'source topic')} cannot be read by this principal, "
         f"so max.message.bytes and cleanup.policy were not compared{made if created else ''}",
@@ -159,17 +161,17 @@ def _target(
     """Yield the problems of one target topic; nothing if there are none."""
     name = f"target topic {safe_text(plan.name)}"
     if error is not None:
-        yield failed_by(name, error)
+        yield error_check(name, error)
     for short in plan.short.values():
-        yield failed_by(name, short)
+        yield error_check(name, short)
     readable = [found for t in plan.sources if not isinstance(found := theirs[t.name], K2kError)]
     if len(readable) == len(plan.sources):
         for note in plan.notes:
-            yield unknown(name, note)
+            yield unknown_check(name, note)
     settings = present.get(plan.name)
     if isinstance(settings, K2kError):
         hint = "Grant the target principal DescribeConfigs on it."
-        yield unknown(name, f"its settings cannot be read: {settings.message}", hint)
+        yield unknown_check(name, f"its settings cannot be read: {settings.message}", hint)
     elif settings is not None:
         yield from _timestamps(config, name, plan, settings)
         for each in readable:
@@ -181,7 +183,7 @@ def _timestamps(
 ) -> Iterator[Check]:
     kept = config.features.keep_record_creation_timestamp
     if kept and _value(settings, TIMESTAMP_TYPE) == APPEND_TIME:
-        yield failed(
+        yield failed_check(
             name,
             f"{TIMESTAMP_TYPE} is {APPEND_TIME}: the records' timestamps would be replaced",
             f"Run: {alter_command(config.target, plan.name, TIMESTAMP_TYPE, 'CreateTime')} - or "
@@ -195,7 +197,7 @@ def _compare_settings(
     ours, limit = (int(_value(s, MAX_MESSAGE_BYTES) or 0) for s in (settings, theirs))
     if ours < limit:
         alter = alter_command(config.target, plan.name, MAX_MESSAGE_BYTES, str(limit))
-        yield failed(
+        yield failed_check(
             name,
             f"{MAX_MESSAGE_BYTES} is {ours:,}, and {limit:,} on the source: a record larger "
             "than that would stop its partition",
@@ -211,7 +213,7 @@ def _compare_settings(
         loss = "records that the source keeps would expire there"
     if loss:
         policy = ",".join(sorted(there))
-        yield failed(
+        yield failed_check(
             name,
             f"{_POLICY} is {','.join(sorted(here))}, and {policy} on the source: {loss}",
             f"Run: {alter_command(config.target, plan.name, _POLICY, policy)} - or, if it is "

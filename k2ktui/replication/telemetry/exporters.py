@@ -111,11 +111,11 @@ class ExporterGuard:
         try:
             export()
         except Exception as error:  # no failure of an exporter may stop the run
-            self.failed(str(error) or type(error).__name__)
+            self.count_failure(str(error) or type(error).__name__)
         else:
             self._failures = 0
 
-    def failed(self, why: str) -> float:
+    def count_failure(self, why: str) -> float:
         """Count a failure and note the first; return the seconds until the next attempt."""
         pause = _BACKOFF_S[min(self._failures, len(_BACKOFF_S) - 1)]
         self._failures += 1
@@ -281,7 +281,7 @@ class PrometheusEndpoint:
             except (OSError, UnicodeError) as error:
                 what = getattr(error, "strerror", None) or error
                 why = f"{self._host}:{self._port}: {what}"
-                self._closed.wait(self._guard.failed(why))
+                self._closed.wait(self._guard.count_failure(why))
                 continue
             self.port = server.server_port
             self._closed.wait()
