@@ -79,8 +79,17 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def duration(value: float) -> str:
-    """Return a duration in seconds as text, in its two largest units."""
+def duration(value: float, *, tenths: bool = False) -> str:
+    """Return a measured duration in seconds as text, in its two largest units.
+
+    Every age, delay and elapsed time is shown by this function. Limits are shown as configured.
+
+    Args:
+        value: seconds.
+        tenths: whether to show tenths of a second below 100 s.
+    """
+    if tenths and value < 100:
+        return f"{value:.1f} s"
     whole = int(value)
     for unit, size, small, part in (("d", 86400, "h", 3600), ("h", 3600, "m", 60)):
         if whole >= size:

@@ -86,6 +86,18 @@ def test_old_words_are_found(source: str, where: str) -> None:
     assert _old_words(source, "a.py") == [where]
 
 
+# Not a measured duration: the difference between two clocks, and a column of the demo's output.
+OWN_SECONDS = {"replication/preflight/clusters.py", "demo/screen.py", "text.py"}
+SECONDS = re.compile(r":[,.0-9]*f\} s\b")
+
+
+@pytest.mark.parametrize("name", _modules())
+def test_measured_durations_have_one_format(name: str) -> None:
+    source = (PACKAGE / name).read_text()
+    found = [source.count("\n", 0, hit.start()) + 1 for hit in SECONDS.finditer(source)]
+    assert name in OWN_SECONDS or not found, f"{name}: lines {found}: use k2ktui.text.duration"
+
+
 def _commands(command: click.Command, path: str = "k2ktui") -> Iterator[tuple[str, click.Command]]:
     """Yield a command and its subcommands with their names."""
     yield path, command

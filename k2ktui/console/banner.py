@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from k2ktui.console.session import Session
-from k2ktui.present.formatting import Cell, Glyphs, Line, Tone, age, name
+from k2ktui.present.formatting import Cell, Glyphs, Line, Tone, age, duration, name
 from k2ktui.watch.model import PartName, View
 from k2ktui.watch.severity import Severity
 
@@ -41,7 +41,7 @@ def banner(
         elif state.pending_s > 3 * session.feed.interval or (
             state.stale and part is not PartName.COMPARISON
         ):
-            text = f"{part}: no answer for {state.pending_s:.0f} s"
+            text = f"{part}: no answer for {duration(state.pending_s)}"
             found.append(_warning(glyphs, text, text))
     if view.source_down and not view.part(PartName.GROUPS).error:
         old = "" if view.commits_at is None else age(now - view.commits_at)

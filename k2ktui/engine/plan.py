@@ -254,7 +254,7 @@ def load_plan(text: str, now: float) -> Plan:
     if plan.digest != digest:
         raise UnusablePlan("it was modified after it was made")
     if now > plan.expires_at:
-        raise UnusablePlan(f"it expired {now - plan.expires_at:.0f} s ago; make a new one")
+        raise UnusablePlan(f"it expired {duration(now - plan.expires_at)} ago; make a new one")
     return plan
 
 

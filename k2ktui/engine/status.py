@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from k2ktui.engine.state import Position
-from k2ktui.text import counted
+from k2ktui.text import counted, duration
 
 HELD_BACK_S = 60.0
 
@@ -57,7 +57,7 @@ class HeldBack:
             who = f"producer id {self.producer_id}"
         return (
             f"{counted(self.records, 'record')} held back by an open transaction of {who}, "
-            f"{self.age_s:,.0f} s old"
+            f"{duration(self.age_s)} old"
         )
 
 

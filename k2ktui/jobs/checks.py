@@ -15,7 +15,7 @@ from k2ktui.kafka.clients import target_cluster
 from k2ktui.replication.preflight.checks import Check, failed_check, passed_check, unknown_check
 from k2ktui.replication.preflight.suite import each_check
 from k2ktui.sync.store import StateStore
-from k2ktui.text import safe_text
+from k2ktui.text import duration, safe_text
 
 NAME = "other runners"
 _READ_S = 10.0
@@ -70,7 +70,7 @@ def describe_runner(runner: Runner, now: float) -> str:
     age = max(0.0, now - runner.last_ms / 1000)
     return (
         f"on {safe_text(runner.host)} as {safe_text(runner.user)}, pid {runner.pid}, "
-        f"k2ktui {safe_text(runner.version)}, heartbeat {age:.0f} s ago"
+        f"k2ktui {safe_text(runner.version)}, heartbeat {duration(age)} ago"
     )
 
 

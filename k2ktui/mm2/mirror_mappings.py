@@ -25,7 +25,7 @@ from k2ktui.mm2.log_comparison import PositionProver
 from k2ktui.mm2.topics import MirrorTopics, TimedOffsetSync
 from k2ktui.sync.mapping_sort import MappingReport
 from k2ktui.sync.mapping_source import Commits, CopierState, NothingCopied
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, duration, safe_text
 
 _SLOT = -1
 # Back-off in seconds after the source did not answer, since every attempt costs a timeout.
@@ -171,7 +171,8 @@ class MirrorMappings:
         age = max(0.0, now - newest / 1000)
         count = counted(len(written), "checkpoint")
         return (
-            f"MirrorMaker 2 has {count} of group-partitions, the newest {age:.0f} s old; it {done}"
+            f"MirrorMaker 2 has {count} of group-partitions, the newest "
+            f"{duration(age)} old; it {done}"
         )
 
     def _nothing(self) -> NothingCopied:
@@ -190,4 +191,4 @@ class MirrorMappings:
 def _heartbeat(last: float | None, now: float) -> str:
     if last is None:
         return "MirrorMaker 2 has written no heartbeat"
-    return f"MirrorMaker 2's last heartbeat was {max(0.0, now - last):.0f} s ago"
+    return f"MirrorMaker 2's last heartbeat was {duration(max(0.0, now - last))} ago"

@@ -172,9 +172,7 @@ def seconds(value: float | None, *, known: bool = True) -> str:
     """Return a delay in seconds as text."""
     if value is None:
         return NOT_AVAILABLE if known else NOT_YET
-    if value < 100:
-        return f"{value:.1f} s"
-    return duration(value)
+    return duration(value, tenths=True)
 
 
 def utc_time(at: float) -> str:

@@ -32,6 +32,7 @@ from k2ktui.replication.slots import SlotState, choose_slot
 from k2ktui.replication.spark import SparkEnded, SparkRuntime
 from k2ktui.replication.stopped import StoppedPartitions
 from k2ktui.runtime.stop_flag import StopFlag
+from k2ktui.text import duration
 
 _TICK_S = 0.2
 _DISCOVERY_INTERVAL_S = 5.0
@@ -285,9 +286,8 @@ class Driver:
         slot.running, slot.lost = None, True
         self._spark.give_up(lap)
         self._progress_reporter.lap_ended(slot.number, None)
-        reason = (
-            f"its task did not end within {self._laps.longest_s:.0f} s; its Spark job was canceled"
-        )
+        limit = duration(self._laps.longest_s)
+        reason = f"its task did not end within {limit}; its Spark job was canceled"
         self._recover(slot, reason, lost=True)
 
     def _take_over_again(self) -> None:

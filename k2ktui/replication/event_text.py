@@ -20,7 +20,7 @@ from k2ktui.replication.events import (
     Stopped,
 )
 from k2ktui.replication.slot_task import Fault, FaultKind
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, duration, safe_text
 
 _KINDS: Mapping[str, type[Report]] = {
     kind.__name__.lower(): kind
@@ -64,10 +64,10 @@ def report_text(report: Report) -> str:
             return (
                 f"{safe_text(report.pipeline)}: term {report.term}, "
                 f"{counted(report.partitions, 'partition')} in "
-                f"{counted(report.slots, 'slot')}, ready after {report.seconds:.1f} s"
+                f"{counted(report.slots, 'slot')}, ready after {_seconds(report.seconds)}"
             )
         case FirstRecord():
-            return f"first records visible on the target after {report.seconds:.1f} s"
+            return f"first records visible on the target after {_seconds(report.seconds)}"
         case Progress():
             return _progress(report)
         case Stopped():
@@ -97,9 +97,13 @@ def _progress(report: Progress) -> str:
     )
 
 
+def _seconds(value: float) -> str:
+    return duration(value, tenths=True)
+
+
 def _finished_text(report: Finished) -> str:
     end = "caught up" if report.caught_up else "ended"
-    line = f"{end}: {counted(report.records, 'record')} in {report.seconds:.1f} s"
+    line = f"{end}: {counted(report.records, 'record')} in {_seconds(report.seconds)}"
     if report.faults:
         names = ", ".join(safe_text(fault.source) for fault in report.faults[:20])
         line += f"; {counted(len(report.faults), 'partition')} stopped: {names}"

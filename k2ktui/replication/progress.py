@@ -8,6 +8,7 @@ from time import monotonic
 
 from k2ktui.replication.events import Event, FirstRecord, Note, Progress, SlotLap
 from k2ktui.replication.slot_task import SlotResult, SlotStats
+from k2ktui.text import duration
 
 _FIRST_PAUSE_S = 10.0
 _LONGEST_PAUSE_S = 600.0
@@ -129,4 +130,4 @@ class ThrottledNotifier:
         """Mark the subject's problem as resolved; report how long it lasted unless it was short."""
         lasted = self._clock() - self._began.pop(subject, self._clock())
         if self._reported.pop(subject, None) and lasted >= _WORTH_AN_END_S:
-            self._report(Note(f"{subject}: recovered after {lasted:.0f} s"))
+            self._report(Note(f"{subject}: recovered after {duration(lasted)}"))

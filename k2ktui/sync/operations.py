@@ -37,7 +37,7 @@ from k2ktui.sync.snapshot import take_snapshot
 from k2ktui.sync.store import StateStore
 from k2ktui.sync.verification import GroupPosition, Verification
 from k2ktui.sync.verify import ignored_parts, open_verification, verify
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, duration, safe_text
 
 _UNCHANGED = "Nothing was changed."
 _SHOWN = 20
@@ -92,7 +92,7 @@ def apply_plan(
     late = time.time() - plan.expires_at
     if late > 0:
         raise Refused(
-            f"plan {plan.id} expired {late:.0f} s ago",
+            f"plan {plan.id} expired {duration(late)} ago",
             unchanged=_UNCHANGED,
             hint="Make a new plan.",
         )

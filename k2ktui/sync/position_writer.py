@@ -29,7 +29,7 @@ from k2ktui.replication.fencing import TransactionFencer
 from k2ktui.replication.pipeline_fencing import make_fencer
 from k2ktui.sync.plans import whoami
 from k2ktui.sync.positions import PositionPlan, PositionPlanner, journal_row
-from k2ktui.text import safe_text
+from k2ktui.text import duration, safe_text
 
 _UNCHANGED = "No position was changed."
 _SHOWN = 10
@@ -228,7 +228,7 @@ def refuse_running(name: str, alive: Sequence[Runner], at_ms: int) -> None:
         return
     where = "; ".join(
         f"{safe_text(runner.host)}, pid {runner.pid} ({runner.state}, last heartbeat "
-        f"{max(0, at_ms - runner.last_ms) / 1000:.0f} s ago)"
+        f"{duration(max(0, at_ms - runner.last_ms) / 1000)} ago)"
         for runner in alive
     )
     raise Refused(

@@ -10,7 +10,7 @@ from k2ktui.engine.groups import Finding, GroupRow
 from k2ktui.engine.journal import Runner, RunnerState
 from k2ktui.engine.status import PartitionState
 from k2ktui.engine.translate import Basis
-from k2ktui.text import counted
+from k2ktui.text import counted, duration
 from k2ktui.watch.model import GroupSummary, PartitionRow, PartName, View
 
 
@@ -170,7 +170,7 @@ def _of_parts(view: View) -> list[Problem]:
         elif part.error:
             found.append(Problem(Severity.BAD, "cluster", _subject(name), str(name), part.error))
         elif part.stale and name is not PartName.COMPARISON:
-            text = f"no response for {part.pending_s:,.0f} s; the data shown are old"
+            text = f"no response for {duration(part.pending_s)}; the data shown are old"
             found.append(Problem(Severity.UNKNOWN, "cluster", _subject(name), str(name), text))
     return found
 
@@ -196,7 +196,7 @@ def _of_mirror(view: View, now: float) -> list[Problem]:
     if view.part(PartName.TARGET).stale:
         return []  # the cluster is the problem
     text = (
-        f"MirrorMaker 2 has written no heartbeat for {now - view.heartbeat_at:,.0f} s: it has "
+        f"MirrorMaker 2 has written no heartbeat for {duration(now - view.heartbeat_at)}: it has "
         "stopped or hangs"
     )
     return [Problem(verdict.severity, "mirror", view.pair.pipeline, "", text)]
@@ -217,7 +217,7 @@ def _of_jobs(view: View, now: float) -> list[Problem]:
     if standings and standings[0][1].severity is Severity.BAD:
         runner = standings[0][0]
         text = (
-            f"no heartbeat for {now - runner.last_ms / 1000:,.0f} s: it has stopped or "
+            f"no heartbeat for {duration(now - runner.last_ms / 1000)}: it has stopped or "
             "cannot reach the target"
         )
         return [Problem(Severity.BAD, "job", runner.host, runner.runner, text)]

@@ -70,7 +70,7 @@ def test_an_open_transaction_is_not_caught_up() -> None:
     assert problem.severity is Severity.WARN
     assert (
         "12 records held back" in problem.message
-        and "producer id 4711, 75 s old" in problem.message
+        and "producer id 4711, 1 m 15 s old" in problem.message
     )
     assert any("held back 12 records" in line for line in view_lines(old, NOON))
     assert loads(dumps(old)).partitions == old.partitions

@@ -130,7 +130,7 @@ class AuditScreen(ListScreen):
         if row is None:
             return []
         age = row.checkpoint_age_s
-        old = "no checkpoint" if age is None else f"checkpoint {age:.0f} s old"
+        old = "no checkpoint" if age is None else f"checkpoint {formatting.duration(age)} old"
         made = (
             ""
             if age is None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from k2ktui.drill.checks.context import CheckContext
 from k2ktui.engine.drill_checks import CheckFinding, could_not_check, fails, passes
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, duration, safe_text
 
 
 def check_lag(context: CheckContext) -> CheckFinding:
@@ -21,7 +21,7 @@ def check_lag(context: CheckContext) -> CheckFinding:
     oldest = max((row.lag_seconds or 0.0 for row in known), default=0.0)
     figures = (
         f"{len(behind):,} of {counted(len(rows), 'partition')} behind; worst lag "
-        f"{counted(worst, 'record')}, {oldest:,.0f} s"
+        f"{counted(worst, 'record')}, {duration(oldest)}"
     )
     limits = context.limits
     late = [
