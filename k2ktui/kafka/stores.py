@@ -1,7 +1,7 @@
 """Read Java key stores and trust stores as PEM text, in memory.
 
-PEM (inline or a file) and PKCS#12 are supported. The content determines the format, because a
-wrong or missing ``ssl.*store.type`` is common. The error for JKS includes a conversion command.
+PEM (inline or a file), PKCS#12, and with an optional package JKS are supported. The content
+determines the format, because a wrong or missing ``ssl.*store.type`` is common.
 """
 
 from __future__ import annotations
@@ -17,10 +17,17 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
+from k2ktui.kafka.java_stores import (
+    JavaStore,
+    NotReadable,
+    WrongPassword,
+    can_read_java_stores,
+    is_java_store,
+    read_java_store,
+)
 from k2ktui.text import safe_text
 
 _PEM = re.compile(r"-+BEGIN ([A-Z0-9 ]+?)-+\s*(.*?)\s*-+END \1-+", re.DOTALL)
-_JAVA_STORES = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,7 @@ def read_trust(properties: Mapping[str, str]) -> str:
     """Return the trusted certificates as PEM; "" if no trust store is set (use the system's).
 
     Raises:
-        StoreError: unreadable, wrong password, JKS, or no certificate.
+        StoreError: unreadable, wrong password, or no certificate.
     """
     inline = properties.get("ssl.truststore.certificates", "").strip()
     if inline:
@@ -57,6 +64,11 @@ def read_trust(properties: Mapping[str, str]) -> str:
     if text is not None:
         return _certificates(key, text)
     password = properties.get("ssl.truststore.password")
+    if is_java_store(content):
+        trusted = _java_store(key, location, content, password).trusted
+        if not trusted:
+            raise StoreError(key, f"{safe_text(location)} contains no certificate")
+        return "".join(_pem(_from_der(key, location, each)) for each in trusted)
     store = _pkcs12(key, location, content, password)
     found = [*([store.cert] if store.cert else []), *store.additional_certs]
     if not found:
@@ -68,7 +80,7 @@ def read_identity(properties: Mapping[str, str]) -> Identity | None:
     """Return the client's certificate chain and key, or None if no key store is set.
 
     Raises:
-        StoreError: unreadable, wrong password, JKS, no key, or a key that does not match the
+        StoreError: unreadable, wrong password, no key, or a key that does not match the
             certificate.
     """
     key_password = properties.get("ssl.key.password")
@@ -88,7 +100,10 @@ def read_identity(properties: Mapping[str, str]) -> Identity | None:
     if text is not None:
         certificates = _certificates(key, text)
         return _make_identity(key, certificates, _key(text, key_password, inline=False))
-    return _from_pkcs12(key, location, content, properties.get("ssl.keystore.password"))
+    password = properties.get("ssl.keystore.password")
+    if is_java_store(content):
+        return _from_java_store(key, location, content, password, key_password)
+    return _from_pkcs12(key, location, content, password)
 
 
 def _from_pkcs12(key: str, location: str, content: bytes, password: str | None) -> Identity:
@@ -126,22 +141,68 @@ def _as_pem(content: bytes) -> str | None:
 def _pkcs12(
     key: str, location: str, content: bytes, password: str | None
 ) -> pkcs12.PKCS12KeyAndCertificates:
-    name = safe_text(location)
-    if content.startswith(_JAVA_STORES):
-        raise StoreError(
-            key,
-            f"{name} is a Java key store (JKS), which only Java can read; convert it with: "
-            f"keytool -importkeystore -srckeystore {name} -destkeystore {Path(name).stem}.p12 "
-            "-deststoretype PKCS12",
-        )
     secret = password.encode() if password else None
     try:
         return pkcs12.load_pkcs12(content, secret)
     except ValueError:
-        owner = "ssl.truststore.password" if "trust" in key else "ssl.keystore.password"
+        owner = _password_key(key)
+        fault = "wrong" if password else "missing"
+        reason = f"{safe_text(location)} is not a PEM, PKCS#12 or JKS store, or {owner} is {fault}"
+        raise StoreError(key, reason) from None
+
+
+def _java_store(key: str, location: str, content: bytes, password: str | None) -> JavaStore:
+    name = safe_text(location)
+    if not can_read_java_stores():
         raise StoreError(
-            key, f"{name} is not a PEM or PKCS#12 store, or {owner} is wrong"
-        ) from None
+            key,
+            f"{name} is a Java key store (JKS); install a reader with: pip install 'k2ktui[jks]', "
+            f"or convert it with: keytool -importkeystore -srckeystore {name} "
+            f"-destkeystore {Path(name).stem}.p12 -deststoretype PKCS12",
+        )
+    try:
+        return read_java_store(content, password)
+    except WrongPassword:
+        raise StoreError(_password_key(key), f"it is not the password of {name}") from None
+    except NotReadable as reason:
+        raise StoreError(key, f"{name} cannot be used: {reason}") from None
+
+
+def _from_java_store(
+    key: str, location: str, content: bytes, password: str | None, key_password: str | None
+) -> Identity:
+    name = safe_text(location)
+    store = _java_store(key, location, content, password)
+    if not store.keys or not store.keys[0].chain:
+        raise StoreError(key, f"{name} contains no private key with its certificate")
+    if len(store.keys) > 1:
+        reason = f"{name} contains {len(store.keys)} private keys; keep the one for this client"
+        raise StoreError(key, reason)
+    secret = key_password or password
+    if not secret:
+        raise StoreError("ssl.keystore.password", f"missing; the private key in {name} needs it")
+    try:
+        private = store.keys[0].decrypt(secret)
+        loaded = serialization.load_der_private_key(private, None)
+    except WrongPassword:
+        owner = "ssl.key.password" if key_password else "ssl.keystore.password"
+        raise StoreError(owner, f"it is not the password of the private key in {name}") from None
+    except (NotReadable, ValueError, TypeError):
+        raise StoreError(key, f"{name} cannot be used: its private key is damaged") from None
+    chain = "".join(_pem(_from_der(key, location, each)) for each in store.keys[0].chain)
+    return _make_identity(key, chain, _decrypt_key(loaded))
+
+
+def _from_der(key: str, location: str, content: bytes) -> x509.Certificate:
+    try:
+        return x509.load_der_x509_certificate(content)
+    except ValueError:
+        name = safe_text(location)
+        raise StoreError(key, f"{name} cannot be used: a certificate is damaged") from None
+
+
+def _password_key(key: str) -> str:
+    return "ssl.truststore.password" if "trust" in key else "ssl.keystore.password"
 
 
 def _blocks(text: str, kind: str) -> list[str]:

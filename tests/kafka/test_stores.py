@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import os
 import ssl
+import stat
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from k2ktui.kafka.stores import StoreError, read_identity, read_trust
+from k2ktui.kafka import security
+from k2ktui.kafka.stores import Identity, StoreError, read_identity, read_trust
 from k2ktui.runtime.java import find_java
 from tests.support.tls import (
     Holder,
@@ -89,13 +92,6 @@ def test_no_key_store_means_no_identity() -> None:
     assert read_identity({"ssl.keystore.type": "PEM"}) is None
 
 
-def test_jks_is_refused_with_the_command_that_converts_it(tmp_path: Path) -> None:
-    store = tmp_path / "trust.jks"
-    store.write_bytes(b"\xfe\xed\xfe\xed" + b"\0" * 40)
-    with pytest.raises(StoreError, match=r"keytool -importkeystore .* PKCS12"):
-        read_trust({"ssl.truststore.location": str(store)})
-
-
 @pytest.mark.parametrize(
     ("properties", "key", "reason"),
     [
@@ -105,7 +101,11 @@ def test_jks_is_refused_with_the_command_that_converts_it(tmp_path: Path) -> Non
             "ssl.truststore.location",
             "ssl.truststore.password is wrong",
         ),
-        ({"ssl.truststore.location": "{junk}"}, "ssl.truststore.location", "not a PEM or PKCS#12"),
+        (
+            {"ssl.truststore.location": "{junk}"},
+            "ssl.truststore.location",
+            "not a PEM, PKCS#12 or JKS",
+        ),
         ({"ssl.truststore.certificates": "hunter2"}, "ssl.truststore.certificates", "no PEM"),
     ],
 )
@@ -164,3 +164,27 @@ def _keytool() -> str:
     if not keytool.exists():
         pytest.skip("this Java has no keytool")
     return str(keytool)
+
+
+def test_the_key_is_private_while_python_loads_it(
+    client: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python loads it from a file only; others cannot read that file, whatever the umask."""
+    seen: list[tuple[int, int, Path]] = []
+
+    class Context(security._PortableContext):
+        def load_cert_chain(self, path: Path) -> None:  # type: ignore[override]
+            modes = (path.stat().st_mode, path.parent.stat().st_mode)
+            seen.append((stat.S_IMODE(modes[0]), stat.S_IMODE(modes[1]), path))
+            super().load_cert_chain(path)
+
+    monkeypatch.setattr(security, "_PortableContext", Context)
+    identity = Identity(client.certificates_pem, client.key_pem())
+    before = os.umask(0)
+    try:
+        security.ssl_context(security.Tls("", identity, verify_name=True))
+    finally:
+        os.umask(before)
+    ((file_mode, directory_mode, path),) = seen
+    assert (file_mode, directory_mode) == (0o600, 0o700)
+    assert not path.parent.exists()
