@@ -47,7 +47,7 @@ from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.sync.commit_snapshots import CommitSnapshotRunner
 
 # Time for a graceful stop after the first signal.
-_GRACE_S = 4.5
+GRACE_S = 4.5
 # Time for publishing the last checkpoints of a run that ends by itself.
 _LAST_CHECKPOINTS_S = 20.0
 _RECONNECT_S = 1.0
@@ -72,7 +72,7 @@ def run_pipeline(
         until_caught_up: end when every partition has reached the end offset seen at the start.
         telemetry: export metrics.
         ending: signals that end the run; must be called on the main thread if there are any. The
-            second signal, or one that is not done after ``_GRACE_S`` seconds, ends the process.
+            second signal, or one that is not done after ``GRACE_S`` seconds, ends the process.
         before_exit: called with the exit code before an immediate exit.
 
     Raises:
@@ -286,7 +286,7 @@ def _stop_on_signals(
 ) -> Callable[[], int]:
     """Stop gracefully on the first of these signals, immediately on the second.
 
-    A graceful stop that takes longer than ``_GRACE_S`` ends in an immediate exit: that equals a
+    A graceful stop that takes longer than ``GRACE_S`` ends in an immediate exit: that equals a
     crash, and a crash loses nothing.
 
     Returns:
@@ -300,7 +300,7 @@ def _stop_on_signals(
         seen.append(number)
         run.stop()
         code = ExitCode.INTERRUPTED if number == signal.SIGINT else ExitCode.OK
-        timer = threading.Timer(_GRACE_S, at_once, (code,))
+        timer = threading.Timer(GRACE_S, at_once, (code,))
         timer.daemon = True
         timer.start()
 

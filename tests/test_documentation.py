@@ -14,7 +14,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
-def _anchors(page: Path) -> set[str]:
+def anchors(page: Path) -> set[str]:
     """Return the anchors that a Markdown page's headings have on a code host."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     kept = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
@@ -29,7 +29,7 @@ def test_links_resolve(page: Path) -> None:
         path, _, anchor = link.partition("#")
         target = (page.parent / path).resolve() if path else page
         assert target.exists(), link
-        assert not anchor or anchor in _anchors(target), link
+        assert not anchor or anchor in anchors(target), link
 
 
 def test_index_lists_every_page() -> None:

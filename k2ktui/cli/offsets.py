@@ -131,7 +131,7 @@ def set_(
     return _run(
         files,
         lambda known: known.plan_set(wanted) if wanted else known.plan_to(matches, kind, at_ms),
-        _Flags(dry_run, yes, unlock, as_json),
+        ChangeFlags(dry_run, yes, unlock, as_json),
     )
 
 
@@ -168,11 +168,11 @@ def clear(
         _require_all_found(chosen, change)
         return change
 
-    return _run(files, plan, _Flags(dry_run, yes, unlock, as_json))
+    return _run(files, plan, ChangeFlags(dry_run, yes, unlock, as_json))
 
 
 @dataclass(frozen=True, slots=True)
-class _Flags:
+class ChangeFlags:
     """The flags of a command that changes positions."""
 
     dry_run: bool
@@ -182,7 +182,7 @@ class _Flags:
 
 
 def _run(
-    files: tuple[str, ...], plan: Callable[[PositionPlanner], PositionPlan], flags: _Flags
+    files: tuple[str, ...], plan: Callable[[PositionPlanner], PositionPlan], flags: ChangeFlags
 ) -> int:
     from k2ktui.sync.position_writer import PositionWriter, refuse_bad
     from k2ktui.sync.positions import PositionPlanner
@@ -191,7 +191,7 @@ def _run(
     known = PositionPlanner(config)
     try:
         change = plan(known)
-        _show_plan(change, flags)
+        show_change(change, flags)
         refuse_bad(change)
         if flags.dry_run or not change.changes:
             _print_result(change, None, flags)
@@ -209,7 +209,8 @@ def _run(
     return ExitCode.OK
 
 
-def _show_plan(change: PositionPlan, flags: _Flags) -> None:
+def show_change(change: PositionPlan, flags: ChangeFlags) -> None:
+    """Print a plan for positions and its notes."""
     # With --json, stdout holds a single document at the end, but an operator who has to confirm
     # must see the plan first.
     if not flags.as_json or not (flags.yes or flags.dry_run):
@@ -230,7 +231,9 @@ def _show_plan(change: PositionPlan, flags: _Flags) -> None:
         )
 
 
-def _print_result(change: PositionPlan, moved: PositionWriteResult | None, flags: _Flags) -> None:
+def _print_result(
+    change: PositionPlan, moved: PositionWriteResult | None, flags: ChangeFlags
+) -> None:
     if flags.as_json:
         click.echo(json.dumps(change_object(change, moved)))
     elif not change.changes:

@@ -90,7 +90,7 @@ def command(
         click.echo(dump_plan(plan), nl=False)
     elif as_csv:
         # color=True keeps click from stripping escape sequences in names, for programs.
-        click.echo(_csv(plan, to_terminal=sys.stdout.isatty()), nl=False, color=True)
+        click.echo(plan_csv(plan, to_terminal=sys.stdout.isatty()), nl=False, color=True)
     else:
         show_plan(plan)
     if output:
@@ -101,7 +101,7 @@ def command(
     return ExitCode.FINDINGS if is_stopped_by_conflict(plan) else ExitCode.OK
 
 
-def _csv(plan: Plan, *, to_terminal: bool) -> str:
+def plan_csv(plan: Plan, *, to_terminal: bool) -> str:
     """Return the plan as CSV: raw names for a program, printable ones for a terminal."""
     text = to_csv(plan)
     if not to_terminal:

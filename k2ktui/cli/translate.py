@@ -49,7 +49,7 @@ def command(
     if checkpoint:
         return _checkpoint(flow, Path(checkpoint), as_json=as_json)
     commits = parse_positions(positions)
-    (found,) = _translate_all(flow, commits)
+    (found,) = translate_all(flow, commits)
     if as_json:
         click.echo(
             json.dumps({"pipeline": flow.config.name, "positions": _objects(found, commits)})
@@ -63,7 +63,8 @@ def command(
     return int(ExitCode.OK if good else ExitCode.FINDINGS)
 
 
-def _translate_all(flow: Flow, *commits: dict[SourcePartition, int]) -> list[list[Translation]]:
+def translate_all(flow: Flow, *commits: dict[SourcePartition, int]) -> list[list[Translation]]:
+    """Translate several sets of source offsets from one snapshot of both clusters."""
     from k2ktui.sync.snapshot import SnapshotReader
 
     snapshots = SnapshotReader(flow)
@@ -82,7 +83,7 @@ def _checkpoint(flow: Flow, path: Path, *, as_json: bool) -> int:
     each = [dict(line.positions) for line in checkpoint.lines if line.positions]
     found = {
         (row.sources[0], commits[row.sources[0]]): row
-        for commits, rows in zip(each, _translate_all(flow, *each), strict=True)
+        for commits, rows in zip(each, translate_all(flow, *each), strict=True)
         for row in rows
         if len(row.sources) == 1
     }

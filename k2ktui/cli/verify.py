@@ -90,15 +90,16 @@ def command(
         )
     result = proof.verification
     if as_json:
-        click.echo(json.dumps({"pipeline": flow.config.name, **_object(proof)}))
+        click.echo(json.dumps({"pipeline": flow.config.name, **verification_object(proof)}))
     else:
         print_notes(proof.notes)
-        _show(flow.config.name, proof, sampled=sample > 0)
+        show_verification(flow.config.name, proof, sampled=sample > 0)
     different = result.positions.different + result.ranges.different
     return int(ExitCode.FINDINGS if different else ExitCode.OK)
 
 
-def _object(proof: VerificationReport) -> dict[str, Any]:
+def verification_object(proof: VerificationReport) -> dict[str, Any]:
+    """Return the verification as ``k2ktui verify --json`` prints it."""
     return {
         **proof.verification.as_json(),
         "not_compared": [
@@ -108,7 +109,8 @@ def _object(proof: VerificationReport) -> dict[str, Any]:
     }
 
 
-def _show(pipeline: str, proof: VerificationReport, *, sampled: bool) -> None:
+def show_verification(pipeline: str, proof: VerificationReport, *, sampled: bool) -> None:
+    """Print the differences, and the totals; ``sampled`` if records were compared too."""
     from k2ktui.sync.record_comparison import ComparisonOutcome
 
     result = proof.verification

@@ -228,7 +228,7 @@ class ConsoleApp(ActionApp):
         """Go back; on the top level, leave the console, and ask first if that ends anything."""
         if self._must_stay() or await self._go_back():
             return
-        choices, work = self.session.leave_choices, self._session_work()
+        choices, work = self.session.leave_choices, self.describe_session_work()
         if not choices and not work:
             self.exit(0)
             return
@@ -239,7 +239,7 @@ class ConsoleApp(ActionApp):
         if result is not None:
             self.exit(result)
 
-    def _session_work(self) -> list[str]:
+    def describe_session_work(self) -> list[str]:
         """Return what this session runs, as sentences for the leave dialog."""
         found = [line for screen in self.opened for line in screen.session_work()]
         recorder = self.session.recorder

@@ -83,7 +83,7 @@ def run(options: DemoOptions) -> ExitCode:
                 )
             return _reattach(home, host, screen)
         detached.end(host)
-    with ending_signals(), _lock_demo(home):
+    with ending_signals(), lock_demo(home):
         data = home / "data"
         if options.fresh or not _complete(data).exists():
             shutil.rmtree(data, ignore_errors=True)
@@ -299,7 +299,8 @@ def _announce_stop(text: str, screen: Screen) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _lock_demo(home: Path) -> Iterator[None]:
+def lock_demo(home: Path) -> Iterator[None]:
+    """Hold the lock of a demo's directory; raise Refused if another demo holds it."""
     home.mkdir(parents=True, exist_ok=True)
     with (home / "lock").open("ab") as lock:
         try:

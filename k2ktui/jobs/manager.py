@@ -166,16 +166,17 @@ def start_job(
     place.make()
     lock = _lock_job(place)
     try:
-        record = _new_record(place, config, absolute_paths(files), cwd, telemetry)
+        record = new_record(place, config, absolute_paths(files), cwd, telemetry)
         place.write(record)
         return _spawn(place, record, lock)
     finally:
         os.close(lock)
 
 
-def _new_record(
+def new_record(
     place: JobDirectory, config: PipelineConfig, files: tuple[str, ...], cwd: str, telemetry: bool
 ) -> JobRecord:
+    """Return the record of a job that is about to start; it continues the directory's last one."""
     before = place.read()
     return JobRecord(
         start=uuid.uuid4().hex,

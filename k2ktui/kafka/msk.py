@@ -91,7 +91,7 @@ class MskTokens(CachingTokenProvider):
         thread.join(_TIMEOUT_S)
         if results:
             return results[0]
-        reason = failures[0] if failures else f"no answer within {_TIMEOUT_S:.0f} s"
+        reason = failures[0] if failures else f"no answer within {_TIMEOUT_S:g} s"
         raise ConnectionFailed(
             f"no AWS token for region {safe_text(self._signer.region)}: {reason}",
             hint="Check the AWS credentials of this account, awsProfileName and awsRoleArn.",

@@ -11,6 +11,7 @@ import json
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.offset_anchors import OffsetAnchor
@@ -53,17 +54,28 @@ class ProvenPosition:
 Known = TimedOffsetSync | ProvenPosition
 
 
+class Tail(Protocol):
+    """Reads the records that were appended since the last call."""
+
+    def read(self) -> Iterable[KafkaRecord]:
+        """Return them; the first call returns the whole topic."""
+
+    def close(self) -> None:
+        """Close all connections."""
+
+
 class SyncHistory:
     """The history of one flow.
 
     Args:
         config: the flow as a pipeline.
         target: the cluster that holds the topic.
+        tail: reads the topic; a new one by default.
     """
 
-    def __init__(self, config: PipelineConfig, target: Cluster) -> None:
+    def __init__(self, config: PipelineConfig, target: Cluster, tail: Tail | None = None) -> None:
         self._config, self._target = config, target
-        self._tail = TopicTail(target, TOPIC)
+        self._tail = tail or TopicTail(target, TOPIC)
         self._kept: list[Known] = []
         # Bounded: a reader never writes, and dropped entries are still in MirrorMaker 2's topic.
         self._unwritten: deque[Known] = deque(maxlen=_UNWRITTEN)
@@ -107,8 +119,13 @@ class SyncHistory:
             self._ensure()
             self._writer = KeyedWriter(self._target, TOPIC)
         written = list(self._unwritten)
-        self._writer.put(self._entries(written))
+        self._writer.put(encode_history(self._config.name, written))
         self._unwritten.clear()
+
+    @property
+    def unwritten(self) -> tuple[Known, ...]:
+        """The entries that the next :meth:`write` writes."""
+        return tuple(self._unwritten)
 
     def notes(self) -> list[str]:
         """Return a note on unreadable records, if any."""
@@ -132,31 +149,33 @@ class SyncHistory:
         if problem is not None:
             raise problem
 
-    def _entries(self, known: Sequence[Known]) -> list[tuple[bytes, bytes]]:
-        found: dict[tuple[SourcePartition, str], list[list[int]]] = defaultdict(list)
-        for each in known:
-            if isinstance(each, TimedOffsetSync):
-                sync = each.sync
-                found[sync.source, _SYNCS].append([sync.upstream, sync.downstream, each.at_ms])
-            else:
-                found[each.source, _ANCHORS].append(
-                    [each.anchor.source, each.anchor.target, each.at_ms]
-                )
-        return [
-            (self._key(at), _json({kind: rows[i : i + _A_RECORD], "v": _VERSION}))
-            for (at, kind), rows in found.items()
-            for i in range(0, len(rows), _A_RECORD)
-        ]
-
-    def _key(self, at: SourcePartition) -> bytes:
-        return _json({"flow": self._config.name, "partition": at.partition, "topic": at.topic})
-
     def _read(self, record: KafkaRecord) -> list[Known]:
         try:
             return read_history(record.key, record.value, self._config.name)
         except MalformedRecord:
             self._malformed += 1
             return []
+
+
+def encode_history(flow: str, known: Sequence[Known]) -> list[tuple[bytes, bytes]]:
+    """Return the records, as keys and values, that ``read_history`` decodes."""
+    found: dict[tuple[SourcePartition, str], list[list[int]]] = defaultdict(list)
+    for each in known:
+        if isinstance(each, TimedOffsetSync):
+            sync = each.sync
+            found[sync.source, _SYNCS].append([sync.upstream, sync.downstream, each.at_ms])
+        else:
+            found[each.source, _ANCHORS].append(
+                [each.anchor.source, each.anchor.target, each.at_ms]
+            )
+    return [
+        (
+            _json({"flow": flow, "partition": at.partition, "topic": at.topic}),
+            _json({kind: rows[i : i + _A_RECORD], "v": _VERSION}),
+        )
+        for (at, kind), rows in found.items()
+        for i in range(0, len(rows), _A_RECORD)
+    ]
 
 
 def read_history(key: bytes | None, value: bytes | None, flow: str) -> list[Known]:

@@ -31,18 +31,18 @@ from k2ktui.mm2.comparing import (
 )
 
 # Maximum step of a walk from one committed offset to the next, in source offsets.
-_WALK = 5000
+WALK = 5000
 # Maximum distance of a pattern from the estimate, in offsets.
 _AROUND = 1000
 # Maximum size of one read, in offsets.
-_PORTION = 50_000
+PORTION = 50_000
 
 Span = tuple[Where, int]
 Borders = tuple[OffsetAnchor | None, OffsetAnchor | None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
+class ComparisonJob:
     """Committed offsets of one partition that are compared together, and the ranges to read.
 
     ``forward`` is None for a pattern; True or False for a walk from the anchor through the offsets,
@@ -135,14 +135,14 @@ class PositionProver:
         anchors: Mapping[SourcePartition, OffsetAnchors],
         positions: Mapping[SourcePartition, Position],
         wanted: Mapping[SourcePartition, Collection[int]],
-    ) -> list[_Job]:
-        jobs: list[_Job] = []
+    ) -> list[ComparisonJob]:
+        jobs: list[ComparisonJob] = []
         for at, offsets in sorted(wanted.items()):
             known = anchors.get(at)
             if known:
                 open_ = self._open(at, sorted(set(offsets)), known, positions[at])
                 for borders, some in groupby(open_, key=lambda each: each[1]):
-                    jobs += _jobs(at, [offset for offset, _ in some], borders, positions[at])
+                    jobs += plan_jobs(at, [offset for offset, _ in some], borders, positions[at])
         return jobs
 
     def _open(
@@ -162,7 +162,7 @@ class PositionProver:
 
     def _run(
         self,
-        jobs: Sequence[_Job],
+        jobs: Sequence[ComparisonJob],
         anchors: Mapping[SourcePartition, OffsetAnchors],
         positions: Mapping[SourcePartition, Position],
         timeout: float,
@@ -176,7 +176,7 @@ class PositionProver:
         for job, original, copy in zip(jobs, here, there, strict=True):
             known, failed = anchors[job.at], {}
             for offset, landed in zip(
-                job.offsets, _target_offsets(job, original, copy), strict=True
+                job.offsets, find_target_offsets(job, original, copy), strict=True
             ):
                 if isinstance(landed, str):
                     failed[offset] = landed
@@ -193,9 +193,9 @@ class PositionProver:
         return proven
 
 
-def _jobs(
+def plan_jobs(
     at: SourcePartition, offsets: Sequence[int], borders: Borders, position: Position
-) -> Iterator[_Job]:
+) -> Iterator[ComparisonJob]:
     """Yield the comparisons for sorted offsets that lie between the same two anchors."""
     low, high = borders
     middle = len(offsets)
@@ -209,7 +209,7 @@ def _jobs(
             continue
         chain = _chain(some, anchor.source)
         # Offsets farther than one portion continue from there in the next round.
-        near = [offset for offset in chain if abs(offset - anchor.source) <= _PORTION]
+        near = [offset for offset in chain if abs(offset - anchor.source) <= PORTION]
         if near:
             yield _walk(at, near, anchor, borders, position, forward=forward)
         for offset in some[len(chain) :]:
@@ -217,10 +217,10 @@ def _jobs(
 
 
 def _chain(offsets: Sequence[int], start: int) -> list[int]:
-    """Return the leading offsets reachable from ``start`` in steps of at most ``_WALK``."""
+    """Return the leading offsets reachable from ``start`` in steps of at most ``WALK``."""
     chain: list[int] = []
     for offset in offsets:
-        if abs(offset - start) > _WALK:
+        if abs(offset - start) > WALK:
             break
         chain.append(offset)
         start = offset
@@ -235,7 +235,7 @@ def _walk(
     position: Position,
     *,
     forward: bool,
-) -> _Job:
+) -> ComparisonJob:
     topic, partition = position.target_topic, at.partition
     far = abs(offsets[-1] - anchor.source)
     low, high = borders
@@ -244,7 +244,7 @@ def _walk(
     if low and high:
         # Aborted records take up offsets too; between two anchors their number is bounded.
         between = high.target - low.target + NEIGHBOURS
-        room = between if between <= _WALK else min(room, between)
+        room = between if between <= WALK else min(room, between)
     if forward:
         here = (at.topic, partition, anchor.source), far + NEIGHBOURS
         there = (topic, partition, anchor.target), room
@@ -253,38 +253,40 @@ def _walk(
         room = min(anchor.target, room)
         here = (at.topic, partition, first), anchor.source - first
         there = (topic, partition, anchor.target - room), room
-    return _Job(at, tuple(offsets), anchor, forward, here, there)
+    return ComparisonJob(at, tuple(offsets), anchor, forward, here, there)
 
 
-def _pattern(at: SourcePartition, offset: int, borders: Borders, position: Position) -> _Job:
+def _pattern(
+    at: SourcePartition, offset: int, borders: Borders, position: Position
+) -> ComparisonJob:
     anchors = [anchor for anchor in borders if anchor]
     # Markers and aborted records may lie between the neighbors.
     first = max(0, offset - 4 * NEIGHBOURS)
     guesses = _guesses(offset, *borders)
     begin = max(0, min(guesses) - _AROUND)
-    count = min(max(guesses) + _AROUND - begin, _WALK)
+    count = min(max(guesses) + _AROUND - begin, WALK)
     here = (at.topic, at.partition, first), offset + 4 * NEIGHBOURS - first
     there = (position.target_topic, at.partition, begin), count
-    return _Job(at, (offset,), anchors[0], None, here, there)
+    return ComparisonJob(at, (offset,), anchors[0], None, here, there)
 
 
 def _guesses(offset: int, low: OffsetAnchor | None, high: OffsetAnchor | None) -> list[int]:
     """Return the estimated target offsets of a source offset."""
     guesses = [anchor.target + offset - anchor.source for anchor in (low, high) if anchor]
-    if low and high and max(guesses) - min(guesses) > _WALK - 2 * _AROUND:
+    if low and high and max(guesses) - min(guesses) > WALK - 2 * _AROUND:
         # The source has offsets without a copy (markers), so interpolate between the anchors.
         part = (offset - low.source) / (high.source - low.source)
         middle = low.target + round(part * (high.target - low.target))
-        return [middle - _WALK // 2 + _AROUND, middle + _WALK // 2 - _AROUND]
+        return [middle - WALK // 2 + _AROUND, middle + WALK // 2 - _AROUND]
     return guesses
 
 
-def _portions(jobs: Sequence[_Job]) -> Iterator[list[_Job]]:
-    portion: list[_Job] = []
+def _portions(jobs: Sequence[ComparisonJob]) -> Iterator[list[ComparisonJob]]:
+    portion: list[ComparisonJob] = []
     size = 0
     for job in jobs:
         reads = max(job.here[1], job.there[1])
-        if portion and size + reads > _PORTION:
+        if portion and size + reads > PORTION:
             yield portion
             portion, size = [], 0
         portion.append(job)
@@ -293,7 +295,9 @@ def _portions(jobs: Sequence[_Job]) -> Iterator[list[_Job]]:
         yield portion
 
 
-def _target_offsets(job: _Job, here: RecordRange, there: RecordRange) -> list[int | str]:
+def find_target_offsets(
+    job: ComparisonJob, here: RecordRange, there: RecordRange
+) -> list[int | str]:
     """Return the anchor's target offset for each of the job's offsets, or why it is not proven."""
     how = {True: walk_forward, False: walk_backward, None: found_once}[job.forward]
     return compare(

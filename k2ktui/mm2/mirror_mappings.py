@@ -40,7 +40,7 @@ class MirrorMappings:
     ) -> None:
         self._flow, self._topics, self._source = flow, config.topics, source
         self.topics = MirrorTopics(flow, source, target)
-        self._history = SyncHistory(config, target)
+        self.history = SyncHistory(config, target)
         self._prover = PositionProver(source, target)
         self._cuts: dict[SourcePartition, OffsetAnchors] = {}
         self._newest: dict[SourcePartition, int] = {}
@@ -76,7 +76,7 @@ class MirrorMappings:
         if not self._down:
             proven = self._prover.prove(self._cuts, positions, wanted, timeout)
             now = int(time.time() * 1000)
-            self._history.add(ProvenPosition(at, anchor, now) for at, anchor in proven)
+            self.history.add(ProvenPosition(at, anchor, now) for at, anchor in proven)
         return MappingReport()
 
     def target_ranges(self, source: SourcePartition) -> Mapping[TargetPartition, MappingRanges]:
@@ -103,7 +103,7 @@ class MirrorMappings:
         """Return notes on an unreachable source, ignored records and unproven positions."""
         down = [f"{self._down}: using the offset-syncs read earlier"] if self._down else []
         unseen = [] if self._down else self.topics.unseen_syncs()
-        notes = (unseen, self.topics.unreadable(), self._history.notes(), self._prover.notes())
+        notes = (unseen, self.topics.unreadable(), self.history.notes(), self._prover.notes())
         return [*down, *(note for some in notes for note in some)]
 
     def read_copier(self) -> CopierState:
@@ -116,12 +116,12 @@ class MirrorMappings:
 
     def keep(self) -> None:
         """Write new offset syncs and proven positions to the history on the target."""
-        self._history.write()
+        self.history.write()
 
     def close(self) -> None:
         """Close all connections."""
         self.topics.close()
-        self._history.close()
+        self.history.close()
         self._prover.close()
 
     def _new_syncs(self) -> list[TimedOffsetSync]:
@@ -142,14 +142,14 @@ class MirrorMappings:
     def _take(self, new: Sequence[TimedOffsetSync]) -> None:
         known: Sequence[Known] = new
         if not self._loaded:
-            known = self._history.merge(new)
+            known = self.history.merge(new)
             # Until the source's topic has been read, merge again, to apply all syncs in time order.
             self._loaded = not self._down
             self._cuts, self._newest = {}, {}
             if self._loaded:
-                self._history.forget()
+                self.history.forget()
         else:
-            self._history.add(new)
+            self.history.add(new)
         for each in known:
             if isinstance(each, ProvenPosition):
                 self.anchors(each.source).prove(each.anchor)

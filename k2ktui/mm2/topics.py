@@ -219,13 +219,13 @@ def read_syncs(flow: FlowProperties, source: Cluster, target: Cluster) -> Syncs:
     known: dict[SourcePartition, dict[int, int]] = {}
     try:
         for each in topics.new_syncs():
-            _add_sync(known.setdefault(each.sync.source, {}), each.sync)
+            add_sync(known.setdefault(each.sync.source, {}), each.sync)
     finally:
         topics.close()
     return {at: tuple(safe_pairs(list(pairs.items()))) for at, pairs in known.items()}
 
 
-def _add_sync(known: dict[int, int], sync: OffsetSync) -> None:
+def add_sync(known: dict[int, int], sync: OffsetSync) -> None:
     """Add a sync; syncs must be added in the order of the topic.
 
     A lower source offset means that copying restarted there; a lower target offset means that the

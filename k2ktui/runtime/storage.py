@@ -86,11 +86,12 @@ def _checkpoint(java: Java, jars: Classpath) -> bytes:
     kept = cache_dir("kafka", KAFKA_VERSION) / _CHECKPOINT
     with locked(kept.with_name(".lock")):
         if not kept.is_file():
-            write_atomically(kept, _make_checkpoint(java, jars))
+            write_atomically(kept, make_checkpoint(java, jars))
         return kept.read_bytes()
 
 
-def _make_checkpoint(java: Java, jars: Classpath) -> bytes:
+def make_checkpoint(java: Java, jars: Classpath) -> bytes:
+    """Format a log directory with Kafka's own tool; return the bootstrap checkpoint it writes."""
     with tempfile.TemporaryDirectory(prefix="k2ktui-format-") as directory:
         log_dir = Path(directory, "logs")
         config = Path(directory, "server.properties")

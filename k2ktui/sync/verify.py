@@ -114,12 +114,12 @@ def verify(
         ContentCheck(row.group, row.pair, 1, verdict.outcome, verdict.why, hashes)
         for row, (verdict, hashes) in ((row, found[row.pair]) for row in rows)
     ]
-    held = {source: _mapped_in_memory(replica) for source, replica in known.items()}
+    held = {source: count_mapped_in_memory(replica) for source, replica in known.items()}
     mapped = sum(max(held[source], replica.mapped) for source, replica in known.items())
     return Verification((*checks, *ranges), sum(held.values()), mapped)
 
 
-def _mapped_in_memory(replica: Replica) -> int:
+def count_mapped_in_memory(replica: Replica) -> int:
     """Return the number of mapped records whose ranges are in memory."""
     return sum(int(ranges.columns().count.sum()) for ranges in replica.target_ranges.values())
 

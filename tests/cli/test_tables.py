@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from k2ktui.cli.notes import print_notes
-from k2ktui.cli.offsets import _Flags, _show_plan
+from k2ktui.cli.offsets import ChangeFlags, show_change
 from k2ktui.cli.plan import show_plan
 from k2ktui.engine.moves import MoveEffect, PositionMove
 from k2ktui.engine.state import SourcePartition
@@ -26,8 +26,9 @@ def test_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_plan_for_positions(capsys: pytest.CaptureFixture[str]) -> None:
     at = SourcePartition("orders", 0)
     move = PositionMove(at, MoveEffect.BACK, None, offset=1200, again=34)
-    _show_plan(
-        PositionPlan(SET, "orders", (move,), ("a\x1bnote",)), _Flags(False, False, False, False)
+    show_change(
+        PositionPlan(SET, "orders", (move,), ("a\x1bnote",)),
+        ChangeFlags(False, False, False, False),
     )
     shown = capsys.readouterr()
     assert "orders-0 — 1,200 back up to 34 copied again" in " ".join(shown.out.split())

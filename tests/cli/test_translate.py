@@ -22,7 +22,7 @@ def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     (tmp_path / "p.yaml").write_text(MINIMAL)
     (tmp_path / "3").write_text('v1\n{}\n{"t":{"0":11}}\n')
     found = [Translation(("t", 0), (_AT,), 18, Basis.EXACT)]
-    monkeypatch.setattr(translate, "_translate_all", lambda *_: [found])
+    monkeypatch.setattr(translate, "translate_all", lambda *_: [found])
     return ["-f", str(tmp_path / "p.yaml"), "--from-spark-checkpoint", str(tmp_path / "3")]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from k2ktui.cli.verify import _object, _show
+from k2ktui.cli.verify import show_verification, verification_object
 from k2ktui.sync.operations import VerificationReport
 from k2ktui.sync.verification import Verification
 
@@ -14,10 +14,13 @@ def report(sampled_from: int, mapped: int) -> VerificationReport:
 
 
 def test_a_sample_of_a_part_of_the_mapping_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    _show("orders", report(20_000, 1_500_000), sampled=True)
+    show_verification("orders", report(20_000, 1_500_000), sampled=True)
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("The sample is of the newest 20,000 of 1,500,000 mapped records: ")
-    assert (_object(report(2, 9))["sampled_from"], _object(report(2, 9))["mapped"]) == (2, 9)
+    assert (
+        verification_object(report(2, 9))["sampled_from"],
+        verification_object(report(2, 9))["mapped"],
+    ) == (2, 9)
     for whole, sampled in ((report(9, 9), True), (report(2, 9), False)):
-        _show("orders", whole, sampled=sampled)
+        show_verification("orders", whole, sampled=sampled)
         assert "The sample" not in capsys.readouterr().out

@@ -44,7 +44,7 @@ def kept(file: Path, *log: str, **values: object) -> Job:
     place = job_directory(config)
     place.make()
     me = this_process()
-    record = manager._new_record(place, config, (str(file),), "", False)
+    record = manager.new_record(place, config, (str(file),), "", False)
     given = {"pid": me.pid, "birth": me.birth, "phase": Phase.RUNNING, "term": 3, "slots": 2}
     place.write(replace(record, **{**given, **values}))  # type: ignore[arg-type]
     place.log.write_text("".join(f"{line}\n" for line in log))

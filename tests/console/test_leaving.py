@@ -100,7 +100,7 @@ def test_it_asks_while_a_job_that_was_started_here_runs(monkeypatch: pytest.Monk
     def work(app: ConsoleApp) -> list[str]:
         return ["The job orders, pid 7, was started here. It keeps running."]
 
-    monkeypatch.setattr(ConsoleApp, "_session_work", work)
+    monkeypatch.setattr(ConsoleApp, "describe_session_work", work)
 
     async def flow(console: ConsoleDriver) -> None:
         await console.press("q")

@@ -84,7 +84,7 @@ def test_no_problem_is_known_only_when_all_is_read_and_current() -> None:
     async def flow(console: ConsoleDriver) -> None:
         assert "No problem is known." in console.text
         made.unread = {PartName.GROUPS}
-        made._known.pop(PartName.GROUPS)
+        made.forget(PartName.GROUPS)
         await console.show()
         assert "No problem is known." not in console.text
 

@@ -111,7 +111,7 @@ def test_pipeline_that_ends_by_itself_is_an_error_with_its_reason(
 
 
 def test_two_demos_do_not_share_data(tmp_path: Path) -> None:
-    with app._lock_demo(tmp_path), pytest.raises(Refused), app._lock_demo(tmp_path):
+    with app.lock_demo(tmp_path), pytest.raises(Refused), app.lock_demo(tmp_path):
         pass
 
 

@@ -94,8 +94,11 @@ def test_without_a_terminal_lines_are_plain() -> None:
 
 
 def test_closed_terminal_disturbs_nothing() -> None:
+    tried: list[str] = []
+
     class Gone(io.StringIO):
         def write(self, text: str) -> int:
+            tried.append(text)
             raise OSError(5, "Input/output error")
 
         def isatty(self) -> bool:
@@ -107,6 +110,7 @@ def test_closed_terminal_disturbs_nothing() -> None:
         pass
     with screen.live() as show:
         show([], "note")
+    assert tried
 
 
 _TALKS_TO_A_CLOSED_PIPE = """

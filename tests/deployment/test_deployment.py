@@ -32,7 +32,7 @@ from k2ktui.sync import metrics as sync_metrics
 from k2ktui.sync.loop import SyncPoll
 from tests.support.kafka import eventually
 from tests.support.telemetry import EVENTS, ORDERS_0, lap, measured, pipeline, position
-from tests.test_documentation import _anchors
+from tests.test_documentation import anchors
 
 ROOT = Path(__file__).parents[2]
 FILES = ROOT / "docs" / "deployment"
@@ -142,7 +142,7 @@ def test_alert_is_complete(rule: dict[str, Any]) -> None:
     assert rule["labels"].keys() == {"severity"}
     assert rule["annotations"].keys() == {"summary", "description", "runbook"}
     path, _, anchor = rule["annotations"]["runbook"].partition("#")
-    assert anchor in _anchors(ROOT / path)
+    assert anchor in anchors(ROOT / path)
     assert rule["expr"].count("(") == rule["expr"].count(")")
 
 
@@ -236,7 +236,7 @@ def test_unit_stops_as_the_driver_does() -> None:
     unit = _unit()
     assert unit["KillSignal"] == ["SIGTERM"]
     assert unit["KillMode"] == ["mixed"]
-    assert int(unit["TimeoutStopSec"][0]) > 2 * runs._GRACE_S
+    assert int(unit["TimeoutStopSec"][0]) > 2 * runs.GRACE_S
     assert f"after {unit['TimeoutStopSec'][0]} s (`TimeoutStopSec`)" in PAGE
     assert f"restarts after {unit['RestartSec'][0]} s" in PAGE
 
@@ -296,7 +296,7 @@ def test_page_gives_the_fetch_sizes_of_the_code() -> None:
     response = FetchSettings().max_bytes >> 20
     words = " ".join(PAGE.split())
     assert f"up to {partition} MiB per partition and {response} MiB per response" in words
-    assert f"at most {writer._IN_FLIGHT} produce requests in flight per target broker" in words
+    assert f"at most {writer.IN_FLIGHT} produce requests in flight per target broker" in words
     trips = 20  # per second, at 50 ms
     assert f"at most {partition * trips} MiB/s (compressed) of one partition" in words
     assert f"and {response * trips} MiB/s from one broker" in words

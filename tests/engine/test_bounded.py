@@ -19,7 +19,7 @@ from k2ktui.engine.strict_json import MalformedRecord
 from k2ktui.jobs.job_directory import JobDirectory
 from tests.engine.test_plan import PLAN
 from tests.fuzz.parsers import JOB
-from tests.fuzz.test_parsers import _places, _put
+from tests.fuzz.test_parsers import places_of, put_at
 
 # What is written in place of a value of each type; null is allowed where there may be no offset.
 WRONG: dict[type, tuple[str, ...]] = {
@@ -37,11 +37,11 @@ _MARK = "\N{SNOWMAN}here"
 def spoiled(text: str) -> Iterator[tuple[str, str]]:
     """Every record with one value of another type or out of bounds, or without one field."""
     whole = json.loads(text)
-    for path in _places(whole):
+    for path in places_of(whole):
         inner = whole
         for key in path:
             inner = inner[key]
-        marked = json.dumps(_put(whole, path, _MARK))
+        marked = json.dumps(put_at(whole, path, _MARK))
         for wrong in WRONG[type(inner)]:
             yield f"{path}: {wrong}", marked.replace(json.dumps(_MARK), wrong)
         if path and isinstance(path[-1], str):
@@ -49,7 +49,7 @@ def spoiled(text: str) -> Iterator[tuple[str, str]]:
             for key in path[:-1]:
                 parent = parent[key]
             lacking = {key: value for key, value in parent.items() if key != path[-1]}
-            yield f"{path} is missing", json.dumps(_put(whole, path[:-1], lacking))
+            yield f"{path} is missing", json.dumps(put_at(whole, path[:-1], lacking))
 
 
 def test_no_spoiled_plan_is_read() -> None:

@@ -55,7 +55,7 @@ HOSTILE = [
 _MARK = "\N{SNOWMAN}here\N{SNOWMAN}"
 
 
-def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def places_of(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Return the path of every value in a JSON value."""
     inner = (
         value.items()
@@ -64,14 +64,14 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         if isinstance(value, list)
         else ()
     )
-    return [path, *(found for key, each in inner for found in _places(each, (*path, key)))]
+    return [path, *(found for key, each in inner for found in places_of(each, (*path, key)))]
 
 
-def _put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+def put_at(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     if not path:
         return new
     copy = dict(value) if isinstance(value, dict) else list(value)
-    copy[path[0]] = _put(copy[path[0]], path[1:], new)
+    copy[path[0]] = put_at(copy[path[0]], path[1:], new)
     return copy
 
 
@@ -97,15 +97,15 @@ def mutated(draw: st.DrawFn, raw: bytes | None) -> bytes | None:
 
 @st.composite
 def _changed(draw: st.DrawFn, value: Any) -> bytes:
-    places = _places(value)
+    places = places_of(value)
     path = draw(st.sampled_from(places))
     if path and isinstance(path[-1], str) and draw(st.integers(0, 5)) == 0:
         parent = value
         for key in path[:-1]:
             parent = parent[key]
         without = {key: each for key, each in parent.items() if key != path[-1]}
-        return json.dumps(_put(value, path[:-1], without), separators=(",", ":")).encode()
-    marked = json.dumps(_put(value, path, _MARK), separators=(",", ":"), ensure_ascii=False)
+        return json.dumps(put_at(value, path[:-1], without), separators=(",", ":")).encode()
+    marked = json.dumps(put_at(value, path, _MARK), separators=(",", ":"), ensure_ascii=False)
     replaced = draw(st.sampled_from(HOSTILE))
     return marked.encode().replace(json.dumps(_MARK, ensure_ascii=False).encode(), replaced)
 
@@ -147,6 +147,7 @@ def fuzz(parser: Parser, examples: int, start: int) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_real_records_are_read(name: str, tmp_path: Path) -> None:
     parser = parsers(tmp_path)[name]
+    assert parser.real
     for pair in parser.real:
         parser.read(*pair)
 

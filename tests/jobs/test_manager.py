@@ -163,7 +163,7 @@ def made(file: Path, **values: object) -> Job:
     place.make()
     me = this_process()
     record = replace(
-        manager._new_record(place, config, (str(file),), "", False),
+        manager.new_record(place, config, (str(file),), "", False),
         **{"pid": me.pid, "birth": me.birth, **values},  # type: ignore[arg-type]
     )
     place.write(record)

@@ -10,7 +10,7 @@ from k2ktui.engine.state import SourcePartition
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.log.record import KafkaRecord
 from k2ktui.mm2.formats import OffsetSync
-from k2ktui.mm2.history import Known, ProvenPosition, SyncHistory
+from k2ktui.mm2.history import Known, ProvenPosition, SyncHistory, encode_history
 from k2ktui.mm2.mirror_flow import MirrorFlow
 from k2ktui.mm2.settings import parse_settings
 from k2ktui.mm2.topics import TimedOffsetSync
@@ -27,9 +27,23 @@ NUMBERS = st.integers(0, 2**40)
 SOURCES = st.builds(SourcePartition, st.text(max_size=9), st.integers(0, 3))
 
 
-def history(flow: str) -> SyncHistory:
+class Tail:
+    """A tail of the topic that returns these records once."""
+
+    def __init__(self, *records: tuple[bytes | None, bytes | None]) -> None:
+        self._new = [KafkaRecord(at, *record, (), 0) for at, record in enumerate(records)]
+
+    def read(self) -> list[KafkaRecord]:
+        found, self._new = self._new, []
+        return found
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def history(flow: str, *records: tuple[bytes | None, bytes | None]) -> SyncHistory:
     config = MirrorFlow.of(parse_settings(FILE, "mm2.properties", {}).flow(flow)).config
-    return SyncHistory(config, target_cluster(config))
+    return SyncHistory(config, target_cluster(config), Tail(*records))
 
 
 KNOWN: st.SearchStrategy[Known] = st.builds(
@@ -44,22 +58,18 @@ KNOWN: st.SearchStrategy[Known] = st.builds(
 @settings(deadline=None)
 @given(st.lists(KNOWN, max_size=30))
 def test_what_is_written_is_read(known: list[Known]) -> None:
-    ours, others = history("A->B"), history("A->C")
-    found = []
-    for number, (key, value) in enumerate(ours._entries(known)):
-        record = KafkaRecord(number, key, value, (), 0)
-        found += ours._read(record)
-        assert others._read(record) == []
-    assert sorted(found, key=repr) == sorted(known, key=repr)
+    records = encode_history("A->B", known)
+    ours, others = history("A->B", *records), history("A->C", *records)
+    assert sorted(ours.merge(()), key=repr) == sorted(known, key=repr)
+    assert others.merge(()) == []
     assert ours.notes() == others.notes() == []
 
 
 @settings(deadline=None)
 @given(st.none() | st.binary(max_size=40), st.none() | st.binary(max_size=40))
 def test_damaged_records_are_counted(key: bytes | None, value: bytes | None) -> None:
-    ours = history("A->B")
     good = b'{"flow":"A->B","partition":0,"topic":"t"}'
-    assert ours._read(KafkaRecord(0, key, value, (), 0)) == []
-    assert ours._read(KafkaRecord(0, good, b'{"syncs":[[1,2]],"v":1}', (), 0)) == []
-    assert ours._read(KafkaRecord(0, good, b'{"syncs":[],"v":2}', (), 0)) == []
+    damaged = ((key, value), (good, b'{"syncs":[[1,2]],"v":1}'), (good, b'{"syncs":[],"v":2}'))
+    ours = history("A->B", *damaged)
+    assert ours.merge(()) == []
     assert ours.notes()

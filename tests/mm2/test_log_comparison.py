@@ -40,10 +40,10 @@ def stretch(
 
 def landed(
     source: Log, target: Log, offset: int, low: OffsetAnchor | None, high: OffsetAnchor | None
-) -> tuple[int | str, log_comparison._Job]:
+) -> tuple[int | str, log_comparison.ComparisonJob]:
     position = Position(max(source) + 1, 0, -1, "", 0, -1, "A.t", 0)
-    (job,) = log_comparison._jobs(AT, [offset], (low, high), position)
-    (found,) = log_comparison._target_offsets(
+    (job,) = log_comparison.plan_jobs(AT, [offset], (low, high), position)
+    (found,) = log_comparison.find_target_offsets(
         job, stretch(source, job.here), stretch(target, job.there)
     )
     return found, job
@@ -102,7 +102,7 @@ def test_a_difference_proves_nothing(gaps: list[tuple[int, int]], data: st.DataO
 
 def test_a_pattern_must_be_there_once() -> None:
     """Far from any known record, unique neighbours prove a position and repeated ones do not."""
-    far = 4 * log_comparison._WALK
+    far = 4 * log_comparison.WALK
     gaps = [(1, 1)] * far
     offset = far // 2
     source, target, where = copied(gaps, far)
@@ -129,10 +129,10 @@ def test_one_walk_serves_many_groups(
     drawn = st.lists(st.integers(*ends), min_size=1, max_size=20, unique=True)
     wanted = sorted(data.draw(drawn))
     position = Position(ends[1] + 1, 0, -1, "", 0, -1, "A.t", 0)
-    jobs = list(log_comparison._jobs(AT, wanted, (low, high), position))
+    jobs = list(log_comparison.plan_jobs(AT, wanted, (low, high), position))
     assert len(jobs) <= 2 and sorted(o for job in jobs for o in job.offsets) == wanted
     for job in jobs:
-        found = log_comparison._target_offsets(
+        found = log_comparison.find_target_offsets(
             job, stretch(source, job.here), stretch(target, job.there)
         )
         right = [next(where[at] for at in sorted(source) if at >= o) for o in job.offsets]
@@ -143,11 +143,11 @@ def test_what_is_read_grows_with_the_log_and_not_with_the_groups() -> None:
     """A thousand groups within reach of each other are two walks; far ones are found by pattern."""
     position = Position(300_001, 0, -1, "", 0, -1, "A.t", 0)
     low, high = OffsetAnchor(0, 0), OffsetAnchor(300_000, 300_000)
-    jobs = list(log_comparison._jobs(AT, list(range(100, 40_000, 40)), (low, high), position))
+    jobs = list(log_comparison.plan_jobs(AT, list(range(100, 40_000, 40)), (low, high), position))
     assert [(job.forward, len(job.offsets)) for job in jobs] == [(True, 998)]
     assert jobs[0].here[1] < 40_000 + 100
     jobs = list(
-        log_comparison._jobs(AT, [100, 4_000, 20_000, 150_001, 299_000], (low, high), position)
+        log_comparison.plan_jobs(AT, [100, 4_000, 20_000, 150_001, 299_000], (low, high), position)
     )
     assert [(job.forward, job.offsets) for job in jobs] == [
         (True, (100, 4_000)),
@@ -156,8 +156,8 @@ def test_what_is_read_grows_with_the_log_and_not_with_the_groups() -> None:
         (None, (150_001,)),
     ]
     # What is beyond one portion is left for the next round, which begins where this one ended.
-    (job,) = log_comparison._jobs(AT, list(range(1_000, 140_001, 1_000)), (low, high), position)
-    assert job.offsets[-1] == log_comparison._PORTION
+    (job,) = log_comparison.plan_jobs(AT, list(range(1_000, 140_001, 1_000)), (low, high), position)
+    assert job.offsets[-1] == log_comparison.PORTION
 
 
 @settings(deadline=None)
@@ -261,9 +261,9 @@ def proven(
     log: Transactional, offset: int, low: OffsetAnchor | None, high: OffsetAnchor | None
 ) -> int | str:
     position = Position(log.end, 0, -1, "", 0, -1, "A.t", 0)
-    (job,) = log_comparison._jobs(AT, [offset], (low, high), position)
+    (job,) = log_comparison.plan_jobs(AT, [offset], (low, high), position)
     here = stretch(log.committed, job.here, log.aborted, log.end)
-    return log_comparison._target_offsets(job, here, stretch(log.target, job.there))[0]
+    return log_comparison.find_target_offsets(job, here, stretch(log.target, job.there))[0]
 
 
 def borders(
@@ -314,9 +314,9 @@ def test_behind_an_open_transaction_nothing_is_proven() -> None:
     """What its reader of uncommitted records has read there cannot be compared yet."""
     log = {offset: b"%d" % offset for offset in range(10)}
     position = Position(10, 0, -1, "", 0, -1, "A.t", 0)
-    (job,) = log_comparison._jobs(AT, [5, 9], (OffsetAnchor(0, 0), None), position)
+    (job,) = log_comparison.plan_jobs(AT, [5, 9], (OffsetAnchor(0, 0), None), position)
     here = stretch({o: v for o, v in log.items() if o < 7}, job.here, end=7)
-    assert log_comparison._target_offsets(job, here, stretch(log, job.there)) == [5, UNSTABLE]
+    assert log_comparison.find_target_offsets(job, here, stretch(log, job.there)) == [5, UNSTABLE]
 
 
 def test_a_pattern_is_found_between_markers() -> None:

@@ -6,12 +6,14 @@ import pytest
 
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConnectionFailed, K2kError
-from k2ktui.kafka.clients import source_cluster, target_cluster
+from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.log.record import KafkaRecord
 from k2ktui.mm2.formats import OffsetSync
+from k2ktui.mm2.history import encode_history
 from k2ktui.mm2.mirror_flow import MirrorFlow
 from k2ktui.mm2.mirror_mappings import MirrorMappings
 from k2ktui.mm2.settings import parse_settings
+from k2ktui.mm2.topic_tail import TopicTail
 from k2ktui.mm2.topics import TimedOffsetSync
 
 FILE = b"""
@@ -32,8 +34,8 @@ class Clusters:
         self.source_is_up = self.history_is_up = True
         patch.setattr(mappings.topics, "read_positions", lambda: None)
         patch.setattr(mappings.topics, "new_syncs", self.new_syncs)
-        patch.setattr(mappings._source, "cluster_id", self.cluster_id)
-        patch.setattr(mappings._history._tail, "read", self.new_history)
+        patch.setattr(Cluster, "cluster_id", lambda _: self.cluster_id())
+        patch.setattr(TopicTail, "read", lambda _: self.new_history())
         patch.setattr("k2ktui.mm2.mirror_mappings._DOWN_S", 0.0)
 
     def cluster_id(self) -> str:
@@ -82,7 +84,7 @@ def test_the_history_cannot_be_read_at_first(mappings: MirrorMappings, clusters:
     clusters.syncs = [sync(30)]
     mappings.positions()
     assert taken(mappings) == [10, 20, 30]
-    assert [known.at_ms for known in mappings._history._unwritten] == [10, 20, 30]
+    assert [known.at_ms for known in mappings.history.unwritten] == [10, 20, 30]
 
 
 def test_then_the_source_is_down_for_some_time(
@@ -97,9 +99,9 @@ def test_then_the_source_is_down_for_some_time(
     for _ in range(3):
         mappings.positions()
         assert taken(mappings) == [10]
-    written = mappings._history._entries(list(mappings._history._unwritten))
+    written = encode_history("A->B", mappings.history.unwritten)
     clusters.history = [KafkaRecord(n, *entry, (), 0) for n, entry in enumerate(written)]
     clusters.source_is_up, clusters.syncs = True, [sync(20)]
     assert mappings.positions()[AT].offset == 21
     assert taken(mappings) == [10, 20]
-    assert [known.at_ms for known in mappings._history._unwritten] == [10, 20]
+    assert [known.at_ms for known in mappings.history.unwritten] == [10, 20]

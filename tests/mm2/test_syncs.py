@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from k2ktui.engine.state import SourcePartition
 from k2ktui.mm2.formats import OffsetSync
 from k2ktui.mm2.matching import safe_pairs
-from k2ktui.mm2.topics import _add_sync
+from k2ktui.mm2.topics import add_sync
 
 AT = SourcePartition("t", 0)
 
@@ -18,7 +18,7 @@ AT = SourcePartition("t", 0)
 def told(*pairs: tuple[int, int]) -> list[tuple[int, int]]:
     known: dict[int, int] = {}
     for upstream, downstream in pairs:
-        _add_sync(known, OffsetSync(AT, upstream, downstream))
+        add_sync(known, OffsetSync(AT, upstream, downstream))
     return safe_pairs(list(known.items()))
 
 
@@ -43,7 +43,7 @@ def test_the_last_entry_stands_for_all(pairs: list[tuple[int, int]]) -> None:
     """The same as comparing each sync with all earlier ones."""
     known, simple = dict[int, int](), dict[int, int]()
     for upstream, downstream in pairs:
-        _add_sync(known, OffsetSync(AT, upstream, downstream))
+        add_sync(known, OffsetSync(AT, upstream, downstream))
         if simple and downstream < max(simple.values()):
             simple.clear()
         simple = {at: to for at, to in simple.items() if at < upstream} | {upstream: downstream}
@@ -55,6 +55,6 @@ def test_many_syncs_take_no_time() -> None:
     known: dict[int, int] = {}
     began = time.process_time()
     for number in range(40_000):
-        _add_sync(known, OffsetSync(AT, number, number))
+        add_sync(known, OffsetSync(AT, number, number))
     assert len(known) == 40_000
     assert time.process_time() - began < 5

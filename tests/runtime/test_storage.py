@@ -35,7 +35,7 @@ def test_kept_checkpoint_is_what_the_storage_tool_writes(tmp_path: Path) -> None
     java, jars = find_java(), artifacts.classpath(artifacts.SERVER, artifacts.LOGGING)
     format_storage(tmp_path / "logs", 1, java, jars)
     kept = (tmp_path / "logs" / "bootstrap.checkpoint").read_bytes()
-    fresh = storage._make_checkpoint(java, jars)
+    fresh = storage.make_checkpoint(java, jars)
     assert kept != fresh
     assert _without_times(kept) == _without_times(fresh)
     assert b"transaction.version" in kept

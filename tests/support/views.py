@@ -156,7 +156,7 @@ class Made:
 
     def view(self) -> View:
         """Read what can be read now, and return the view."""
-        for name, facts in self._facts().items():
+        for name, facts in self.facts().items():
             if name not in self.errors and name not in self.unread:
                 self._known[name] = facts
         parts = {
@@ -173,7 +173,13 @@ class Made:
         """What views remember of a partition."""
         return self._assembler.history.series(topic, partition)
 
-    def _facts(self) -> Mapping[PartName, Facts]:
+    def forget(self, *names: PartName) -> None:
+        """Forget what was read of parts, as if they had never answered; all, without names."""
+        for name in names or tuple(PartName):
+            self._known.pop(name, None)
+
+    def facts(self) -> Mapping[PartName, Facts]:
+        """Return what can be read now, of each part."""
         now = self.now
         ages = {at: 3.0 for at, p in self.positions.items() if p.offset < self.ends[at]}
         ids = {at.topic: TOPIC_ID for at in self.ends}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from k2ktui.cli.plan import _csv
+from k2ktui.cli.plan import plan_csv
 from k2ktui.engine.plan import load_plan
 from k2ktui.runtime.node import KafkaNode
 from tests.support.cli import k2ktui
@@ -57,7 +57,7 @@ def test_every_command(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> 
     said("plan", "-f", copied.file, "-o", plan)
     raw = k2ktui("plan", "-f", copied.file, "--csv").stdout
     assert {row[0] for row in csv.reader(io.StringIO(raw, newline=""))} == set(groups)
-    assert harmless(_csv(load_plan(plan.read_text(), time.time()), to_terminal=True))
+    assert harmless(plan_csv(load_plan(plan.read_text(), time.time()), to_terminal=True))
     said("apply", plan, "--yes")
     assert {committed(target, group, [(topic, 0)])[topic, 0] for group in groups} == {11}
     said("verify", "-f", copied.file)

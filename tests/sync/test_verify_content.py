@@ -25,7 +25,7 @@ from k2ktui.sync.verify import (
     GroupPosition,
     Verification,
     VerificationTotals,
-    _mapped_in_memory,
+    count_mapped_in_memory,
     sample_ranges,
     verify,
 )
@@ -369,7 +369,7 @@ def test_samples_are_drawn_evenly_and_repeatably() -> None:
         SourcePartition("a", 0): replica(("t", 0), spans),
         SourcePartition("a", 1): replica(("t", 1), [(7, 9, 1001)]),
     }
-    assert sum(_mapped_in_memory(each) for each in known.values()) == 3501 + 1001
+    assert sum(count_mapped_in_memory(each) for each in known.values()) == 3501 + 1001
     every = sample_ranges(known, 1000, 1)
     pieces = [
         (p.pair.source.partition, p.pair.source_offset, p.pair.target_offset, p.count)

@@ -52,7 +52,7 @@ def test_lag_and_state_of_a_partition() -> None:
 
 def test_an_open_transaction_is_not_caught_up() -> None:
     made = one()
-    known = dict(made._facts())
+    known = dict(made.facts())
     facts = known[PartName.SOURCE]
     assert isinstance(facts, SourceFacts)
 
@@ -105,7 +105,7 @@ def test_records_that_were_deleted_before_they_were_copied() -> None:
 
 def test_the_lag_is_of_the_moment_at_which_the_source_was_read() -> None:
     made = one(lag=900)
-    known = dict(made._facts())
+    known = dict(made.facts())
     source, target = known[PartName.SOURCE], known[PartName.TARGET]
     assert isinstance(source, SourceFacts)
     assert isinstance(target, TargetFacts)
@@ -132,7 +132,7 @@ def test_the_lag_is_of_the_moment_at_which_the_source_was_read() -> None:
 def test_a_position_behind_which_the_log_was_cut_is_a_loss() -> None:
     made = one()
     made.positions[AT] = replace(made.positions[AT], offset=1200)
-    known = dict(made._facts())
+    known = dict(made.facts())
     source = known[PartName.SOURCE]
     assert isinstance(source, SourceFacts)
     known[PartName.SOURCE] = replace(source, truncated=frozenset({AT}))
@@ -143,7 +143,7 @@ def test_a_position_behind_which_the_log_was_cut_is_a_loss() -> None:
 
 def test_a_topic_that_is_gone_or_another() -> None:
     made = one()
-    facts = made._facts()
+    facts = made.facts()
     source = facts[PartName.SOURCE]
     assert isinstance(source, SourceFacts)
     for ids, state in (({}, "gone"), ({"orders": "00" * 16}, "re-created")):

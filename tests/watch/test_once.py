@@ -40,7 +40,7 @@ def readers(monkeypatch: pytest.MonkeyPatch) -> Mapping[PartName, StubReader]:
     """The readers of a pipeline of one partition; its mappings alone are one more reader."""
     made = Made()
     made.partition("orders", 0, end=100, lag=10)
-    facts = made._facts()
+    facts = made.facts()
     found = {name: StubReader(each) for name, each in facts.items()}
     monkeypatch.setattr(once, "make_readers", lambda flow, groups: dict(found))
     groups = facts[PartName.GROUPS]

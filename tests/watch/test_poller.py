@@ -39,7 +39,7 @@ class Scripted:
         self.free.wait()
         if self.error:
             raise self.error
-        return self.made._facts()[self.name]
+        return self.made.facts()[self.name]
 
     def close(self) -> None:
         self.closed = True

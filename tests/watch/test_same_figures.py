@@ -122,8 +122,9 @@ def test_heartbeats_count_as_views_do() -> None:
 def test_what_was_not_read_is_null_and_never_zero() -> None:
     pipeline = made("orders")
     pipeline.unread = {PartName.SOURCE, PartName.GROUPS}
-    pipeline._known.clear()
+    pipeline.forget()
     view = pipeline.view()
+    assert figures(view).keys() == LAGS.keys()
     for row in figures(view).values():
         unknown = ("source_end", "lag_records", "lag_seconds", "mapped_records", "coverage")
         assert [row[name] for name in unknown] == [None] * 5

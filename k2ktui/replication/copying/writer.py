@@ -32,7 +32,7 @@ from k2ktui.replication.copying.partition_queue import PartitionQueue
 from k2ktui.replication.slot_task import ProduceSettings
 
 _DEFAULTS = ProduceSettings()
-_IN_FLIGHT = 5
+IN_FLIGHT = 5
 UNAVAILABLE_AFTER_S = 20.0
 """Seconds without an acknowledgment after which a partition stops alone: longer than the election
 of a leader after its broker died (``broker.session.timeout.ms``, 9 s by default)."""
@@ -198,7 +198,7 @@ class Writer:
             node = leader.node
             size = len(queue.waiting[0].data)
             full = sizes[node] and sizes[node] + size > self._settings.request_bytes
-            if full or self._in_flight[node] >= _IN_FLIGHT:
+            if full or self._in_flight[node] >= IN_FLIGHT:
                 continue  # wait for the next round or response
             sizes[node] += size
             batches[node].append((queue, self._take(queue, now)))
