@@ -236,7 +236,7 @@ def test_an_offset_that_a_transaction_is_about_to_commit(
     commit_offsets(target, group, {(topic, 0): 3})
     commit_offsets(target, other, {(topic, 0): 8})
     with pending_commit(target, group, topic, 5):
-        found = connect(target, stable_patience=0.3).committed([group, other])
+        found = connect(target, stable_patience=0.3).read_committed([group, other])
         assert f"{topic}-0: a transaction" in found[group].error
         assert found[group].offsets[(topic, 0)].offset == 3
         assert found[other].error == "" and found[other].offsets[(topic, 0)].offset == 8
@@ -247,9 +247,9 @@ def test_a_transaction_that_ends_is_waited_for(target: KafkaNode, connect: Conne
     commit_offsets(target, group, {(topic, 0): 3})
     groups = connect(target, stable_patience=TIMEOUT)
     with pending_commit(target, group, topic, 5) as producer, ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(groups.committed, [group])
+        answer = pool.submit(groups.read_committed, [group])
         # Somebody with less patience gives up in the meantime.
-        assert connect(target, stable_patience=0.3).committed([group])[group].error
+        assert connect(target, stable_patience=0.3).read_committed([group])[group].error
         assert not answer.done()
         producer.commit_transaction(TIMEOUT)
         found = answer.result(TIMEOUT)[group]

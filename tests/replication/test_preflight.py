@@ -309,7 +309,7 @@ def test_hostile_text_does_not_reach_the_terminal() -> None:
     check = Check("topic", CheckOutcome.FAIL, "a\x1b[2Jb\u202ec", "first\nsec\x07ond")
     text = check_verb.check_text(check)
     assert "\x1b[2J" not in text and "\u202e" not in text and "\x07" not in text
-    assert "\n      first\n      sec" in text
+    assert "\n      Fix: first\n      sec" in text
 
 
 def test_the_explain_verb(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
