@@ -63,6 +63,12 @@ class ConfigError(K2kError):
     exit_code = ExitCode.USAGE
 
 
+class NotInstalled(K2kError):
+    """A package that the command needs is not installed."""
+
+    exit_code = ExitCode.USAGE
+
+
 class ConnectionFailed(K2kError):
     """A cluster did not respond, or rejected the credentials."""
 

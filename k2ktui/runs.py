@@ -43,6 +43,7 @@ from k2ktui.replication.progress import ThrottledNotifier
 from k2ktui.replication.spark import SparkRuntime
 from k2ktui.replication.spark_settings import local_cores
 from k2ktui.replication.telemetry.session import measure_run
+from k2ktui.runtime.spark_extra import require_pyspark
 from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.sync.commit_snapshots import CommitSnapshotRunner
 
@@ -76,8 +77,10 @@ def run_pipeline(
         before_exit: called with the exit code before an immediate exit.
 
     Raises:
+        NotInstalled: PySpark is missing.
         K2kError: the pipeline could not start, or had to stop.
     """
+    require_pyspark("running a pipeline")
     if config.features.check_kafka_connection_on_startup:
         # Fail early: starting Spark takes seconds.
         for label, side in _sides(config):

@@ -22,6 +22,7 @@ from k2ktui.jobs.checks import NAME, alive_elsewhere, describe_runner, read_runn
 from k2ktui.jobs.manager import Job, StopMode
 from k2ktui.jobs.run_rows import make_run_rows, recent_runs
 from k2ktui.replication.preflight.checks import Check, CheckOutcome
+from k2ktui.runtime.spark_extra import require_pyspark
 
 _FOLLOW_S = 0.3
 
@@ -105,6 +106,7 @@ def start(
     config = load_pipeline(files)
     allowed = access_to(config, unlock=unlock)
     require(allowed, "starting a job")  # before the slow checks
+    require_pyspark("starting a job")
     checks = _run_checks(config, force=force, take_over=take_over)
     job = manager.start_job(config, files, allowed, telemetry=telemetry)
     return _report_start(job, wait, checks, as_json)
@@ -158,6 +160,7 @@ def restart(
         raise _no_job_error()
     allowed = access_to(config, unlock=unlock)
     require(allowed, "restarting a job")
+    require_pyspark("restarting a job")
     checks = _run_checks(config, force=force, take_over=take_over, restart=True)
     begun = manager.restart_job(job, config, files, allowed, timeout)
     return _report_start(begun, wait, checks, as_json)

@@ -22,6 +22,7 @@ from k2ktui.text import safe_text
 
 _VERBS = {
     "apply": "Apply a plan: commit translated offsets on the target.",
+    "bundle": "Pack everything for a host without internet; use it there.",
     "check": "Check clusters, permissions, topics, Java and Spark before a start.",
     "completion": "Print a completion script for bash, zsh or fish.",
     "config": "Validate and show pipeline files.",

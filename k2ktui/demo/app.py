@@ -25,6 +25,7 @@ from k2ktui.errors import ExitCode, K2kError, Refused
 from k2ktui.runtime import artifacts
 from k2ktui.runtime.node import EAGER_CLEANING, KafkaNode
 from k2ktui.runtime.paths import state_dir
+from k2ktui.runtime.spark_extra import require_demo_packages
 from k2ktui.watch.feed import Feed
 from k2ktui.watch.model import PartName, View
 
@@ -66,11 +67,13 @@ def run(options: DemoOptions) -> ExitCode:
     """Run the demo until it is interrupted (or for ``options.seconds``); leave no process running.
 
     Raises:
+        NotInstalled: PySpark, or the package that downloads Kafka, is missing.
         Refused: another demo runs, or there is no suitable Java.
         ConnectionFailed: a download failed, or a cluster rejected a request.
         TimedOut: a cluster did not start in time.
         K2kError: the pipeline ended on its own.
     """
+    require_demo_packages("the demo")
     home = options.directory or state_dir("demo")
     screen = Screen()
     host = detached.host(home)

@@ -19,7 +19,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from k2ktui.engine.strict_json import parse_object
@@ -77,7 +77,7 @@ def classpath(
         ConnectionFailed: a file cannot be downloaded, or its checksum differs.
     """
     cache = cache_dir("maven")
-    memory = cache / "classpaths" / f"{_digest(coordinates)}.json"
+    memory = _memory(cache, coordinates)
     if fresh:
         memory.unlink(missing_ok=True)
     known = _recall(memory, coordinates)
@@ -90,6 +90,32 @@ def classpath(
         jars = _fetch(coordinates, cache / "repository", progress or (lambda step: None))
         _remember(memory, coordinates, jars)
         return Classpath(coordinates, jars)
+
+
+def add_to_cache(coordinates: tuple[str, ...], jars: Mapping[PurePosixPath, Path]) -> None:
+    """Copy jars to the cache, so that :func:`classpath` downloads nothing for ``coordinates``.
+
+    Args:
+        coordinates: as given to :func:`classpath`.
+        jars: path in the repository directory → verified file, in class path order.
+    """
+    cache = cache_dir("maven")
+    with locked(cache / ".lock"):
+        copied = []
+        for path, jar in jars.items():
+            copied.append(cache / "repository" / path)
+            write_atomically(copied[-1], jar.read_bytes())
+        _remember(_memory(cache, coordinates), coordinates, tuple(copied))
+
+
+def path_in_repository(jar: Path) -> PurePosixPath:
+    """Return a jar's path relative to the repository directory that it is in."""
+    parts = jar.parts
+    return PurePosixPath(*parts[len(parts) - parts[::-1].index("repository") :])
+
+
+def _memory(cache: Path, coordinates: Sequence[str]) -> Path:
+    return cache / "classpaths" / f"{_digest(coordinates)}.json"
 
 
 def _digest(coordinates: Sequence[str]) -> str:
@@ -240,7 +266,7 @@ def read_lock(coordinates: Sequence[str]) -> dict[str, str]:
 
 def coordinates_of(jar: Path) -> str:
     """Return ``group:artifact:version`` of a jar in a repository directory."""
-    *group, artifact, version = jar.parts[jar.parts.index("repository") + 1 : -1]
+    *group, artifact, version, _ = path_in_repository(jar).parts
     return f"{'.'.join(group)}:{artifact}:{version}"
 
 

