@@ -243,10 +243,14 @@ class TopicCreation(Section):
         return own.over(self.control.common)
 
 
+# As for ``--interval`` of ``k2ktui mm2 publish``: polling reads all groups of the source.
+SHORTEST_POLL_S, LONGEST_POLL_S = 0.5, 3600.0
+
+
 class GroupSettings(Section):
     """Consumer groups whose offsets are translated."""
 
-    poll_interval_s: Duration = Field(default=5.0, gt=0)
+    poll_interval_s: Duration = Field(default=5.0, ge=SHORTEST_POLL_S, le=LONGEST_POLL_S)
     consumer_groups: NamesOrPattern = ".*"
     offset_guard_prefix: Name = Field(default="k2k_", min_length=1)
 

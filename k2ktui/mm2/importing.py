@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from k2ktui.config.model import LONGEST_POLL_S, SHORTEST_POLL_S
 from k2ktui.config.problems import Problem, is_secret_key
 from k2ktui.config.scalars import duration_text
 from k2ktui.config.topics import compile_pattern
@@ -21,6 +22,7 @@ from k2ktui.text import safe_text
 Value = Callable[[Side, str, str, str], str | None]
 
 _VARIABLE = re.compile(r"\$\{([^}:]*):(?:([^}:]*):)?([^}]*)\}")
+_GROUPS_INTERVAL, _GROUPS_INTERVAL_S = "sync.group.offsets.interval.seconds", 60
 _RESET = "auto.offset.reset"
 _PLAIN_NAME = re.compile(r"[a-z.]+")
 _FLAGS = re.compile(r"\(\?([a-z]+)\)")
@@ -101,7 +103,7 @@ def pipeline_document(flow: FlowProperties, name: str, value: Value) -> dict[str
         },
         "groups": {
             "consumerGroups": _both(flow.groups.include, _excludes(flow.groups)),
-            "pollInterval": duration_text(flow.seconds("sync.group.offsets.interval.seconds", 60)),
+            "pollInterval": duration_text(_poll_interval(flow)),
         },
     }
     factor = flow.settings.get("replication.factor", "").strip()
@@ -111,6 +113,12 @@ def pipeline_document(flow: FlowProperties, name: str, value: Value) -> dict[str
             "control": {"common": {"replication": int(factor)}},
         }
     return tree
+
+
+def _poll_interval(flow: FlowProperties) -> float:
+    """Return the interval of the flow's group commits, in the range of ``groups.pollInterval``."""
+    wanted = float(flow.seconds(_GROUPS_INTERVAL, _GROUPS_INTERVAL_S))
+    return min(max(wanted, SHORTEST_POLL_S), LONGEST_POLL_S)
 
 
 def import_flow(flow: FlowProperties) -> Imported:
@@ -130,6 +138,11 @@ def import_flow(flow: FlowProperties) -> Imported:
     # In the file this section is a list.
     tree["replication"] = [{key: each} for key, each in tree["replication"].items()]
     notes += _without_counterpart(flow)
+    if _poll_interval(flow) != flow.seconds(_GROUPS_INTERVAL, _GROUPS_INTERVAL_S):
+        notes.append(
+            f"{_GROUPS_INTERVAL}: groups.pollInterval is {duration_text(_poll_interval(flow))}, "
+            "the nearest allowed value"
+        )
     text = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=100)
     head = f"# Made by k2ktui mm2 import from the flow {safe_text(flow)} of MirrorMaker 2.\n"
     return Imported(head + text, tuple(dict.fromkeys(notes)))

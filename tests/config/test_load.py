@@ -187,7 +187,7 @@ start: {from: timestamp}
         "b.yaml:9: coordination.kafka.commit.syncTimeout: expected a duration with its unit, "
         'such as "750 milliseconds" or "5 seconds", found "5"',
         'b.yaml:10: coordination.kafka.commit.batchSize: expected at least 1, found "0"',
-        'b.yaml:12: groups.pollInterval: expected more than 0, found "0 seconds"',
+        'b.yaml:12: groups.pollInterval: expected at least 0.5, found "0 seconds"',
         "b.yaml:13: groups.colour: unknown key; known keys are consumerGroups, "
         "offsetGuardPrefix, pollInterval",
         "b.yaml:15: replication[0].source.topic: expected a valid regular expression "

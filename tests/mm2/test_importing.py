@@ -12,6 +12,7 @@ from k2ktui.errors import ConfigError
 from k2ktui.mm2.flows import FlowProperties
 from k2ktui.mm2.importing import import_flow
 from k2ktui.mm2.mirror_flow import MirrorFlow, load_mirror
+from k2ktui.mm2.settings import load_settings
 from tests.support.cli import k2ktui, k2ktui_json
 
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";'
@@ -93,6 +94,18 @@ def test_json_and_several_flows(file: Path) -> None:
     assert "enables A->B, B->A" in both.stderr
     one = k2ktui("mm2", "import", f"{file}#B->A")
     assert "prefix: B." in one.stdout
+
+
+@pytest.mark.parametrize(("seconds", "taken"), [("0", 0.5), ("7200", 3600.0), ("60", 60.0)])
+def test_an_interval_out_of_range_is_replaced(seconds: str, taken: float, tmp_path: Path) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text(f"{FLAGS}sync.group.offsets.interval.seconds = {seconds}\n")
+    done = import_flow(load_settings(str(file), filled=False).flow(""))
+    output = tmp_path / "pipeline.yaml"
+    output.write_text(done.text)
+    assert load([output]).config.groups.poll_interval_s == taken
+    noted = [note for note in done.notes if "groups.pollInterval is" in note]
+    assert len(noted) == (taken != float(seconds))
 
 
 @pytest.mark.parametrize(
