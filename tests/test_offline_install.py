@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from k2ktui.errors import ExitCode
 from k2ktui.runtime.node import KafkaNode
 from tests.support.copied import Copied
 from tests.support.offline import offline_environment, offline_prefix
@@ -81,7 +82,7 @@ def test_a_console_without_spark(
     program = Installed((host.bin / "k2ktui",), host.env)
     copied = Copied(tmp_path, source, target)
     move_a_group(program, copied)
-    refuse_to_run(program, copied.file)
+    refuse_to_run(program, copied.file, ExitCode.REFUSED)
     console = [str(host.bin / "k2ktui"), "-f", str(copied.file)]
     with Terminal(console, size=(120, 40), env=host.env) as terminal:
         terminal.await_text("caught-up")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from k2ktui.errors import ExitCode
 from k2ktui.runtime.node import KafkaNode
 from tests.support.copied import Copied
 from tests.support.without_spark import PACKAGES, move_a_group, refuse_to_run, run_here
@@ -47,7 +48,7 @@ def test_what_runs_pipelines_says_what_to_install(tmp_path: Path) -> None:
         f"name: p\nsource: {cluster}\ntarget: {cluster}\n"
         "replication: [{source: {topic: [t]}}, {sink: {topic: source, partition: source}}]\n"
     )
-    refuse_to_run(run_here, file)
+    refuse_to_run(run_here, file, ExitCode.CONNECTION)
 
 
 @pytest.mark.usefixtures("no_spark")

@@ -99,12 +99,12 @@ def move_a_group(program: Program, copied: Copied) -> None:
     assert program("jobs", "list", "-f", file, "--json").json == []
 
 
-def refuse_to_run(program: Program, file: Path) -> None:
+def refuse_to_run(program: Program, file: Path, check_code: int) -> None:
     """Try what runs pipelines; each says what to install."""
     for arguments in (("start", "-f", file), ("jobs", "start", "-f", file), ("demo", "--headless")):
         done = program(*arguments, code=2)
         assert "needs packages that are not installed: pyspark" in done.err
         assert " -m pip install 'k2ktui[spark]'" in done.err
-    checked = program("check", "-f", file, code=3).out
+    checked = program("check", "-f", file, code=check_code).out
     assert "Spark: PySpark is not installed" in checked
     assert " -m pip install 'k2ktui[spark]'" in checked
