@@ -99,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="try candidates for the peer's tuned configuration instead, and write TUNING.md",
     )
-    add("--report", action="store_true", help="only write RESULTS.md anew from results.json")
+    add("--report", action="store_true", help="only rewrite RESULTS.md from results.json")
     add("--out", type=Path, help="directory of RESULTS.md and results.json")
     add("--data", type=Path, help="directory for the clusters' data; removed at the end")
     add("--keep", action="store_true", help="leave the clusters' data and all logs")

@@ -1,6 +1,6 @@
 """The console with many partitions and groups, on a pty: ``python -m bench.console``.
 
-A child process shows a made pipeline of 5,000 partitions and 1,000 groups, put together anew at
+A child process shows a made pipeline of 5,000 partitions and 1,000 groups, rebuilt at
 every poll as of a real one; reading the clusters is no part of it. Figures are of its terminal.
 """
 
@@ -33,7 +33,7 @@ _APART_S = 0.1
 
 
 class Ticking(StubFeed):
-    """Shows the made pipeline again and again, with ``copied`` more records on each partition."""
+    """Shows the made pipeline repeatedly, with ``copied`` more records on each partition."""
 
     def __init__(self, made: Made, interval: float, copied: int) -> None:
         super().__init__(made)
@@ -74,7 +74,7 @@ class Figures:
     Attributes:
         keys_ms: from a keystroke to the first byte that it paints.
         bytes_each: written for a refresh.
-        cpu: percent of a core while nobody types.
+        cpu: percent of a core without typing.
         rss_mb: resident memory at the end.
     """
 
@@ -120,7 +120,7 @@ def _latency(terminal: Terminal, key: str) -> float:
 def report(idle: Figures, busy: Figures) -> str:
     """Return the section of RESULTS.md."""
     rows = [
-        ("key to paint, nothing else going on", _key(idle), f"{KEY_TARGET_MS:.0f} ms"),
+        ("key to paint, nothing else running", _key(idle), f"{KEY_TARGET_MS:.0f} ms"),
         ("key to paint, all rows change every 2 s", _key(busy), f"{KEY_TARGET_MS:.0f} ms"),
         ("CPU, polled every 5 s, nothing changes", f"{idle.cpu:.1f} %", f"{CPU_TARGET:.0f} %"),
         ("CPU, all rows change every 2 s", f"{busy.cpu:.1f} %", "-"),

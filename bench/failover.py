@@ -105,9 +105,9 @@ def measure(clusters: Clusters, directory: Path, records: int) -> list[Found]:
         clusters.source.kill()
     copies[PUT_RIGHT] = theirs.target_topic
     return [
-        consumed(target, lag, who, copies[who], starts[lag], commits[lag], ends)
+        consumed(target, lag, tool, copies[tool], starts[lag], commits[lag], ends)
         for lag in LAGS
-        for who, starts in found.items()
+        for tool, starts in found.items()
     ]
 
 

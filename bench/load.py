@@ -1,8 +1,8 @@
 """Fill a source topic fast: several processes, each with its share of the sequence numbers.
 
 Record number n is always the same: its key is eight hexadecimal digits scattered over n, its value
-begins with n in eight bytes and goes on with text from a fixed pool of words and random digits that
-lz4 makes about half as large.
+begins with n in eight bytes and continues with text from a fixed pool of words and random digits,
+which lz4 makes about half as large.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class Bench:
         results.settings = asdict(scope)
 
     def run(self, tasks: Sequence[Task], patience: Patience) -> None:
-        """Carry out ``tasks``; a run that fails is noted as such and the others go on."""
+        """Carry out ``tasks``; a run that fails is noted as such and the others continue."""
         left = [task for task in tasks if not done(self._results, task)]
         carry_out: dict[str, Callable[[Task, Patience], None]] = {
             "copy": self._copy,

@@ -72,6 +72,27 @@ def test_text_and_names_are_plain(name: str) -> None:
     assert _old_words((PACKAGE / name).read_text(), name) == []
 
 
+TESTS = sorted(
+    path
+    for folder in ("tests", "bench")
+    for path in (PACKAGE.parent / folder).rglob("*.py")
+    if path != Path(__file__)
+)
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: str(path.relative_to(PACKAGE.parent)))
+def test_tests_and_benchmarks_are_plain(path: Path) -> None:
+    """Their text, comments and names; a principal may be called "nobody"."""
+    source = path.read_text()
+    words = source.replace("_", " ").replace('"nobody"', '"      "')
+    found = [
+        f"{path.name}:{source.count(chr(10), 0, hit.start()) + 1}: {hit[0]!r}"
+        for hit in WORDS.finditer(words)
+        if hit[0] != "mend" or "errors" not in path.name
+    ]
+    assert found == []
+
+
 @pytest.mark.parametrize(
     ("source", "where"),
     [

@@ -35,7 +35,7 @@ def mode(path: Path) -> int:
 
 
 def wide(path: Path) -> Path:
-    """A file that anybody may read and write."""
+    """A file that anyone may read and write."""
     path.write_text("a longer content than the next one")
     path.chmod(0o666)
     return path

@@ -6,7 +6,7 @@ from bench.failover import LAGS, OURS, PUT_RIGHT, THEIRS, Found, group_of, repor
 
 
 def test_report_has_a_row_for_each_group_and_copier() -> None:
-    found = [Found(lag, who, lag, 7, 0) for lag in LAGS for who in (THEIRS, PUT_RIGHT, OURS)]
+    found = [Found(lag, tool, lag, 7, 0) for lag in LAGS for tool in (THEIRS, PUT_RIGHT, OURS)]
     text = report(found, 400_000)
     assert (
         text.count("| MirrorMaker 2 |") == len(LAGS)

@@ -34,7 +34,7 @@ os.kill(os.getpid(), signal.SIGTERM)
 @pytest.mark.parametrize(
     ("inherited", "said"), [(signal.SIG_IGN, "still here\n"), (signal.SIG_DFL, "")]
 )
-def test_a_hang_up_ends_what_was_not_told_to_ignore_it(
+def test_a_hang_up_ends_what_was_not_set_to_ignore_it(
     inherited: signal.Handlers, said: str
 ) -> None:
     done = subprocess.run(

@@ -20,5 +20,5 @@ def test_json_and_csv_exclude_each_other() -> None:
 def test_the_question_before_an_apply_says_from_when_kept_commits_are() -> None:
     made = Plan("p", "S", "T", 1000.0, 1600.0, "me@here", Rewind.NEVER, ())
     assert effect_text(made, 1100.0) == "commit 0 offsets on the target"
-    told = effect_text(replace(made, commits_at=400.0), 1100.0)
-    assert told.endswith("from the source's commits of 1970-01-01 00:06:40 UTC (11 m 40 s ago)")
+    reported = effect_text(replace(made, commits_at=400.0), 1100.0)
+    assert reported.endswith("from the source's commits of 1970-01-01 00:06:40 UTC (11 m 40 s ago)")

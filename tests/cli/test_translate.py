@@ -31,9 +31,9 @@ def test_a_checkpoint(arguments: list[str]) -> None:
 
 
 def test_a_checkpoint_as_json(arguments: list[str]) -> None:
-    told = json.loads(CliRunner().invoke(translate.command, [*arguments, "--json"]).stdout)
-    (row,) = told["positions"]
+    reported = json.loads(CliRunner().invoke(translate.command, [*arguments, "--json"]).stdout)
+    (row,) = reported["positions"]
     assert (row["topic"], row["partition"], row["offset"]) == ("t", 0, 11)
     assert (row["translated_offset"], row["basis"]) == (18, "exact")
-    assert (told["pipeline"], told["batch"], told["unfinished"]) == ("p", 3, [])
-    assert told["content"] == _TRANSLATED
+    assert (reported["pipeline"], reported["batch"], reported["unfinished"]) == ("p", 3, [])
+    assert reported["content"] == _TRANSLATED

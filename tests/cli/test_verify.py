@@ -13,7 +13,7 @@ def report(sampled_from: int, mapped: int) -> VerificationReport:
     return VerificationReport(Verification((), sampled_from, mapped), (), ())
 
 
-def test_a_sample_of_a_part_of_the_mapping_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sample_of_a_part_of_the_mapping_reports_it(capsys: pytest.CaptureFixture[str]) -> None:
     show_verification("orders", report(20_000, 1_500_000), sampled=True)
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("The sample is of the newest 20,000 of 1,500,000 mapped records: ")

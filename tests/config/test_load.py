@@ -91,9 +91,9 @@ def test_the_offset_mapping_applications_file(files: Files) -> None:
     }
     assert config.topic_creation.control_for("metrics").replication == 3
     assert not config.topics.matches("anything")
-    told = [note.rpartition("a.yaml:")[2] for note in loaded.notes]
-    assert told[0].startswith("license") and told[1].startswith("no replication section")
-    assert [note.split()[1] for note in told[2:]] == [
+    reported = [note.rpartition("a.yaml:")[2] for note in loaded.notes]
+    assert reported[0].startswith("license") and reported[1].startswith("no replication section")
+    assert [note.split()[1] for note in reported[2:]] == [
         "metrics.prefix.targetConsumer:",
         "metrics.prefix.targetProducer:",
     ]

@@ -65,7 +65,7 @@ def test_client_properties_are_filled(secrets: Path, tmp_path: Path) -> None:
 
 
 def test_our_own_templates_keep_their_meaning(secrets: Path, tmp_path: Path) -> None:
-    """A mapper tells ``${env:string:NAME}`` from the variable of a provider named env."""
+    """A mapper distinguishes ``${env:string:NAME}`` from the variable of a provider named env."""
     loaded = load(
         tmp_path,
         ALL

@@ -83,7 +83,7 @@ def test_the_audit_is_of_all_groups_or_of_one() -> None:
         assert isinstance(screen, AuditScreen)
         assert json.loads(screen.document() or "")["totals"]["checkpoint_reread"] == 4075
         assert "from source offset" in console.text
-        # Views go on while it is open.
+        # Views continue while it is open.
         made.checkpoint("tardy\x1b[31m", next(iter(made.ends)), 40)
         await console.show()
         assert "tardy\\x1b[31m" in console.text and "4,115 re-read" in console.text
@@ -173,7 +173,7 @@ def test_they_look_as_they_did(
 
 
 def lived() -> Made:
-    """MirrorMaker 2's checkpoints are as old as they were, while the copy goes on."""
+    """MirrorMaker 2's checkpoints are as old as they were, while the copy continues."""
     made = beside_mirrormaker()
     made.view()
     made.now += 5

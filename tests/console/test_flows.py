@@ -215,7 +215,7 @@ def test_export_writes_the_view_and_the_table(
     assert json.loads(views[0].read_text())["pair"]["pipeline"] == "orders"
 
 
-def test_export_that_cannot_be_written_is_told(
+def test_export_that_cannot_be_written_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path / "gone"

@@ -252,7 +252,7 @@ def waiting(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.slow
-def test_a_job_is_found_stopped_and_its_death_is_told(waiting: Path) -> None:
+def test_a_job_is_found_stopped_and_its_death_is_reported(waiting: Path) -> None:
     job = begin(waiting)
 
     async def steps(console: ConsoleDriver) -> None:

@@ -49,7 +49,7 @@ def test_entries_say_what_became_of_them() -> None:
             assert "ann@bastion1" in line
         await console.press("G")
         assert f"undone 2026-11-21 12:00:04 UTC by ann@bastion1, entry {UNDO.id}" in console.text
-        # There is nothing left of it to take back.
+        # There is nothing left of it to undo.
         await console.press("U")
         await console.settle()
         assert "has undone it completely" in console.notices
@@ -63,7 +63,7 @@ def test_entries_say_what_became_of_them() -> None:
     ("settings", "why"),
     [({"read_only": True}, "started with --read-only"), ({"config": False}, "recording")],
 )
-def test_nothing_is_taken_back_where_nothing_may_change(settings: dict[str, Any], why: str) -> None:
+def test_nothing_is_undone_where_nothing_may_change(settings: dict[str, Any], why: str) -> None:
     async def steps(console: ConsoleDriver) -> None:
         await console.press("7")
         await console.until(lambda: "entries: 1" in console.text, "shown")
@@ -74,7 +74,7 @@ def test_nothing_is_taken_back_where_nothing_may_change(settings: dict[str, Any]
     drive_session(session(FIRST, **settings), steps)
 
 
-def test_a_recording_has_no_rows_and_says_so() -> None:
+def test_a_recording_has_no_rows_and_reports_it() -> None:
     async def steps(console: ConsoleDriver) -> None:
         await console.press("7", "enter")
         await console.until(lambda: isinstance(console.screen, EntryScreen), "opened")
@@ -95,12 +95,12 @@ def test_the_journal_is_exported_as_the_command_prints_it(
     drive_session(session(FIRST, PARTLY), steps)
     (document,) = tmp_path.glob("*.json")
     (table,) = tmp_path.glob("*.csv")
-    told = json.loads(document.read_text())["journal"]
-    assert [each["id"] for each in told] == [PARTLY.id, FIRST.id]
+    reported = json.loads(document.read_text())["journal"]
+    assert [each["id"] for each in reported] == [PARTLY.id, FIRST.id]
     assert len(list(csv.reader(table.open()))) == 3
 
 
-def test_an_entry_about_positions_is_not_taken_back_as_one_about_groups() -> None:
+def test_an_entry_about_positions_is_not_undone_as_one_about_groups() -> None:
     row = JournalRow("orders", 0, 5, "{}", 9, "{}", "forward")
     entry = JournalEntry(
         header(1, {"forward": 1}, "offsets set"), (JournalRows("x", "orders", (row,)),)

@@ -88,7 +88,7 @@ def luminance(color: Color) -> float:
         ({"name": "x", "colors": {"primary": "red"}, "dark": "yes"}, "true or false"),
     ],
 )
-def test_a_theme_that_is_wrong_is_told(value: object, what: str) -> None:
+def test_a_theme_that_is_wrong_is_reported(value: object, what: str) -> None:
     with pytest.raises(BadTheme, match=what):
         make_theme(value)
 
@@ -122,7 +122,7 @@ def test_own_themes_are_loaded_and_loaded_again_when_they_change(tmp_path: Path)
     drive(flow, themes=(shipped_directory(), tmp_path), theme="mine")
 
 
-def test_a_theme_that_is_not_there_is_told() -> None:
+def test_a_theme_that_is_not_there_is_reported() -> None:
     async def flow(console: ConsoleDriver) -> None:
         assert console.app.theme == "k2k-dark"
         assert "there is no theme nope" in console.text

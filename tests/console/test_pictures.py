@@ -1,4 +1,4 @@
-"""What the screens look like, against pictures; ``K2KTUI_PICTURES=write`` draws them anew."""
+"""What the screens look like, against pictures; ``K2KTUI_PICTURES=write`` redraws them."""
 
 from __future__ import annotations
 

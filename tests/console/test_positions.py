@@ -25,7 +25,7 @@ A0, A1 = SourcePartition("a", 0), SourcePartition("a", 1)
 
 
 class Planner:
-    """Tells what it was asked for; the real one is asked on real clusters."""
+    """Returns what it was asked for; the real one is asked on real clusters."""
 
     def plan_set(self, wanted: Mapping[SourcePartition, int]) -> PositionPlan:
         return self._change(
@@ -83,7 +83,7 @@ def session(*, config: bool = True) -> Session:
     return made_session(made, config=config)
 
 
-def test_a_running_pipeline_is_told_of_and_a_wrong_place_asked_again() -> None:
+def test_a_running_pipeline_is_named_and_a_wrong_place_asked_again() -> None:
     async def steps(console: ConsoleDriver) -> None:
         await console.press("6", "a")
         await console.until(lambda: "2 marked" in console.text, "marked")
@@ -92,7 +92,7 @@ def test_a_running_pipeline_is_told_of_and_a_wrong_place_asked_again() -> None:
         await console.press("enter")
         await console.until(lambda: console.screen is not screen, "asked")
         await console.press(*"soon", "enter")
-        await console.until(lambda: "ISO-8601" in console.notices, "told")
+        await console.until(lambda: "ISO-8601" in console.notices, "reported")
         assert console.screen is screen
         assert screen.query_one(SelectableGrid).marked == {("a", 0), ("a", 1)}
 
@@ -104,7 +104,7 @@ def test_a_recording_moves_nothing() -> None:
         await console.press("6")
         screen = console.screen
         await console.press("enter", "c")
-        await console.until(lambda: "recording" in console.notices, "told")
+        await console.until(lambda: "recording" in console.notices, "reported")
         assert console.screen is screen
 
     drive_session(session(config=False), steps)
@@ -115,17 +115,17 @@ def test_the_mapping_application_moves_no_position_and_starts_no_job() -> None:
         await console.press("6")
         screen = console.screen
         await console.press("enter")
-        await console.until(lambda: "no replication section" in console.notices, "told")
+        await console.until(lambda: "no replication section" in console.notices, "reported")
         assert console.screen is screen
         console.app.clear_notifications()
         await console.press("5", "J")
-        await console.until(lambda: "no replication section" in console.notices, "told")
+        await console.until(lambda: "no replication section" in console.notices, "reported")
 
     flow = MappingApplicationFlow(PipelineConfig.model_construct(name="orders"))
     drive_session(replace(session(), flow=flow), steps)
 
 
-def test_a_fault_of_ours_is_told_and_kept_without_what_may_be_secret(
+def test_a_fault_of_ours_is_reported_and_kept_without_what_may_be_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
@@ -137,8 +137,8 @@ def test_a_fault_of_ours_is_told_and_kept_without_what_may_be_secret(
     async def steps(console: ConsoleDriver) -> None:
         monkeypatch.setattr(positions_plan, "PositionPlanner", lambda config: Planner())
         console.app.push_screen(MovesScreen(fail))
-        await console.until(lambda: "internal error in k2ktui" in console.text, "told")
-        # The console goes on.
+        await console.until(lambda: "internal error in k2ktui" in console.text, "reported")
+        # The console continues.
         await console.press("escape")
         assert not isinstance(console.screen, MovesScreen)
 

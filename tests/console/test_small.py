@@ -1,4 +1,4 @@
-"""A terminal with no room for the screens says so; what was on them waits."""
+"""A terminal with no room for the screens shows that; what was on them waits."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_it_may_be_small_from_the_beginning() -> None:
     drive(flow, size=(40, 10))
 
 
-def test_it_can_be_left_all_the_same() -> None:
+def test_it_can_be_left_nevertheless() -> None:
     async def flow(console: ConsoleDriver) -> None:
         await console.press("ctrl+q")
         assert not console.app.is_running

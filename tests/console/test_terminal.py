@@ -208,9 +208,9 @@ def test_a_fault_of_ours_shows_no_traceback_and_no_values(env: dict[str, str]) -
         terminal.send("\r")
         assert terminal.wait() == 1
         assert terminal.now() == terminal.attributes
-        told = terminal.output[terminal.output.rindex(LEFT) :].decode()
-        assert "internal error in k2ktui (KeyError)" in told
-        assert "Traceback" not in told
+        reported = terminal.output[terminal.output.rindex(LEFT) :].decode()
+        assert "internal error in k2ktui (KeyError)" in reported
+        assert "Traceback" not in reported
         assert b"hunter2" not in terminal.output
 
 

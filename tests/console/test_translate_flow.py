@@ -1,4 +1,4 @@
-"""From choosing groups to a plan that is applied, verified and taken back, on real clusters."""
+"""From choosing groups to a plan that is applied, verified and undone, on real clusters."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def planned(console: ConsoleDriver) -> None:
     await console.settle()
 
 
-def test_from_a_plan_to_applied_verified_and_taken_back(
+def test_from_a_plan_to_applied_verified_and_undone(
     copied: Copied, topic: str, group: str, target: KafkaNode
 ) -> None:
     where = [(topic, 0), (topic, 1)]
@@ -102,11 +102,11 @@ def test_from_a_plan_to_applied_verified_and_taken_back(
         await console.sees("8 (metadata “there before”) → 37")
 
     drive_session(copied_session(copied), steps, (110, 30))
-    told = k2ktui_json("journal", "-f", copied.file)["journal"]
-    assert [each["operation"] for each in told] == ["undo", "apply"]
+    reported = k2ktui_json("journal", "-f", copied.file)["journal"]
+    assert [each["operation"] for each in reported] == ["undo", "apply"]
 
 
-def test_an_offset_that_moves_after_the_plan_is_told_and_planned_again(
+def test_an_offset_that_moves_after_the_plan_is_reported_and_planned_again(
     copied: Copied, topic: str, group: str, target: KafkaNode
 ) -> None:
     async def steps(console: ConsoleDriver) -> None:
@@ -119,7 +119,7 @@ def test_an_offset_that_moves_after_the_plan_is_told_and_planned_again(
         await console.sees("▲ moved")
         assert committed(target, group, [(topic, 1)]) == {(topic, 1): None}
         await console.press("A")
-        await console.until(lambda: "n plans again" in console.notices, "told why not")
+        await console.until(lambda: "n plans again" in console.notices, "the reason is shown")
         await console.press("n")
         await console.sees("1 create  1 advance")
         await console.press("A")
@@ -152,13 +152,13 @@ def test_a_group_that_joins_after_the_plan_is_left_alone(
         await console.press("n")
         await console.sees("2 skip")
         await console.press("A")
-        await console.until(lambda: "nothing to apply" in console.notices, "told why not")
+        await console.until(lambda: "nothing to apply" in console.notices, "the reason is shown")
 
     drive_session(copied_session(copied), steps)
     assert committed(target, group, [(topic, 0)]) == {(topic, 0): None}
 
 
-def test_undo_takes_back_what_has_not_moved(
+def test_undo_undoes_what_has_not_moved(
     copied: Copied, topic: str, group: str, target: KafkaNode
 ) -> None:
     async def steps(console: ConsoleDriver) -> None:

@@ -1,7 +1,7 @@
 """The whole way in a real tmux, by keyboard alone: from no job to no job, and a group in between.
 
 Start the job, see it copy, find the group that diverges, plan, confirm, apply, verify by content,
-take back, stop the job.
+undo, stop the job.
 """
 
 from __future__ import annotations

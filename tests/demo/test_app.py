@@ -40,7 +40,7 @@ class FailingFeed(StubFeed):
 
 @pytest.fixture
 def feed(monkeypatch: pytest.MonkeyPatch) -> FailingFeed:
-    """The views that the demo shows, and a pipeline that runs for ever."""
+    """The views that the demo shows, and a pipeline that runs forever."""
     made = FailingFeed()
     monkeypatch.setattr(wiring, "open_feed", lambda config, compare: made)
     use_fault(monkeypatch, "")

@@ -35,7 +35,7 @@ def test_both_columns_are_shown() -> None:
     assert "odd\\x1b[31m" in said and "\x1b" not in said
 
 
-def test_what_is_not_known_is_told() -> None:
+def test_what_is_not_known_is_reported() -> None:
     seen = Comparison()
     seen.take(usual().view())
     assert "has not translated any group yet" in words(seen)

@@ -1,4 +1,4 @@
-"""A demo without its terminal waits, is found again, and ends when told or when nobody comes."""
+"""A demo without its terminal waits, is found again, and ends on request or when no one comes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_it_is_found_and_ended(waiting: subprocess.Popen[bytes], tmp_path: Path)
     found = detached.host(tmp_path)
     assert found is not None
     assert (found.identity.pid, found.config) == (waiting.pid, tmp_path / "pipeline.yaml")
-    waiting.send_signal(1)  # a terminal's end may be told more than once
+    waiting.send_signal(1)  # a terminal's end may be signaled more than once
     detached.reattach(tmp_path)
     detached.end(found)
     assert waiting.wait(10) == 115, "SIGTERM, and nothing before"
@@ -62,7 +62,7 @@ def test_it_is_found_and_ended(waiting: subprocess.Popen[bytes], tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_it_ends_by_itself_when_nobody_comes(tmp_path: Path) -> None:
+def test_it_ends_by_itself_when_no_one_comes(tmp_path: Path) -> None:
     with begin(tmp_path, 0.1) as process:
         assert process.stdin is not None
         process.stdin.close()

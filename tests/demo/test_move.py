@@ -79,8 +79,8 @@ def config_of(file: Path) -> PipelineConfig:
 
 def positions(file: Path) -> dict[Partition, int]:
     """Replicated positions, without the source."""
-    told = k2ktui_json("offsets", "show", "-f", file)
-    return {(each["topic"], each["partition"]): each["position"] for each in told["partitions"]}
+    reported = k2ktui_json("offsets", "show", "-f", file)
+    return {(each["topic"], each["partition"]): each["position"] for each in reported["partitions"]}
 
 
 def kept_groups(file: Path) -> set[str]:
@@ -108,7 +108,7 @@ def contents(records: list[Got], partition: int) -> list[tuple[Any, ...]]:
     ]
 
 
-def test_every_group_goes_on_with_exactly_what_it_had_not_read(demo: Demo) -> None:
+def test_every_group_continues_with_exactly_what_it_had_not_read(demo: Demo) -> None:
     eventually(lambda: kept_groups(demo.file) >= GROUPS | {POLL}, "all commits are kept", 60)
     demo.kill_source()
     eventually(lambda: "bounded" not in k2ktui("plan", "-f", demo.file).stdout, "all is decided")

@@ -1,4 +1,4 @@
-"""Groups that go on on both clusters give no false alarm; those that would skip are told."""
+"""Groups that continue on both clusters give no false alarm; those that would skip are reported."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def read_at(offsets: tuple[int, int, int]) -> int | None:
 
 
 @given(st.lists(st.integers(0, 100), min_size=3, max_size=3).map(sorted), st.integers(500, 600))
-def test_what_is_told_of_a_group_that_goes_on_was_so_when_the_target_was_read(
+def test_what_is_reported_of_a_group_that_continues_was_so_when_the_target_was_read(
     source: list[int], there: int
 ) -> None:
     """Whatever the group had committed on the source at that moment: between both readings."""
@@ -73,7 +73,7 @@ def findings(
         # Both commit every five seconds, the target just before each poll.
         ([(0, 500, 510), (5, 510, 520), (10, 520, 530)], [CHECKING, MOVING, MOVING]),
         ([(0, 500, 510), (2, 500, 510), (4, 505, 510), (6, 510, 520)], [CHECKING] * 3 + [MOVING]),
-        # Behind what is told of the target for longer than that.
+        # Behind what is known of the target for longer than that.
         ([(0, 500, 510), (5, 500, 515), (10, 500, 520)], [CHECKING, CHECKING, SETTLED]),
         ([(0, 500, 590), (5, 510, 591), (10, 520, 592)], [CHECKING, CHECKING, SETTLED]),
         # It was in step in between.
@@ -115,8 +115,10 @@ def test_of_a_group_at_rest_a_second_look_is_enough() -> None:
 
 def test_two_polls_must_find_no_mapping() -> None:
     agreement, row = Agreement(), replace(a_row(500, 500), basis=Basis.UNMAPPED)
-    told = [agreement.settle([each], 0, 0)[0].finding for each in (row, row, a_row(500, 500), row)]
-    assert told == [CHECKING, SETTLED, SETTLED, CHECKING]
+    reported = [
+        agreement.settle([each], 0, 0)[0].finding for each in (row, row, a_row(500, 500), row)
+    ]
+    assert reported == [CHECKING, SETTLED, SETTLED, CHECKING]
 
 
 @given(

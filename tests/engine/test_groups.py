@@ -130,7 +130,7 @@ def test_an_active_group_is_left_alone() -> None:
     assert "Stable" in row.reason
 
 
-def test_what_the_application_committed_itself_is_not_taken_back() -> None:
+def test_what_the_application_committed_itself_is_not_undone() -> None:
     own_only = replace(OPTIONS, rewind=Rewind.FOLLOW, own_only=True)
     (row,) = make_plan(snapshot(40, at(560, "app")), own_only).rows
     assert (row.action, "on the target itself" in row.reason) == (Action.SKIP, True)
@@ -183,7 +183,7 @@ def test_a_conflict_stops_all_rows_skips_its_own_or_is_ignored() -> None:
     assert actions == {"fail": [skip] * 2, "skip": [skip, create], "ignore": [create] * 2}
 
 
-def test_the_age_of_what_is_known_of_a_dead_source_is_told() -> None:
+def test_the_age_of_what_is_known_of_a_dead_source_is_reported() -> None:
     old = snapshot(source_down="no answer", commits_at=880.0)
     plan = make_plan(old, OPTIONS)
     (row,) = plan.rows
@@ -219,7 +219,7 @@ def planned(
     return row, write
 
 
-def test_what_moved_since_is_told() -> None:
+def test_what_moved_since_is_reported() -> None:
     row, _ = planned(at(510, "before"))
     expected = {("g", "t", 0): row.current}
     assert not find_conflicts(expected, {"g": GroupView("Empty", 0, at(510))})
@@ -246,7 +246,7 @@ def test_every_write_is_judged_by_what_is_there_afterwards() -> None:
     assert judged("", GroupView("Stable", 1, at(540))) is WriteOutcome.CHANGED
 
 
-def test_taking_back_is_the_way_back() -> None:
+def test_undoing_is_the_way_back() -> None:
     _, write = planned(None)
     (back,) = reverse_writes(
         [WriteResult(write, WriteOutcome.APPLIED), WriteResult(write, WriteOutcome.REFUSED)]

@@ -168,10 +168,10 @@ def test_the_formats_are_as_documented() -> None:
         b'{"at":2,"host":"h","lag":5,"lap":3,"lastError":"","pid":7,"slots":4,"startedAt":1,'
         b'"state":"running","user":"u","v":1,"version":"0.1.0"}'
     )
-    told = state_value(replace(runner, term=6, commit_ms=4.2))
-    assert told.startswith(b'{"at":2,"commitMs":4.2,"host":"h"')
-    assert b'"state":"running","term":6,"user":"u"' in told
-    assert read_state_value(runner.key, told) == replace(runner, term=6, commit_ms=4.2)
+    reported = state_value(replace(runner, term=6, commit_ms=4.2))
+    assert reported.startswith(b'{"at":2,"commitMs":4.2,"host":"h"')
+    assert b'"state":"running","term":6,"user":"u"' in reported
+    assert read_state_value(runner.key, reported) == replace(runner, term=6, commit_ms=4.2)
     snapshot = CommitSnapshot("app", "c", 9, "Stable", {("t", 0): CommittedOffset(12, "m")})
     assert state_key("g", snapshot.key) == b'{"group":"g","kind":"commits","consumerGroup":"app"}'
     assert state_value(snapshot) == (

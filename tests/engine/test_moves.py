@@ -68,7 +68,7 @@ def test_back_behind_the_start_keeps_the_mapping_of_what_was_before() -> None:
 
 
 @pytest.mark.parametrize("offset", [100, 40])
-def test_back_to_the_start_or_before_begins_the_mapping_anew(offset: int) -> None:
+def test_back_to_the_start_or_before_begins_the_mapping_again(offset: int) -> None:
     gapped = replace(POSITION, gaps=(Gap(100, 120, LOST),))
     move = plan_move(SOURCE, gapped, offset, LOG, THERE)
     after = move.stamp(8, 99)
@@ -98,7 +98,7 @@ def test_a_mistake_is_set_right_without_a_trace() -> None:
     assert plan_move(SOURCE, POSITION, 700, LOG, THERE, another).left_out == 200
 
 
-def test_forward_over_what_is_lost_tells_the_two_apart() -> None:
+def test_forward_over_what_is_lost_distinguishes_the_two() -> None:
     log = replace(LOG, start=600)
     move = plan_move(SOURCE, POSITION, 700, log, THERE)
     assert move.after is not None
@@ -112,7 +112,7 @@ def test_forward_over_what_is_lost_tells_the_two_apart() -> None:
     ("log", "landing", "again"),
     [(replace(LOG, topic_id="z"), THERE, 0), (LOG, replace(THERE, topic_id="z"), 200)],
 )
-def test_another_incarnation_begins_anew(
+def test_another_incarnation_begins_again(
     log: SourceLog, landing: TargetTopicState, again: int
 ) -> None:
     move = plan_move(SOURCE, POSITION, 300, log, landing)

@@ -64,7 +64,7 @@ def test_a_source_copied_again_holds_from_there_on() -> None:
     assert translated(anchors, 120, 300, 500).offset == 101
 
 
-def test_a_target_created_anew_forgets_all() -> None:
+def test_a_target_created_again_forgets_all() -> None:
     """A record that landed earlier than one before it is in another log."""
     anchors = OffsetAnchors()
     anchors.add_record(100, 100)

@@ -156,7 +156,7 @@ def test_any_name_survives_the_plan_file_and_the_csv(names: list[tuple[str, str]
     assert read == [[group, "t", "0", "7"] for group, _ in names]
 
 
-def test_a_plan_of_kept_commits_says_so_in_its_file() -> None:
+def test_a_plan_of_kept_commits_reports_it_in_its_file() -> None:
     plan = replace(PLAN, commits_at=400.0)
     assert load_plan(dump_plan(plan), now=1500.0) == plan
     assert "commits_at" not in dump_plan(PLAN)

@@ -94,7 +94,7 @@ def test_mappings_survive(mapping: MappingRecord) -> None:
     assert read_mapping_record(mapping_key(mapping), mapping_value(mapping)) == mapping
 
 
-def test_runs_survive_and_tombstones_are_told_apart() -> None:
+def test_runs_survive_and_tombstones_are_distinguished() -> None:
     run = Run(7, 4, "orders", "bastion", 1_700_000_000_000)
     assert read_commit_record(run_key("g"), run_value(run)) == ("g", None, run)
     assert read_commit_record(run_key("g"), None) == ("g", None, None)

@@ -132,24 +132,24 @@ def test_before_the_pipelines_start() -> None:
     assert (row.basis, row.offset, row.skipped) == (Basis.EXACT, 10, 0)
 
 
-def test_what_another_program_copied_before_the_start_is_bounded_by_what_it_told() -> None:
+def test_what_another_program_copied_before_the_start_is_bounded_by_what_it_reported() -> None:
     pairs = [(100, 210), (150, 265), (200, 320), (201, 321)]
     replica = Replica(position(202, 200), {TARGET: ranges_of(pairs)}, source_start=0)
     log = TargetLog(20, 400)
 
-    def told(committed: int) -> tuple[object, ...]:
+    def reported(committed: int) -> tuple[object, ...]:
         row = one(replica, committed, log)
         return row.offset, row.basis, row.reread, row.skipped
 
-    assert told(200) == (320, Basis.EXACT, 0, 0)
-    assert told(150) == (265, Basis.EXACT, 0, 0)
-    assert told(151) == (266, Basis.EXACT, 0, 0)
-    assert told(180) == (266, Basis.BOUNDED, 29, 0)
-    assert told(99) == (20, Basis.BOUNDED, 190, 0)
+    assert reported(200) == (320, Basis.EXACT, 0, 0)
+    assert reported(150) == (265, Basis.EXACT, 0, 0)
+    assert reported(151) == (266, Basis.EXACT, 0, 0)
+    assert reported(180) == (266, Basis.BOUNDED, 29, 0)
+    assert reported(99) == (20, Basis.BOUNDED, 190, 0)
     assert one(replica, 180, None).basis is Basis.UNMAPPED
     log = TargetLog(300, 400)  # some of it is deleted
-    assert told(151) == (300, Basis.BOUNDED, 0, 34)
-    # Nothing was copied since: who has read all goes on behind what is there.
+    assert reported(151) == (300, Basis.BOUNDED, 0, 34)
+    # Nothing was copied since: who has read all continues behind what is there.
     bare = Replica(position(200, 200), {TARGET: ranges_of(pairs[:2])}, source_start=0)
     row = one(bare, 200, log)
     assert (row.offset, row.basis) == (400, Basis.END)
@@ -170,7 +170,7 @@ def test_records_that_the_target_deleted_are_counted_as_skipped() -> None:
     assert (row.offset, row.basis, row.skipped) == (6, Basis.EXACT, 4)
 
 
-def test_a_commit_in_a_lost_range_goes_to_what_follows_and_says_so() -> None:
+def test_a_commit_in_a_lost_range_goes_to_what_follows_and_reports_it() -> None:
     lost = position(10, gaps=(Gap(3, 7, "truncated"),))
     pairs = [(s, s) for s in (0, 1, 2)] + [(s, s - 4) for s in (7, 8, 9)]
     row = one(Replica(lost, {TARGET: ranges_of(pairs)}), 4, TargetLog(0, 6))

@@ -189,7 +189,7 @@ def _plan(key: bytes | None, value: bytes | None) -> None:
     try:
         plan = load_plan(text, 1500.0)
     except UnusablePlan as error:
-        # Whoever can write the file can make its digest fit.
+        # Anyone who can write the file can make its digest fit.
         if "modified after" not in str(error):
             raise
         plan = load_unchecked(text)

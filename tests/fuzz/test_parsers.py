@@ -160,7 +160,7 @@ def test_nothing_stops_a_parser(name: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_stops_a_parser_in_a_minute(name: str, tmp_path: Path) -> None:
-    """All parsers share the minute; each round has another seed, told when it fails."""
+    """All parsers share the minute; each round has another seed, reported when it fails."""
     parser = parsers(tmp_path)[name]
     until, rounds = time.monotonic() + _SECONDS / len(NAMES), int(time.time())
     while time.monotonic() < until:

@@ -31,13 +31,13 @@ def refused(*arguments: object) -> str:
 def test_a_pair_that_may_not_be_changed(verb: tuple[str, ...], tmp_path: Path) -> None:
     kept = write_pipeline(tmp_path / "kept.yaml", 1, readOnly="enabled")
     for more in ((), ("--unlock",)):
-        told = refused(*verb, "-f", kept, *more)
-        assert "is refused: readOnly is enabled in the pipeline file" in told
-        assert "Nothing was changed" in told
+        reported = refused(*verb, "-f", kept, *more)
+        assert "is refused: readOnly is enabled in the pipeline file" in reported
+        assert "Nothing was changed" in reported
     production = write_pipeline(tmp_path / "production.yaml", 1, environment="production")
-    told = refused(*verb, "-f", production)
-    assert "is refused: the environment is production" in told
-    assert "--unlock" in told
+    reported = refused(*verb, "-f", production)
+    assert "is refused: the environment is production" in reported
+    assert "--unlock" in reported
 
 
 @pytest.mark.slow

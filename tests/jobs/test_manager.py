@@ -1,4 +1,4 @@
-"""Jobs as processes: they outlive who started them, are one at a time, and are told truly."""
+"""Jobs as processes: they outlive who started them, one at a time, with true states."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def write_record(place: JobDirectory, job: Job, **values: object) -> None:
 
 
 @pytest.mark.slow
-def test_a_job_is_nobodys_child_has_no_terminal_and_is_for_its_user_alone(file: Path) -> None:
+def test_a_job_is_detached_has_no_terminal_and_is_for_its_user_alone(file: Path) -> None:
     job = begin(file)
     process = psutil.Process(job.record.pid)
     assert os.getpid() not in [parent.pid for parent in process.parents()]
@@ -62,7 +62,7 @@ def test_a_job_is_nobodys_child_has_no_terminal_and_is_for_its_user_alone(file: 
     for path in (job.place.directory, *job.place.directory.iterdir()):
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
     process.send_signal(signal.SIGHUP)
-    eventually(lambda: process.num_threads() > 1, "it goes on")
+    eventually(lambda: process.num_threads() > 1, "it continues")
     assert found(job).alive
     ended = manager.stop_job(found(job), MAY)
     assert ended.state is JobState.STOPPED
@@ -128,7 +128,7 @@ def test_a_killed_job_has_died_and_can_be_started_again(file: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_job_that_cannot_begin_tells_why(tmp_path: Path) -> None:
+def test_a_job_that_cannot_begin_shows_why(tmp_path: Path) -> None:
     file = write_pipeline(tmp_path / "dead.yaml", 1)
     with all_ended():
         ended = manager.await_running(begin(file), 90)
@@ -184,12 +184,12 @@ def test_a_used_process_id_is_not_taken_for_the_job(plain: Path) -> None:
     assert stranger.state is JobState.DIED
     assert "without an exit code" in stranger.why
     assert "restarted" in made(plain, birth="another-boot/1").why
-    # This process is alive, or nobody would read on.
+    # This process is alive, or no test would run on.
     assert manager.stop_job(stranger, MAY, StopMode.KILL).state is JobState.DIED
 
 
 @pytest.mark.slow
-def test_a_job_goes_on_where_its_directory_cannot_be_written(file: Path) -> None:
+def test_a_job_continues_where_its_directory_cannot_be_written(file: Path) -> None:
     job = begin(file)
     process = psutil.Process(job.record.pid)
     eventually(lambda: process.num_threads() > 2, "its signals are handled")
@@ -204,7 +204,7 @@ def test_a_job_goes_on_where_its_directory_cannot_be_written(file: Path) -> None
     (job.place.directory / "job.json").rmdir()
 
 
-def test_ends_are_told_apart(plain: Path) -> None:
+def test_ends_are_distinguished(plain: Path) -> None:
     ended = {"birth": "b/1", "phase": Phase.ENDED, "ended_at": 1.0}
     assert made(plain, **ended, code=0).state is JobState.STOPPED
     assert made(plain, **ended, code=1).state is JobState.FAILED

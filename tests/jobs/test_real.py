@@ -154,7 +154,7 @@ def test_a_driver_elsewhere_is_seen_and_taken_over_only_when_asked(
     assert only_job().alive
 
 
-def test_a_job_that_is_fenced_says_so(pipe: Pipeline, env: dict[str, str]) -> None:
+def test_a_job_that_is_fenced_reports_it(pipe: Pipeline, env: dict[str, str]) -> None:
     file = pipe.write()
     k2ktui("jobs", "start", "-f", file)
     with pipe.start() as other:

@@ -87,7 +87,7 @@ def test_a_heartbeat_of_an_earlier_process_with_the_same_id_is_another_run() -> 
     assert {row.runner: row.here for row in found} == {"": True, "old": False, "new": False}
 
 
-def test_a_job_that_was_told_to_stop_is_stopping() -> None:
+def test_a_job_that_was_asked_to_stop_is_stopping() -> None:
     (row,) = make_run_rows([job()], [runner(state=RunnerState.STOPPING)], "orders", NOW)
     assert row.state == "stopping"
 

@@ -68,7 +68,7 @@ def test_missing_topics_are_created(target: KafkaNode, names: dict[str, str]) ->
     assert not exists(config, names["metrics"])
 
 
-def test_the_state_topic_is_made_by_who_writes_to_it(
+def test_the_state_topic_is_made_by_its_first_writer(
     target: KafkaNode, names: dict[str, str]
 ) -> None:
     config = pipeline(target, names)
@@ -137,7 +137,7 @@ def test_one_commit_partition_a_slot(target: KafkaNode, names: dict[str, str]) -
     assert ensure(config).commit_partitions == 4
 
 
-def test_missing_without_leave_names_both_mends(target: KafkaNode, names: dict[str, str]) -> None:
+def test_missing_without_leave_names_both_fixes(target: KafkaNode, names: dict[str, str]) -> None:
     config = pipeline(target, names, features={})
 
     with pytest.raises(Refused) as refused:

@@ -1,4 +1,4 @@
-"""A topic that is not there is told from one of which nothing can be told."""
+"""A topic that is not there is distinguished from one of which nothing is known."""
 
 from __future__ import annotations
 

@@ -284,7 +284,7 @@ def test_other_answers_come_from_the_library(cuts: list[int]) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_garbage_is_told_as_such(garbage: bytes) -> None:
+def test_garbage_is_reported_as_such(garbage: bytes) -> None:
     frames = connection()
     frames.send_request(FetchRequest(version=13))
     data = len(garbage).to_bytes(4, "big") + garbage

@@ -123,11 +123,11 @@ def test_offsets_are_committed_and_deleted(target: KafkaNode, groups: ConsumerGr
 
     assert groups.delete_offsets({group: [(topic, 0)]}) == {group: {(topic, 0): ""}}
     assert committed(target, group) == {(topic, 1): 0}
-    nobody = unique_name("g")
-    gone = {group: [(topic, 0)], nobody: [(topic, 1)]}
+    unused = unique_name("g")
+    gone = {group: [(topic, 0)], unused: [(topic, 1)]}
     assert groups.delete_offsets(gone) == {
         group: {(topic, 0): ""},
-        nobody: {(topic, 1): ""},
+        unused: {(topic, 1): ""},
     }, "what is not there counts as deleted"
 
 

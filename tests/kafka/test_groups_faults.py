@@ -105,7 +105,7 @@ def test_groups_that_the_principal_may_not_see(secure: SecureNode) -> None:
         assert "lacks Delete on the group" in deleted[seen][(topic, 0)]
     assert committed(secure.node, hidden) == {(topic, 0): 3}
     with opened(as_user(secure, "ann"), "source") as groups:
-        assert groups.describe([hidden])[hidden].state == "", "the source tells what it lists"
+        assert groups.describe([hidden])[hidden].state == "", "the source shows what it lists"
 
 
 @pytest.mark.parametrize("blow", [Blow.LOST, Blow.UNANSWERED])
@@ -135,7 +135,7 @@ def test_a_restart_is_waited_for(target: KafkaNode) -> None:
         assert groups.read_committed([group])[group].offsets[(topic, 0)].offset == 2
 
 
-def test_a_broker_that_hangs_is_given_up_and_the_doubt_is_told(target: KafkaNode) -> None:
+def test_a_broker_that_hangs_is_given_up_and_the_doubt_is_reported(target: KafkaNode) -> None:
     topic = create_topic(target)
     first = unique_name("g")
     wanted = {first: {(topic, 0): GroupCommit(1)}}

@@ -42,7 +42,7 @@ def test_a_new_leader_epoch_is_learned(target: KafkaNode) -> None:
 
 @pytest.mark.slow
 def test_the_leader_after_a_dead_one_is_asked(brokers: Brokers) -> None:
-    """librdkafka would ask the dead one again and again, and return -1001 without an error."""
+    """librdkafka would ask the dead one repeatedly, and return -1001 without an error."""
     two = brokers.two
     topic = create_topic(two, replicas=[[2, 1]])
     produce(two, topic, [b"a", b"b"])

@@ -37,7 +37,7 @@ def test_what_was_committed_and_what_was_written(target: KafkaNode, cluster: Clu
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_partition_that_nobody_leads(target: KafkaNode, cluster: Cluster, way: str) -> None:
+def test_a_partition_that_no_broker_leads(target: KafkaNode, cluster: Cluster, way: str) -> None:
     topic = create_topic(target)
     produce(target, topic, [b"0"])
 

@@ -123,7 +123,7 @@ def test_librdkafkas_names_lead_to_javas() -> None:
     assert not JAVA_FOR_LIBRDKAFKA.keys() & ALL.keys()
 
 
-def test_what_has_no_effect_is_told_with_the_reason() -> None:
+def test_what_has_no_effect_is_reported_with_the_reason() -> None:
     config = cluster(
         consumer={
             "max.poll.records": "5",
@@ -159,7 +159,7 @@ def test_what_has_no_effect_is_told_with_the_reason() -> None:
         ("producer", "max.in.flight.requests.per.connection", "5"),
     ],
 )
-def test_what_copying_decides_itself_is_told(role: str, key: str, value: str) -> None:
+def test_what_copying_decides_itself_is_reported(role: str, key: str, value: str) -> None:
     (found,) = findings(cluster(**{role: {key: value}}))
     assert not found.refused
     assert str(found).startswith(f'{role}."{key}": has no effect: ')

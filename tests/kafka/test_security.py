@@ -266,7 +266,7 @@ def test_an_unknown_issuer_is_refused(secured: Secured, ask: Ask) -> None:
 
 
 @libraries
-def test_the_hosts_name_is_checked_unless_told_otherwise(secured: Secured, ask: Ask) -> None:
+def test_the_hosts_name_is_checked_unless_configured_otherwise(secured: Secured, ask: Ask) -> None:
     properties = secured.ssl("OTHER")
     with pytest.raises(REFUSED):
         ask(properties, 2)

@@ -1,4 +1,4 @@
-"""A cluster that does not let us in is told from one that does not answer, with its own words."""
+"""A refused login is distinguished from a cluster that does not answer, in its own words."""
 
 from __future__ import annotations
 

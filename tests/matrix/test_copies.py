@@ -54,7 +54,7 @@ def copy(pair: Pair) -> Copy:
     kinds = make_all(pair.source, prefix)
     old = _old_formats(pair.source, prefix) if pair.source_kind.zookeeper else {}
     topics = list(kinds.values())
-    # Else the target's own cleaner would go on while we compare.
+    # Else the target's own cleaner would continue while we compare.
     kept = {"target__kafka__topicPropsExclusionList": ["cleanup.policy"]}
     verbatim = pair.pipeline([*topics, *old.values()], **kept)
     # In one topic they would be two copies of the same records, and no group could move.
@@ -133,8 +133,8 @@ def test_groups_of_every_protocol_move(copy: Copy) -> None:
         assert found.keys() == wanted.keys()
         wrong = {at: (to, wanted[at]) for at, to in found.items() if to not in wanted[at]}
         assert not wrong, f"{group}: {wrong}"
-    told = k2ktui_json("verify", "-f", file)
-    assert told["positions"]["same"] == sum(map(len, left.values())), told
+    reported = k2ktui_json("verify", "-f", file)
+    assert reported["positions"]["same"] == sum(map(len, left.values())), reported
 
 
 def _protocols(kind: Kind) -> tuple[str, ...]:
@@ -171,7 +171,7 @@ def _leave_behind(
 
 
 class _Translation:
-    """Where reading may go on, by the oracle's account of the mapping."""
+    """Where reading may continue, by the oracle's account of the mapping."""
 
     def __init__(self, proof: Proof, pair: Pair, topics: list[str]) -> None:
         self._ends = {topic: end_offsets(pair.target, topic) for topic in topics}

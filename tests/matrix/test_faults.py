@@ -33,7 +33,7 @@ def test_killed_fenced_and_refused(pair: Pair) -> None:
     wide = _wide_batches(pair)
     pipeline = pair.pipeline(
         [*topics, wide],
-        # Whoever waits for a transaction's end shall not be helped by its time-out.
+        # A process that waits for a transaction's end must not be helped by its time-out.
         target__kafka__producer={"transaction.timeout.ms": 600_000},
     )
     with Traffic(pair.source, topics, seed=1) as traffic:
@@ -97,9 +97,11 @@ def _kill_worker(run: Run, worker: psutil.Process) -> None:
 
 
 def _kill_java(run: Run, worker: psutil.Process) -> None:
-    told = run.told
+    reported = run.reported
     run.java().kill()
-    run.expect("note", lambda event: "stopped and is being restarted" in event["text"], since=told)
+    run.expect(
+        "note", lambda event: "stopped and is being restarted" in event["text"], since=reported
+    )
 
 
 def _taken_over_with_a_transaction_open(pipeline: Pipeline, first: Run) -> Run:

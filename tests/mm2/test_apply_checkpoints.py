@@ -104,7 +104,7 @@ def test_nothing_is_committed_while_producers_run(moving: Moving) -> None:
     moving.commit(moving.caught, ends[0], ends[1])
 
 
-def test_checkpoints_are_applied_verified_and_taken_back(moving: Moving) -> None:
+def test_checkpoints_are_applied_verified_and_undone(moving: Moving) -> None:
     def settled() -> bool:
         found = k2ktui("mm2", "apply-checkpoints", *moving.args, "--dry-run", "--watch", "0")
         return (
@@ -143,11 +143,11 @@ def test_checkpoints_are_applied_verified_and_taken_back(moving: Moving) -> None
     assert moving.on_target(moving.caught) == [None, None]
 
 
-def test_what_is_behind_is_told(moving: Moving) -> None:
+def test_what_is_behind_is_reported(moving: Moving) -> None:
     moving.maker.stop()
     produce(moving.source, moving.topic, [Out(b"uncopied", partition=1)])
     found = k2ktui_json("mm2", "apply-checkpoints", *moving.args, "--watch", "0", "--yes", code=5)
     assert found["blocking"] == ["everything-replicated"]
-    told = k2ktui("mm2", "apply-checkpoints", *moving.args, "--watch", "0", "--yes", code=5)
-    assert "1 source partition with up to 1 record not copied yet" in told.stdout
-    assert "--accept everything-replicated" in told.stderr
+    reported = k2ktui("mm2", "apply-checkpoints", *moving.args, "--watch", "0", "--yes", code=5)
+    assert "1 source partition with up to 1 record not copied yet" in reported.stdout
+    assert "--accept everything-replicated" in reported.stderr

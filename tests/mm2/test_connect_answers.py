@@ -38,24 +38,24 @@ def test_a_rebalance_is_waited_for(server: Server) -> None:
     assert len(server.asked) == 3
 
 
-def test_a_rebalance_that_does_not_end_is_told(server: Server) -> None:
+def test_a_rebalance_that_does_not_end_is_reported(server: Server) -> None:
     server.answers[PATCH] = [BUSY]
-    with pytest.raises(TimedOut, match="rebalancing for more than") as told:
+    with pytest.raises(TimedOut, match="rebalancing for more than") as reported:
         client(server, 0.5).alter_offsets("c", [SourceOffset(PLACE, None)])
-    assert told.value.unchanged == "No offset was changed."
+    assert reported.value.unchanged == "No offset was changed."
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_refused_login_is_told_without_the_password(server: Server, status: int) -> None:
+def test_a_refused_login_is_reported_without_the_password(server: Server, status: int) -> None:
     server.answers[OFFSETS] = [(status, b"<html>who are you</html>")]
     settings = ConnectSettings(url=server.url, user="me", password="geheim")
-    with pytest.raises(ConnectionFailed, match="denied access") as told:
+    with pytest.raises(ConnectionFailed, match="denied access") as reported:
         Connect(settings).offsets("c")
     assert server.asked[0][1] == "Basic bWU6Z2VoZWlt"
-    assert "geheim" not in f"{told.value}{settings!r}"
+    assert "geheim" not in f"{reported.value}{settings!r}"
 
 
-def test_an_unknown_connector_is_told(server: Server) -> None:
+def test_an_unknown_connector_is_reported(server: Server) -> None:
     with pytest.raises(ConfigError, match=r"has no connector a/b\\x1b"):
         client(server).config("a/b\x1b")
     assert server.asked[0][0] == "GET /connectors/a%2Fb%1B/config"
@@ -65,13 +65,13 @@ def test_an_unknown_connector_is_told(server: Server) -> None:
     "body",
     [b"<html>\x1b[31mGateway</html>", b"[]", b'{"offsets":{}}', b'{"offsets":[1]}', b"\xff", b""],
 )
-def test_an_answer_that_is_not_connects_is_told(server: Server, body: bytes) -> None:
+def test_an_answer_that_is_not_connects_is_reported(server: Server, body: bytes) -> None:
     server.answers[OFFSETS] = [(200, body)]
     with pytest.raises(
         K2kError, match="returned a response that is not from Kafka Connect"
-    ) as told:
+    ) as reported:
         client(server).offsets("c")
-    assert "\x1b" not in str(told.value)
+    assert "\x1b" not in str(reported.value)
 
 
 def test_a_redirect_is_not_followed_with_the_login(server: Server) -> None:
@@ -82,26 +82,26 @@ def test_a_redirect_is_not_followed_with_the_login(server: Server) -> None:
 
 def test_a_time_out_of_a_change_says_that_the_outcome_is_unknown(server: Server) -> None:
     server.hang = {OFFSETS, PATCH}
-    with pytest.raises(TimedOut) as told:
+    with pytest.raises(TimedOut) as reported:
         client(server, 0.3).offsets("c")
-    assert told.value.unchanged == "Nothing was changed."
-    with pytest.raises(TimedOut) as told:
+    assert reported.value.unchanged == "Nothing was changed."
+    with pytest.raises(TimedOut) as reported:
         client(server, 0.3).alter_offsets("c", [SourceOffset(PLACE, {"offset": 1})])
-    assert "unknown whether the change was made" in told.value.unchanged
+    assert "unknown whether the change was made" in reported.value.unchanged
 
 
-def test_what_connect_refuses_is_told_in_its_words(server: Server) -> None:
+def test_what_connect_refuses_is_reported_in_its_words(server: Server) -> None:
     server.answers[PATCH] = [(400, b'{"error_code":400,"message":"must be in the STOPPED state"}')]
-    with pytest.raises(Refused, match="must be in the STOPPED state") as told:
+    with pytest.raises(Refused, match="must be in the STOPPED state") as reported:
         client(server).alter_offsets("c", [SourceOffset(PLACE, None)])
-    assert told.value.unchanged == "No offset was changed."
+    assert reported.value.unchanged == "No offset was changed."
 
 
 def test_a_fault_of_connect_leaves_a_change_unknown(server: Server) -> None:
     server.answers[PATCH] = [(500, b'{"error_code":500,"message":"Request timed out"}')]
-    with pytest.raises(K2kError, match=r"failed \(500\): Request timed out") as told:
+    with pytest.raises(K2kError, match=r"failed \(500\): Request timed out") as reported:
         client(server).alter_offsets("c", [SourceOffset(PLACE, None)])
-    assert "unknown whether" in told.value.unchanged
+    assert "unknown whether" in reported.value.unchanged
 
 
 def test_an_old_connect_is_refused(server: Server) -> None:
@@ -111,7 +111,7 @@ def test_an_old_connect_is_refused(server: Server) -> None:
         client(server).require("alter")
 
 
-def test_a_connector_that_does_not_stop_is_told(server: Server) -> None:
+def test_a_connector_that_does_not_stop_is_reported(server: Server) -> None:
     found = {"connector": {"state": "RUNNING"}, "tasks": [{"state": "FAILED", "trace": "x\ny"}]}
     server.answers["GET /connectors/c/status"] = [(200, json.dumps(found).encode())]
     assert client(server).state("c") == ConnectorState("RUNNING", ("FAILED",), "x")
@@ -127,7 +127,7 @@ def test_the_next_worker_is_asked_where_one_is_down(server: Server) -> None:
     assert connect.address == server.url
 
 
-def test_nobody_there_is_told() -> None:
+def test_a_missing_server_is_reported() -> None:
     with pytest.raises(ConnectionFailed, match="http://localhost:1: Connection refused"):
         Connect(ConnectSettings(url="http://localhost:1")).version()
 
@@ -153,7 +153,7 @@ def test_https_asks_for_a_trusted_certificate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("user: me\n", "url: missing"),
         ("url: ftp://x\n", "URLs such as"),
@@ -165,16 +165,16 @@ def test_https_asks_for_a_trusted_certificate(tmp_path: Path) -> None:
         ("url: http://x\ntimeout: soon\n", "a duration"),
     ],
 )
-def test_a_wrong_file_is_told(tmp_path: Path, text: str, told: str) -> None:
+def test_a_wrong_file_is_reported(tmp_path: Path, text: str, reported: str) -> None:
     file = tmp_path / "connect.yaml"
     file.write_text(text)
     with pytest.raises(ConfigError) as error:
         connect_settings(file=str(file), env={})
-    assert told in str(error.value)
+    assert reported in str(error.value)
     assert "geheim" not in str(error.value)
 
 
-def test_tls_files_that_cannot_be_used_are_told(tmp_path: Path) -> None:
+def test_tls_files_that_cannot_be_used_are_reported(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("nothing")
     file = tmp_path / "connect.yaml"
     file.write_text("url: https://x\ntls: {ca: ca.pem}\n")

@@ -205,15 +205,15 @@ def test_plan_apply_and_undo(flow: Flow, tmp_path: Path) -> None:
     assert {name: committed(flow.target, name) for name in flow.groups} == before
 
 
-def test_foreign_records_are_told(flow: Flow) -> None:
+def test_foreign_records_are_reported(flow: Flow) -> None:
     """What is damaged or somebody else's is left out, and said to be."""
     names = load_settings(flow.mirror.file).flow()
     before = k2ktui_json("groups", "-f", flow.mirror.file)["groups"]
     produce(flow.source, names.offset_syncs_topic, [Out(b"\x1b[31m", b"junk"), Out(b"", b"\0\0")])
     produce(flow.target, names.checkpoints_topic, [Out(b"junk", b"\xff\xff")])
     found = k2ktui_json("mm2", "audit", "-f", flow.mirror.file, code=1)
-    told = [note for note in found["notes"] if "not in MirrorMaker 2's format" in note]
-    assert len(told) == 2 and "\x1b" not in "".join(told)
+    reported = [note for note in found["notes"] if "not in MirrorMaker 2's format" in note]
+    assert len(reported) == 2 and "\x1b" not in "".join(reported)
     assert k2ktui_json("groups", "-f", flow.mirror.file)["groups"] == before
 
 

@@ -54,7 +54,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_the_pipeline_takes_what_the_flow_takes(file: Path, tmp_path: Path) -> None:
-    """Topics, groups, names on the target; what is left out is told, escapes are not passed on."""
+    """Topics, groups, names on the target; what is left out is noted, escapes are not passed on."""
     output = tmp_path / "pipeline.yaml"
     done = k2ktui("mm2", "import", file, "-o", output)
     assert done.stdout == ""
@@ -177,8 +177,8 @@ def test_numbered_references_are_to_the_same_groups(
 def test_a_reference_that_java_reads_in_two_ways_is_refused(tmp_path: Path) -> None:
     path, output = tmp_path / "mm2.properties", tmp_path / "pipeline.yaml"
     path.write_text(FLAGS + r"topics = (a)\\11" + "\n")
-    told = k2ktui("mm2", "import", path, "-o", output, code=2).stderr
-    assert "mm2.properties:6: topics: expected a regular expression without references" in told
+    reported = k2ktui("mm2", "import", path, "-o", output, code=2).stderr
+    assert "mm2.properties:6: topics: expected a regular expression without references" in reported
     assert not output.exists()
 
 
@@ -196,12 +196,12 @@ def test_nothing_is_written_if_a_filter_is_refused(tmp_path: Path, lines: str, w
     path, output = tmp_path / "mm2.properties", tmp_path / "pipeline.yaml"
     path.write_text(FLAGS + lines)
     flow = "B->A" if lines.startswith("B->A") else "A->B"
-    told = k2ktui("mm2", "import", f"{path}#{flow}", "-o", output, code=2)
-    assert words in told.stderr and told.stdout == ""
+    reported = k2ktui("mm2", "import", f"{path}#{flow}", "-o", output, code=2)
+    assert words in reported.stderr and reported.stdout == ""
     assert not output.exists()
 
 
-def test_excluded_settings_that_are_not_carried_over_are_told(file: Path) -> None:
+def test_excluded_settings_that_are_not_carried_over_are_reported(file: Path) -> None:
     file.write_text(FILE + "config.properties.exclude = retention\\\\..*, segment.bytes\n")
     done = k2ktui("mm2", "import", file)
     assert "- segment.bytes" in done.stdout

@@ -167,9 +167,9 @@ def test_what_is_read_grows_with_the_log_and_not_with_the_groups() -> None:
     st.data(),
 )
 def test_compacted_copies(keys: list[int], dice: Random, data: st.DataObject) -> None:
-    """Whatever compaction deleted on either side, a position that is told is right.
+    """Whatever compaction deleted on either side, a position that is reported is right.
 
-    The last record of each key stays; others go on one side, on the other, or on both.
+    The last record of each key stays; others continue one side, on the other, or on both.
     """
     log = {offset: b"%d" % offset for offset in range(len(keys))}
     last = {key: offset for offset, key in enumerate(keys)}
@@ -303,7 +303,7 @@ def test_records_of_aborted_transactions_are_never_taken_for_others(
 @settings(deadline=None, max_examples=examples(200))
 @given(transactional(st.just(10_000), compacted=True), st.data())
 def test_compacted_copies_of_transactions(log: Transactional, data: st.DataObject) -> None:
-    """Whatever compaction deleted on either side, a position that is told is right."""
+    """Whatever compaction deleted on either side, a position that is reported is right."""
     offset = data.draw(st.integers(0, log.end))
     for low, high in borders(log, offset):
         found = proven(log, offset, low, high)

@@ -35,12 +35,12 @@ def test_of_what_was_copied_twice_the_last_copy_counts() -> None:
 
 def test_a_copier_that_was_cut_short_the_second_time() -> None:
     found = match_records(prints("abcdef"), prints("abcdb"), {})
-    # Who has not read c goes on at c, and meets d and b: none is passed by.
+    # Who has not read c continues at c, and meets d and b: none is passed by.
     assert found.pairs == ((0, 0), (2, 2), (3, 3))
-    assert max(found.copied) == 3  # copying goes on at e
+    assert max(found.copied) == 3  # copying continues at e
 
 
-def test_equal_records_are_told_by_their_neighbours() -> None:
+def test_equal_records_are_identified_by_their_neighbors() -> None:
     found = match_records(prints("xxxaxxx"), prints("xxxaxxx", 10), {})
     assert found.ranges == (MappingRange(0, 10, 7),)
 
@@ -77,7 +77,7 @@ def test_unique_records_are_always_found(values: list[int], data: st.DataObject)
     assert set(found.unmatched) == {i for i, c in enumerate(copy) if c is None}
     assert all(by_content[target[t][1]] == s for s, t in found.pairs)
     assert all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(found.pairs))
-    # Whoever goes on where a group is translated to meets every record that it has not read.
+    # A consumer that continues at the translated offset meets every record that it has not read.
     last = {by_content[c]: i for i, c in enumerate(copy) if c is not None}
     for offset, _ in source:
         first = next((t for s, t in found.pairs if s >= offset), len(copy))

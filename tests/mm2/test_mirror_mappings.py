@@ -90,7 +90,7 @@ def test_the_history_cannot_be_read_at_first(mappings: MirrorMappings, clusters:
 def test_then_the_source_is_down_for_some_time(
     mappings: MirrorMappings, clusters: Clusters
 ) -> None:
-    """Merged again and again until the source answers; each sync is written once."""
+    """Merged repeatedly until the source answers; each sync is written once."""
     clusters.syncs = [sync(10)]
     clusters.history_is_up = False
     with pytest.raises(K2kError, match="history"):

@@ -46,7 +46,7 @@ def test_a_position_is_the_offset_after_the_last_copied_one() -> None:
         ({"cluster": "a", "partition": 0, "topic": "t"}, {"offset": "1"}),
     ],
 )
-def test_offsets_of_other_connectors_are_told(place: object, offset: object) -> None:
+def test_offsets_of_other_connectors_are_reported(place: object, offset: object) -> None:
     with pytest.raises(K2kError, match="not a MirrorSourceConnector's"):
         read_positions([SourceOffset(place, offset)])  # type: ignore[arg-type]
 
@@ -69,10 +69,10 @@ def test_effects() -> None:
 
 def test_positions_that_would_not_be_read_from_are_refused_at_once() -> None:
     logs = {A: Bounds(10, 200)}
-    with pytest.raises(Refused) as told:
+    with pytest.raises(Refused) as reported:
         plan(connector({}), {A: 201, B: 1}, logs)
-    assert "t-0 at 201: it is beyond the high watermark, 200" in told.value.message
-    assert "t-1 at 1: the source has no such partition" in told.value.message
+    assert "t-0 at 201: it is beyond the high watermark, 200" in reported.value.message
+    assert "t-1 at 1: the source has no such partition" in reported.value.message
     with pytest.raises(Refused, match="below the log start offset, 10"):
         plan(connector({}), {A: 9}, logs)
     with pytest.raises(Refused, match="too large"):
@@ -88,7 +88,7 @@ def test_position_0_is_none_stored_and_only_where_that_means_the_same() -> None:
         plan(connector({A: 5}, "latest"), {A: 0}, logs)
 
 
-def test_a_source_that_was_not_asked_is_told() -> None:
+def test_a_source_that_was_not_asked_is_reported() -> None:
     assert "not read" in plan(connector({}), {A: 5}, None).notes[-1]
 
 
@@ -99,12 +99,12 @@ def test_clearing_says_where_partitions_begin() -> None:
     assert change.offsets() == [connect_offset("a", A, None)]
 
 
-def test_what_copying_overtook_is_told() -> None:
+def test_what_copying_overtook_is_reported() -> None:
     change = StoredChange("c", "a", (StoredMove(A, 100, 140), StoredMove(B, 100, 40)))
     refuse_overtaken(change, {A: 130, B: 170})
-    with pytest.raises(Refused, match="t-0: its position is 150 now") as told:
+    with pytest.raises(Refused, match="t-0: its position is 150 now") as reported:
         refuse_overtaken(change, {A: 150, B: 170})
-    assert "t-1" not in told.value.message
+    assert "t-1" not in reported.value.message
     with pytest.raises(Refused, match="t-0: its position is 1 now"):
         refuse_overtaken(StoredChange("c", "a", (StoredMove(A, None, 140),)), {A: 1})
 
@@ -117,7 +117,7 @@ def test_a_body_of_connect_is_read_as_it_was_written() -> None:
 @pytest.mark.parametrize(
     "text", ["", "{}", "[]", '{"offsets":[{}]}', '{"offsets":[{"partition":{},"offset":null}]}']
 )
-def test_a_file_that_is_no_body_is_told(text: str) -> None:
+def test_a_file_that_is_no_body_is_reported(text: str) -> None:
     with pytest.raises(ConfigError, match="not a request body of Connect's"):
         parse_offsets_body(text)
 

@@ -137,16 +137,16 @@ def test_what_cannot_be_is_refused_and_nothing_changes(mirror: Mirror) -> None:
     assert "beyond the high watermark, 10" in beyond.stderr
     missing = k2ktui("mm2", "offsets", "set", *mirror.args, f"{mirror.topic}:7:1", code=5)
     assert "the source has no such partition" in missing.stderr
-    unknown = (*mirror.args[:3], "nobody")
-    assert "has no connector nobody" in k2ktui("mm2", "offsets", "show", *unknown, code=2).stderr
+    unknown = (*mirror.args[:3], "missing")
+    assert "has no connector missing" in k2ktui("mm2", "offsets", "show", *unknown, code=2).stderr
     assert mirror.positions()[0] == 10
 
 
 def test_connect_itself_refuses_while_it_runs(mirror: Mirror) -> None:
-    with pytest.raises(Refused, match="STOPPED") as told:
+    with pytest.raises(Refused, match="STOPPED") as reported:
         offset = SourceOffset({"cluster": "x", "partition": 0, "topic": "t"}, {"offset": 1})
         mirror.connect.alter_offsets(mirror.name, [offset])
-    assert told.value.unchanged == "No offset was changed."
+    assert reported.value.unchanged == "No offset was changed."
 
 
 class Failing(Connect):
@@ -173,7 +173,7 @@ def test_what_was_there_is_put_back_when_a_step_fails(
     mirror.await_copied(before | {0: before[0] + 1})
 
 
-def test_overtaken_moves_are_refused_and_the_connector_goes_on(
+def test_overtaken_moves_are_refused_and_the_connector_continues(
     mirror: Mirror, worker: ConnectWorker
 ) -> None:
     now = mirror.read()

@@ -102,9 +102,9 @@ def test_it_is_refused_while_it_runs(mirror: Mirror) -> None:
 def test_one_that_was_killed_counts_as_running_for_a_while(mirror: Mirror) -> None:
     mirror.maker.kill()
     change = plan(mirror.known.read(), {SourcePartition(mirror.topic, 0): 4}, None)
-    with pytest.raises(Refused, match="still copies") as told:
+    with pytest.raises(Refused, match="still copies") as reported:
         mirror.known.apply(change, lambda _: None)
-    assert told.value.unchanged == "No offset was changed."
+    assert reported.value.unchanged == "No offset was changed."
 
 
 def test_what_is_written_is_what_it_reads_at_its_next_start(mirror: Mirror) -> None:

@@ -123,7 +123,7 @@ def test_a_running_pipeline_publishes(source: KafkaNode, target: KafkaNode, tmp_
 def test_a_run_that_ends_publishes_what_it_copied_last(
     source: KafkaNode, target: KafkaNode, tmp_path: Path
 ) -> None:
-    """And one beside a MirrorMaker 2 says so, and copies all the same."""
+    """And one beside a MirrorMaker 2 reports it, and copies nevertheless."""
     topic, group, alias = create_topic(source), unique_name("g"), unique_name("east")
     produce_transaction(source, topic, [b"aborted"] * 5, commit=False)
     offsets = produce(source, topic, [b"%d" % n for n in range(20)])

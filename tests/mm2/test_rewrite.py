@@ -116,14 +116,14 @@ def test_groups_in_use_and_further_ones_are_left_alone() -> None:
     assert row(replace(SEEN, target=further), Rewind.FOLLOW).action is Action.REWIND
 
 
-def test_a_checkpoint_that_is_old_is_told() -> None:
+def test_a_checkpoint_that_is_old_is_reported() -> None:
     source = {"g": GroupView("Empty", 0, {("t", 0): CommittedOffset(55)})}
     found = row(replace(SEEN, source=source))
     assert found.source == "t-0@55"
     assert found.reason == "the checkpoint is of source offset 50"
 
 
-def test_every_precondition_is_told_by_itself() -> None:
+def test_every_precondition_is_reported_by_itself() -> None:
     assert [check.outcome for check in checks(SEEN)] == [CheckOutcome.PASS] * 6
     assert standing_in_the_way(checks(SEEN), ()) == []
     bad = replace(SEEN, growing=frozenset({T}), behind={T: 12}, own_topics=False)
@@ -141,7 +141,7 @@ def test_what_could_not_be_checked_stands_in_the_way() -> None:
     assert [c.name for c in standing_in_the_way(checks(seen), ())] == [REPLICATED]
 
 
-def test_commits_without_a_checkpoint_are_told() -> None:
+def test_commits_without_a_checkpoint_are_reported() -> None:
     offsets = {("t", 0): CommittedOffset(50), ("t", 1): CommittedOffset(5)}
     seen = replace(SEEN, source={"g": GroupView("Empty", 0, offsets)})
     found = outcome(seen, RESET)

@@ -67,7 +67,7 @@ class Lack:
 TAKE_OVER = ("mm2", "takeover", "--yes")
 APPLY = ("mm2", "apply-checkpoints", "--yes", "--watch", "0", "--json")
 # Once a position was set back.
-APPLY_ALL_THE_SAME = (*APPLY, "--accept", "everything-replicated")
+APPLY_ACCEPTED = (*APPLY, "--accept", "everything-replicated")
 SET = ("mm2", "offsets", "set", "--yes", "TOPIC:0:5")
 PUBLISH = ("mm2", "publish", "--once")
 NO_TOPIC, NO_COMMIT = "there is no topic", "lacks Read on the group"
@@ -77,7 +77,7 @@ LACKS = [
     Lack("no-syncs", "look", "source", READ, TOPIC, "SYNCS", ("groups",), NO_TOPIC, 0),
     Lack("no-checks", "look", "target", READ, TOPIC, "CHECKPOINTS", ("mm2", "audit"), NO_TOPIC, 1),
     Lack("no-commit", "move", "target", READ, GROUP, "*", ("sync", "--once"), NO_COMMIT, 1),
-    Lack("no-commit", "move", "target", READ, GROUP, "*", APPLY_ALL_THE_SAME, NO_COMMIT, 6),
+    Lack("no-commit", "move", "target", READ, GROUP, "*", APPLY_ACCEPTED, NO_COMMIT, 6),
     Lack(
         "no-set", "offsets", "target", WRITE, TOPIC, "OFFSETS", (*SET[:-1], "TOPIC:0:7"), NO_WRITE
     ),
@@ -253,7 +253,7 @@ def test_taking_over_and_publishing(site: Site) -> None:
 
 
 @pytest.mark.parametrize("lack", LACKS, ids=lambda lack: f"{lack.user}-{lack.command[0]}")
-def test_a_right_that_is_missing_is_told(site: Site, lack: Lack) -> None:
+def test_a_right_that_is_missing_is_reported(site: Site, lack: Lack) -> None:
     """The command says which, and has changed nothing; no traceback."""
     checkpoints = site.flow.checkpoints_topic
     named = {
@@ -278,7 +278,7 @@ def test_a_right_that_is_missing_is_told(site: Site, lack: Lack) -> None:
     assert said.code == lack.code, said
     assert lack.says in said.out + said.err, said
     assert "Traceback" not in said.err
-    if lack.may != "publish":  # heartbeats are nobody's business
+    if lack.may != "publish":  # heartbeats concern no group
         assert site.state() == before
 
 

@@ -217,7 +217,7 @@ def test_choice_of_a_flow() -> None:
 
 
 def test_hostile_aliases(tmp_path: Path) -> None:
-    """Aliases with escapes reach no terminal as they are; unused pairs are told."""
+    """Aliases with escapes reach no terminal as they are; unused pairs are reported."""
     found = read(PLAIN + "A->\\u001b[31m.enabled = true\nX->B.topics = y\n")
     assert len(found.notes) == 2 and "\x1b" not in "".join(found.notes)
     with pytest.raises(ConfigError, match="cannot be read"):

@@ -15,27 +15,27 @@ from k2ktui.mm2.topics import add_sync
 AT = SourcePartition("t", 0)
 
 
-def told(*pairs: tuple[int, int]) -> list[tuple[int, int]]:
+def reported(*pairs: tuple[int, int]) -> list[tuple[int, int]]:
     known: dict[int, int] = {}
     for upstream, downstream in pairs:
         add_sync(known, OffsetSync(AT, upstream, downstream))
     return safe_pairs(list(known.items()))
 
 
-def test_syncs_that_go_on_all_hold() -> None:
-    assert told((0, 5), (100, 105), (250, 260)) == [(0, 5), (100, 105), (250, 260)]
+def test_syncs_that_continue_all_hold() -> None:
+    assert reported((0, 5), (100, 105), (250, 260)) == [(0, 5), (100, 105), (250, 260)]
 
 
 def test_a_copy_that_began_again_replaces_what_it_copied_before() -> None:
-    assert told((0, 0), (100, 100), (200, 200), (100, 300), (150, 350)) == [
+    assert reported((0, 0), (100, 100), (200, 200), (100, 300), (150, 350)) == [
         (0, 0),
         (100, 300),
         (150, 350),
     ]
 
 
-def test_a_target_that_was_created_anew_replaces_all() -> None:
-    assert told((0, 500), (100, 600), (40, 10), (90, 60)) == [(40, 10), (90, 60)]
+def test_a_target_that_was_created_again_replaces_all() -> None:
+    assert reported((0, 500), (100, 600), (40, 10), (90, 60)) == [(40, 10), (90, 60)]
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), max_size=30))

@@ -52,7 +52,7 @@ class Traffic:
         self._number += count
 
     def aborted(self, count: int) -> None:
-        """Records that nobody gets to see, in the middle of the others."""
+        """Records that no consumer sees, in the middle of the others."""
         for partition in range(PARTITIONS):
             values = [Out(b"aborted", b"key", partition) for _ in range(count)]
             produce_transaction(self._node, self._topic, values, commit=False)
@@ -204,7 +204,7 @@ def kill_in_a_transaction(taking: Taking) -> None:
 
 
 def _planned(taking: Taking, code: int = 0) -> Any:
-    """What a dry run tells, nothing while MirrorMaker 2 seems to live."""
+    """What a dry run shows, nothing while MirrorMaker 2 seems to live."""
     try:
         return k2ktui_json("mm2", "takeover", *taking.args, "--dry-run", code=code)
     except (AssertionError, ValueError):

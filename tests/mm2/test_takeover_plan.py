@@ -1,4 +1,4 @@
-"""Where a MirrorMaker 2 has come to, told by what it left: every kind of end that it can have.
+"""Where a MirrorMaker 2 has come to, judged by what it left: every kind of end that it can have.
 
 What it leaves is written by hand here, byte for byte; a real one is in ``test_takeover``.
 """
@@ -72,7 +72,7 @@ class Left:
         out = Out(connect_offset_value(last), connect_offset_key(at), None)
         produce(self.target, self.offsets, [out], partitioner="murmur2_random")
 
-    def told(self, topic: str, upstream: int, downstream: int) -> None:
+    def reported(self, topic: str, upstream: int, downstream: int) -> None:
         sync = OffsetSync(SourcePartition(topic, 0), upstream, downstream)
         produce(
             self.source, self.syncs, [Out(offset_sync_value(sync), offset_sync_key(sync.source))]
@@ -128,19 +128,19 @@ def test_every_end_that_it_can_have(source: KafkaNode, target: KafkaNode, tmp_pa
     deleted = left.topic("deleted")
     left.copied(deleted, *range(10))
     left.stored(deleted, 9)
-    left.told(deleted, 0, 0)
-    left.told(deleted, 6, 6)
+    left.reported(deleted, 0, 0)
+    left.reported(deleted, 6, 6)
     copy = TopicPartition(f"{left.alias}.{deleted}", 0, 10)
     with_admin = admin(target)
     with_admin.delete_records([copy])[copy].result(30)
 
-    # What was told helps among records that are all alike.
+    # What was learned helps among records that are all alike.
     alike = create_topic(source, f"{left.stem}-alike")
     produce(source, alike, [Out(b"same", timestamp=BASE)] * 10)
     copied = create_topic(target, f"{left.alias}.{alike}")
     produce(target, copied, [Out(b"same", timestamp=BASE)] * 6)
     left.stored(alike, 5)
-    left.told(alike, 3, 3)
+    left.reported(alike, 3, 3)
 
     marked = create_topic(source, f"{left.stem}-marked")
     produce_transaction(source, marked, [Out(b"%d" % n, timestamp=BASE + n) for n in range(5)])

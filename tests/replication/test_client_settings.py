@@ -209,7 +209,7 @@ def test_compression_type_is_that_of_records_that_are_decoded() -> None:
     assert codec_written(pipeline(producer={"compression.type": "gzip"}, replication=by_key)) == 1
 
 
-def test_verbatim_batches_keep_their_compression_and_explain_says_so() -> None:
+def test_verbatim_batches_keep_their_compression_and_explain_reports_it() -> None:
     config = pipeline(producer={"compression.type": "gzip"})
     assert codec_written(config) == 0
     choice = choose_path(config)

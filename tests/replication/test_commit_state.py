@@ -1,4 +1,4 @@
-"""The commit topic read again and again says what it says when it is read whole."""
+"""The commit topic read piece by piece has the same content as when it is read whole."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_hostile_record_stops_no_pipeline(run: bool, value: bytes) -> None:
         )
 
 
-def test_committed_positions_are_newer_than_what_the_driver_has_heard(
+def test_committed_positions_are_newer_than_what_the_driver_knows(
     copied: Copied, source: KafkaNode
 ) -> None:
     topic = create_topic(source)
@@ -136,7 +136,7 @@ def test_later_readings_add_what_is_new(copied: Copied, source: KafkaNode) -> No
         "the topic is gone",
     )
     create_topic(copied.target, copied.commits)
-    # As many records as before, so that only the topic's id tells that it is another one.
+    # As many records as before, so that only the topic's id shows that it is another one.
     for offset in range(1, 8):
         copied.record(topic, 1, {}, offset, 0)
     assert {p: q.offset for p, q in both().positions.items()} == {SourcePartition(topic, 1): 7}

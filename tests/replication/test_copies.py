@@ -36,7 +36,7 @@ pytestmark = pytest.mark.proof
 
 @pytest.fixture(scope="module")
 def kinds(clusters: tuple[KafkaNode, KafkaNode]) -> dict[str, str]:
-    """One topic of every kind on the source; nobody writes to them any more."""
+    """One topic of every kind on the source; nothing writes to them any more."""
     return make_all(clusters[0].start(), unique_name("kinds"))
 
 
@@ -53,7 +53,7 @@ def by_key(partitions: int) -> Any:
 
 def test_every_kind_verbatim(make_pipeline: MakePipeline, kinds: dict[str, str]) -> None:
     pipeline = make_pipeline(list(kinds.values()))
-    # Else the target's own cleaner would go on while we compare.
+    # Else the target's own cleaner would continue while we compare.
     pipeline.settings = {"target.kafka.topicPropsExclusionList": ["cleanup.policy"]}
     run = pipeline.catch_up()
     proof = prove(pipeline.source, pipeline.target, pipeline.name, *kinds.values())

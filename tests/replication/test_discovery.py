@@ -64,10 +64,10 @@ def config() -> PipelineConfig:
 
 def test_a_source_broker_that_has_just_started_takes_no_topic_away() -> None:
     cluster: Any = Starting(THERE, UNKNOWN, UNKNOWN, THERE, UNKNOWN)
-    surveyor = TopicDiscovery(config(), cluster, cluster, cluster)
-    assert surveyor._topics(set()) == ([THERE], [])
-    assert surveyor._topics(set()) == ([THERE], [])
-    topics, (fault,) = surveyor._topics(set())
+    discovery = TopicDiscovery(config(), cluster, cluster, cluster)
+    assert discovery._topics(set()) == ([THERE], [])
+    assert discovery._topics(set()) == ([THERE], [])
+    topics, (fault,) = discovery._topics(set())
     assert (topics, fault.kind) == ([], "gone")
 
 

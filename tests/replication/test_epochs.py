@@ -1,7 +1,7 @@
 """Several drivers of one pipeline against a model of the coordinator, in any order of steps.
 
 Whatever is lost, late, timed out, suspended or killed: every record is committed once and in
-order, and of drivers that nobody killed one is left that goes on.
+order, and of drivers that were not killed one is left that continues.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def test_a_suspended_starter_raises_one_slot_at_most(version: Version) -> None:
 
 
 @pytest.mark.parametrize("version", Version)
-def test_an_aborted_transaction_is_no_rival(version: Version) -> None:
+def test_an_aborted_transaction_is_no_competitor(version: Version) -> None:
     """Not even at the last epoch of a producer id."""
     for first_epoch in (-1, *range(32750, 32766)):
         cluster = Cluster(version, first_epoch)

@@ -66,7 +66,7 @@ def test_driver_killed_at_every_step(pipeline: Pipeline, topics: dict[str, int],
 
 def test_all_killed_with_a_transaction_open(pipeline: Pipeline, topics: dict[str, int]) -> None:
     """The positions are behind an open transaction that only the next driver can end."""
-    timeout = {"transaction.timeout.ms": 600_000}  # longer than anybody waits here
+    timeout = {"transaction.timeout.ms": 600_000}  # longer than anyone waits here
     pipeline.settings = {"spark.lap": "30 seconds", "target.kafka.producer": timeout}
     with Traffic(pipeline.source, topics, 1):
         run = pipeline.start()
@@ -123,17 +123,19 @@ def spark_has_ended(event: Event) -> bool:
 
 
 def test_spark_killed(pipeline: Pipeline, topics: dict[str, int]) -> None:
-    """The driver starts Spark's Java process again, and says so without a traceback."""
+    """The driver starts Spark's Java process again, and reports it without a traceback."""
     with Traffic(pipeline.source, topics, 2):
         run = pipeline.start()
         run.expect("firstrecord")
         for _ in range(2):
-            told = run.told
+            reported = run.reported
             kill(run.java())
-            run.expect("note", spark_has_ended, since=told)
-            told = run.told
+            run.expect("note", spark_has_ended, since=reported)
+            reported = run.reported
             # The first of these may tell of laps before.
-            eventually(lambda told=told: laps_with_records(run, told) > 1, "it goes on", 120)
+            eventually(
+                lambda reported=reported: laps_with_records(run, reported) > 1, "it continues", 120
+            )
     assert run.stop() == 0
     assert run.err.read_text() == ""
     run.await_gone()
@@ -142,7 +144,7 @@ def test_spark_killed(pipeline: Pipeline, topics: dict[str, int]) -> None:
 
 
 def test_spark_killed_between_two_laps(make_pipeline: MakePipeline, source: KafkaNode) -> None:
-    """No lap fails because of it; the driver says so all the same."""
+    """No lap fails because of it; the driver reports it nevertheless."""
     topic = create_topic(source)
     pipeline = make_pipeline([topic])
     pipeline.settings = {"spark.slots": 1}
@@ -152,9 +154,9 @@ def test_spark_killed_between_two_laps(make_pipeline: MakePipeline, source: Kafk
         pipeline.arm("token", signal.SIGSTOP)  # the driver is about to submit the only slot's lap
         (driver,) = eventually(run.suspended, "the driver is suspended", 120)
         kill(run.java())
-        told = run.told
+        reported = run.reported
         driver.resume()
-        run.expect("note", spark_has_ended, since=told)
+        run.expect("note", spark_has_ended, since=reported)
         pipeline.await_copying()
     assert run.stop() == 0
     assert run.err.read_text() == ""
@@ -166,7 +168,7 @@ def test_spark_killed_between_two_laps(make_pipeline: MakePipeline, source: Kafk
 def test_spark_killed_where_it_cannot_start_again(
     pipeline: Pipeline, topics: dict[str, int], tmp_path: Path
 ) -> None:
-    """The run ends and says why; whoever watches it can start it again, and nothing is lost."""
+    """The run ends and says why; an operator can start it again, and nothing is lost."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     with Traffic(pipeline.source, topics, 3):
@@ -183,13 +185,13 @@ def test_spark_killed_where_it_cannot_start_again(
     pipeline.prove()
 
 
-def test_a_lost_worker_is_told_in_one_line(pipeline: Pipeline, topics: dict[str, int]) -> None:
+def test_a_lost_worker_is_reported_in_one_line(pipeline: Pipeline, topics: dict[str, int]) -> None:
     with Traffic(pipeline.source, topics, 3):
         run = pipeline.start()
         run.expect("firstrecord")
         pipeline.arm("before-commit")
-        told = run.expect("note")["text"]
-    assert "Python worker exited unexpectedly (crashed)" in told
+        reported = run.expect("note")["text"]
+    assert "Python worker exited unexpectedly (crashed)" in reported
     assert run.stop() == 0
     assert run.err.read_text() == ""
 
@@ -201,9 +203,9 @@ def test_a_task_that_spark_repeats_refuses(pipeline: Pipeline, topics: dict[str,
         run = pipeline.start()
         run.expect("firstrecord")
         for step in ("before-commit", "after-commit"):
-            told = run.told
+            reported = run.reported
             pipeline.arm(step)
-            run.expect("note", lambda event: "one attempt only" in event["text"], since=told)
+            run.expect("note", lambda event: "one attempt only" in event["text"], since=reported)
             pipeline.await_copying()
     assert run.stop() == 0
     pipeline.catch_up()

@@ -225,7 +225,7 @@ def test_an_exporter_that_fails_is_tried_less_and_less_often() -> None:
     guard(export)
     now[0], guard.closing = 1000, True
     guard(export)
-    assert tried[-1] == 100  # at the end nobody waits for an exporter that fails
+    assert tried[-1] == 100  # at the end no one waits for an exporter that fails
 
 
 def test_console_goes_to_stderr(start: Start, capfd: pytest.CaptureFixture[str]) -> None:
@@ -238,15 +238,15 @@ def test_console_goes_to_stderr(start: Start, capfd: pytest.CaptureFixture[str])
     assert values["k2k.slots"]["unit"] == "{slot}"
 
 
-def test_reports_are_told_and_details_are_not() -> None:
-    told: list[Report] = []
+def test_reports_are_printed_and_details_are_not() -> None:
+    reported: list[Report] = []
     env = {"OTEL_METRICS_EXPORTER": "prometheus", "OTEL_EXPORTER_PROMETHEUS_PORT": "0"}
     for variables in (env, {}):
-        told.clear()
-        with measure_run(pipeline(), told.append, env=variables) as report:
+        reported.clear()
+        with measure_run(pipeline(), reported.append, env=variables) as report:
             for event in (*EVENTS, HeartbeatWritten(), Note("n")):
                 report(event)
-        assert told == [STARTED, EVENTS[-1], Note("n")]
+        assert reported == [STARTED, EVENTS[-1], Note("n")]
 
 
 @pytest.mark.parametrize(

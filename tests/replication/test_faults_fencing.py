@@ -1,4 +1,4 @@
-"""Nobody writes for a pipeline but its latest driver's latest tasks."""
+"""Nothing writes for a pipeline but its latest driver's latest tasks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STEPS = ("joined", "sent", "before-commit", "after-commit")
 def test_task_suspended_past_the_transaction_timeout(
     pipeline: Pipeline, topics: dict[str, int], step: str
 ) -> None:
-    """Awake again, with its transaction aborted, it writes nothing; the driver goes on."""
+    """Awake again, with its transaction aborted, it writes nothing; the driver continues."""
     timeout = {"transaction.timeout.ms": _TIMEOUT_S * 1000}
     pipeline.settings = {"target.kafka.producer": timeout}
     with Traffic(pipeline.source, topics, STEPS.index(step)):
@@ -50,8 +50,8 @@ def test_two_drivers(pipeline: Pipeline, topics: dict[str, int], seed: int) -> N
         first.expect("firstrecord")
         second = pipeline.start()
         assert first.wait() == SUPERSEDED
-        told = first.err.read_text()
-        assert "another k2ktui has started" in told and "one place only" in told
+        reported = first.err.read_text()
+        assert "another k2ktui has started" in reported and "one place only" in reported
         first.await_gone()
         second.expect("firstrecord")
         pipeline.await_copying()
@@ -64,7 +64,7 @@ def test_two_drivers(pipeline: Pipeline, topics: dict[str, int], seed: int) -> N
 def test_all_suspended_while_another_copies(
     pipeline: Pipeline, topics: dict[str, int], step: str
 ) -> None:
-    """A whole machine that stood still and wakes up finds every token taken."""
+    """A whole machine that was suspended and wakes up finds every token taken."""
     with Traffic(pipeline.source, topics, STEPS.index(step)):
         first = pipeline.start()
         first.expect("firstrecord")

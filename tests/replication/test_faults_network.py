@@ -63,16 +63,16 @@ def test_a_commit_that_arrives_late(
         run = proxied.start()
         run.expect("firstrecord")
         for number in range(2):
-            told = run.told
+            reported = run.reported
             late = shaky.proxy.strike(Api.END_TXN, Blow.DELAYED, skip=seed + number)
             late.wait()
-            run.expect("note", lambda event: "disconnected" in event["text"], since=told)
+            run.expect("note", lambda event: "disconnected" in event["text"], since=reported)
             proxied.await_copying()
             assert late.version == 3  # whose answer is one tag byte, the throttle time, the code
             _, code = struct.unpack_from(">xih", shaky.proxy.deliver(late))
             assert code in FENCED
             for _ in range(2):  # every slot is well again, so that its next trouble is news
-                run.expect("progress", since=run.told)
+                run.expect("progress", since=run.reported)
         proxied.await_copying()
     assert run.stop() == 0
     proxied.catch_up()
@@ -102,10 +102,10 @@ def test_a_broker_restarts(
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_a_cluster_is_away_for_longer_than_anybody_waits(
+def test_a_cluster_is_away_for_longer_than_anyone_waits(
     pipeline: Pipeline, topics: dict[str, int], side: str
 ) -> None:
-    """The pipeline says so, and goes on by itself when the cluster is back."""
+    """The pipeline reports it, and continues by itself when the cluster is back."""
     pipeline.settings = {"coordination.commit.syncTimeout": "2 seconds"}
     node: KafkaNode = getattr(pipeline, side)
     with Traffic(pipeline.source, topics, 2, transactions=False):
@@ -114,14 +114,14 @@ def test_a_cluster_is_away_for_longer_than_anybody_waits(
     node.stop()
     try:
         run.expect("note", lambda event: side in event["text"])
-        told = run.told
-        run.expect("note", lambda event: side in event["text"], since=told)
+        reported = run.reported
+        run.expect("note", lambda event: side in event["text"], since=reported)
         assert run.running
     finally:
         node.start()
     with Traffic(pipeline.source, topics, 3):
         pipeline.await_copying()
-        run.expect("note", lambda event: "recovered after" in event["text"], since=told)
+        run.expect("note", lambda event: "recovered after" in event["text"], since=reported)
     assert run.stop() == 0
     pipeline.catch_up()
     pipeline.prove()

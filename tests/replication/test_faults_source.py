@@ -1,4 +1,4 @@
-"""What may happen to a source topic or its target: the partition stops, or goes on as told."""
+"""What may happen to a source topic or its target: the partition stops, or the copy continues."""
 
 from __future__ import annotations
 
@@ -40,37 +40,39 @@ def filled(node: KafkaNode, seed: int = 1, partitions: int = 1) -> str:
 
 
 @pytest.mark.parametrize("running", [True, False], ids=["running", "stopped"])
-def test_a_source_topic_is_created_anew(
+def test_a_source_topic_is_created_again(
     make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode, running: bool
 ) -> None:
-    """Its partitions stop, whatever their offsets now mean; the others go on."""
-    anew, other = filled(source, 1, 2), filled(source, 2)
-    before = read_all(source, anew)
-    pipeline = make_pipeline([anew, other])
+    """Its partitions stop, whatever their offsets now mean; the others continue."""
+    recreated, other = filled(source, 1, 2), filled(source, 2)
+    before = read_all(source, recreated)
+    pipeline = make_pipeline([recreated, other])
     if running:
         run = pipeline.start()
         run.expect("firstrecord")
     else:
         pipeline.catch_up()
-    delete_topic(source, anew)
-    create_topic(source, anew, partitions=2)
-    produce(source, anew, mixture(3, 500, 2))
+    delete_topic(source, recreated)
+    create_topic(source, recreated, partitions=2)
+    produce(source, recreated, mixture(3, 500, 2))
     produce(source, other, mixture(4, 100, 1))
     if not running:
         run = pipeline.start("--until-caught-up")
         assert run.wait() == FINDINGS
     for partition in range(2):
-        run.expect("stopped", lambda e, p=partition: told(e, anew, p, "re-created", "gone"))
+        run.expect(
+            "stopped", lambda e, p=partition: reported(e, recreated, p, "re-created", "gone")
+        )
     if running:
-        run.expect("stopped", lambda e: told(e, anew, 0, "re-created"))
+        run.expect("stopped", lambda e: reported(e, recreated, 0, "re-created"))
         eventually(lambda: len(read_all(target, other)) == 300, "the other continues")
         assert run.stop() == 0
-    assert [got.value for got in read_all(target, anew)] == [got.value for got in before]
+    assert [got.value for got in read_all(target, recreated)] == [got.value for got in before]
     assert pipeline.catch_up(FINDINGS).events("finished")[0]["caught_up"] is False
     prove(source, target, pipeline.name, other)
 
 
-def told(event: dict[str, Any], topic: str, partition: int, *kinds: str) -> bool:
+def reported(event: dict[str, Any], topic: str, partition: int, *kinds: str) -> bool:
     fault = event["fault"]
     where = fault["source"]
     assert fault["message"] and fault["hint"]
@@ -85,7 +87,7 @@ def test_a_source_topic_is_deleted(
     run = pipeline.start()
     run.expect("firstrecord")
     delete_topic(source, gone)
-    run.expect("stopped", lambda e: told(e, gone, 0, "gone"))
+    run.expect("stopped", lambda e: reported(e, gone, 0, "gone"))
     produce(source, other, mixture(4, 100, 1))
     eventually(lambda: len(read_all(target, other)) == 300, "the other continues")
     assert run.stop() == 0
@@ -107,7 +109,7 @@ def test_the_source_lost_records_before_they_were_copied(
     produce(source, lost, mixture(4, 30, 1))
     run = pipeline.start() if running else pipeline.start("--until-caught-up")
     if policy == "fail":
-        run.expect("stopped", lambda e: told(e, lost, 0, "truncated"))
+        run.expect("stopped", lambda e: reported(e, lost, 0, "truncated"))
         produce(source, other, mixture(5, 10, 1))
         code = run.stop() if running else run.wait()
         assert code == (0 if running else FINDINGS)
@@ -122,7 +124,7 @@ def test_the_source_lost_records_before_they_were_copied(
         assert len(read_all(target, lost)) == 200
         pipeline.settings = {"onSourceDataLoss": "continue"}
     elif running:
-        eventually(lambda: len(read_all(target, lost)) == 279, "goes on")
+        eventually(lambda: len(read_all(target, lost)) == 279, "continues")
         assert run.stop() == 0
     else:
         assert run.wait() == 0
@@ -136,7 +138,7 @@ def test_the_source_lost_records_before_they_were_copied(
 def test_retention_deletes_while_copying(
     make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
 ) -> None:
-    """The log start runs after the position again and again."""
+    """The log start runs after the position repeatedly."""
     topic = filled(source)
     pipeline = make_pipeline([topic], {"onSourceDataLoss": "continue"})
     run = pipeline.start()
@@ -172,7 +174,7 @@ def test_a_record_too_large_for_the_target(
     produce(source, other, mixture(3, 50, 1))
     pipeline = make_pipeline([large, split, other], {"replication.sink.partition": partition})
     run = pipeline.catch_up(FINDINGS)
-    run.expect("stopped", lambda e: told(e, large, 0, "too-large") and "max.message" in str(e))
+    run.expect("stopped", lambda e: reported(e, large, 0, "too-large") and "max.message" in str(e))
     prove(source, target, pipeline.name, split, other)
     with_admin = admin(target)
     raise_limit(with_admin, large)
@@ -208,7 +210,7 @@ def test_the_target_topic_is_deleted(
         create_topic(target, gone)
     produce(source, gone, mixture(3, 100, 1))
     produce(source, other, mixture(4, 100, 1))
-    run.expect("stopped", lambda e: told(e, gone, 0, "target-gone", "refused"))
+    run.expect("stopped", lambda e: reported(e, gone, 0, "target-gone", "refused"))
     eventually(lambda: len(read_all(target, other)) == 300, "the other continues")
     assert run.stop() == 0
     prove(source, target, pipeline.name, other)

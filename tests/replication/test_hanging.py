@@ -1,4 +1,4 @@
-"""A task that hangs holds nothing for ever, and writes nothing any more."""
+"""A task that hangs holds nothing forever, and writes nothing any more."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ pytestmark = pytest.mark.slow
 def test_a_suspended_process_is_done_without(
     pipeline: Pipeline, topics: dict[str, int], hangs: str
 ) -> None:
-    """Its lap's deadline passes, another task goes on; nobody resumes what was suspended."""
+    """Its lap's deadline passes, another task continues; no one resumes what was suspended."""
     pipeline.settings = {"target.kafka.producer": {"transaction.timeout.ms": 1000}}
     with Traffic(pipeline.source, topics, 1):
         run = pipeline.start()
         run.expect("firstrecord")
-        told = run.told
+        reported = run.reported
         if hangs == "worker":
             pipeline.arm("sent", signal.SIGSTOP)
             pipeline.await_hit("sent")
@@ -31,7 +31,7 @@ def test_a_suspended_process_is_done_without(
         else:
             stopped = run.java()
             stopped.suspend()
-        run.expect("note", lambda event: "did not end within 33 s" in event["text"], since=told)
+        run.expect("note", lambda event: "did not end within 33 s" in event["text"], since=reported)
         eventually(lambda: not is_alive(stopped), "Spark has killed it")
         pipeline.await_copying()
     assert run.stop() == 0

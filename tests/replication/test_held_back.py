@@ -1,4 +1,4 @@
-"""Transactions on the source that do not end: found, told, and never taken for caught up."""
+"""Transactions on the source that do not end: found, reported, and never taken for caught up."""
 
 from __future__ import annotations
 
@@ -106,8 +106,8 @@ def test_the_first_reading_asks_at_once() -> None:
 def test_a_reading_without_the_offset_does_not_restart_the_clock(
     high: dict[Partition, int],
 ) -> None:
-    clock, told = Clock(), list[Event]()
-    found, watch = reader(Asked(), clock), HeldBackWatch(told.append)
+    clock, reported = Clock(), list[Event]()
+    found, watch = reader(Asked(), clock), HeldBackWatch(reported.append)
 
     def look(high: Mapping[Partition, int], stable: Mapping[Partition, int]) -> float | None:
         held = found.read(high, stable)
@@ -117,17 +117,17 @@ def test_a_reading_without_the_offset_does_not_restart_the_clock(
     assert look({AT: 30}, {AT: 17}) == 0.0
     clock.now += 70.0
     assert look({AT: 30}, {AT: 17}) == 70.0
-    notes = len(told)
+    notes = len(reported)
     clock.now += 10.0
     assert look(high, {}) == 70.0, "as it was when it was last read"
     clock.now += 10.0
     assert look({AT: 40}, {AT: 17}) == 90.0
-    assert len(told) == notes, "nothing has ended"
+    assert len(reported) == notes, "nothing has ended"
     clock.now += 400.0
     assert look({}, {}) is None, "a deleted topic does not stay"
     clock.now += 1.0
     assert look({AT: 40}, {AT: 40}) is None
-    assert "has ended" in str(told[-1])
+    assert "has ended" in str(reported[-1])
 
 
 def test_old_brokers_do_not_tell_who_it_is() -> None:
@@ -136,21 +136,21 @@ def test_old_brokers_do_not_tell_who_it_is() -> None:
 
 
 def test_a_run_that_waits_stops_after_a_minute_of_its_own_clock() -> None:
-    told: list[Event] = []
-    watch = HeldBackWatch(told.append)
+    reported: list[Event] = []
+    watch = HeldBackWatch(reported.append)
     positions = {SOURCE: Position(3, 0, -1, "", 1, 0, "orders", 0)}
 
     def look(age_s: float, observed_s: float, until: int = 8) -> list[FaultKind]:
         held = {SOURCE: HeldBack(5, 3, 7, age_s, observed_s)}
         return [fault.kind for fault in watch.look(held, positions, {SOURCE: until})]
 
-    assert look(20.0, 20.0) == [] and not told
+    assert look(20.0, 20.0) == [] and not reported
     assert look(9000.0, 59.0) == []  # the producer's records are old; that proves nothing
     assert look(60.0, 60.0) == [FaultKind.HELD_BACK]
     assert look(60.0, 60.0, until=3) == []  # what it waits for is there
-    assert [type(event) for event in told] == [Note]
+    assert [type(event) for event in reported] == [Note]
     assert watch.look({}, positions, {}) == []
-    assert "has ended" in str(told[-1])
+    assert "has ended" in str(reported[-1])
 
 
 @pytest.mark.slow

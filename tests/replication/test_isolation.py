@@ -1,7 +1,7 @@
 """A target partition takes no writes while the open transaction of its slot contains it.
 
-It stops alone: the other partitions of the slot go on, in this run and in the next one, and it goes
-on by itself when it is back.
+It stops alone: the other partitions of the slot continue, in this run and in the next one, and it
+resumes by itself when it is back.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.support.traffic import Traffic
 pytestmark = pytest.mark.proof
 
 # The lap gives up after 20 s, the next requests for the transactional id after some more.
-_GOES_ON_S = 60.0
+_CONTINUES_S = 60.0
 _HEALTHY = 3
 STATE_TOPIC = "__k2k_state"
 
@@ -78,7 +78,7 @@ class Scene:
 
     def await_stopped(self, run: Run, since: int = 0) -> Event:
         """Wait until the partition is reported as unavailable, and no other one is."""
-        run.expect("stopped", timeout=_GOES_ON_S, since=since)
+        run.expect("stopped", timeout=_CONTINUES_S, since=since)
         (stopped,) = [e for e in run.events()[since:] if e["event"] == "stopped"]
         assert stopped["fault"]["source"] == {"topic": self.blocked, "partition": 0}
         assert stopped["fault"]["kind"] == "unavailable"
@@ -90,13 +90,13 @@ class Scene:
     def await_heartbeat(self) -> None:
         """Wait until the run's heartbeat, which ``watch`` and the console show, has the reason."""
 
-        def told() -> bool:
+        def reported() -> bool:
             values = (record.value or b"" for record in read_all(self.two.first, STATE_TOPIC))
             return any(
                 f"{self.blocked}-0 on the target accepts no writes" in str(v) for v in values
             )
 
-        eventually(told, "the heartbeat has the reason")
+        eventually(reported, "the heartbeat has the reason")
 
 
 def await_growth(two: TwoBrokers, topic: str) -> None:
@@ -111,7 +111,7 @@ def await_growth(two: TwoBrokers, topic: str) -> None:
         def grown(before: dict[int, int] = before) -> bool:
             return all(end > before[number] for number, end in ends().items())
 
-        eventually(grown, f"{topic} grows", _GOES_ON_S)
+        eventually(grown, f"{topic} grows", _CONTINUES_S)
 
 
 @pytest.fixture(params=OUTAGES)
@@ -134,7 +134,7 @@ def scene(
 
 
 @pytest.mark.parametrize("step", ["joined", "before-commit"], ids=["aborted", "committed"])
-def test_the_others_go_on(scene: Scene, step: str) -> None:
+def test_the_others_continue(scene: Scene, step: str) -> None:
     run = scene.pipeline.start()
     run.expect("started")
     scene.break_at(run, step)
@@ -208,17 +208,17 @@ def test_at_any_time(
             run.expect("firstrecord")
             eventually(lambda: dice.random() < 0.02, "some time has passed")
             two.stop_second()
-            stopped = run.expect("stopped", timeout=_GOES_ON_S)
+            stopped = run.expect("stopped", timeout=_CONTINUES_S)
             assert stopped["fault"]["source"]["topic"] == away
             await_growth(two, topic)
             if seed % 2:
                 run.signal(signal.SIGKILL)
                 run.wait()
                 run = pipeline.start()
-            told = run.told
+            reported = run.reported
             two.start()
             run.expect(
-                "progress", lambda event: not event["stopped"] and event["records"], since=told
+                "progress", lambda event: not event["stopped"] and event["records"], since=reported
             )
         assert run.stop() == 0
         pipeline.catch_up()

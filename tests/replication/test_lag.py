@@ -21,10 +21,10 @@ pytestmark = pytest.mark.slow
 COUNT = 2_000
 
 
-def test_a_heartbeat_tells_no_lag_of_what_a_lap_has_copied_so_far(
+def test_a_heartbeat_shows_no_lag_of_what_a_lap_has_copied_so_far(
     source: KafkaNode, target: KafkaNode, tmp_path: Path
 ) -> None:
-    """One lap lasts for all of the test; its positions are heard of when it ends."""
+    """One lap lasts for all of the test; its positions are reported when it ends."""
     topic = create_topic(source)
     pipe = Pipeline(tmp_path, source, target, [topic], {"spark.lap": "10 minutes"})
     config = load_checked((str(pipe.write()),)).config
@@ -40,7 +40,7 @@ def test_a_heartbeat_tells_no_lag_of_what_a_lap_has_copied_so_far(
         eventually(lambda: (r := runner()) and r.lag_records == 0, "the run has begun", 120)
         produce(source, topic, [Out(b"%d" % n) for n in range(COUNT)])
         eventually(lambda: position() == COUNT, "all is copied")
-        # Read by a survey within 5 s, told by the next heartbeat; the lap's end is far away.
+        # Read by a discovery within 5 s, reported by the next heartbeat; the lap's end is far away.
         until_ms = time.time() * 1000 + 12_000
         last = eventually(
             lambda: r if (r := runner()) and r.at_ms > until_ms else None, "a later heartbeat", 45

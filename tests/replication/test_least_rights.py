@@ -126,7 +126,7 @@ def state_of(secure: SecureNode) -> dict[str, Any]:
 def test_the_source_is_only_read(sites: Sites, tmp_path: Path) -> None:
     source, target = sites
     topic, hidden = filled(source, segment_bytes="10485760"), filled(source)
-    assert OFFSETS not in state_of(source)["topics"], "this test must see it before anybody asks"
+    assert OFFSETS not in state_of(source)["topics"], "this test must see it before anyone asks"
 
     # First by the super user: who may do everything shows what is asked for.
     every = {"bootstrap.servers": source.node.bootstrap}
@@ -182,7 +182,7 @@ def run_verbs(pipe: Pipeline, lag: int) -> None:
 
 
 def test_source_topics_that_may_not_be_read(sites: Sites, tmp_path: Path) -> None:
-    """Each stops for itself, says why, and the exit code tells; the others are copied."""
+    """Each stops for itself, says why, and the exit code shows; the others are copied."""
     source, target = sites
     good, unread, unseen = filled(source), filled(source), filled(source)
     grant_source(source, "partial", good)
@@ -242,9 +242,9 @@ def test_no_right_of_the_target_is_too_many(
 
     failed = [c for c in _settled(config, failures=True) if c.outcome is CheckOutcome.FAIL]
 
-    assert operation.name.replace("_", "") in _mends(failed).upper()
+    assert operation.name.replace("_", "") in _hints(failed).upper()
     assert all(check.fatal for check in failed) == (what != "topic")
-    for grant in _told(failed):
+    for grant in _reported(failed):
         grant.give(target, user)
     for grant in missing if operation is AclOperation.CREATE else []:
         grant.give(target, user)  # its hint is a word and a command that makes the topic
@@ -279,13 +279,13 @@ def _settled(config: PipelineConfig, *, failures: bool) -> list[Check]:
             return checks
 
 
-def _mends(checks: list[Check]) -> str:
+def _hints(checks: list[Check]) -> str:
     return "\n".join(check.hint for check in checks)
 
 
-def _told(checks: list[Check]) -> list[Grant]:
-    """Return the grants that the mends say, as an operator would run them."""
-    lines = [line for line in _mends(checks).splitlines() if "kafka-acls.sh" in line]
+def _reported(checks: list[Check]) -> list[Grant]:
+    """Return the grants that the hints say, as an operator would run them."""
+    lines = [line for line in _hints(checks).splitlines() if "kafka-acls.sh" in line]
     return [grant for line in lines for grant in read_command(line.replace("(or ", "# "))]
 
 
@@ -308,14 +308,14 @@ def test_no_right_to_the_transactional_ids(sites: Sites, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_a_wrong_password(sites: Sites, tmp_path: Path, side: str) -> None:
-    """Every verb says so, in the broker's words and soon; nobody waits for a time-out."""
+    """Every command reports it, in the broker's words and soon; no one waits for a time-out."""
     users = {"source": USER, "target": USER}
     wrong = dict(zip(users, sites, strict=True))[side].java(USER, "not-the-password")
     pipe = pipeline(sites, tmp_path, ["any"], (USER, USER), **{f"{side}.kafka.common": wrong})
     file = pipe.write()
     words = f"the {side} cluster rejected the login: "
 
-    def told(verb: str, *options: str) -> str:
+    def reported(verb: str, *options: str) -> str:
         began = time.monotonic()
         said = k2ktui(verb, "-f", file, *options)
         assert said.code == 3, said
@@ -324,12 +324,12 @@ def test_a_wrong_password(sites: Sites, tmp_path: Path, side: str) -> None:
         return said.out + said.err
 
     verbs: list[Callable[[], str]] = [
-        lambda: told("check"),
-        lambda: told("explain"),
-        lambda: told("start", "--until-caught-up"),
+        lambda: reported("check"),
+        lambda: reported("explain"),
+        lambda: reported("start", "--until-caught-up"),
     ]
     if side == "target":  # without the source, status shows what the target knows
-        verbs.append(lambda: told("status"))
+        verbs.append(lambda: reported("status"))
     for verb in verbs:
         said = verb()
         assert words in said.replace("consumer: ", "").replace("producer: ", ""), said

@@ -19,8 +19,8 @@ LOST, GONE = SourcePartition("t", 0), SourcePartition("gone", 0)
 FAULT = Fault(LOST, FaultKind.TRUNCATED, "t-0: records 5 to 9 are gone", "", 10)
 
 
-class WardenStub:
-    """Fails as often as it is told to."""
+class FencerStub:
+    """Fails as often as the test says."""
 
     def __init__(self, *failures: K2kError) -> None:
         self.run = Run(1, 1)
@@ -42,9 +42,9 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_time_out_is_tried_again() -> None:
-    told: list[Any] = []
-    stub: Any = WardenStub(TimedOut("no answer"), TimedOut("no answer"))
-    recorder = LossRecorder(stub, told.append, ThrottledNotifier(told.append))
+    reported: list[Any] = []
+    stub: Any = FencerStub(TimedOut("no answer"), TimedOut("no answer"))
+    recorder = LossRecorder(stub, reported.append, ThrottledNotifier(reported.append))
     positions = {LOST: Position(5, 0, -1, "", 1, 0, "t", 0)}
     recorder.add(FAULT)
     for _ in range(2):
@@ -53,23 +53,23 @@ def test_a_time_out_is_tried_again() -> None:
     recorder.record(2, positions)
     assert not recorder.pending and positions[LOST].offset == 10 and positions[LOST].term == 2
     assert stub.written == [positions]
-    assert [event.text for event in told if isinstance(event, Note)] == [
+    assert [event.text for event in reported if isinstance(event, Note)] == [
         "continuing after lost records: no answer",
         "t-0: records 5 to 9 are gone; continued at 10 (onSourceDataLoss: continue)",
     ]
 
 
 def test_a_partition_that_is_gone_meanwhile_needs_nothing() -> None:
-    told: list[Any] = []
-    stub: Any = WardenStub()
-    recorder = LossRecorder(stub, told.append, ThrottledNotifier(told.append))
+    reported: list[Any] = []
+    stub: Any = FencerStub()
+    recorder = LossRecorder(stub, reported.append, ThrottledNotifier(reported.append))
     recorder.add(Fault(GONE, FaultKind.TRUNCATED, "gone-0: gone", "", 3))
     recorder.record(1, {})
-    assert not recorder.pending and not told
+    assert not recorder.pending and not reported
 
 
 def test_another_driver_ends_it() -> None:
-    stub: Any = WardenStub(superseded("p"))
+    stub: Any = FencerStub(superseded("p"))
     recorder = LossRecorder(stub, print, ThrottledNotifier(print))
     recorder.add(FAULT)
     with pytest.raises(K2kError, match="another k2ktui has started"):

@@ -36,7 +36,7 @@ class Clock:
 
 
 class Fed:
-    """Figures, and their points by metric and by what tells them apart."""
+    """Figures, and their points by metric and by their attributes."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -73,7 +73,7 @@ def test_lag_is_of_one_moment(fed: Fed) -> None:
     assert fed.read("lag") == {O0: 10}
 
 
-def test_before_the_first_lap_the_survey_tells(fed: Fed) -> None:
+def test_before_the_first_lap_the_snapshot_counts(fed: Fed) -> None:
     fed.feed(surveyed({ORDERS_0: 1000, ORDERS_1: 7}, {ORDERS_0: position(40)}))
 
     assert fed.read("lag") == {O0: 960}  # nothing is known of where the other begins
@@ -155,10 +155,10 @@ def test_counters_add_up_over_laps_and_slots(fed: Fed) -> None:
         (1, "failed"): 0,
     }
     assert fed.read("lap.time") == {0: 10.0}
-    assert fed.read("lap.pause") == {0: 0.25}  # the fenced lap told nothing
+    assert fed.read("lap.pause") == {0: 0.25}  # the fenced lap reported nothing
 
 
-def test_partitions_that_stop_and_go_on(fed: Fed) -> None:
+def test_partitions_that_stop_and_continue(fed: Fed) -> None:
     fed.feed(surveyed({ORDERS_0: 1, ORDERS_1: 1}))
     fed.feed(stopped(ORDERS_0, FaultKind.TRUNCATED))
     fed.feed(stopped(ORDERS_1, FaultKind.UNAUTHORIZED))
@@ -171,7 +171,7 @@ def test_partitions_that_stop_and_go_on(fed: Fed) -> None:
     assert fed.read("stopped") == {(*O0, "truncated"): 1}
 
 
-def test_partitions_that_went_away_are_told_no_more(fed: Fed) -> None:
+def test_partitions_that_went_away_are_reported_no_more(fed: Fed) -> None:
     fed.feed(stopped(ORDERS_1, FaultKind.GONE))
     fed.feed(surveyed({ORDERS_0: 9}, {ORDERS_0: position(1)}))
     fed.feed(surveyed({}, {ORDERS_0: position(1)}))

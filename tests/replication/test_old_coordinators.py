@@ -102,7 +102,7 @@ def test_the_last_epoch_with_a_transaction_open(wire: Wire, old: KafkaNode) -> N
 
 
 @pytest.mark.slow
-def test_a_refused_batch_is_no_rival(
+def test_a_refused_batch_is_no_competitor(
     make_pipeline: MakePipeline, source: KafkaNode, old: KafkaNode
 ) -> None:
     """Batches larger than the target takes fail a lap with its transaction open."""

@@ -23,7 +23,7 @@ from tests.support.kafka import admin, create_topic, unique_name
 from tests.support.preflight import named, pipeline, plain
 from tests.support.secure import SecureNode, make_authority
 
-NOBODY = "127.0.0.1:1"
+CLOSED = "127.0.0.1:1"
 TOPIC_OPERATIONS = (AclOperation.READ, AclOperation.DESCRIBE)
 
 
@@ -89,7 +89,7 @@ def test_a_fault_of_the_program_in_a_check_is_a_failed_check(
     monkeypatch.setattr(clusters, "await_open", broken)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
-    checks = run_checks(pipeline(plain(NOBODY), plain(NOBODY), "t"))
+    checks = run_checks(pipeline(plain(CLOSED), plain(CLOSED), "t"))
 
     for side in ("source cluster", "target cluster"):
         found = named(checks, side)
@@ -102,7 +102,7 @@ def test_a_fault_of_the_program_in_a_check_is_a_failed_check(
 @pytest.mark.slow
 def test_a_cluster_that_does_not_answer(source: KafkaNode) -> None:
     began = time.monotonic()
-    checks = run_checks(pipeline(source, plain(NOBODY), "t"))
+    checks = run_checks(pipeline(source, plain(CLOSED), "t"))
 
     assert time.monotonic() - began < 25
     assert exit_code(checks) is ExitCode.CONNECTION
@@ -230,8 +230,8 @@ def test_target_topics_that_would_change_records(source: KafkaNode, target: Kafk
     details = " ".join(check.detail for check in found)
     for part in ("LogAppendTime", "max.message.bytes is 1,048,588, and 3,000,000", "compact"):
         assert part in details
-    mends = " ".join(check.hint for check in found)
-    assert f"--entity-name {topic} --alter --add-config max.message.bytes=3000000" in mends
+    hints = " ".join(check.hint for check in found)
+    assert f"--entity-name {topic} --alter --add-config max.message.bytes=3000000" in hints
     assert named(checks, f"topic {narrow}").outcome is CheckOutcome.FAIL
     assert not any(check.fatal for check in checks)
     assert exit_code(checks) is ExitCode.REFUSED

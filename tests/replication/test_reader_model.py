@@ -48,7 +48,7 @@ class Answer:
 
 @dataclass
 class Stored:
-    """A batch in the log; ``mark`` tells it from others that had the same offsets."""
+    """A batch in the log; ``mark`` distinguishes it from others that had the same offsets."""
 
     base: int
     count: int

@@ -25,7 +25,7 @@ PATIENCE = 20.0
 
 
 @pytest.fixture
-def peek(source: KafkaNode) -> Iterator[RecordTimeReader]:
+def reader(source: KafkaNode) -> Iterator[RecordTimeReader]:
     properties = {"bootstrap.servers": source.bootstrap}
     opened = RecordTimeReader(
         Cluster(ClusterConfig(kafka=KafkaClients(common=properties)), "source")
@@ -40,43 +40,45 @@ def stamped(count: int, first: int = 0, partition: int = 0) -> list[Out]:
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4", "zstd", "snappy", "gzip"])
-def test_a_record_inside_a_batch(source: KafkaNode, peek: RecordTimeReader, codec: str) -> None:
+def test_a_record_inside_a_batch(source: KafkaNode, reader: RecordTimeReader, codec: str) -> None:
     topic = create_topic(source)
     produce(source, topic, stamped(500), compression_type=codec, linger_ms=50)
     for offset in (0, 123, 499):
-        found = peek.times({(topic, 0): offset}, PATIENCE)
+        found = reader.times({(topic, 0): offset}, PATIENCE)
         assert found == {(topic, 0): (NOW + offset) / 1000}
 
 
-def test_aborted_records_are_passed_over(source: KafkaNode, peek: RecordTimeReader) -> None:
+def test_aborted_records_are_passed_over(source: KafkaNode, reader: RecordTimeReader) -> None:
     topic = create_topic(source)
     produce_transaction(source, topic, stamped(200), commit=False)
     produce_transaction(source, topic, stamped(10, first=1000))
-    assert peek.times({(topic, 0): 0}, PATIENCE) == {(topic, 0): (NOW + 1000) / 1000}
+    assert reader.times({(topic, 0): 0}, PATIENCE) == {(topic, 0): (NOW + 1000) / 1000}
 
 
 def test_many_partitions_with_batches_larger_than_what_is_asked_for(
-    source: KafkaNode, peek: RecordTimeReader
+    source: KafkaNode, reader: RecordTimeReader
 ) -> None:
     topic = create_topic(source, partitions=40)
     for partition in range(40):
         records = [Out(bytes(90_000), partition=partition, timestamp=NOW + partition)]
         produce(source, topic, records)
-    found = peek.times({(topic, p): 0 for p in range(40)}, PATIENCE)
+    found = reader.times({(topic, p): 0 for p in range(40)}, PATIENCE)
     assert found == {(topic, p): (NOW + p) / 1000 for p in range(40)}
 
 
-def test_what_is_not_there_is_left_out(source: KafkaNode, peek: RecordTimeReader) -> None:
+def test_what_is_not_there_is_left_out(source: KafkaNode, reader: RecordTimeReader) -> None:
     topic = create_topic(source)
     produce(source, topic, stamped(3))
     end = end_offsets(source, topic)[0]
     where = {(topic, 0): 1, (unique_name("missing"), 0): 0, (topic, 7): 0}
-    assert peek.times(where, 1.0) == {(topic, 0): (NOW + 1) / 1000}
-    assert peek.times({(topic, 0): end}, 0.5) == {}
-    assert peek.times({(topic, 0): end + 5}, PATIENCE) == {}, "out of range is no reason to wait"
+    assert reader.times(where, 1.0) == {(topic, 0): (NOW + 1) / 1000}
+    assert reader.times({(topic, 0): end}, 0.5) == {}
+    assert reader.times({(topic, 0): end + 5}, PATIENCE) == {}, "out of range is no reason to wait"
 
 
-def test_nobody_answers() -> None:
+def test_no_broker_answers() -> None:
     properties = {"bootstrap.servers": "127.0.0.1:1"}
-    peek = RecordTimeReader(Cluster(ClusterConfig(kafka=KafkaClients(common=properties)), "source"))
-    assert peek.times({("topic", 0): 0}, 0.5) == {}
+    reader = RecordTimeReader(
+        Cluster(ClusterConfig(kafka=KafkaClients(common=properties)), "source")
+    )
+    assert reader.times({("topic", 0): 0}, 0.5) == {}

@@ -103,7 +103,7 @@ def test_a_driver_that_copies_nothing_registers_nothing(copied: Copied) -> None:
 
 
 def test_another_source_gets_other_producer_ids(copied: Copied) -> None:
-    """Under the same ids, records of the two sources could not be told apart."""
+    """Under the same ids, records of the two sources could not be distinguished."""
     with driver(copied) as fencer:
         fencer.take_over(2)
         first = {fencer.renew(slot).producer_id for slot in (0, 1)}

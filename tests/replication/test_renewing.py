@@ -1,4 +1,4 @@
-"""A slot's epoch raised on the condition that nobody else did, whatever befell its transaction."""
+"""A slot's epoch raised if no other client raised it, whatever happened to its transaction."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def begun(wire: Wire, topic: str) -> Producer:
 
 
 async def refused(wire: Wire, token: Producer, topic: str) -> bool:
-    """Whether the coordinator lets nobody with this token go on."""
+    """Whether the coordinator accepts no request with this token."""
     try:
         await add_partitions(wire, token, [(topic, 0)])
     except CoordinatorError as error:
@@ -42,7 +42,7 @@ async def refused(wire: Wire, token: Producer, topic: str) -> bool:
     return False
 
 
-def test_an_open_transaction_is_no_rival(wire: Wire, target: KafkaNode) -> None:
+def test_an_open_transaction_is_no_competitor(wire: Wire, target: KafkaNode) -> None:
     topic = create_topic(target)
 
     async def run() -> None:
@@ -57,7 +57,7 @@ def test_an_open_transaction_is_no_rival(wire: Wire, target: KafkaNode) -> None:
 
 
 @pytest.mark.slow
-def test_a_transaction_that_took_too_long_is_no_rival(wire: Wire, target: KafkaNode) -> None:
+def test_a_transaction_that_took_too_long_is_no_competitor(wire: Wire, target: KafkaNode) -> None:
     topic = create_topic(target)
 
     async def run() -> None:
@@ -71,7 +71,7 @@ def test_a_transaction_that_took_too_long_is_no_rival(wire: Wire, target: KafkaN
     wire.loop.run(run)
 
 
-def test_a_rival_is_told(wire: Wire, target: KafkaNode) -> None:
+def test_a_competitor_is_reported(wire: Wire, target: KafkaNode) -> None:
     topic = create_topic(target)
 
     async def run() -> None:

@@ -112,7 +112,7 @@ def test_secrets_are_not_shown(pipe: Pipeline, tmp_path: Path) -> None:
     assert shown.count("<redacted>") >= 3
 
 
-def test_a_fault_of_our_own_tells_no_secret(
+def test_a_fault_of_our_own_shows_no_secret(
     pipe: Pipeline,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

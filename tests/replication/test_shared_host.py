@@ -120,7 +120,7 @@ def test_others_cannot_read_tasks_from_the_ports(tmp_path: Path) -> None:
 
 
 def is_private(file: Path, root: Path) -> bool:
-    """Whether a directory between a file and ``root`` lets its owner in and nobody else."""
+    """Whether a directory between a file and ``root`` lets only its owner in."""
     above = file.parents[: file.parents.index(root)]
     return any(stat.S_IMODE(each.stat().st_mode) == 0o700 for each in above)
 

@@ -30,7 +30,7 @@ USER, PASSWORD = "copier", "copier-3cr3t"
 
 
 def packages() -> list[str]:
-    """Return what the page tells to install on executors."""
+    """Return what the page says to install on executors."""
     text = PAGE.read_text()
     line = text[text.index("<!-- executor packages -->") :].split("pip install ")[1].splitlines()[0]
     return [word.strip("'").split(">")[0] for word in line.split()]
@@ -80,7 +80,7 @@ def test_a_copy_on_a_cluster(
     eventually(lambda: not cluster.executors(), "executors end with the run")
 
 
-def tells_of_a_loss(event: Event) -> bool:
+def is_loss_note(event: Event) -> bool:
     """Spark gives the job up, or runs the task elsewhere, where its spent token is refused."""
     return "ExecutorLostFailure" in event["text"] or "one attempt only" in event["text"]
 
@@ -90,7 +90,7 @@ def tells_of_a_loss(event: Event) -> bool:
 def test_executors_that_are_killed(
     cluster: SparkCluster, python: Path, source: KafkaNode, target: KafkaNode, tmp_path: Path
 ) -> None:
-    """Their slots go on elsewhere, or when they are back: nothing is lost, nothing doubled."""
+    """Their slots continue elsewhere, or when they are back: nothing is lost, nothing doubled."""
     topic = create_topic(source, partitions=4)
     pipe = Pipeline(tmp_path, source, target, [topic])
     pipe.settings = settings(cluster, python, pipe.steps_on_executors)
@@ -98,17 +98,17 @@ def test_executors_that_are_killed(
         run.expect("firstrecord")
         for step in ("sent", "before-commit", "after-commit"):
             eventually(lambda: len(cluster.executors()) == 2, "both executors are there")
-            told = run.told
-            # A task that stands still is one that runs: between two laps a loss is not told.
+            reported = run.reported
+            # A task that stands still is one that runs: between two laps a loss is not reported.
             pipe.arm(step, signal.SIGSTOP)
             pipe.await_hit(step)
             executor, worker = eventually(cluster.suspended, f"a task stands still at {step}")
             executor.kill()
-            run.expect("note", tells_of_a_loss, since=told)
+            run.expect("note", is_loss_note, since=reported)
             with contextlib.suppress(psutil.NoSuchProcess):
                 worker.resume()  # its slot has been fenced: whatever it still does is for nothing
-            told = run.told
-            run.expect("progress", lambda e: e["records"], since=told)
+            reported = run.reported
+            run.expect("progress", lambda e: e["records"], since=reported)
         run.stop()
     pipe.catch_up()
     proof = prove(source, target, pipe.name, topic)
@@ -204,7 +204,7 @@ Driver stacktrace:"""
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         (_PYTHON_FAILED, "PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has"),
         (_LOST, "ExecutorLostFailure (executor 1 exited caused by one of the running tasks)"),
@@ -212,8 +212,8 @@ Driver stacktrace:"""
         ("", "Exception"),
     ],
 )
-def test_why_a_job_failed(text: str, told: str) -> None:
+def test_why_a_job_failed(text: str, reported: str) -> None:
     error = Exception("An error occurred while calling z:org.apache.spark.api.python.collect")
     error.java_exception = SimpleNamespace(getMessage=lambda: text)  # type: ignore[attr-defined]
     found = executors.spark_reason(error)
-    assert found.startswith(told) and "\n" not in found
+    assert found.startswith(reported) and "\n" not in found

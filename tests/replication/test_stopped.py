@@ -22,33 +22,33 @@ def test_a_retried_partition_that_stops_with_another_fault_is_reported(
 ) -> None:
     now = 100.0
     monkeypatch.setattr(module, "monotonic", lambda: now)
-    told: list[Event] = []
-    stopped = StoppedPartitions(told.append)
+    reported: list[Event] = []
+    stopped = StoppedPartitions(reported.append)
     refused = fault(FaultKind.REFUSED)
     stopped.stop(refused)
-    assert told == [Stopped(refused)]
+    assert reported == [Stopped(refused)]
 
     now += 31
     stopped.retry([SOURCE])
     assert SOURCE not in stopped
     stopped.stop(fault(FaultKind.REFUSED, "it failed after 3.1 s"))
-    assert told == [Stopped(refused)], "the same fault, told once"
+    assert reported == [Stopped(refused)], "the same fault, reported once"
 
     now += 31
     stopped.retry([SOURCE])
     unauthorized = fault(FaultKind.UNAUTHORIZED, hint="Fix: grant Read.")
     stopped.stop(unauthorized)
-    assert told[1:] == [Stopped(unauthorized)]
+    assert reported[1:] == [Stopped(unauthorized)]
     assert stopped.faults == (unauthorized,)
 
     # The next discovery finds another reason without a retry.
     gone = fault(FaultKind.GONE)
     stopped.stop(gone)
     stopped.stop(gone)
-    assert told[2:] == [Stopped(gone)]
+    assert reported[2:] == [Stopped(gone)]
 
     now += 31
     stopped.retry([SOURCE])
     stopped.report_resumed([SOURCE])
     stopped.report_resumed([SOURCE])
-    assert told[3:] == [Resumed("orders", 0)]
+    assert reported[3:] == [Resumed("orders", 0)]

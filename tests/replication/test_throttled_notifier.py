@@ -1,4 +1,4 @@
-"""A trouble that lasts is told when it begins, then ever more rarely, and when it ends."""
+"""A trouble that lasts is reported when it begins, then ever more rarely, and when it ends."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from k2ktui.replication.events import Event, Note
 from k2ktui.replication.progress import ThrottledNotifier
 
 
-class Told:
-    """Troubles with a clock of their own, and what they told."""
+class Reported:
+    """Troubles with a clock of their own, and what they reported."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -30,9 +30,9 @@ class Told:
         return said
 
 
-def test_told_at_once_and_then_after_growing_pauses() -> None:
-    told = Told()
-    assert told.last(2000, "the target does not answer") == [
+def test_reported_at_once_and_then_after_growing_pauses() -> None:
+    reported = Reported()
+    assert reported.last(2000, "the target does not answer") == [
         0,
         10,
         30,
@@ -43,39 +43,39 @@ def test_told_at_once_and_then_after_growing_pauses() -> None:
         1230,
         1830,
     ]
-    assert set(told.texts) == {"slot 0: the target does not answer"}
+    assert set(reported.texts) == {"slot 0: the target does not answer"}
 
 
-def test_troubles_that_take_turns_are_told_once_each() -> None:
-    told = Told()
-    assert told.last(10, "refused", "timed out") == [0, 0]
+def test_troubles_that_take_turns_are_reported_once_each() -> None:
+    reported = Reported()
+    assert reported.last(10, "refused", "timed out") == [0, 0]
 
 
 def test_each_subject_has_troubles_of_its_own() -> None:
-    told = Told()
-    told.troubles.report("slot 0", "refused")
-    told.troubles.report("slot 1", "refused")
-    told.troubles.over("slot 1")
-    told.troubles.report("slot 0", "refused")
-    assert told.texts == ["slot 0: refused", "slot 1: refused"]
+    reported = Reported()
+    reported.troubles.report("slot 0", "refused")
+    reported.troubles.report("slot 1", "refused")
+    reported.troubles.over("slot 1")
+    reported.troubles.report("slot 0", "refused")
+    assert reported.texts == ["slot 0: refused", "slot 1: refused"]
 
 
-def test_its_end_is_told_if_it_lasted_and_the_next_one_is_new() -> None:
-    told = Told()
-    told.last(35, "refused")
-    told.texts.clear()
-    told.troubles.over("slot 0")
-    told.troubles.over("slot 0")
-    assert told.texts == ["slot 0: recovered after 35 s"]
-    assert told.last(5, "refused") == [0]
-    told.texts.clear()
-    told.troubles.over("slot 0")
-    assert told.texts == []
+def test_its_end_is_reported_if_it_lasted_and_the_next_one_is_new() -> None:
+    reported = Reported()
+    reported.last(35, "refused")
+    reported.texts.clear()
+    reported.troubles.over("slot 0")
+    reported.troubles.over("slot 0")
+    assert reported.texts == ["slot 0: recovered after 35 s"]
+    assert reported.last(5, "refused") == [0]
+    reported.texts.clear()
+    reported.troubles.over("slot 0")
+    assert reported.texts == []
 
 
-def test_what_is_news_is_told_in_any_case() -> None:
-    told = Told()
+def test_what_is_news_is_reported_in_any_case() -> None:
+    reported = Reported()
     for _ in range(3):
-        told.troubles.report("slot 0", "the worker was lost", always=True)
-    told.troubles.report("slot 0", "the worker was lost")
-    assert len(told.texts) == 3
+        reported.troubles.report("slot 0", "the worker was lost", always=True)
+    reported.troubles.report("slot 0", "the worker was lost")
+    assert len(reported.texts) == 3

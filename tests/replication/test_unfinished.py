@@ -14,7 +14,7 @@ from tests.support.drivers import Cluster, steps
 @pytest.mark.parametrize("version", Version)
 @pytest.mark.parametrize("aborted", [False, True])
 def test_suspended_while_its_transaction_cannot_end(version: Version, *, aborted: bool) -> None:
-    """Another driver goes on without that transactional id; the first awakes when it is free."""
+    """Another driver continues without that transactional id; the first awakes when it is free."""
     for suspended_after in range(60):
         cluster = Cluster(version, -1)
         cluster.act(("start", 0, 0, Fault.NONE))
@@ -43,7 +43,7 @@ def test_suspended_while_its_transaction_cannot_end(version: Version, *, aborted
 
 @pytest.mark.parametrize("version", Version)
 def test_a_lost_task_whose_transaction_cannot_end(version: Version) -> None:
-    """Its driver goes on with another id only if the task cannot write any longer."""
+    """Its driver continues with another id only if the task cannot write any longer."""
     for lost_after in range(60):
         cluster = Cluster(version, -1)
         cluster.act(("start", 0, 0, Fault.NONE))
@@ -66,7 +66,7 @@ def test_a_lost_task_whose_transaction_cannot_end(version: Version) -> None:
 
 
 @pytest.mark.parametrize("version", Version)
-def test_others_go_on_while_a_transaction_cannot_end(version: Version) -> None:
+def test_others_continue_while_a_transaction_cannot_end(version: Version) -> None:
     """Whatever the task was doing: with a spare id, and with the first one when it is free."""
     for blocked_after in range(60):
         cluster = Cluster(version, -1)

@@ -34,7 +34,7 @@ class _Metadata:
 
     async def metadata(self, topics: Any) -> dict[str, TopicInfo]:
         if self._answer is None:
-            raise OutcomeUnknown("nobody answers")
+            raise OutcomeUnknown("no broker answers")
         return {"t": self._answer}
 
 

@@ -189,7 +189,7 @@ def test_a_failure_during_the_end_is_not_reported() -> None:
     runner = Sample(work, immediately=True)
     runner.start()
     assert began.wait(WAIT_S)
-    assert not runner.stop(), "the turn still runs: stop returns all the same"
+    assert not runner.stop(), "the turn still runs: stop returns nevertheless"
     may_end.set()
     assert runner.stop(WAIT_S) and runner.closed.is_set()
     assert runner.reports == []

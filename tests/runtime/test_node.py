@@ -1,4 +1,4 @@
-"""One-node clusters: they keep their address and data, and end when told."""
+"""One-node clusters: they keep their address and data, and end on request."""
 
 from __future__ import annotations
 

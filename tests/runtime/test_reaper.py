@@ -140,7 +140,7 @@ def test_exit_codes_log_and_signals(tmp_path: Path) -> None:
     assert said.log_path.read_text() == "hello\n"
     said.terminate()  # harmless when it is gone
 
-    sleeper = child_process.spawn([sys.executable, "-c", _WAIT_FOR_EVER], log_path=tmp_path / "log")
+    sleeper = child_process.spawn([sys.executable, "-c", _WAIT_FOREVER], log_path=tmp_path / "log")
     with pytest.raises(TimedOut):
         sleeper.wait(0.05)
     sleeper.suspend()
@@ -149,7 +149,7 @@ def test_exit_codes_log_and_signals(tmp_path: Path) -> None:
     assert sleeper.stop(15) == 128 + signal.SIGTERM  # also wakes it up
 
 
-_WAIT_FOR_EVER = "import time; time.sleep(600)"
+_WAIT_FOREVER = "import time; time.sleep(600)"
 _DEAF = "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=True); " + (
     "time.sleep(600)"
 )

@@ -57,7 +57,7 @@ def can_hide() -> bool:
 @pytest.mark.parametrize("apart", [False, True], ids=["same-namespace", "other-pid-namespace"])
 def test_only_what_has_no_owner_is_swept(apart: bool, temporary: Path) -> None:
     if apart and not can_hide():
-        pytest.skip("this kernel lets nobody make a process namespace")
+        pytest.skip("this kernel lets no user make a process namespace")
     command = [*(HIDDEN if apart else ()), sys.executable, "-c", _OWNER, PREFIX]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:
         assert owner.stdout
@@ -65,7 +65,7 @@ def test_only_what_has_no_owner_is_swept(apart: bool, temporary: Path) -> None:
         assert path.is_dir()
         sweep(PREFIX)
         assert path.is_dir(), "its owner runs"
-        owner.communicate()  # it ends without a word, as if it were killed
+        owner.communicate()  # it ends silently, as if it were killed
     sweep(PREFIX)
     assert not path.exists()
 

@@ -252,7 +252,7 @@ class TwoBrokers:
 
     Where a test helper takes a node, it takes this too. Topics get two replicas unless
     ``create_topic(…, replicas=[[1], [2], …])`` places them; transactions and groups have two, and
-    go on with one broker.
+    continue with one broker.
 
     Args:
         name: of the cluster.

@@ -270,14 +270,14 @@ class Coordinator:
         name = producer.transactional_id or ""
         code = self._not_current(name, producer.producer_id, producer.epoch)
         if code or self.ids[name].state is not State.ONGOING:
-            return Code.INVALID_PRODUCER_EPOCH  # the abort's marker has told the leader
+            return Code.INVALID_PRODUCER_EPOCH  # the leader has the abort's marker
         self.ids[name].changes.append(request.change)
         self.written.append(request.change)
         return Code.NONE
 
 
 class Pause:
-    """What a driver awaits before each of its requests: the test says when it goes on, and how."""
+    """What a driver awaits before each request: the test decides when it continues, and how."""
 
     def __await__(self) -> Generator[None, Fault, Fault]:
         return (yield)

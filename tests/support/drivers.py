@@ -46,7 +46,7 @@ class Lost(Exception):
 class Lap:
     """What a driver awaits while a task runs: the steps of both are the same.
 
-    ``lost`` takes the task over when the driver loses it; then it goes on by itself.
+    ``lost`` takes the task over when the driver loses it; then it continues by itself.
     """
 
     def __init__(self, driver: ModelDriver, task: Coroutine[Any, Any, None]) -> None:
@@ -97,7 +97,7 @@ class ModelDriver:
         return not (self.ended or self.killed)
 
     def step(self, fault: Fault) -> None:
-        """Go on to the next request."""
+        """Continue with the next request."""
         try:
             self._steps.send(fault)
         except StopIteration:
@@ -314,7 +314,7 @@ class Cluster:
         elif kind == "expire" and self.target.ids:
             name = sorted(self.target.ids)[one % len(self.target.ids)]
             self.target.expire(name)
-            # Then a driver of long ago may be the first to ask for it, and ends all the same.
+            # Then a driver of long ago may be the first to ask for it, and ends nevertheless.
             self.all_may_end |= name == "g.driver"
         elif kind == "move":
             self.target.move()
@@ -329,12 +329,12 @@ class Cluster:
         elif kind == "lose" and self.drivers:
             self.drivers[one % len(self.drivers)].loses = True
         elif kind == "lost" and self.lost:
-            self._go_on(one % len(self.lost), 1 + other)
+            self._continue(one % len(self.lost), 1 + other)
         elif kind == "arrive" and self.late:
             self.target.handle(self.late.pop(one % len(self.late)))
 
-    def _go_on(self, number: int, steps: int) -> None:
-        """Let a task whose driver has lost it go on."""
+    def _continue(self, number: int, steps: int) -> None:
+        """Resume a task whose driver has lost it."""
         try:
             for _ in range(steps):
                 self.lost[number].send(Fault.NONE)
@@ -342,16 +342,16 @@ class Cluster:
             del self.lost[number]
 
     def settle(self) -> None:
-        """Nothing is lost any more; every driver goes on, until each partition has grown.
+        """Nothing is lost any more; every driver continues, until each partition has grown.
 
-        They go on for a while each: two that both take the other for a lost response of their own
+        Each continues for a while: two that both take the other for a lost response of their own
         take the pipeline from each other until one of them is quicker.
         """
         before, dice = self.counts(), Random(0)
         self.target.blocked.clear()
         for number in range(_SETTLING_STEPS):
             if self.lost:
-                self._go_on(dice.randrange(len(self.lost)), dice.randrange(1, 9))
+                self._continue(dice.randrange(len(self.lost)), dice.randrange(1, 9))
             for driver in self.drivers:
                 for _ in range(dice.randrange(60)):
                     if driver.running:
@@ -389,7 +389,7 @@ def actions(kinds: list[str]) -> st.SearchStrategy[tuple[str, int, int, Fault]]:
 
 
 def steps(driver: ModelDriver, number: int) -> None:
-    """Let a driver go on for some requests."""
+    """Let a driver continue for some requests."""
     for _ in range(number):
         if driver.running:
             driver.step(Fault.NONE)

@@ -1,4 +1,4 @@
-"""Tells when a console has nothing left to do.
+"""Knows when a console has nothing left to do.
 
 Textual's own test driver takes a process that used little processor time for a fiftieth of a second
 for idle. On a loaded machine a busy one looks like that too, and each key costs three of those.
@@ -15,7 +15,7 @@ from unittest import mock
 
 from textual.app import App
 
-# A console that is never idle (it should be, between two seconds) still goes on after this.
+# A console that is never idle (it should be, between two seconds) still continues after this.
 _LONGEST_S = 10.0
 # Textual's own timers, for a change of size and for drawing several changes at once, are so short.
 _TIMER_S = 1 / 120

@@ -229,7 +229,7 @@ def _bounds(node: KafkaNode, topic: str, isolation: str) -> tuple[dict[int, int]
     def known() -> Any:
         return with_admin.list_topics(topic, timeout=TIMEOUT).topics[topic].partitions
 
-    # A broker of ZooKeeper's time serves before its controller has told it what there is.
+    # A broker of ZooKeeper's time serves before its controller has sent it the metadata.
     partitions = eventually(known, f"{topic} is known")
     found = []
     for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):
@@ -247,7 +247,7 @@ def _listed(client: AdminClient, asked: dict[TopicPartition, Any], level: Any) -
         return {tp.partition: f.result(TIMEOUT).offset for tp, f in futures.items()}
     except KafkaException as error:
         if error.args[0].code() in (*LEADER_MOVED, KafkaError._NOENT):
-            client.list_topics(timeout=TIMEOUT)  # else it goes on asking the leaders it remembers
+            client.list_topics(timeout=TIMEOUT)  # else it keeps asking the leaders it remembers
             return {}
         raise
 

@@ -152,7 +152,7 @@ class MirrorMaker:
         self._process = None
 
     def pause(self, *, resume: bool = False) -> None:
-        """Suspend it in the middle of whatever it does, or let it go on."""
+        """Suspend it in the middle of its work, or resume it."""
         assert self._process is not None
         if resume:
             self._process.resume()

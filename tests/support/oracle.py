@@ -242,7 +242,7 @@ class _Case:
             at, wanted = position["start"], 0
             for first, end, part, parts in sorted(self._ledger.covers.get((topic, partition), ())):
                 if part == 0 and first != at and not self._in_gap((topic, partition, at)):
-                    self._say(f"{topic}-{partition}: mappings go on at {first} instead of {at}")
+                    self._say(f"{topic}-{partition}: mappings continue at {first} instead of {at}")
                 if part != wanted:
                     self._say(f"{topic}-{partition}: part {part} from {first}, not {wanted}")
                 at, wanted = end, (part + 1) % parts

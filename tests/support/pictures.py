@@ -1,4 +1,4 @@
-"""Pictures of screens that are kept, to be compared; ``K2KTUI_PICTURES=write`` draws them anew."""
+"""Pictures of screens that are kept, to be compared; ``K2KTUI_PICTURES=write`` redraws them."""
 
 from __future__ import annotations
 

@@ -183,15 +183,15 @@ class Run:
         self.code: int | None = None
 
     def events(self, kind: str = "") -> list[Event]:
-        """Return the events told so far, or those of one kind (``progress``, ``stopped``, …)."""
+        """Return the events so far, or those of one kind (``progress``, ``stopped``, …)."""
         text = self.out.read_text()
         whole = text[: text.rfind("\n") + 1]
         found = [json.loads(line) for line in whole.splitlines()]
         return [event for event in found if kind in ("", event["event"])]
 
     @property
-    def told(self) -> int:
-        """How many events it has told so far, for ``expect(since=…)``."""
+    def reported(self) -> int:
+        """How many events it has reported so far, for ``expect(since=…)``."""
         return len(self.events())
 
     def expect(

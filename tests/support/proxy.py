@@ -41,7 +41,7 @@ class Blow(Enum):
 
     LOST = "the connection is cut before the request reaches the broker"
     UNANSWERED = "the broker acts on it, and the connection is cut before its answer arrives"
-    DELAYED = "the connection is cut, and the broker gets the request only when told to"
+    DELAYED = "the connection is cut, and the broker gets the request only when the test says"
 
 
 @dataclass
@@ -201,7 +201,7 @@ def _cut(connection: socket.socket) -> None:
 
 
 class ProxiedNode(KafkaNode):
-    """A node with a second listener, at which clients are told the address of a proxy."""
+    """A node with a second listener, at which clients get the address of a proxy."""
 
     def __init__(self, name: str, data_dir: Path) -> None:
         super().__init__(name, data_dir, listeners={LISTENER: "PLAINTEXT"})

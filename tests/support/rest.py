@@ -1,4 +1,4 @@
-"""An HTTP server that answers what a test tells it: the answers no real server gives on demand."""
+"""An HTTP server that answers as a test sets it up: the answers no real server gives on demand."""
 
 from __future__ import annotations
 

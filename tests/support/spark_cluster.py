@@ -1,6 +1,6 @@
 """A real standalone Spark cluster on loopback, from PySpark's own jars.
 
-Authentication and encryption are on, as ``docs/spark-cluster.md`` tells to have them.
+Authentication and encryption are on, as ``docs/spark-cluster.md`` says.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Another user of the same host: whoever can connect to a port and speaks its protocol.
+"""Another user of the same host: anyone who can connect to a port and speaks its protocol.
 
 The messages are those of Spark's network-common (a frame is its length in 8 bytes, a type, a
 header, a body) and of py4j's gateway, each without any login.

@@ -43,7 +43,7 @@ def surveyed(
     positions: dict[SourcePartition, Position] | None = None,
     partitions: Iterable[SourcePartition] | None = None,
 ) -> TopicsDiscovered:
-    """A survey of the partitions that have ends, or of ``partitions``."""
+    """A snapshot of the partitions that have ends, or of ``partitions``."""
     return TopicsDiscovered(set(ends if partitions is None else partitions), positions or {}, ends)
 
 

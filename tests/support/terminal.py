@@ -47,7 +47,7 @@ class Terminal:
         self.output = b""
 
     def resize(self, width: int, height: int) -> None:
-        """Give it a size, in cells; the kernel signals that to who runs on it."""
+        """Give it a size, in cells; the kernel signals that to the process that runs on it."""
         fcntl.ioctl(self._slave, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
 
     def send(self, text: str) -> None:

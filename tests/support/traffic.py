@@ -153,7 +153,7 @@ class Traffic:
 
 
 def _sent(producer: Producer, topic: str, out: Out) -> bool:
-    """Send; False while a broker of ZooKeeper's time has not been told of the topic yet."""
+    """Send; False while a broker of ZooKeeper's time does not know the topic yet."""
     try:
         producer.produce(
             topic,
@@ -174,7 +174,7 @@ def _producer(node: KafkaNode, **settings: object) -> Producer:
     """Make a client for brokers that go away: patient, and silent.
 
     A broker of ZooKeeper's time that has just started answers that topics do not exist, until its
-    controller has told it of them. librdkafka believes the first such answer once it has known the
+    controller has announced them. librdkafka believes the first such answer once it has known the
     topic for ``topic.metadata.propagation.max.ms``: it drops what it has buffered, and then does
     not believe for as long that the topic exists.
     """

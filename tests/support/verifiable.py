@@ -55,7 +55,7 @@ def consume(node: KafkaNode, topic: str, directory: Path) -> Sequences:
         for event in tool.events("record_data"):
             found.setdefault(event["partition"], []).append(event["value"])
             last[event["partition"]] = event["offset"]
-        # The very last offset may be a marker, which no consumer is told of.
+        # The very last offset may be a marker, which no consumer gets.
         return all(last.get(p, -1) >= end - 2 for p, end in ends.items() if end)
 
     try:

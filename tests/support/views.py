@@ -1,4 +1,4 @@
-"""Views of a pipeline that never was, put together as real ones are; and a feed that tells them."""
+"""Views of a pipeline that never was, put together as real ones are; and a feed that shows them."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ def usual(pair: PipelinePair | None = None) -> Made:
 
 
 class StubFeed:
-    """A feed that shows what a test tells it to."""
+    """A feed that a test controls."""
 
     def __init__(self, made: Made, *, replay: bool = False) -> None:
         self.made, self.replay = made, replay

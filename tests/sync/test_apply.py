@@ -78,8 +78,8 @@ def test_every_offset_of_a_log_translates_to_the_first_unread_record(
     groups = {copied.group(f"at{offset}"): offset for offset in range(end + 1)}
     for group, offset in groups.items():
         commit(source, group, {(topic, 0): offset})
-    told = k2ktui_json("groups", "-f", copied.file)
-    rows = {row["group"]: row for row in told["groups"]}
+    reported = k2ktui_json("groups", "-f", copied.file)
+    rows = {row["group"]: row for row in reported["groups"]}
     assert len(rows) == len(groups)
     for group, offset in groups.items():
         row = rows[group]
@@ -90,7 +90,7 @@ def test_every_offset_of_a_log_translates_to_the_first_unread_record(
         assert row["state_source"] == "Empty"
 
 
-def test_applied_verified_and_taken_back(
+def test_applied_verified_and_undone(
     copied: Copied, topic: str, landed: Landed, moved: str, target: KafkaNode
 ) -> None:
     where = [(topic, 0), (topic, 1)]
@@ -114,9 +114,9 @@ def test_applied_verified_and_taken_back(
     back = k2ktui_json("undo", result["id"], "--yes")
     assert back["counts"] == {"applied": 2}
     assert committed(target, moved, where) == {(topic, 0): None, (topic, 1): 8}
-    told = k2ktui_json("journal", "-f", copied.file)["journal"]
-    assert [each["operation"] for each in told] == ["undo", "apply"]
-    assert told[0]["undoes"] == result["id"]
+    reported = k2ktui_json("journal", "-f", copied.file)["journal"]
+    assert [each["operation"] for each in reported] == ["undo", "apply"]
+    assert reported[0]["undoes"] == result["id"]
 
 
 def test_the_guard_and_the_applications_own_metadata(
@@ -191,7 +191,7 @@ def test_an_offset_that_moved_after_the_plan_is_refused(
     assert committed(target, moved, [(topic, 1)]) == {(topic, 1): None}
 
 
-def test_nobody_to_ask_changes_nothing(
+def test_no_answer_changes_nothing(
     copied: Copied, topic: str, moved: str, target: KafkaNode
 ) -> None:
     k2ktui("apply", plan_file(copied), code=5)
@@ -237,7 +237,7 @@ def test_a_rewind_on_the_source(
     assert committed(target, moved, [(topic, 0)]) == {(topic, 0): expected}
 
 
-def test_a_topic_created_anew_is_unmapped(
+def test_a_topic_created_again_is_unmapped(
     copied: Copied, topic: str, moved: str, source: KafkaNode
 ) -> None:
     delete_topic(source, topic)
@@ -272,9 +272,9 @@ def test_a_damaged_mapping_record_makes_its_offsets_unmapped(
     copied.record(other, 0, {at: to for at, to in landed.items() if at >= 20}, 30, 0, first=20)
     for offset in (5, 15, 25):
         commit(source, copied.group(f"d{offset}"), {(other, 0): offset})
-    told = k2ktui_json("groups", "-f", copied.file)
-    assert any("damaged" in note for note in told["notes"])
-    found = {row["source_offset"]: row["basis"] for row in told["groups"]}
+    reported = k2ktui_json("groups", "-f", copied.file)
+    assert any("damaged" in note for note in reported["notes"])
+    found = {row["source_offset"]: row["basis"] for row in reported["groups"]}
     # The second record went back to 0 and ended at 10; the last one began at 20.
     assert found == {5: "exact", 15: "unmapped", 25: "exact"}
 
@@ -318,8 +318,8 @@ def test_a_plan_is_proven_although_its_group_reads_on(
     k2ktui("apply", plan, "--yes")
     commit(source, moved, {(topic, 0): 7, (topic, 1): 70})
     assert k2ktui_json("verify", "-f", copied.file, code=1)["positions"]["different"] == 2
-    told = k2ktui_json("verify", "-f", copied.file, "--plan", plan)
-    assert told["positions"] == {
+    reported = k2ktui_json("verify", "-f", copied.file, "--plan", plan)
+    assert reported["positions"] == {
         "same": 2,
         "re-reads": 0,
         "different": 0,

@@ -126,9 +126,9 @@ class World:
         self.starts = dict.fromkeys(SOURCES, begin)
         self.where: dict[SourcePartition, dict[int, tuple[Where, int]]] = {s: {} for s in SOURCES}
         if self.started == 2:
-            self._told_by_another_program()
+            self._reported_by_another_program()
 
-    def _told_by_another_program(self) -> None:
+    def _reported_by_another_program(self) -> None:
         for source in SOURCES:
             for offset in sorted(self.random.sample(range(20), 3)):
                 self._write(source, offset, offset + 1, {self._target(source): [offset]})
@@ -297,7 +297,7 @@ def test_bounds_change_no_answer(world: World, rounds: list[tuple[int, int]]) ->
         world.grow(steps)
         sides, logs = world.groups(), world.logs()
         whole = answers(asked(everything, world, sides, logs))
-        for bounded in (little, a_store(world.topic, count)):  # one that goes on, and a fresh one
+        for bounded in (little, a_store(world.topic, count)):  # one that continues, and a fresh one
             assert answers(asked(bounded, world, sides, logs)) == whole
             for source in SOURCES:
                 assert bounded.find_gaps(source) == everything.find_gaps(source)

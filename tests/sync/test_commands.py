@@ -47,15 +47,15 @@ def test_sync_follows_and_verify_proves(
         commit(source, group, {(topic, 0): offset})
         k2ktui("sync", "-f", copied.file, "--once")
         assert committed(target, group, [(topic, 0)]) == {(topic, 0): offset + 7}
-    told = k2ktui_json("verify", "-f", copied.file)
-    assert (told["positions"]["same"], told["records"]["same"]) == (1, 50)
+    reported = k2ktui_json("verify", "-f", copied.file)
+    assert (reported["positions"]["same"], reported["records"]["same"]) == (1, 50)
     # A rewind on the source is followed when that is wanted, and only then.
     commit(source, group, {(topic, 0): 2})
     k2ktui("sync", "-f", copied.file, "--once")
     assert committed(target, group, [(topic, 0)]) == {(topic, 0): 27}
     k2ktui("sync", "-f", copied.file, "--once", "--rewind", "follow")
     assert committed(target, group, [(topic, 0)]) == {(topic, 0): 9}
-    # What the application committed on the target itself is not taken back.
+    # What the application committed on the target itself is not undone.
     commit(target, group, {(topic, 0): 40})
     k2ktui("sync", "-f", copied.file, "--once", "--rewind", "follow")
     assert committed(target, group, [(topic, 0)]) == {(topic, 0): 40}
@@ -72,16 +72,20 @@ def test_the_source_is_gone(
     commit(target, group, {(topic, 0): 8})  # as if it had never been moved
     source.kill()
     try:
-        told = k2ktui_json("groups", "-f", copied.file)
-        (row,) = told["groups"]
-        assert told["source_down"]
-        assert told["commits_at"] < told["taken_at"]
+        reported = k2ktui_json("groups", "-f", copied.file)
+        (row,) = reported["groups"]
+        assert reported["source_down"]
+        assert reported["commits_at"] < reported["taken_at"]
         assert (row["translated_offset"], row["basis"]) == (landed[30], "exact")
         plan = copied.directory / "plan.json"
-        told = k2ktui("plan", "-f", copied.file, "-o", plan)
-        assert "the source did not answer: its commits are of 20" in told.stdout + told.stderr
-        told = k2ktui("apply", plan, "--yes")
-        assert "the source did not answer: its commits are of 20" in told.stdout + told.stderr
+        reported = k2ktui("plan", "-f", copied.file, "-o", plan)
+        assert (
+            "the source did not answer: its commits are of 20" in reported.stdout + reported.stderr
+        )
+        reported = k2ktui("apply", plan, "--yes")
+        assert (
+            "the source did not answer: its commits are of 20" in reported.stdout + reported.stderr
+        )
     finally:
         source.restart()
     at = committed(target, group, [(topic, 0)])[topic, 0]

@@ -202,12 +202,12 @@ def test_time_is_over(source: KafkaNode, contents: ContentReader) -> None:
     assert "not read within" in piece.unread and piece.absence(0) is AbsenceReason.UNREAD
 
 
-def test_nobody_answers() -> None:
-    nobody = Cluster(
+def test_no_broker_answers() -> None:
+    unreachable = Cluster(
         ClusterConfig(kafka=KafkaClients(common={"bootstrap.servers": "127.0.0.1:1"})), "source"
     )
     refused = pytest.raises(ConnectionFailed, match="no broker of the source cluster accepts")
-    with ContentReader(nobody) as contents, refused:
+    with ContentReader(unreachable) as contents, refused:
         contents.next_records([("topic", 0, 0)], 0.5)
 
 

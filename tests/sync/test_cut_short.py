@@ -20,7 +20,7 @@ from tests.support.kafka import Out, create_topic, eventually, produce, unique_n
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
 GROUPS, WRITTEN = 110, 100  # a hundred groups are written at once
-# Killed as it learns what became of the first row: nothing is told to anybody any more.
+# Killed as it learns what became of the first row: nothing is reported any more.
 KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -61,7 +61,7 @@ def offsets(copied: Copied) -> Counter[int | None]:
     return Counter(row["target_offset"] for row in rows)
 
 
-def test_what_was_written_is_told_and_taken_back(copied: Copied, tmp_path: Path) -> None:
+def test_what_was_written_is_reported_and_undone(copied: Copied, tmp_path: Path) -> None:
     eventually(lambda: offsets(copied) == {None: GROUPS}, "all groups are seen", 120)
     plan = tmp_path / "plan.json"
     k2ktui("plan", "-f", copied.file, "-o", plan)

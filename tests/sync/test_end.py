@@ -1,4 +1,4 @@
-"""A group that has read all: it goes on behind control records, never behind a record."""
+"""A group that has read all: it continues behind control records, never behind a record."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ def test_the_end(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
     pairs = copied.copy(topic)[topic, 0]
     snapshots = SnapshotReader(PipelineFlow(copied.config))
 
-    def told(offset: int) -> tuple[int | None, Basis, int | None]:
+    def reported(offset: int) -> tuple[int | None, Basis, int | None]:
         (row,) = snapshots.translate({at: offset})
         return row.offset, row.basis, row.reread
 
     try:
         behind = max(pairs.values()) + 1
         for offset in (10, 12, position):
-            assert told(offset) == (behind, Basis.END, 0)
+            assert reported(offset) == (behind, Basis.END, 0)
         # Aborted records and markers: nothing to read lies before the end of the log.
         produce_transaction(target, topic, [b"never"] * 3, commit=False)
         end = behind + 4
         eventually(lambda: end_offsets(target, topic)[0] == end, "the marker is written")
         for offset in (10, 12, position):
-            assert told(offset) == (end, Basis.END, 0)
-        assert told(position + 2) == (end, Basis.AHEAD, 2)
-        assert told(9) == (behind - 1, Basis.EXACT, 0)
+            assert reported(offset) == (end, Basis.END, 0)
+        assert reported(position + 2) == (end, Basis.AHEAD, 2)
+        assert reported(9) == (behind - 1, Basis.EXACT, 0)
         # The target's own record would be skipped.
         produce(target, topic, [b"own"])
         produce_transaction(target, topic, [b"never"], commit=False)
-        assert told(position) == (behind, Basis.END, 0)
+        assert reported(position) == (behind, Basis.END, 0)
     finally:
         snapshots.close()
 

@@ -67,7 +67,7 @@ def test_one_reading_of_a_strange_clock_proves_nothing(skew_ms: int) -> None:
     assert seen.standing(clocks.now_ms) is RunnerState.SILENT
 
 
-def test_what_need_not_be_waited_for() -> None:
+def test_what_is_not_waited_for() -> None:
     clocks = Clocks()
     watch = observer(clocks)
     old = clocks.now_ms - HOUR_MS

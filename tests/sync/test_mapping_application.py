@@ -144,12 +144,12 @@ def topic(copied: Copied, source: KafkaNode) -> str:
 
 def map_again(copied: Copied, topic: str, tmp_path: Path) -> Copied:
     """Copy a topic once more, by a pipeline that shares the control topics."""
-    rival = Copied(tmp_path, copied.source, copied.target, prior=0)
-    rival.mappings, rival.commits = copied.mappings, copied.commits
+    competitor = Copied(tmp_path, copied.source, copied.target, prior=0)
+    competitor.mappings, competitor.commits = copied.mappings, copied.commits
     landed = {at: at + PRIOR + COUNT for at in range(COUNT)}
     produce(copied.target, topic, [got.value or b"" for got in read_all(copied.source, topic)])
-    rival.record(topic, 0, landed, COUNT, 0)
-    return rival
+    competitor.record(topic, 0, landed, COUNT, 0)
+    return competitor
 
 
 def test_commands_find_the_mappings_of_a_pipeline_of_another_name(
@@ -206,14 +206,14 @@ def test_several_pipelines_between_these_clusters(
     alone = create_topic(source)
     produce(source, alone, [b"%d" % n for n in range(COUNT)])
     copied.copy(alone)
-    rival = map_again(copied, topic, tmp_path)
-    rival.put_run()
+    competitor = map_again(copied, topic, tmp_path)
+    competitor.put_run()
     both, one = copied.group("both"), copied.group("one")
     commit(source, both, {(topic, 0): 20})
     commit(source, one, {(alone, 0): 20})
     mapper = Mapper(copied, conflicts=conflicts)
     done = k2ktui("sync", "-f", mapper.file, "--once", code=conflicts == "fail")
-    assert copied.name in done.stderr and rival.name in done.stderr
+    assert copied.name in done.stderr and competitor.name in done.stderr
     # The pipeline that was started last counts.
     expected = {"fail": (None, None), "skip": (None, 27), "ignore": (20 + PRIOR + COUNT, 27)}
     found = committed(target, both, [(topic, 0)])[topic, 0]
@@ -246,17 +246,17 @@ def test_pipelines_that_share_only_the_clusters_are_used_together(
 
 
 @slow
-def test_a_pipeline_of_another_source_is_no_rival(
+def test_a_pipeline_of_another_source_is_no_competitor(
     copied: Copied, topic: str, source: KafkaNode, target: KafkaNode, tmp_path: Path
 ) -> None:
     """It maps a topic of the same name in the same mapping topic."""
     copied.put_run()
-    rival = map_again(copied, topic, tmp_path)
+    competitor = map_again(copied, topic, tmp_path)
     group = copied.group("g")
     commit(source, group, {(topic, 0): 20})
     mapper = Mapper(copied)
     k2ktui("sync", "-f", mapper.file, "--once", code=1)  # its clusters are unknown
-    rival.put_run(ClusterPair("elsewhere", target.cluster_id, copied.mappings))
+    competitor.put_run(ClusterPair("elsewhere", target.cluster_id, copied.mappings))
     for file in (mapper.file, copied.file):
         (row,) = k2ktui_json("plan", "-f", file)["rows"]
         assert (row["action"], row["proposed"]) == ("create", 27)

@@ -99,7 +99,7 @@ def test_together_they_are_what_each_is_alone(
 
 @settings(deadline=None)
 @given(st.lists(steps, min_size=1, max_size=10), st.data())
-def test_damage_is_told_and_costs_only_what_it_hit(
+def test_damage_is_reported_and_costs_only_what_it_hit(
     found: list[tuple[SourcePartition, list[tuple[int, int]], int, bool, str]], data: st.DataObject
 ) -> None:
     messages = records(found)
@@ -132,7 +132,7 @@ def test_damage_is_told_and_costs_only_what_it_hit(
     assert sorter.malformed_count == (0 if others else 1)
 
 
-def test_records_that_go_on_are_one_piece() -> None:
+def test_records_that_continue_are_one_piece() -> None:
     made = [(SOURCES[0], [(0, 2), (1, 1)], 0, False, "ranges")] * 50
     ((_, pieces),) = MappingSorter(("p",)).sort(records(made))
     assert len(pieces) == 1

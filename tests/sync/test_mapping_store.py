@@ -114,8 +114,8 @@ class Leaderless(Cluster):
         return {at: offset for at, offset in found.items() if at not in self.lacking}
 
 
-def test_a_partition_of_the_topic_that_nobody_leads(copied: Copied) -> None:
-    """It is not one that was read to its end, and it is not read anew when it is back."""
+def test_a_partition_of_the_topic_that_no_broker_leads(copied: Copied) -> None:
+    """It is not one that was read to its end, and it is not read again when it is back."""
     put_steps(copied, 2)
     cluster = Leaderless(copied.config.target, "target")
     with contextlib.closing(MappingStore(copied.config, cluster)) as store:
@@ -195,7 +195,7 @@ def test_what_the_topic_has_lost_is_unknown(copied: Copied, store: MappingStore)
     store.refresh(20, position(200))
     assert store.find_gaps(AT) == MappingGaps(complete_from=50)
     assert rows(store)[0] == (50, 1_045, 8)
-    # Created anew: nothing but what is written from now on is known.
+    # Created again: nothing but what is written from now on is known.
     delete_topic(copied.target, copied.mappings)
     gone = MappingGaps(complete_from=200)
     eventually(

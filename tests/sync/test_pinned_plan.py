@@ -54,7 +54,7 @@ def recreate(target: KafkaNode, topic: str) -> None:
     delete_topic(target, topic)
     eventually(lambda: topic not in admin(target).list_topics(timeout=TIMEOUT).topics, "it is gone")
     create_topic(target, topic)
-    # As long as it was: only its id tells that it is another one.
+    # As long as it was: only its id shows that it is another one.
     produce(target, topic, [Out(b"other %d" % n) for n in range(COUNT + 7)])
 
 

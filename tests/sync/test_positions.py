@@ -195,7 +195,7 @@ def test_what_cannot_be_set_is_refused_as_a_whole(copied: Copied) -> None:
 
 
 @pytest.mark.slow
-def test_a_target_that_was_created_again_begins_anew(copied: Copied) -> None:
+def test_a_target_that_was_created_again_begins_again(copied: Copied) -> None:
     topic = fill(copied)
     old = position(copied, topic)
     delete_topic(copied.target, topic)
@@ -225,7 +225,7 @@ def test_clearing(copied: Copied) -> None:
     everything = change(copied, "clear", "--topic", ".*")
     assert "at the configured start position (earliest)" in everything["notes"][0]
     assert books(copied).positions == {}
-    assert books(copied).run.term == everything["term"], "terms go on"
+    assert books(copied).run.term == everything["term"], "terms continue"
 
 
 @pytest.mark.slow

@@ -19,9 +19,9 @@ def test_positions() -> None:
 
 
 def test_all_bad_positions_at_once() -> None:
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as reported:
         parse_positions(["a", "a:0", "a:x:1", "a:0:-1", ":0:1", "b:0:1", "b:0:2"])
-    assert len(told.value.message.splitlines()) == 6
+    assert len(reported.value.message.splitlines()) == 6
 
 
 @pytest.fixture

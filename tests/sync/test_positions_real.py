@@ -42,12 +42,12 @@ def topic(copied: Copied, source: KafkaNode) -> str:
 
 @pytest.fixture
 def driver(copied: Copied) -> Iterator[TransactionFencer]:
-    """A driver with two slots that took the pipeline over, and tells nobody that it lives."""
+    """A driver with two slots that took the pipeline over, and sends no heartbeat."""
     options = wire(copied.config.target, "producer")
-    warden = make_fencer(copied.config, copied.cluster, options, 1)
-    warden.take_over(2)
-    yield warden
-    warden.close()
+    fencer = make_fencer(copied.config, copied.cluster, options, 1)
+    fencer.take_over(2)
+    yield fencer
+    fencer.close()
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_a_source_log_that_moved_since_is_refused(
         PositionWriter(copied.config, positions).apply(change, access())
 
 
-def test_copying_goes_on_from_there_and_groups_follow_the_newer_copy(
+def test_copying_continues_from_there_and_groups_follow_the_newer_copy(
     source: KafkaNode, target: KafkaNode, tmp_path: Path
 ) -> None:
     topic = create_topic(source, unique_name("moved"))
@@ -120,9 +120,9 @@ def test_copying_goes_on_from_there_and_groups_follow_the_newer_copy(
 
         for offset in (10, 30, 45):
             commit(source, f"{topic}-{offset}", {(topic, 0): offset})
-        told = {r["source_offset"]: r for r in k2ktui_json("groups", "-f", file)["groups"]}
+        reported = {r["source_offset"]: r for r in k2ktui_json("groups", "-f", file)["groups"]}
         # What was copied again counts as the copy; records before it were copied once.
-        assert {at: row["translated_offset"] for at, row in told.items()} == {
+        assert {at: row["translated_offset"] for at, row in reported.items()} == {
             10: 10,
             30: at_second_copy(target, topic, 30),
             45: at_second_copy(target, topic, 45),

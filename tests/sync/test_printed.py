@@ -1,4 +1,4 @@
-"""What commands print where nobody looks at it: whole names, all columns, and why."""
+"""What commands print to a pipe: whole names, all columns, and why."""
 
 from __future__ import annotations
 

@@ -130,11 +130,11 @@ def test_a_member_that_joins_between_check_and_write_is_refused_by_the_broker(
     assert committed(target, joins, [where]) == {where: None}
     assert committed(target, stays, [where]) == {where: 57}
     back = k2ktui_json("undo", done.id, "-f", copied.file, "--yes")
-    assert back["counts"] == {"applied": 1}, "only what was applied is taken back"
+    assert back["counts"] == {"applied": 1}, "only what was applied is undone"
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_member_that_joins_right_after_the_write_is_told(
+def test_a_member_that_joins_right_after_the_write_is_reported(
     copied: Copied, topic: str, source: KafkaNode, target: KafkaNode, protocol: str
 ) -> None:
     group = copied.group("g")
@@ -148,7 +148,7 @@ def test_a_member_that_joins_right_after_the_write_is_told(
     assert "check its position" in row.why
 
 
-def test_an_offset_that_moves_right_after_the_write_is_told(
+def test_an_offset_that_moves_right_after_the_write_is_reported(
     copied: Copied, topic: str, source: KafkaNode, target: KafkaNode
 ) -> None:
     group = copied.group("g")
@@ -225,15 +225,15 @@ def test_a_newer_mapping_wins_after_a_restart(
     group, where = copied.group("g"), (topic, 0)
     commit(source, group, {where: 150})
     commit(target, group, {where: 57}, "k2k_2.60;app")
-    told = k2ktui("sync", "-f", copied.file, "--once", "--rewind", "follow")
-    assert "0 committed" in told.stdout
+    reported = k2ktui("sync", "-f", copied.file, "--once", "--rewind", "follow")
+    assert "0 committed" in reported.stdout
     assert committed(target, group, [where]) == {where: 57}
     copied.settings = {"features": {"applyMappingsGuard": "disabled"}}
     k2ktui("sync", "-f", copied.file, "--once")
     assert committed(target, group, [where]) == {where: 157}
 
 
-def test_groups_of_the_new_protocol_go_on_at_the_record_they_had_not_read(
+def test_groups_of_the_new_protocol_continue_at_the_record_they_had_not_read(
     copied: Copied, topic: str, source: KafkaNode, target: KafkaNode
 ) -> None:
     group = copied.group("new")
@@ -271,15 +271,15 @@ def test_two_pipelines_of_one_source_into_one_target(
 ) -> None:
     group = copied.group("g")
     commit(source, group, {(topic, 0): 50})
-    rival = Copied(tmp_path, source, target, prior=0)
-    rival.mappings = copied.mappings
+    competitor = Copied(tmp_path, source, target, prior=0)
+    competitor.mappings = copied.mappings
     landed = {at: at + 7 + COUNT for at in range(COUNT)}
     produce(target, topic, [got.value or b"" for got in read_all(source, topic)])
-    rival.record(topic, 0, landed, COUNT, 0)
+    competitor.record(topic, 0, landed, COUNT, 0)
 
     (row,) = k2ktui_json("plan", "-f", copied.file, code=1)["rows"]
     assert row["action"] == "skip"
-    assert copied.name in row["reason"] and rival.name in row["reason"]
+    assert copied.name in row["reason"] and competitor.name in row["reason"]
     assert "onMultipleTargetCommittedOffsets" in row["reason"]
     assert "mapped by several" in k2ktui("sync", "-f", copied.file, "--once", code=1).stderr
     copied.settings = {"errorHandling": {"onMultipleTargetCommittedOffsets": "skip"}}
@@ -287,7 +287,7 @@ def test_two_pipelines_of_one_source_into_one_target(
     copied.settings = {"errorHandling": {"onMultipleTargetCommittedOffsets": "ignore"}}
     (row,) = k2ktui_json("plan", "-f", copied.file)["rows"]
     assert (row["action"], row["proposed"]) == ("create", 57)
-    assert rival.name in row["reason"], "it is told all the same"
+    assert competitor.name in row["reason"], "it is reported nevertheless"
 
 
 @pytest.fixture(scope="module")
@@ -300,7 +300,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureNode]:
 def test_groups_that_the_principal_may_not_describe(
     source: KafkaNode, secure: SecureNode, tmp_path: Path
 ) -> None:
-    """They are told, left alone, and stop nobody else."""
+    """They are reported, left alone, and stop no other group."""
     secure.allow("ann", [AclOperation.ALL], "*")
     copied = Copied(tmp_path, source, secure.node)
     copied.settings = {"target": {"kafka": {"common": secure.java("ann")}}}
@@ -313,8 +313,8 @@ def test_groups_that_the_principal_may_not_describe(
         commit(source, group, {(topic, 0): 20})
     commit(secure.node, hidden, {(topic, 0): 3})
 
-    told = k2ktui("groups", "-f", copied.file)
-    assert "lacks Describe on the group" in told.stderr
+    reported = k2ktui("groups", "-f", copied.file)
+    assert "lacks Describe on the group" in reported.stderr
     path = plan_file(copied)
     found = {row["group"]: row for row in json.loads(path.read_text())["rows"]}
     assert found[seen]["action"] == "create"

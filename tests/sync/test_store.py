@@ -259,7 +259,7 @@ def test_a_cluster_that_does_not_answer() -> None:
         writer.put([(b"k", b"v")])
 
 
-def test_a_writer_goes_on_after_a_failure(target: KafkaNode, config: PipelineConfig) -> None:
+def test_a_writer_continues_after_a_failure(target: KafkaNode, config: PipelineConfig) -> None:
     cluster = Cluster(config.target, "target")
     topic = create_topic(target)
     writer = KeyedWriter(cluster, topic, timeout=15)
@@ -271,10 +271,10 @@ def test_a_writer_goes_on_after_a_failure(target: KafkaNode, config: PipelineCon
 
 
 def beat(store: StateStore, state: RunnerState) -> Runner:
-    def told() -> Runner | None:
+    def reported() -> Runner | None:
         return next((r for r in store.read().runners if r.state is state), None)
 
-    runner: Runner = eventually(told, f"a heartbeat that says {state}")
+    runner: Runner = eventually(reported, f"a heartbeat that says {state}")
     return runner
 
 
@@ -337,7 +337,7 @@ def test_old_runs_are_forgotten(config: PipelineConfig, make_store: MakeStore) -
     assert list(store.read().commits) == ["app"]
 
 
-def test_a_heart_that_may_not_beat_says_so_once(source: KafkaNode, target: KafkaNode) -> None:
+def test_a_heart_that_may_not_beat_reports_it_once(source: KafkaNode, target: KafkaNode) -> None:
     notes: list[str] = []
     heart = Heartbeat(configured(source, target, features={}), time.time(), notes.append)
     heart.start()

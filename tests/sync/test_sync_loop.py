@@ -33,7 +33,9 @@ def topic(copied: Copied, source: KafkaNode) -> str:
     return name
 
 
-def test_what_a_group_reads_again_is_told(copied: Copied, topic: str, source: KafkaNode) -> None:
+def test_what_a_group_reads_again_is_reported(
+    copied: Copied, topic: str, source: KafkaNode
+) -> None:
     """Of two groups one is exact, the other has read what is not copied yet."""
     where = (topic, 0)
     produce(source, topic, [b"not copied"] * 5)
@@ -47,7 +49,7 @@ def test_what_a_group_reads_again_is_told(copied: Copied, topic: str, source: Ka
 
 @slow
 @pytest.mark.parametrize("policy", ["skip", "ignore"])
-def test_a_group_in_use_on_the_target_stops_nobody_else(
+def test_a_group_in_use_on_the_target_stops_no_other_group(
     copied: Copied, topic: str, source: KafkaNode, target: KafkaNode, policy: str
 ) -> None:
     copied.settings = {"errorHandling": {"onActiveConsumerGroupCommit": policy}}
@@ -74,7 +76,7 @@ def test_a_group_in_use_on_the_target_stops_nobody_else(
 
 
 @slow
-def test_a_dead_source_is_told_once_and_gone_on_without(
+def test_a_dead_source_is_reported_once_and_the_loop_continues(
     copied: Copied, topic: str, source: KafkaNode, target: KafkaNode
 ) -> None:
     group, where = copied.group("g"), (topic, 0)
@@ -91,7 +93,7 @@ def test_a_dead_source_is_told_once_and_gone_on_without(
         back = loop.turn()
     assert committed(target, group, [where]) == {where: 27}
     assert any("on the target" in note for note in down.notes)
-    assert not still.notes, "told once"
+    assert not still.notes, "reported once"
     assert down.commits_at == still.commits_at < down.taken_at
     assert back.commits_at > down.taken_at
     assert back.notes == ("the source responds again",)

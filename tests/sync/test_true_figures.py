@@ -1,4 +1,4 @@
-"""What is said of groups on real clusters: of those that go on, and of records that are gone."""
+"""What is said of groups on real clusters: of those that continue, and of records that are gone."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def topic_of(copied: Copied, records: int) -> tuple[str, Mapping[int, int]]:
 
 
 @contextmanager
-def going_on(
+def continuing(
     copied: Copied, group: str, topic: str, landed: Mapping[int, int]
 ) -> Iterator[threading.Event]:
     """Commit on both clusters without a pause, on the source always first."""
@@ -56,7 +56,7 @@ def going_on(
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        eventually(begun.is_set, "it goes on")
+        eventually(begun.is_set, "it continues")
         yield over
     finally:
         over.set()
@@ -65,12 +65,12 @@ def going_on(
             side.close()
 
 
-def test_a_group_that_goes_on_on_both_clusters_is_no_alarm(copied: Copied) -> None:
+def test_a_group_that_continues_on_both_clusters_is_no_alarm(copied: Copied) -> None:
     topic, landed = topic_of(copied, RECORDS)
     group, found = copied.group("g"), []
     snapshots = SnapshotReader(PipelineFlow(copied.config))
     try:
-        with going_on(copied, group, topic, landed):
+        with continuing(copied, group, topic, landed):
             for _ in range(6):
                 (row,) = make_group_rows(snapshots.take())
                 found.append(row.divergence)

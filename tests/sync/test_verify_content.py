@@ -1,4 +1,4 @@
-"""Content proof: what is the same, what is not, and what cannot be told, on real clusters."""
+"""Content proof: what is the same, what is not, and what is unknown, on real clusters."""
 
 from __future__ import annotations
 
@@ -355,12 +355,12 @@ def test_another_log_than_the_one_that_was_copied(copy: Copy) -> None:
     assert found.records == VerificationTotals(could_not_check=20)
 
 
-def test_no_time_and_nobody_there(copy: Copy) -> None:
-    nobody = Cluster(
+def test_no_time_and_no_broker(copy: Copy) -> None:
+    unreachable = Cluster(
         ClusterConfig(kafka=KafkaClients(common={"bootstrap.servers": "127.0.0.1:1"})), "source"
     )
     with pytest.raises(ConnectionFailed):
-        verify(nobody, cluster(copy.target, "target"), [copy.row(5, 8)], timeout=1)
+        verify(unreachable, cluster(copy.target, "target"), [copy.row(5, 8)], timeout=1)
 
 
 def test_samples_are_drawn_evenly_and_repeatably() -> None:

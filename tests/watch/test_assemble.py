@@ -121,7 +121,7 @@ def test_the_lag_is_of_the_moment_at_which_the_source_was_read() -> None:
     # A newer position with the older end would show no lag at all, and then 900 again.
     for position in (1000, 1200):
         assert status(position, source) == ("behind", 100, 1000, 900, 3.0)
-    # Without the source the positions go on, and the lag is as it was.
+    # Without the source the positions continue, and the lag is as it was.
     assert status(1200, source, "no route") == ("behind", 1200, 1200, 900, 3.0)
     unknown = replace(source, positions={})
     assert status(1200, unknown) == ("unknown", 1200, 1200, None, None)

@@ -46,7 +46,7 @@ class Scripted:
 
 
 class Rig:
-    """A poller over scripted readers, and the views that it tells."""
+    """A poller over scripted readers, and the views that it shows."""
 
     def __init__(self) -> None:
         self.asked: list[PartName] = []
@@ -126,7 +126,7 @@ def test_positions_that_arrive_after_the_source_was_read_make_it_read_again(
         rig.view()
 
 
-def test_a_part_that_fails_keeps_its_values_and_the_others_go_on(rig: Rig) -> None:
+def test_a_part_that_fails_keeps_its_values_and_the_others_continue(rig: Rig) -> None:
     rig.start()
     rig.view()
     rig.readers[PartName.SOURCE].error = TimedOut("the source is away")
@@ -139,7 +139,7 @@ def test_a_part_that_fails_keeps_its_values_and_the_others_go_on(rig: Rig) -> No
     rig.until(PartName.SOURCE, "")
 
 
-def test_a_fault_of_ours_is_told_and_blinds_no_other_part(rig: Rig) -> None:
+def test_a_fault_of_ours_is_reported_and_blinds_no_other_part(rig: Rig) -> None:
     rig.readers[PartName.GROUPS].error = ZeroDivisionError()
     rig.start()
     view = rig.view()
@@ -148,7 +148,7 @@ def test_a_fault_of_ours_is_told_and_blinds_no_other_part(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("hung", list(PartName))
-def test_a_part_that_hangs_is_told_and_asked_once(
+def test_a_part_that_hangs_is_reported_and_asked_once(
     rig: Rig, hung: PartName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(poller, "_GRACE_S", _SHORT_GRACE_S)
@@ -168,7 +168,7 @@ def test_a_part_that_hangs_is_told_and_asked_once(
         pass
 
 
-def test_paused_it_reads_only_when_it_is_told_to(rig: Rig) -> None:
+def test_paused_it_reads_only_when_asked(rig: Rig) -> None:
     rig.start()
     rig.view()
     rig.poller.pause(True)

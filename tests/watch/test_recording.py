@@ -59,7 +59,7 @@ def test_what_is_no_view_is_refused(text: str) -> None:
         loads(text)
 
 
-def test_a_view_of_another_version_says_so() -> None:
+def test_a_view_of_another_version_reports_it() -> None:
     value = json.loads(dumps(usual().view()))
     with pytest.raises(MalformedView, match="version 2"):
         loads(json.dumps({**value, "v": 2}))
@@ -89,7 +89,7 @@ def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"text", b"SQLite format 3\0" + b"x" * 2000])
-def test_what_is_no_recording_is_told(tmp_path: Path, content: bytes | None) -> None:
+def test_what_is_no_recording_is_reported(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "r"
     if content is not None:
         path.write_bytes(content)
@@ -107,7 +107,7 @@ def test_an_empty_recording_and_one_of_another_schema(tmp_path: Path) -> None:
         Recording(path)
 
 
-def test_a_damaged_view_is_told_by_its_number(tmp_path: Path) -> None:
+def test_a_damaged_view_is_reported_by_its_number(tmp_path: Path) -> None:
     path = recorded(tmp_path / "r", lived())
     with sqlite3.connect(path) as db:
         db.execute("update views set body = x'00' where rowid = 2")
@@ -117,7 +117,7 @@ def test_a_damaged_view_is_told_by_its_number(tmp_path: Path) -> None:
         recording.view(1)
 
 
-def test_recording_goes_on_without_the_disk(tmp_path: Path) -> None:
+def test_recording_continues_without_the_disk(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "r")
     recorder._db.close()
     recorder.add(usual().view())
