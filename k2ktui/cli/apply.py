@@ -9,7 +9,13 @@ from pathlib import Path
 import click
 
 from k2ktui.cli.confirm import confirm
-from k2ktui.cli.options import access_to, json_option, load_flow, unlock_option
+from k2ktui.cli.options import (
+    access_to,
+    json_option,
+    load_flow,
+    optional_file_option,
+    unlock_option,
+)
 from k2ktui.cli.plan import show_plan
 from k2ktui.cli.results import exit_code, result_object, show_results
 from k2ktui.engine.access import require
@@ -20,14 +26,7 @@ from k2ktui.text import counted, duration, moment, safe_text
 
 @click.command(help="Commit a plan's offsets on the target, after confirmation; undo reverts it.")
 @click.argument("plan_file", metavar="FILE")
-@click.option(
-    "-f",
-    "--file",
-    "files",
-    multiple=True,
-    metavar="FILE",
-    help="Pipeline file; may be repeated, later files override earlier ones.",
-)
+@optional_file_option
 @click.option("--yes", is_flag=True, help="Skip the confirmation.")
 @unlock_option
 @json_option

@@ -11,7 +11,14 @@ import click
 
 from k2ktui.cli.check import check_text
 from k2ktui.cli.jobs_text import check_object, columns, job_object, job_text, row_object
-from k2ktui.cli.options import access_to, file_option, json_option, load_pipeline, unlock_option
+from k2ktui.cli.options import (
+    access_to,
+    file_option,
+    json_option,
+    load_pipeline,
+    optional_file_option,
+    unlock_option,
+)
 from k2ktui.cli.tables import print_table
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, access, require
@@ -56,14 +63,7 @@ def command(ctx: click.Context) -> int:
 
 
 @command.command("list", help="List this host's jobs; with -f also runs on other hosts.")
-@click.option(
-    "-f",
-    "--file",
-    "files",
-    multiple=True,
-    metavar="FILE",
-    help="Pipeline file; may be repeated, later files override earlier ones.",
-)
+@optional_file_option
 @json_option
 def list_(files: tuple[str, ...] = (), as_json: bool = False) -> int:
     """Print the jobs; without -f no cluster is contacted."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from k2ktui.cli.options import json_option, load_flow
+from k2ktui.cli.options import json_option, load_flow, optional_file_option
 from k2ktui.cli.tables import print_table
 from k2ktui.engine.journal import JournalHeader
 from k2ktui.present.columns import Column, pick
@@ -18,14 +18,7 @@ from k2ktui.text import safe_text
 
 @click.command(help="List applied and undone changes, or show one entry with its rows.")
 @click.argument("entry", metavar="[ID]", required=False)
-@click.option(
-    "-f",
-    "--file",
-    "files",
-    multiple=True,
-    metavar="FILE",
-    help="Pipeline file; may be repeated, later files override earlier ones.",
-)
+@optional_file_option
 @json_option
 def command(entry: str | None, files: tuple[str, ...], as_json: bool) -> None:
     """Read the journal on the target and print it."""

@@ -23,15 +23,24 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def file_option(function: F) -> F:
     """Add ``-f/--file``: one or more pipeline files, also separated by commas; the last wins."""
+    return _file_option(required=True)(function)
+
+
+def optional_file_option(function: F) -> F:
+    """Add ``-f/--file`` to a command that can do without it."""
+    return _file_option(required=False)(function)
+
+
+def _file_option(*, required: bool) -> Callable[[F], F]:
     return click.option(
         "-f",
         "--file",
         "files",
         multiple=True,
-        required=True,
+        required=required,
         metavar="FILE",
         help="Pipeline file; may be repeated, later files override earlier ones.",
-    )(function)
+    )
 
 
 def json_option(function: F) -> F:

@@ -7,7 +7,13 @@ import json
 import click
 
 from k2ktui.cli.confirm import confirm
-from k2ktui.cli.options import access_to, json_option, load_flow, unlock_option
+from k2ktui.cli.options import (
+    access_to,
+    json_option,
+    load_flow,
+    optional_file_option,
+    unlock_option,
+)
 from k2ktui.cli.results import exit_code, result_object, show_results, show_writes
 from k2ktui.engine.access import require
 from k2ktui.text import counted, safe_text
@@ -15,14 +21,7 @@ from k2ktui.text import counted, safe_text
 
 @click.command(help="Undo a journal entry: restore the offsets that were committed before it.")
 @click.argument("entry", metavar="ID")
-@click.option(
-    "-f",
-    "--file",
-    "files",
-    multiple=True,
-    metavar="FILE",
-    help="Pipeline file; may be repeated, later files override earlier ones.",
-)
+@optional_file_option
 @click.option("--yes", is_flag=True, help="Skip the confirmation.")
 @click.option("--skip-moved", is_flag=True, help="Skip groups whose offsets have changed since.")
 @unlock_option

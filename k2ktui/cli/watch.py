@@ -15,7 +15,7 @@ import click
 from k2ktui.cli.compare import compare_option, load_compared
 from k2ktui.cli.ending import ending_signals
 from k2ktui.cli.interval import interval_option
-from k2ktui.cli.options import json_option, load_flow
+from k2ktui.cli.options import json_option, load_flow, optional_file_option
 from k2ktui.errors import ConfigError, ExitCode
 
 if TYPE_CHECKING:
@@ -27,14 +27,7 @@ _ONCE_S = 30.0
 
 
 @click.command(help="Print lag, coverage, groups and jobs repeatedly, for logs and screen readers.")
-@click.option(
-    "-f",
-    "--file",
-    "files",
-    multiple=True,
-    metavar="FILE",
-    help="Pipeline file; may be repeated, later files override earlier ones.",
-)
+@optional_file_option
 @click.option("--plain", is_flag=True, help="Text output (the default).")
 @interval_option
 @click.option(

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from time import monotonic
-from types import TracebackType
 from typing import Any, Self
 
 from kafka.protocol.consumer.group import OffsetFetchRequest
@@ -102,12 +101,7 @@ class ConsumerGroupClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def open(self, timeout: float) -> None:

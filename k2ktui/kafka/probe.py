@@ -14,7 +14,6 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from types import TracebackType
 from typing import Any, Self
 
 from kafka.protocol.admin.cluster import DescribeQuorumRequest
@@ -84,12 +83,7 @@ class Probe:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def open(self, timeout: float) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from k2ktui.engine.audit import AuditRow
 from k2ktui.present import formatting
-from k2ktui.present.columns import Column
+from k2ktui.present.columns import Column, group_column, partition_column
 from k2ktui.present.formatting import Cell, Tone
 from k2ktui.text import safe_text
 
@@ -25,16 +25,8 @@ def audit_columns() -> tuple[Column[AuditRow], ...]:
     ``MM2`` is the effect of its newest checkpoint, ``synced`` that of the commit on the target.
     """
     return (
-        Column(
-            "group", "group", lambda r: Cell(safe_text(r.group, 400)), lambda r: r.group, width=8
-        ),
-        Column(
-            "partition",
-            "partition",
-            lambda r: Cell(safe_text(f"{r.topic}-{r.partition}", 400)),
-            lambda r: (r.topic, r.partition),
-            width=10,
-        ),
+        group_column(lambda r: r.group, width=8, widest=24),
+        partition_column(lambda r: (r.topic, r.partition), width=10, widest=24),
         Column("source", "source", lambda r: Cell(formatting.number(r.source_offset)), right=True),
         Column(
             "checkpoint",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from k2ktui.present.formatting import Cell
+from k2ktui.text import safe_text
 
 T = TypeVar("T")
 Row = TypeVar("Row")
@@ -70,6 +71,27 @@ def text_column(
     """Return a column of plain text; a ``wide`` one is left out on a narrow terminal."""
     rank = WIDE_RANK if wide else 0
     return Column(heading, heading, lambda row: Cell(text(row)), right=not left, rank=rank)
+
+
+def group_column(group: Callable[[T], str], *, width: int = 12, widest: int = 48) -> Column[T]:
+    """Return the column of a consumer group's name, which comes from Kafka."""
+
+    def cell(row: T) -> Cell:
+        return Cell(safe_text(group(row), 400))
+
+    return Column("group", "group", cell, group, width=width, widest=widest)
+
+
+def partition_column(
+    partition: Callable[[T], tuple[str, int]], *, width: int = 12, widest: int = 48
+) -> Column[T]:
+    """Return the column of a topic and partition, sorted by the partition's number."""
+
+    def cell(row: T) -> Cell:
+        topic, number = partition(row)
+        return Cell(safe_text(f"{topic}-{number}", 400))
+
+    return Column("partition", "partition", cell, partition, width=width, widest=widest)
 
 
 def descending(value: float | None) -> float | None:

@@ -8,7 +8,7 @@ from k2ktui.engine.audit import RereadEstimate
 from k2ktui.engine.groups import Finding, GroupRow, Outcome
 from k2ktui.engine.translate import Basis
 from k2ktui.present import formatting
-from k2ktui.present.columns import Column, descending
+from k2ktui.present.columns import Column, descending, group_column, partition_column
 from k2ktui.present.formatting import Cell, Glyphs, Tone
 from k2ktui.text import counted, safe_text
 from k2ktui.watch.model import GroupSide, GroupSummary
@@ -34,14 +34,7 @@ def side_text(side: GroupSide) -> str:
 def summary_columns(glyphs: Glyphs, *, compared: bool = False) -> tuple[Column[GroupSummary], ...]:
     """Return the columns of a table of groups; ``compared`` adds those of MirrorMaker 2."""
     return (
-        Column(
-            "group",
-            "group",
-            lambda g: Cell(safe_text(g.group, 400)),
-            lambda g: g.group,
-            width=14,
-            widest=64,
-        ),
+        group_column(lambda g: g.group, width=14, widest=64),
         Column(
             "status",
             "status",
@@ -98,22 +91,8 @@ def summary_columns(glyphs: Glyphs, *, compared: bool = False) -> tuple[Column[G
 def row_columns(glyphs: Glyphs) -> tuple[Column[GroupRow], ...]:
     """Return the columns of a table of group-partitions."""
     return (
-        Column(
-            "group",
-            "group",
-            lambda r: Cell(safe_text(r.group, 400)),
-            lambda r: r.group,
-            width=12,
-            widest=48,
-        ),
-        Column(
-            "partition",
-            "partition",
-            lambda r: Cell(safe_text(f"{r.topic}-{r.partition}", 400)),
-            lambda r: (r.topic, r.partition),
-            width=12,
-            widest=48,
-        ),
+        group_column(lambda r: r.group),
+        partition_column(lambda r: (r.topic, r.partition)),
         Column(
             "status",
             "status",

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from k2ktui.engine.journal import JournalHeader, JournalRow
 from k2ktui.present import formatting
-from k2ktui.present.columns import Column
+from k2ktui.present.columns import Column, group_column, partition_column
 from k2ktui.present.formatting import Cell, Glyphs, Tone
 from k2ktui.text import safe_text
 from k2ktui.watch.severity import Severity, SeverityLabel
@@ -57,22 +57,8 @@ def entry_columns(glyphs: Glyphs, undone: Collection[str]) -> tuple[Column[Journ
 def entry_row_columns() -> tuple[Column[EntryRow], ...]:
     """Return the columns of a table of one entry's rows."""
     return (
-        Column(
-            "group",
-            "group",
-            lambda line: Cell(safe_text(line[0], 400)),
-            lambda line: line[0],
-            width=12,
-            widest=48,
-        ),
-        Column(
-            "partition",
-            "partition",
-            lambda line: Cell(safe_text(f"{line[1].topic}-{line[1].partition}", 400)),
-            lambda line: (line[1].topic, line[1].partition),
-            width=12,
-            widest=48,
-        ),
+        group_column(lambda line: line[0]),
+        partition_column(lambda line: (line[1].topic, line[1].partition)),
         Column(
             "before", "before", lambda line: Cell(formatting.number(line[1].before)), right=True
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from k2ktui.present import formatting
-from k2ktui.present.columns import Column, descending
+from k2ktui.present.columns import Column, descending, partition_column
 from k2ktui.present.formatting import Cell, Glyphs, Tone
 from k2ktui.text import safe_text
 from k2ktui.watch.model import PartitionRow
@@ -13,14 +13,7 @@ from k2ktui.watch.severity import judge_partition
 def partition_columns(glyphs: Glyphs) -> tuple[Column[PartitionRow], ...]:
     """Return the columns; a narrow terminal keeps the most important ones."""
     return (
-        Column(
-            "partition",
-            "partition",
-            lambda row: Cell(safe_text(f"{row.status.topic}-{row.status.partition}", 400)),
-            lambda row: row.key,
-            width=14,
-            widest=64,
-        ),
+        partition_column(lambda row: row.key, width=14, widest=64),
         Column(
             "state",
             "state",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from k2ktui.engine.plan import Action, PlanRow
 from k2ktui.engine.translate import Basis
 from k2ktui.present import formatting
-from k2ktui.present.columns import Column
+from k2ktui.present.columns import Column, group_column, partition_column
 from k2ktui.present.formatting import Cell, Glyphs, Tone
 from k2ktui.text import counted, safe_text
 from k2ktui.watch.severity import Severity, SeverityLabel
@@ -67,22 +67,8 @@ def delta(row: PlanRow) -> int | None:
 def plan_columns(glyphs: Glyphs) -> tuple[Column[PlanRow], ...]:
     """Return the columns of a table of a plan's rows."""
     return (
-        Column(
-            "group",
-            "group",
-            lambda row: Cell(safe_text(row.group, 400)),
-            lambda row: row.group,
-            width=11,
-            widest=48,
-        ),
-        Column(
-            "partition",
-            "partition",
-            lambda row: Cell(safe_text(f"{row.topic}-{row.partition}", 400)),
-            lambda row: (row.topic, row.partition),
-            width=11,
-            widest=48,
-        ),
+        group_column(lambda row: row.group, width=11),
+        partition_column(lambda row: (row.topic, row.partition), width=11),
         Column("from", "from", lambda row: Cell(safe_text(row.source, 400)), rank=10, widest=48),
         _number("now", "now", lambda row: row.current, 0),
         _number("proposed", "proposed", lambda row: row.proposed, 0),

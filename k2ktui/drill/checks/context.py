@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from time import monotonic, sleep
-from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
 from k2ktui.config.clusters import ClusterConfig
@@ -129,12 +128,7 @@ class CheckContext:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
