@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from k2ktui.config.mirror_files import is_mirror_file
 from k2ktui.errors import ConfigError
 from k2ktui.text import safe_text
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 COMPARE_HELP = (
-    "mm2.properties of a MirrorMaker 2 that copies the same topics, to compare re-reads; "
-    "FILE#A->B selects one flow."
+    "File of a MirrorMaker 2 that copies the same topics, to compare re-reads: mm2.properties, a "
+    "Strimzi resource or a connector's JSON; FILE#A->B selects one flow."
 )
 
 
@@ -34,7 +35,7 @@ def load_compared(file: str | None, flow: Flow) -> MirrorFlow | None:
         ConfigError: it is not a MirrorMaker 2 file, or ``flow`` is such a flow itself.
     """
     from k2ktui.cli.notes import print_notes
-    from k2ktui.mm2.mirror_flow import is_mirror_file, load_mirror
+    from k2ktui.mm2.mirror_flow import load_mirror
 
     if file is None:
         return None
@@ -45,8 +46,9 @@ def load_compared(file: str | None, flow: Flow) -> MirrorFlow | None:
         )
     if not is_mirror_file(file):
         raise ConfigError(
-            f"--compare: {safe_text(file)} is not a .properties file",
-            hint="Give MirrorMaker 2's mm2.properties; FILE.properties#A->B selects one flow.",
+            f"--compare: {safe_text(file)} is not a file of MirrorMaker 2",
+            hint="Give its mm2.properties, Strimzi resource or connector JSON; FILE#A->B selects "
+            "one flow.",
         )
     compared, notes = load_mirror(file)
     print_notes(notes)

@@ -12,6 +12,7 @@ import click
 
 from k2ktui.cli.check import check_text
 from k2ktui.cli.confirm import confirm
+from k2ktui.cli.mm2_where import MIRROR_HELP
 from k2ktui.cli.notes import print_notes
 from k2ktui.cli.options import access_to, json_option
 from k2ktui.cli.plan import show_plan
@@ -40,7 +41,7 @@ _UNCHANGED = "Nothing was changed."
     "file",
     required=True,
     metavar="FILE",
-    help="mm2.properties; FILE#A->B selects one flow.",
+    help=MIRROR_HELP,
 )
 @click.option(
     "--group", metavar="REGEX", default=".*", help="Groups to include; the whole name must match."

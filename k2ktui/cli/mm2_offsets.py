@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,12 @@ from k2ktui.cli.mm2_where import positions_of, where_options
 from k2ktui.cli.notes import print_note, print_notes
 from k2ktui.cli.options import json_option
 from k2ktui.cli.tables import print_table
+from k2ktui.config.mirror_files import is_resource_file
 from k2ktui.config.topics import compile_pattern
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConfigError, ExitCode, K2kError
 from k2ktui.mm2.positions import (
+    NOT_READ,
     Bounds,
     Connector,
     StoredChange,
@@ -34,6 +37,7 @@ from k2ktui.text import counted, safe_text
 if TYPE_CHECKING:
     from k2ktui.cli.mm2_where import Positions
     from k2ktui.mm2.positions_backup import AppliedChange
+    from k2ktui.mm2.resources import StrimziResource
 
 _UNCHANGED = "Nothing was changed."
 _FAILED = "FAILED"
@@ -147,7 +151,8 @@ def _run(
     **where: str,
 ) -> int:
     """Plan the change, show it, ask for confirmation and apply it."""
-    if strimzi:
+    on_connect = where["url"] or where["connect_file"]
+    if strimzi or (not on_connect and _strimzi_resource(where["mirror"], namespace)):
         click.echo(_for_strimzi(wanted, strimzi, namespace, **where), nl=False)
         return ExitCode.OK
     positions = positions_of(**where)
@@ -183,21 +188,55 @@ def _for_strimzi(
     wanted: Callable[[Connector], Wanted], strimzi: str, namespace: str, **where: str
 ) -> str:
     """Return the manifest to apply; the connector's state is read if it is reachable."""
-    from k2ktui.mm2.strimzi import manifest, parse_resource, unreachable_connector
+    from k2ktui.mm2.resources import parse_resource
+    from k2ktui.mm2.strimzi import manifest, unreachable_connector
 
-    place = parse_resource(strimzi, namespace)
+    place = _strimzi_resource(where["mirror"], namespace)
+    if strimzi:
+        given = parse_resource(strimzi, namespace)
+        same = place is not None and (place.kind, place.name) == (given.kind, given.name)
+        place = place if same else given
+    assert place is not None
     if where["url"] or where["connect_file"] or where["mirror"]:
         positions = positions_of(**where)
-        connector = positions.read()
+        connector = _read_if_known(positions)
         asked = wanted(connector)
         change = plan(connector, asked, _bounds(positions, asked))
     else:
         connector = unreachable_connector(where["connector"])
         change = plan(connector, wanted(connector), None)
-    print_notes(change.notes)
+    print_notes([*change.notes, *_meanings(change)])
     if not change.moves:
         raise ConfigError("Nothing to apply.", hint="Give --connect URL with --topic.")
     return manifest(place, change)
+
+
+def _strimzi_resource(mirror: str, namespace: str) -> StrimziResource | None:
+    """Return the Strimzi resource that the file of ``-f`` defines, if it is one."""
+    file, _, flow = mirror.partition("#")
+    if not is_resource_file(file):
+        return None
+    from k2ktui.mm2.settings import load_settings
+
+    connector = load_settings(file, filled=False).flow(flow).connector
+    place = connector.resource if connector else None
+    return replace(place, namespace=namespace) if place and namespace else place
+
+
+def _read_if_known(positions: Positions) -> Connector:
+    """Return the connector, without positions if they cannot be read."""
+    try:
+        return positions.read()
+    except K2kError as error:
+        flow = positions.flow
+        if flow.connector is None:
+            raise
+        print_note(f"the current positions were not read: {error.message}")
+        return Connector(flow.connector.name, flow.source, NOT_READ, flow.reset, {})
+
+
+def _meanings(change: StoredChange) -> list[str]:
+    return [f"{safe_text(m.source)}: {said}" for m in change.changes if (said := _meaning(m))]
 
 
 def _print_result(change: StoredChange, done: AppliedChange, *, as_json: bool) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from k2ktui.config.mirror_files import is_resource_file
 from k2ktui.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
     from k2ktui.mm2.positions_topic import TopicPositions
 
     Positions = RestPositions | TopicPositions
+
+MIRROR_HELP = (
+    "File of MirrorMaker 2: mm2.properties, a Strimzi resource or a connector's JSON; FILE#A->B "
+    "selects one flow."
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -43,7 +49,7 @@ def where_options(*file_names: str) -> Callable[[F], F]:
                 *file_names,
                 default="",
                 metavar="FILE",
-                help="mm2.properties of a dedicated MirrorMaker 2; FILE#A->B selects one flow.",
+                help=MIRROR_HELP,
             ),
         ):
             function = option(function)
@@ -59,20 +65,32 @@ def positions_of(*, mirror: str, url: str, connect_file: str, connector: str) ->
         ConfigError: the options select none, or two.
         ConnectionFailed, TimedOut, K2kError: Connect is unreachable or reports an error.
     """
-    if mirror and (url or connect_file or connector):
+    file, _, name = mirror.partition("#")
+    on_connect = bool(url or connect_file or connector)
+    if mirror and on_connect and not is_resource_file(file):
         raise ConfigError(
-            "give either a file (dedicated MirrorMaker 2) or --connect (MirrorMaker 2 on "
+            "give either mm2.properties (dedicated MirrorMaker 2) or --connect (MirrorMaker 2 on "
             "Kafka Connect)",
             unchanged="Nothing was changed.",
         )
+    flow = None
     if mirror:
         from k2ktui.mm2.positions_topic import TopicPositions
         from k2ktui.mm2.settings import load_settings
 
-        name, _, flow = mirror.partition("#")
-        return TopicPositions(load_settings(name).flow(flow))
+        flow = load_settings(file).flow(name)
+        if not (url or connect_file):
+            if connector:
+                raise ConfigError(
+                    "--connector is given without --connect; the file already names its connector",
+                    unchanged="Nothing was changed.",
+                    hint="Give --connect URL, or FILE#NAME to select a connector of the file.",
+                )
+            return TopicPositions(flow)
     from k2ktui.mm2.connect import Connect
     from k2ktui.mm2.connect_settings import connect_settings
     from k2ktui.mm2.positions_rest import RestPositions
 
-    return RestPositions(Connect(connect_settings(url, connect_file)), connector)
+    if flow is not None and flow.connector is not None:
+        connector = connector or flow.connector.name
+    return RestPositions(Connect(connect_settings(url, connect_file)), connector, flow)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from k2ktui.cli.notes import print_notes
+from k2ktui.config.mirror_files import is_mirror_file
 from k2ktui.config.model import PipelineConfig
 from k2ktui.config.topics import compile_pattern
 from k2ktui.engine.access import Access, access
@@ -69,7 +70,6 @@ def load_pipeline(files: tuple[str, ...]) -> PipelineConfig:
         ConfigError: all errors in the files, including those of client properties.
     """
     from k2ktui.kafka.properties import load_checked
-    from k2ktui.mm2.mirror_flow import is_mirror_file
 
     if any(is_mirror_file(file) for file in files):
         raise _mirror_file_error("")
@@ -83,12 +83,12 @@ def load_flow(files: tuple[str, ...]) -> Flow:
 
     Args:
         files: those of a pipeline or of the mapping application, or one MirrorMaker 2 file:
-            ``FILE.properties[#A->B]``.
+            ``FILE[#A->B]``.
 
     Raises:
         ConfigError: all errors in the files, including those of client properties.
     """
-    from k2ktui.mm2.mirror_flow import is_mirror_file, load_mirror
+    from k2ktui.mm2.mirror_flow import load_mirror
 
     if not any(is_mirror_file(file) for file in files):
         return load_pipeline_flow(files)

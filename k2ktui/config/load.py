@@ -10,6 +10,7 @@ from pathlib import Path as FilePath
 
 from k2ktui.config.clusters import ClientFinding, ClusterConfig
 from k2ktui.config.key_aliases import KeyAliases
+from k2ktui.config.mirror_files import PROPERTIES, is_mirror_file
 from k2ktui.config.model import PipelineConfig
 from k2ktui.config.problems import FilePosition, Path, Problem, format_path, refuse
 from k2ktui.config.templates import Templates
@@ -119,9 +120,10 @@ def _split(paths: Iterable[str | FilePath]) -> list[str]:
             "no configuration file was given", hint="Name a configuration file with -f FILE."
         )
     for file in files:
-        if file.partition("#")[0].endswith(".properties"):
+        if is_mirror_file(file):
+            kind = "properties" if file.partition("#")[0].endswith(PROPERTIES) else "connector"
             raise ConfigError(
-                f"{safe_text(file)} is a properties file, such as MirrorMaker 2's, and not YAML",
+                f"{safe_text(file)} is a {kind} file, such as MirrorMaker 2's, and not a pipeline",
                 hint="Convert it to a pipeline file: k2ktui mm2 import FILE -o pipeline.yaml",
             )
     return files

@@ -92,23 +92,13 @@ def read_tree(file: str, problems: list[Problem]) -> Node | None:
 
     Returns None if the file is unusable as a whole.
     """
+    content = _read(file, problems)
+    if content is None:
+        return None
     try:
-        with FilePath(file).open("rb") as opened:
-            content = opened.read(BYTE_LIMIT + 1)
-        if len(content) > BYTE_LIMIT:
-            problems.append(Problem(None, file, f"larger than {BYTE_LIMIT >> 10} KiB"))
-            return None
         composed = yaml.compose(content, Loader=BoundedLoader)
-    except OSError as error:
-        problems.append(Problem(None, file, f"cannot be read: {error.strerror}"))
-        return None
-    except yaml.MarkedYAMLError as error:
-        # The error's own text quotes the line, which may contain a password.
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        problems.append(Problem(FilePosition(file, line), "", f"not valid YAML: {error.problem}"))
-        return None
-    except (yaml.YAMLError, UnicodeDecodeError):
-        problems.append(Problem(FilePosition(file, 1), "", "not valid YAML: not UTF-8 text"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        problems.append(_yaml_problem(file, error))
         return None
     if composed is None:
         return Node({}, FilePosition(file, 1), "")
@@ -116,6 +106,48 @@ def read_tree(file: str, problems: list[Problem]) -> Node | None:
         problems.append(Problem(FilePosition(file, 1), "", "expected a mapping of sections"))
         return None
     return _Reader(file, problems).node(composed, ())
+
+
+def parse_documents(content: bytes, file: str, problems: list[Problem]) -> list[Node]:
+    """Parse YAML of any number of documents, or JSON, and append errors to ``problems``.
+
+    Returns the documents that are not empty; none if the content is not valid.
+    """
+    if len(content) > BYTE_LIMIT:
+        problems.append(_too_large(file))
+        return []
+    try:
+        composed = list(yaml.compose_all(content, Loader=BoundedLoader))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        problems.append(_yaml_problem(file, error))
+        return []
+    reader = _Reader(file, problems)
+    return [reader.node(each, ()) for each in composed if each is not None]
+
+
+def _read(file: str, problems: list[Problem]) -> bytes | None:
+    try:
+        with FilePath(file).open("rb") as opened:
+            content = opened.read(BYTE_LIMIT + 1)
+    except OSError as error:
+        problems.append(Problem(None, file, f"cannot be read: {error.strerror}"))
+        return None
+    if len(content) > BYTE_LIMIT:
+        problems.append(_too_large(file))
+        return None
+    return content
+
+
+def _too_large(file: str) -> Problem:
+    return Problem(None, file, f"larger than {BYTE_LIMIT >> 10} KiB")
+
+
+def _yaml_problem(file: str, error: yaml.YAMLError | UnicodeDecodeError) -> Problem:
+    if isinstance(error, yaml.MarkedYAMLError):
+        # The error's own text quotes the line, which may contain a password.
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        return Problem(FilePosition(file, line), "", f"not valid YAML: {error.problem}")
+    return Problem(FilePosition(file, 1), "", "not valid YAML: not UTF-8 text")
 
 
 @dataclass(frozen=True)

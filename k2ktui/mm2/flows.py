@@ -9,6 +9,7 @@ from typing import Literal
 
 from k2ktui.config.clusters import ClusterConfig, KafkaClients
 from k2ktui.mm2.policy import HEARTBEATS, NameFilter, ReplicationPolicy
+from k2ktui.mm2.resources import ConnectorReference
 
 Side = Literal["source", "target"]
 ROLES = ("consumer", "producer", "admin")
@@ -36,6 +37,7 @@ class FlowProperties:
         topics: filter for source topics.
         groups: filter for consumer groups whose offsets are translated.
         file: the file that configures it.
+        connector: its MirrorSourceConnector on Kafka Connect; None in a dedicated MirrorMaker 2.
     """
 
     source: str
@@ -47,9 +49,15 @@ class FlowProperties:
     topics: NameFilter
     groups: NameFilter
     file: str = ""
+    connector: ConnectorReference | None = None
 
     def __str__(self) -> str:
         return f"{self.source}->{self.target}"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that select it in a file: ``A->B`` and that of its connector."""
+        return (str(self), self.connector.name) if self.connector else (str(self),)
 
     @cached_property
     def enabled(self) -> bool:
@@ -81,7 +89,7 @@ class FlowProperties:
 
     @cached_property
     def connect_offsets_topic(self) -> str:
-        """The topic on the target with the connectors' positions."""
+        """The topic on the target with the connectors' positions; "" if it is not known."""
         return self.worker.get("offset.storage.topic", f"mm2-offsets.{self.source}.internal")
 
     @cached_property
@@ -98,6 +106,12 @@ class FlowProperties:
     def syncs_groups(self) -> bool:
         """Whether it commits translated offsets on the target."""
         return self.switch("sync.group.offsets.enabled", False)
+
+    @cached_property
+    def reset(self) -> str:
+        """Where partitions without a position begin: ``auto.offset.reset`` in lower case."""
+        consumer = self.clients["source"].get("consumer", {})
+        return consumer.get("auto.offset.reset", "earliest").strip().lower()
 
     def switch(self, key: str, default: bool) -> bool:
         """Return a boolean property of its connectors."""

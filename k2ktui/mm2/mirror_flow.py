@@ -16,10 +16,10 @@ from k2ktui.mm2.audit import CheckpointAuditor
 from k2ktui.mm2.flows import FlowProperties
 from k2ktui.mm2.importing import not_expressible, pipeline_document
 from k2ktui.mm2.mirror_mappings import MirrorMappings
+from k2ktui.mm2.positions import reset_notes
 from k2ktui.mm2.settings import load_settings
 from k2ktui.sync.flow import Flow
 
-SUFFIX = ".properties"
 PATH = "mirrormaker2"
 
 
@@ -80,17 +80,13 @@ def _not_expressible(properties: FlowProperties, failure: ValidationError) -> Co
     return not_expressible(properties, problems)
 
 
-def is_mirror_file(file: str) -> bool:
-    """Return whether a ``-f`` argument names MirrorMaker 2's file: ``FILE.properties[#A->B]``."""
-    return file.partition("#")[0].endswith(SUFFIX)
-
-
 def load_mirror(file: str) -> tuple[MirrorFlow, tuple[str, ...]]:
-    """Load the flow named by ``FILE.properties[#A->B]``, and notes on the file.
+    """Load the flow named by ``FILE[#A->B]``, and notes on the file.
 
     Raises:
         ConfigError: reports every error of the file.
     """
     path, _, name = file.partition("#")
     settings = load_settings(Path(path))
-    return MirrorFlow.of(settings.flow(name)), settings.notes
+    flow = settings.flow(name)
+    return MirrorFlow.of(flow), (*settings.notes, *reset_notes(flow))

@@ -17,12 +17,15 @@ from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.strict_json import parse_object
 from k2ktui.errors import ConfigError, K2kError, Refused
 from k2ktui.mm2.connect import NOTHING, SourceOffset
+from k2ktui.mm2.flows import FlowProperties
 from k2ktui.text import safe_text
 
 SOURCE_CONNECTOR = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
 # These connectors store offset 0 and never read it (MirrorCheckpointTask, MirrorHeartbeatTask).
 _WITHOUT_POSITIONS = ("MirrorCheckpointConnector", "MirrorHeartbeatConnector")
 _RESET = "auto.offset.reset"
+#: State of a connector that could not be asked for.
+NOT_READ = "not read"
 _LARGEST_OFFSET = (1 << 63) - 2
 
 
@@ -202,7 +205,8 @@ def reset_in_words(reset: str) -> str:
     if reset == "latest":
         return (
             f"new partitions start at their end (source.consumer.{_RESET}=latest): records "
-            "produced before the task first reads them are skipped"
+            "produced before the task first reads them are skipped, which violates at-least-once; "
+            "use it under special circumstances only"
         )
     if reset == "earliest":
         return (
@@ -211,6 +215,22 @@ def reset_in_words(reset: str) -> str:
             "records"
         )
     return f"{_RESET}={safe_text(reset)}: tasks fail at partitions without a position"
+
+
+def reset_notes(flow: FlowProperties) -> list[str]:
+    """Return warnings about where a flow begins to copy partitions without a position."""
+    notes = [] if flow.reset == "earliest" else [reset_in_words(flow.reset)]
+    read = ("consumer.", "source.consumer.")
+    works = _RESET in flow.clients["source"].get("consumer", {})
+    idle = ("", "source.", "source.cluster.", "source.cluster.consumer.", f"{flow.source}.")
+    keys = [f"{prefix}{_RESET}" for prefix in (*idle, *(() if works else read))]
+    notes += [
+        f"{safe_text(key)} has no effect: MirrorMaker 2 reads source.consumer.{_RESET} of the "
+        "MirrorSourceConnector"
+        for key in keys
+        if key in flow.settings
+    ]
+    return notes
 
 
 def plan(
@@ -245,8 +265,14 @@ def plan(
             unchanged=NOTHING,
             hint="List the partitions and their log bounds with k2ktui mm2 offsets show.",
         )
-    if any(move.effect is StoredMoveEffect.CLEAR for move in moves):
+    unread = connector.state == NOT_READ
+    if any(m.effect is StoredMoveEffect.CLEAR or (unread and m.after is None) for m in moves):
         notes.append(reset_in_words(connector.reset))
+    if unread and not connector.positions and any(wanted.values()):
+        notes.append(
+            "the current positions were not read: an earlier offset copies records again, a later "
+            "one skips records"
+        )
     if bounds is None and any(wanted.values()):
         notes.append("the source cluster was not read: it is unknown whether these offsets exist")
     return StoredChange(connector.name, connector.cluster, tuple(moves), tuple(notes))

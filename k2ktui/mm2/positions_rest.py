@@ -37,14 +37,17 @@ class RestPositions:
     Args:
         connect: the Connect cluster that runs it.
         name: the connector's name; "" for the only MirrorSourceConnector.
+        flow: its flow, from a file; None to take it from Connect.
 
     Raises:
         ConfigError: ``name`` is empty and there is no connector or more than one.
         ConnectionFailed, TimedOut, K2kError: the request to Connect failed.
     """
 
-    def __init__(self, connect: Connect, name: str = "") -> None:
-        self._connect = connect
+    def __init__(
+        self, connect: Connect, name: str = "", flow: FlowProperties | None = None
+    ) -> None:
+        self._connect, self._given = connect, flow
         self._name = name or _only_connector(connect)
 
     def read(self) -> Connector:
@@ -64,6 +67,8 @@ class RestPositions:
     @cached_property
     def flow(self) -> FlowProperties:
         """The connector's flow, without the offsets topic, which Connect's API does not show."""
+        if self._given is not None:
+            return self._given
         return connector_flow(self._connect.config(self._name), "")
 
     def positions(self) -> dict[SourcePartition, int]:
@@ -91,6 +96,8 @@ class RestPositions:
         Raises:
             K2kError: the source cluster cannot be queried.
         """
+        if self._given is not None:
+            return read_bounds(self._given.cluster("source"), sources)
         return read_bounds(connector_source(self._connect.config(self._name)), sources)
 
     def apply(self, change: StoredChange, on_step: Callable[[str], None]) -> AppliedChange:

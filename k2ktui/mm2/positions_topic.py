@@ -1,4 +1,4 @@
-"""Positions of a dedicated MirrorMaker 2, written to its offsets topic while it is stopped.
+"""Positions in the offsets topic; a dedicated MirrorMaker 2's are changed while it is stopped.
 
 A dedicated MirrorMaker 2 has no REST API. At startup it reads the newest record of each key in the
 topic, so the records written here have byte-identical keys (``mm2/formats.py``), in the partition
@@ -27,6 +27,7 @@ from k2ktui.mm2.formats import (
 )
 from k2ktui.mm2.liveness import find_signs_of_life, require_stopped
 from k2ktui.mm2.positions import (
+    NOT_READ,
     Bounds,
     Connector,
     StoredChange,
@@ -35,19 +36,22 @@ from k2ktui.mm2.positions import (
     refuse_overtaken,
 )
 from k2ktui.mm2.positions_backup import AppliedChange, not_put_back, write_backup
+from k2ktui.mm2.resources import state_unknown, topic_unknown
 from k2ktui.mm2.source_logs import read_bounds
 from k2ktui.text import safe_text
 
 _READ_S = 60.0
 _UNCHANGED = "No offset was changed."
-_RESET = "auto.offset.reset"
 
 
 class TopicPositions:
-    """Positions of one flow of a dedicated MirrorMaker 2.
+    """Positions of one flow in the offsets topic.
+
+    Those of a dedicated MirrorMaker 2 can be changed. Those of a connector on Kafka Connect are
+    only read: Connect alone knows whether the connector is stopped.
 
     Args:
-        flow: the flow, from its ``mm2.properties``.
+        flow: the flow, from its file.
 
     Attributes:
         flow: the flow.
@@ -55,6 +59,7 @@ class TopicPositions:
 
     def __init__(self, flow: FlowProperties) -> None:
         self.flow = self._flow = flow
+        self._connector = flow.connector.name if flow.connector else SOURCE_CONNECTOR
         self._target = Cluster(flow.cluster("target"), "target")
 
     def read(self) -> Connector:
@@ -65,10 +70,12 @@ class TopicPositions:
             ConnectionFailed, TimedOut: the target did not answer.
         """
         flow = self._flow
-        state = "RUNNING" if find_signs_of_life(flow, self._target) else STOPPED
-        consumer = flow.clients["source"].get("consumer", {})
-        reset = consumer.get(_RESET, "earliest").strip().lower()
-        return Connector(str(flow), flow.source, state, reset, self.positions())
+        if flow.connector:
+            name, state = self._connector, NOT_READ
+        else:
+            running = find_signs_of_life(flow, self._target)
+            name, state = str(flow), "RUNNING" if running else STOPPED
+        return Connector(name, flow.source, state, flow.reset, self.positions())
 
     def bounds(self, sources: Collection[SourcePartition]) -> dict[SourcePartition, Bounds]:
         """Return the bounds of the flow's source partitions.
@@ -79,17 +86,26 @@ class TopicPositions:
         return read_bounds(self._flow.cluster("source"), sources)
 
     def require_stopped(self, unchanged: str) -> None:
-        """Check that it is stopped; see :func:`k2ktui.mm2.liveness.require_stopped`."""
+        """Check that it is stopped; see :func:`k2ktui.mm2.liveness.require_stopped`.
+
+        Raises:
+            ConfigError: the connector runs on Kafka Connect.
+        """
+        if self._flow.connector:
+            raise state_unknown(self._flow.file, self._flow.connector, unchanged)
         require_stopped(self._flow, self._target, unchanged)
 
     def positions(self) -> dict[SourcePartition, int]:
         """Return the next offset to copy of each partition that has a position.
 
         Raises:
+            ConfigError: the topic is not known.
             Refused: the topic does not exist, or reading it is not authorized.
             ConnectionFailed, TimedOut: the target did not answer.
         """
         topic = self._flow.connect_offsets_topic
+        if not topic and self._flow.connector:
+            raise topic_unknown(self._flow.file, self._flow.connector)
         described = self._target.describe([topic])[topic]
         if not isinstance(described, TopicDescription):
             raise Refused(
@@ -115,7 +131,7 @@ class TopicPositions:
         return found
 
     def _is_ours(self, at: ConnectorPartition) -> bool:
-        return at.connector == SOURCE_CONNECTOR and at.cluster == self._flow.source
+        return at.connector == self._connector and at.cluster == self._flow.source
 
     def apply(self, change: StoredChange, on_step: Callable[[str], None]) -> AppliedChange:
         """Apply a confirmed change while MirrorMaker 2 is stopped.
@@ -125,7 +141,8 @@ class TopicPositions:
             PartlyApplied: a step failed and could not be undone.
             K2kError: a step failed; the previous offsets were restored.
         """
-        on_step("checking that it is stopped")
+        if self._flow.connector is None:
+            on_step("checking that it is stopped")
         self.require_stopped(_UNCHANGED)
         now = self.positions()
         refuse_overtaken(change, now)
@@ -159,7 +176,7 @@ class TopicPositions:
             )
 
     def _entry(self, source: SourcePartition, position: int | None) -> Entry:
-        at = ConnectorPartition(SOURCE_CONNECTOR, self._flow.source, source)
+        at = ConnectorPartition(self._connector, self._flow.source, source)
         value = None if position is None else connect_offset_value(position - 1)
         return connect_offset_key(at), value
 

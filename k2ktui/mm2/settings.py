@@ -1,4 +1,4 @@
-"""Reads the flows from ``mm2.properties``, the configuration of a dedicated MirrorMaker 2.
+"""Reads the flows from ``mm2.properties``, a Strimzi resource or a connector's JSON.
 
 The precedence is that of ``MirrorMakerConfig``: ``A->B.`` overrides the global value; for client
 properties, ``A->B.source.cluster.`` overrides ``A.``, which overrides the global value.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from k2ktui.config.javaprops import Property, parse
+from k2ktui.config.mirror_files import DOCUMENTS
 from k2ktui.config.problems import FilePosition, Problem, refuse
 from k2ktui.errors import ConfigError
 from k2ktui.mm2.flows import ROLES, FlowProperties, Side, is_client
@@ -25,6 +26,8 @@ from k2ktui.mm2.policy import (
     ReplicationPolicy,
 )
 from k2ktui.mm2.providers import fill_variables
+from k2ktui.mm2.resource_files import read_resources
+from k2ktui.mm2.resources import ConnectorReference
 from k2ktui.text import safe_text
 
 _POLICIES: Mapping[str, Literal["default", "identity"]] = {
@@ -48,13 +51,13 @@ class MirrorSettings:
     unusable: Mapping[str, Sequence[Problem]] = field(default_factory=dict)
 
     def flow(self, name: str = "") -> FlowProperties:
-        """Return the flow ``A->B``, or the only enabled one if ``name`` is empty.
+        """Return the flow ``A->B`` or of a connector, or the only enabled one if ``name`` is empty.
 
         Raises:
             ConfigError: there is no such flow, or more than one, or it has problems.
         """
         enabled = [flow for flow in self.flows if flow.enabled]
-        found = [flow for flow in self.flows if str(flow) == name] if name else enabled
+        found = [flow for flow in self.flows if name in flow.names] if name else enabled
         if len(found) == 1:
             if problems := self.unusable.get(str(found[0])):
                 raise refuse(problems)
@@ -78,10 +81,10 @@ class MirrorSettings:
 def load_settings(
     path: str | Path, env: Mapping[str, str] | None = None, *, filled: bool = True
 ) -> MirrorSettings:
-    """Read ``mm2.properties``.
+    """Read ``mm2.properties``, a Strimzi resource or a connector's JSON.
 
     Args:
-        path: the file.
+        path: the file; its suffix says which.
         env: variables for ``EnvVarConfigProvider``; defaults to the process environment.
         filled: fill ``${…}`` of config providers; otherwise keep them verbatim.
 
@@ -98,15 +101,20 @@ def load_settings(
 
 
 def parse_settings(raw: bytes, file: str, env: Mapping[str, str] | None) -> MirrorSettings:
-    """Parse ``mm2.properties``, see :func:`load_settings`; ``env`` None fills no variables."""
+    """Parse a file, see :func:`load_settings`; ``env`` None fills no variables."""
     problems: list[Problem] = []
-    properties: Mapping[str, Property] = parse(raw, file)
+    resources = read_resources(raw, file, problems) if file.endswith(DOCUMENTS) else None
+    if resources is not None and problems:
+        raise refuse(problems)
+    properties: Mapping[str, Property] = resources.properties if resources else parse(raw, file)
     if env is not None:
-        properties = fill_variables(properties, env, problems)
-    found = _Reading(file, properties, problems).settings()
+        on_connect = resources is not None
+        properties = fill_variables(properties, env, problems, on_connect=on_connect)
+    connectors = resources.connectors if resources else {}
+    found = _Reading(file, properties, problems, connectors).settings()
     if problems:
         raise refuse(problems)
-    return found
+    return replace(found, notes=(*found.notes, *(resources.notes if resources else ())))
 
 
 def connector_flow(config: Mapping[str, str], offsets_topic: str) -> FlowProperties:
@@ -143,6 +151,7 @@ class _Reading:
     file: str
     properties: Mapping[str, Property]
     problems: list[Problem]
+    connectors: Mapping[str, ConnectorReference] = field(default_factory=dict)
 
     def settings(self) -> MirrorSettings:
         named = self.properties.get("clusters")
@@ -196,6 +205,7 @@ class _Reading:
             topics=_filter(settings, "topics", TOPICS_DEFAULT, TOPICS_EXCLUDE_DEFAULT),
             groups=_filter(settings, "groups", GROUPS_DEFAULT, GROUPS_EXCLUDE_DEFAULT),
             file=self.file,
+            connector=self.connectors.get(f"{source}->{target}"),
         )
 
     def _worker(self) -> dict[str, str]:

@@ -6,52 +6,27 @@ Field names, annotations and the name of the ConfigMap's entry follow Strimzi's 
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
 
 from k2ktui.errors import ConfigError
 from k2ktui.mm2.connect import NOTHING
-from k2ktui.mm2.positions import Connector, StoredChange, connect_offset, offsets_body
+from k2ktui.mm2.positions import (
+    NOT_READ,
+    Connector,
+    StoredChange,
+    connect_offset,
+    offsets_body,
+)
+from k2ktui.mm2.resources import MIRROR_MAKER, ConnectorReference, StrimziResource
 from k2ktui.text import safe_text
 
-MIRROR_MAKER, CONNECTOR = "kafkamirrormaker2", "kafkaconnector"
-_KINDS = {MIRROR_MAKER: "KafkaMirrorMaker2", CONNECTOR: "KafkaConnector"}
 _CONNECTOR_NAME = re.compile(r"[\w.-]+->[\w.-]+")
-# Name of a Kubernetes resource (RFC 1123 subdomain).
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,200}[a-z0-9])?")
-
-
-@dataclass(frozen=True, slots=True)
-class StrimziResource:
-    """The Strimzi resource that defines a connector.
-
-    ``kind`` is :data:`MIRROR_MAKER` or :data:`CONNECTOR`.
-    """
-
-    kind: str
-    name: str
-    namespace: str = ""
-
-
-def parse_resource(text: str, namespace: str = "") -> StrimziResource:
-    """Parse ``kafkamirrormaker2/NAME`` or ``kafkaconnector/NAME``.
-
-    Raises:
-        ConfigError: the text or the namespace is invalid.
-    """
-    kind, _, name = text.partition("/")
-    usable = _NAME.fullmatch(name) and (not namespace or _NAME.fullmatch(namespace))
-    if kind.lower() not in _KINDS or not usable:
-        raise ConfigError(
-            f"{safe_text(text)} is not a Strimzi resource",
-            unchanged=NOTHING,
-            hint=f"Give {MIRROR_MAKER}/NAME or {CONNECTOR}/NAME.",
-        )
-    return StrimziResource(kind.lower(), name, namespace)
 
 
 def unreachable_connector(connector: str) -> Connector:
@@ -67,13 +42,14 @@ def unreachable_connector(connector: str) -> Connector:
         raise ConfigError(
             f"{safe_text(connector) or 'no connector'} does not contain the source's alias",
             unchanged=NOTHING,
-            hint="Give --connector A->B.MirrorSourceConnector, or --connect URL.",
+            hint="Give -f FILE with the Strimzi resource, --connector A->B.MirrorSourceConnector, "
+            "or --connect URL.",
         )
-    return Connector(connector, source, "not read", "earliest", {})
+    return Connector(connector, source, NOT_READ, "earliest", {})
 
 
 def manifest(where: StrimziResource, change: StoredChange) -> str:
-    """Return the ConfigMap with the offsets as YAML, with the required steps as comments.
+    """Return the ConfigMap with the offsets as YAML, with the required commands as comments.
 
     It contains all positions of the change; writing unchanged ones is harmless.
 
@@ -99,46 +75,87 @@ def manifest(where: StrimziResource, change: StoredChange) -> str:
         "metadata": metadata,
         "data": {entry: offsets_body(offsets) + "\n"},
     }
-    spec = {"state": "stopped", "alterOffsets": {"fromConfigMap": {"name": config_map}}}
-    steps = [
-        f"1. Stop the connector: kubectl edit {_target(where)}, and set",
-        *_fragment(where, change, spec),
-        "   Wait until its status is stopped.",
-        "2. Apply this file: kubectl apply -f FILE",
-        "3. Request the change of offsets; Strimzi removes the annotation when it is done:",
-        f"   {_annotate(where, change)}",
-        "4. Resume the connector: set state: running instead of stopped, and remove alterOffsets.",
-    ]
-    comments = "".join(f"# {line}\n" for line in steps)
+    comments = "".join(f"# {line}\n" for line in _steps(where, change, config_map, entry))
     return comments + yaml.dump(document, Dumper=_Dumper, sort_keys=False)
 
 
-def _fragment(where: StrimziResource, change: StoredChange, spec: dict[str, Any]) -> list[str]:
+def _steps(
+    where: StrimziResource, change: StoredChange, config_map: str, entry: str
+) -> Iterator[str]:
+    alter = {"fromConfigMap": {"name": config_map}}
+    yield "1. Stop the connector, and wait until the second command prints STOPPED:"
+    yield from _set_state(where, change, "stopped", alter)
+    yield f"   kubectl get {where.selector} -o jsonpath={shlex.quote(_state_path(where, change))}"
+    yield "2. Apply this file: kubectl apply -f FILE"
+    yield "3. Request the change of offsets; Strimzi removes the annotation when it is done:"
+    yield f"   {_annotate(where, change)}"
+    yield "4. Resume the connector:"
+    yield from _set_state(where, change, "running", None)
+    url = f"{ConnectorReference(change.connector).url}/offsets"
+    template = shlex.quote(f"{{{{index .data {json.dumps(entry)}}}}}")
+    namespace = f" -n {shlex.quote(where.namespace)}" if where.namespace else ""
+    yield "Where Strimzi is older than 0.44, use Connect's REST API in a pod instead of step 3:"
+    yield (
+        f"   kubectl get configmap {config_map}{namespace} -o go-template={template} | kubectl "
+        f"exec -i {where.pod} -- curl -sS -X PATCH -H 'Content-Type: application/json' "
+        f"--data-binary @- {shlex.quote(url)}"
+    )
+    yield "To show the stored offsets:"
+    yield f"   kubectl exec {where.pod} -- curl -sS {shlex.quote(url)}"
+
+
+def _set_state(
+    where: StrimziResource, change: StoredChange, state: str, alter: Mapping[str, Any] | None
+) -> Iterator[str]:
+    """Yield the command that sets the state, and adds or removes ``alterOffsets``."""
+    if where.kind == MIRROR_MAKER and not where.mirror:
+        yield f"   kubectl edit {where.selector}, and set"
+        spec = {"state": state, "alterOffsets": alter} if alter else {"state": state}
+        yield from _fragment(change, spec)
+        if not alter:
+            yield "   and remove alterOffsets"
+        return
     if where.kind == MIRROR_MAKER:
-        source, _, rest = change.connector.partition("->")
-        spec = {
-            "mirrors": [
-                {
-                    "sourceCluster": source,
-                    "targetCluster": rest.rpartition(".")[0],
-                    "sourceConnector": spec,
-                }
-            ]
-        }
-    lines = yaml.safe_dump({"spec": spec}, sort_keys=False).splitlines()
+        # A merge patch would replace the whole list; the test guards against a changed order.
+        section = f"{where.mirror}/sourceConnector"
+        steps: list[dict[str, Any]] = [
+            {"op": "test", "path": f"{where.mirror}{where.source_path}", "value": change.cluster},
+            {"op": "add", "path": f"{section}/state", "value": state},
+        ]
+        path = f"{section}/alterOffsets"
+        if alter:
+            steps.append({"op": "add", "path": path, "value": alter})
+        else:
+            steps.append({"op": "remove", "path": path})
+        kind, patch = "json", json.dumps(steps)
+    else:
+        kind, patch = "merge", json.dumps({"spec": {"state": state, "alterOffsets": alter}})
+    yield f"   kubectl patch {where.selector} --type={kind} -p {shlex.quote(patch)}"
+
+
+def _state_path(where: StrimziResource, change: StoredChange) -> str:
+    if where.kind == MIRROR_MAKER:
+        name = json.dumps(change.connector)
+        return f"{{.status.connectors[?(@.name=={name})].connector.state}}"
+    return "{.status.connectorStatus.connector.state}"
+
+
+def _fragment(change: StoredChange, spec: Mapping[str, Any]) -> list[str]:
+    source, _, rest = change.connector.partition("->")
+    mirror = {
+        "sourceCluster": source,
+        "targetCluster": rest.rpartition(".")[0],
+        "sourceConnector": spec,
+    }
+    lines = yaml.safe_dump({"spec": {"mirrors": [mirror]}}, sort_keys=False).splitlines()
     return [f"     {line}" for line in lines]
-
-
-def _target(where: StrimziResource) -> str:
-    namespace = f" -n {where.namespace}" if where.namespace else ""
-    return f"{where.kind} {where.name}{namespace}"
 
 
 def _annotate(where: StrimziResource, change: StoredChange) -> str:
     marks = ["strimzi.io/connector-offsets=alter"]
     if where.kind == MIRROR_MAKER:
         marks.append(f"strimzi.io/mirrormaker-connector={change.connector}")
-    return f"kubectl annotate {_target(where)} {shlex.join(marks)}"
+    return f"kubectl annotate {where.selector} {shlex.join(marks)}"
 
 
 class _Dumper(yaml.SafeDumper):

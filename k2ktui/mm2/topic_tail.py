@@ -20,7 +20,7 @@ class TopicTail:
 
     Args:
         cluster: the cluster that holds the topic.
-        topic: the topic's name.
+        topic: the topic's name; "" if it is not known, and then nothing is read.
         first_only: read partition 0 only, as MirrorMaker 2 does with its own topics.
         back: maximum number of offsets before the end to begin at; None reads everything.
 
@@ -55,6 +55,8 @@ class TopicTail:
             K2kError: it could not be read to its end within ``timeout`` seconds.
             ConnectionFailed: the cluster did not answer.
         """
+        if not self.topic:
+            return []
         found = self._cluster.describe([self.topic])[self.topic]
         self.exists, self.started_over = isinstance(found, TopicDescription), False
         if not isinstance(found, TopicDescription):

@@ -160,7 +160,7 @@ class MirrorTopics:
     def missing(self) -> list[str]:
         """Return which of the offset-syncs and offsets topics were not found when read."""
         both = (self._syncs, self._positions)
-        return [topic.tail.topic for topic in both if not topic.tail.exists]
+        return [topic.tail.topic for topic in both if topic.tail.topic and not topic.tail.exists]
 
     def new_syncs(self) -> list[TimedOffsetSync]:
         """Return the offset syncs added since the last call, in the order of the topic.

@@ -1,0 +1,165 @@
+"""Commands that read ``mm2.properties`` read files of real connectors, whatever their names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from k2ktui.runtime.node import KafkaNode
+from tests.support.cli import k2ktui, k2ktui_json
+from tests.support.kafka import (
+    commit_offsets,
+    create_topic,
+    end_offsets,
+    eventually,
+    produce,
+    unique_name,
+)
+from tests.support.mirrormaker import ConnectWorker, MirrorConnectors
+from tests.support.pipeline import Pipeline
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+PATIENCE = 200.0
+RECORDS, COMMITTED = 300, 137
+
+
+@dataclass
+class Site:
+    """A topic that connectors on a worker have copied, and files that describe them.
+
+    Attributes:
+        json: the answer of Connect, with the workers' settings.
+        yaml: the connectors and their KafkaConnect as Strimzi's resources.
+    """
+
+    worker: ConnectWorker
+    mirror: MirrorConnectors
+    source: KafkaNode
+    target: KafkaNode
+    topic: str
+    group: str
+    json: Path
+    yaml: Path
+
+
+@pytest.fixture(scope="module")
+def site(
+    clusters: tuple[KafkaNode, KafkaNode], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site]:
+    source, target = clusters
+    directory = tmp_path_factory.mktemp("connectors")
+    topic, group = create_topic(source), unique_name("app")
+    produce(source, topic, [b"%d" % number for number in range(RECORDS)])
+    commit_offsets(source, group, {(topic, 0): COMMITTED})
+    with ConnectWorker(target, directory) as worker:
+        mirror = worker.create_mirror(source, target, topic, {"groups": f"{group}.*"})
+        names = (mirror.source_connector, mirror.checkpoint_connector)
+        copy = f"{mirror.source}.{topic}"
+        eventually(lambda: end_offsets(target, copy) == {0: RECORDS}, "it is copied", PATIENCE)
+        connectors = [
+            {
+                "name": name,
+                "config": worker.ask("GET", f"/connectors/{name}/config"),
+                "worker": {"offset.storage.topic": worker.offsets_topic, "group.id": "x"},
+            }
+            for name in names
+        ]
+        made = Site(
+            worker,
+            mirror,
+            source,
+            target,
+            topic,
+            group,
+            directory / "connectors.json",
+            directory / "connectors.yaml",
+        )
+        made.json.write_text(json.dumps(connectors))
+        made.yaml.write_text(yaml.safe_dump_all(_resources(connectors)))
+        yield made
+
+
+def _resources(connectors: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    spec = {"config": connectors[0]["worker"]}
+    found = [{"kind": "KafkaConnect", "metadata": {"name": "workers"}, "spec": spec}]
+    for each in connectors:
+        config = dict(each["config"])
+        name = config.pop("name").lower()
+        metadata = {"name": name, "labels": {"strimzi.io/cluster": "workers"}}
+        spec = {"class": config.pop("connector.class"), "config": config}
+        found.append({"kind": "KafkaConnector", "metadata": metadata, "spec": spec})
+    return found
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_commands_read_it(site: Site, form: str, tmp_path: Path) -> None:
+    """Groups, status, watch, audit, plan, apply, sync, translate and undo."""
+    file = getattr(site, form)
+
+    def lag() -> Any:
+        found = k2ktui_json("status", "-f", file)["partitions"]
+        return [row["lag_records"] for row in found] == [0]
+
+    eventually(lag, "positions are read from the workers' topic", PATIENCE)
+    (row,) = k2ktui_json("groups", "-f", file)["groups"]
+    assert (row["group"], row["basis"], row["translated_offset"]) == (
+        site.group,
+        "exact",
+        COMMITTED,
+    )
+    view = json.loads(k2ktui("watch", "-f", file, "--once", "--json").stdout)
+    assert any("heartbeat was" in note for note in view["notes"])
+
+    def audited() -> bool:
+        done = k2ktui("mm2", "audit", "-f", file, "--json", code=1)
+        return bool(json.loads(done.stdout)["rows"])
+
+    eventually(audited, "its checkpoint is there", PATIENCE)
+    position = f"{site.topic}:0:{COMMITTED}"
+    assert str(COMMITTED) in k2ktui("translate", "-f", file, position).stdout
+    plan = tmp_path / "plan.json"
+    k2ktui("plan", "-f", file, "-o", plan)
+    k2ktui("sync", "-f", file, "--once")
+
+
+def test_positions_are_shown_and_changed_through_connect(site: Site) -> None:
+    """The file names the connector; its JSON is in the topic under that name."""
+    shown = k2ktui_json("mm2", "offsets", "show", "-f", site.json)
+    assert shown["connector"] == site.mirror.source_connector
+    rows = {row["topic"]: row for row in shown["partitions"]}
+    assert rows[site.topic]["position"] == RECORDS
+    where = ("-f", site.json, "--connect", site.worker.url)
+    move = f"{site.topic}:0:{RECORDS - 10}"
+    refused = k2ktui("mm2", "offsets", "set", "-f", site.json, move, "--yes", code=2)
+    assert "only Connect knows whether it is stopped" in refused.stderr
+    done = k2ktui_json("mm2", "offsets", "set", *where, move, "--yes")
+    assert done["applied"] and done["connector"] == site.mirror.source_connector
+    copy = f"{site.mirror.source}.{site.topic}"
+    eventually(lambda: end_offsets(site.target, copy) == {0: RECORDS + 10}, "copied again")
+
+
+def test_it_is_imported_and_taken_over_from(site: Site, tmp_path: Path) -> None:
+    imported = tmp_path / "pipeline.yaml"
+    k2ktui("mm2", "import", site.json, "-o", imported)
+    k2ktui("config", "validate", "-f", imported)
+    settings = {
+        "replication.source.topic": site.topic,
+        "replication.sink.topic": {"prefix": f"{site.mirror.source}."},
+    }
+    pipeline = Pipeline(tmp_path, site.source, site.target, site.topic, settings).write()
+    args = ("-f", pipeline, "--from", site.json)
+    refused = k2ktui("mm2", "takeover", *args, "--yes", code=2)
+    assert "only Connect knows whether it is stopped" in refused.stderr
+    where = (*args, "--connect", site.worker.url)
+    assert "is RUNNING" in k2ktui("mm2", "takeover", *where, "--yes", code=5).stderr
+    site.worker.ask("PUT", f"/connectors/{site.mirror.source_connector}/stop")
+    rows = eventually(
+        lambda: k2ktui_json("mm2", "takeover", *where, "--dry-run")["partitions"], "stopped"
+    )
+    assert [row["position"] for row in rows] == [RECORDS]
