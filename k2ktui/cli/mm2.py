@@ -10,7 +10,7 @@ _COMMANDS = {
     "apply-checkpoints": "Commit MirrorMaker 2's checkpoints once, after checking them.",
     "audit": "Show what groups would re-read or skip with MirrorMaker 2's checkpoints.",
     "publish": "Publish a pipeline's checkpoints and heartbeats in MirrorMaker 2's format.",
-    "import": "Convert mm2.properties to a pipeline file.",
+    "import": "Convert a file of MirrorMaker 2 to a pipeline file.",
     "offsets": "Show, set and clear MirrorMaker 2's source positions.",
     "takeover": "Take over from a stopped MirrorMaker 2 on its target topics.",
 }

@@ -1,4 +1,4 @@
-"""``k2ktui mm2 import``: convert ``mm2.properties`` to a pipeline file."""
+"""``k2ktui mm2 import``: convert a file of MirrorMaker 2 to a pipeline file."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from k2ktui.text import safe_text
 
 
 @click.command(
-    help="Convert mm2.properties to a pipeline file, with notes on settings that "
-    "have no counterpart."
+    help="Convert mm2.properties, a Strimzi resource or a connector's JSON to a pipeline file; "
+    "notes name the counterparts of settings that are not carried over."
 )
 @click.argument("file", metavar="FILE[#A->B]")
 @click.option("-o", "--output", metavar="FILE", help="File to write to (default: standard output).")

@@ -5,71 +5,35 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import yaml
+from pydantic import ValidationError
 
-from k2ktui.config.model import LONGEST_POLL_S, SHORTEST_POLL_S
-from k2ktui.config.problems import Problem, is_secret_key
+from k2ktui.config.model import LONGEST_POLL_S, SHORTEST_POLL_S, PipelineConfig
+from k2ktui.config.problems import Problem, format_path
 from k2ktui.config.scalars import duration_text
 from k2ktui.config.topics import compile_pattern
 from k2ktui.errors import ConfigError
+from k2ktui.mm2.client_import import SIDES, choose_properties
+from k2ktui.mm2.counterparts import left_out
 from k2ktui.mm2.flows import ROLES, FlowProperties, Side, is_client
 from k2ktui.mm2.policy import NameFilter, numbered_references, shift_references
+from k2ktui.mm2.positions import reset_notes
 from k2ktui.text import safe_text
 
 # Converts a value, given side, role, key and text. None omits the property.
 Value = Callable[[Side, str, str, str], str | None]
 
-_VARIABLE = re.compile(r"\$\{([^}:]*):(?:([^}:]*):)?([^}]*)\}")
 _GROUPS_INTERVAL, _GROUPS_INTERVAL_S = "sync.group.offsets.interval.seconds", 60
 _RESET = "auto.offset.reset"
 _PLAIN_NAME = re.compile(r"[a-z.]+")
+# Settings whose values a pipeline may refuse, with the keys that they become.
+_OPTIONAL: Mapping[str, tuple[str, ...]] = {
+    "replication.factor": ("topicCreation",),
+}
 _FLAGS = re.compile(r"\(\?([a-z]+)\)")
-
-# Settings by prefix of their names: "" if carried over, else why there is no counterpart.
-_CARRIED = ""
-_COUNTERPARTS: tuple[tuple[str, str], ...] = (
-    ("enabled", _CARRIED),
-    ("clusters", _CARRIED),
-    ("config.providers", _CARRIED),
-    ("topics", _CARRIED),
-    ("groups", _CARRIED),
-    ("replication.policy.", _CARRIED),
-    ("replication.factor", _CARRIED),
-    ("config.properties.exclude", _CARRIED),
-    ("config.properties.blacklist", _CARRIED),
-    ("sync.group.offsets.interval.seconds", _CARRIED),
-    ("source.cluster.", _CARRIED),
-    ("target.cluster.", _CARRIED),
-    ("source.consumer.", _CARRIED),
-    ("source.admin.", _CARRIED),
-    ("target.producer.", _CARRIED),
-    ("target.admin.", _CARRIED),
-    (
-        "sync.group.offsets.enabled",
-        "k2ktui sync replaces it, or k2ktui plan and apply at a failover",
-    ),
-    ("emit.checkpoints", "groups are translated from the mapping on request"),
-    ("checkpoints.", "groups are translated from the mapping on request"),
-    ("emit.offset-syncs", "every record's offset is recorded, in the same transaction"),
-    ("offset-syncs.", "every record's offset is recorded, in the same transaction"),
-    ("offset.lag.max", "every record's offset is recorded, in the same transaction"),
-    ("emit.heartbeats", "k2ktui start writes heartbeats to the state topic"),
-    ("heartbeats.", "k2ktui start writes heartbeats to the state topic"),
-    ("refresh.", "topics and groups are re-read every few seconds"),
-    ("sync.topic.configs", "settings are copied only when a topic is created"),
-    ("sync.topic.acls", "ACLs are not copied"),
-    ("tasks.max", "spark.slots is its counterpart; as many as cores by default"),
-    ("dedicated.mode", "there are no Connect workers"),
-    ("offset.storage.", "positions are kept in coordination.commit.topic"),
-    ("config.storage.", "there are no Connect workers"),
-    ("status.storage.", "there are no Connect workers"),
-    ("listeners", "there are no Connect workers"),
-    ("transforms", "see the transform section of docs/configuration.md"),
-    ("use.defaults.from", "topics are created with the source's non-default settings"),
-    ("exactly.once.", "exactly once is the default"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +71,7 @@ def pipeline_document(flow: FlowProperties, name: str, value: Value) -> dict[str
         },
     }
     factor = flow.settings.get("replication.factor", "").strip()
-    if factor.isdecimal():
+    if factor.isascii() and factor.isdecimal():
         tree["topicCreation"] = {
             "replication": {"common": {"replication": int(factor)}},
             "control": {"common": {"replication": int(factor)}},
@@ -124,28 +88,70 @@ def _poll_interval(flow: FlowProperties) -> float:
 def import_flow(flow: FlowProperties) -> Imported:
     """Convert a flow, read without filling its variables, to a pipeline file.
 
-    Secrets are not written: they are replaced by environment variables, which the notes name.
+    Secrets are not written: they are replaced by environment variables, which the notes name. The
+    file is valid as soon as these are set; what a pipeline cannot have is left out or replaced, and
+    noted.
 
     Raises:
-        ConfigError: a filter cannot be expressed in a pipeline.
+        ConfigError: a filter or a name cannot be expressed in a pipeline.
     """
-    notes: list[str] = []
+    notes: list[str] = [*reset_notes(flow)]
     name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{flow.source}-to-{flow.target}")
-    tree = pipeline_document(
-        flow, name, lambda *property_: _value_for_file(*property_, notes=notes)
-    )
+    clients = {side: choose_properties(flow, side, notes) for side in SIDES}
+    tree = pipeline_document(flow, name, lambda *_: None)
+    for side, chosen in clients.items():
+        tree[side]["kafka"] |= {role: dict(section) for role, section in chosen.literal.items()}
     _check_patterns(flow, tree)
+    tree = _valid_tree(flow, tree, notes)
+    for side, chosen in clients.items():
+        tree[side]["kafka"] |= {role: dict(section) for role, section in chosen.written.items()}
+    given = flow.settings.get(_GROUPS_INTERVAL, "60").strip()
+    if not (given.isascii() and given.isdecimal()):
+        poll = tree["groups"]["pollInterval"]
+        notes.append(
+            f"{_GROUPS_INTERVAL}: {safe_text(given)} is not a number; groups.pollInterval: {poll}"
+        )
     # In the file this section is a list.
     tree["replication"] = [{key: each} for key, each in tree["replication"].items()]
-    notes += _without_counterpart(flow)
     if _poll_interval(flow) != flow.seconds(_GROUPS_INTERVAL, _GROUPS_INTERVAL_S):
         notes.append(
             f"{_GROUPS_INTERVAL}: groups.pollInterval is {duration_text(_poll_interval(flow))}, "
             "the nearest allowed value"
         )
+    notes += left_out(flow)
+    notes += [
+        f"config.properties.exclude: {safe_text(each)} not carried over; "
+        "target.kafka.topicPropsExclusionList takes whole names only"
+        for each in _listed_exclusions(flow)
+        if not _PLAIN_NAME.fullmatch(each)
+    ]
     text = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=100)
     head = f"# Made by k2ktui mm2 import from the flow {safe_text(flow)} of MirrorMaker 2.\n"
     return Imported(head + text, tuple(dict.fromkeys(notes)))
+
+
+def _valid_tree(flow: FlowProperties, tree: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+    """Return the tree without optional values that a pipeline refuses, which are noted.
+
+    Raises:
+        ConfigError: another value is refused.
+    """
+    for key, path in (*_OPTIONAL.items(), ("", ())):
+        try:
+            PipelineConfig.model_validate(tree)
+            break
+        except ValidationError as failure:
+            errors = failure.errors(include_url=False, include_input=False, include_context=False)
+            message = errors[0]["msg"].replace("Value error,", "expected")
+            if not path:
+                where = [Problem(None, format_path(each["loc"]), each["msg"]) for each in errors]
+                raise not_expressible(flow, where) from None
+            if any(each["loc"][: len(path)] == path for each in errors):
+                *above, last = path
+                reduce(lambda node, step: node[step], above, tree).pop(last)
+                name = ".".join(path)
+                notes.append(f"{key}: not carried over; {name} is its counterpart: {message}")
+    return tree
 
 
 def _check_patterns(flow: FlowProperties, tree: Mapping[str, Any]) -> None:
@@ -154,6 +160,10 @@ def _check_patterns(flow: FlowProperties, tree: Mapping[str, Any]) -> None:
         ("topics", tree["replication"]["source"]["topic"]),
         ("groups", tree["groups"]["consumerGroups"]),
     ):
+        if "${" in pattern:
+            wanted = "expected names or regular expressions without ${…}; write their values"
+            problems.append(Problem(None, key, wanted))
+            continue
         try:
             compile_pattern(pattern)
         except ValueError as error:
@@ -250,51 +260,3 @@ def _listed_exclusions(flow: FlowProperties) -> list[str]:
 
 def _split_list(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _value_for_file(side: Side, role: str, key: str, text: str, *, notes: list[str]) -> str | None:
-    found = _VARIABLE.search(text)
-    if found is None and not is_secret_key(key):
-        return text.replace("${", "$${")
-    name = re.sub(r"[^A-Z0-9]", "_", f"{side}_{key}".upper())
-    where = f"{side}.kafka.{role}.{safe_text(key)}"
-    what = f"contained {safe_text(found[0])}" if found else "contained a secret"
-    notes.append(f"{where} {what}; it is now read from the environment variable {name}")
-    return f"${{env:string:{name}}}"
-
-
-def _without_counterpart(flow: FlowProperties) -> list[str]:
-    notes = []
-    given = dict.fromkeys(flow.worker, f"{flow.target}.") | dict.fromkeys(flow.settings, "")
-    for key in sorted(given):
-        if re.match(rf"({re.escape(flow.source)}|{re.escape(flow.target)})\.", key):
-            continue
-        bare = re.sub(r"^(producer|consumer|admin)\.", "", key)
-        if is_client(bare) or is_client(key):
-            continue
-        reason = next((why for start, why in _COUNTERPARTS if key.startswith(start)), None)
-        if reason is None:
-            reason = "no counterpart"
-            if bare != key:
-                reason = "it only tunes MirrorMaker 2's own clients"
-        if reason:
-            notes.append(f"{safe_text(given[key] + key)}: not carried over; {reason}")
-    notes += [
-        f"config.properties.exclude: {safe_text(each)} not carried over; only whole names are"
-        for each in _listed_exclusions(flow)
-        if not _PLAIN_NAME.fullmatch(each)
-    ]
-    return notes + _tuning(flow)
-
-
-def _tuning(flow: FlowProperties) -> list[str]:
-    """Return a note for every client property that is not carried over."""
-    notes = []
-    sides: Mapping[Side, str] = {"source": flow.source, "target": flow.target}
-    for side, alias in sides.items():
-        for role in ROLES:
-            for key in sorted(flow.clients[side].get(role, {})):
-                if not is_client(key) and not (side == "source" and key == _RESET):
-                    name = safe_text(f"{alias}.{role}.{key}")
-                    notes.append(f"{name}: not carried over; it tunes MirrorMaker 2's own clients")
-    return notes

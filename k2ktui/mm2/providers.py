@@ -46,10 +46,8 @@ def fill_variables(
         problems.append(Problem(found.mark if found else None, safe_text(key), message))
 
     texts = {key: property_.value for key, property_ in properties.items()}
-    if on_connect:
-        providers = _usual_providers(env, report)
-    else:
-        providers = read_providers(texts, env, report)
+    usual = _usual_providers(env, report) if on_connect else None
+    providers = read_providers(texts, env, report) if usual is None else usual
     filled = {}
     for key, property_ in properties.items():
         text = property_.value

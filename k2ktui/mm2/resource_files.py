@@ -54,6 +54,7 @@ _STORAGE = {
 }
 # Strimzi's defaults, by kind of resource.
 _NAMES = {"KafkaMirrorMaker2": "mirrormaker2-cluster", "KafkaConnect": "connect-cluster"}
+_CLUSTERS = ("clusters", "connectCluster", "target", "mirrors")
 _CLUSTER_LABEL = ("metadata", "labels", "strimzi.io/cluster")
 _EXPECTED = (
     "expected a KafkaMirrorMaker2 or KafkaConnector of Strimzi, or a connector with name and config"
@@ -222,9 +223,17 @@ class _ResourceReader:
             place = StrimziResource(
                 MIRROR_MAKER, name, namespace, f"/spec/mirrors/{index}", path, name
             )
-            self._add_mirror(mirror, place, source, target)
+            left_out = tuple(f"spec.{key}" for key in spec.table if key not in _CLUSTERS)
+            self._add_mirror(mirror, place, (source, target), left_out)
 
-    def _add_mirror(self, mirror: Node, place: StrimziResource, source: Node, target: Node) -> None:
+    def _add_mirror(
+        self,
+        mirror: Node,
+        place: StrimziResource,
+        clusters: tuple[Node, Node],
+        spec_keys: tuple[str, ...],
+    ) -> None:
+        source, target = clusters
         clients = {
             **self._side("source.cluster.", source, place.namespace),
             **self._side("target.cluster.", target, place.namespace),
@@ -245,7 +254,7 @@ class _ResourceReader:
             _add_tasks(settings, node)
             name = f"{'->'.join(aliases)}.{role}Connector"
             left_out = tuple(f"{node.written}.{key}" for key in node.table if key != "config")
-            reference = ConnectorReference(name, place, left_out)
+            reference = ConnectorReference(name, place, (*spec_keys, *left_out))
             worker = _worker_settings(target, target, "KafkaMirrorMaker2")
             self._connectors.append(_Connector(role, settings, reference, mirror, worker))
 
