@@ -13,7 +13,7 @@ from typing import Any
 
 from k2ktui.engine.guard import MappingVersion
 from k2ktui.engine.replica import Lookup, Replica, TargetLog, TargetPartition
-from k2ktui.engine.standing import UNKNOWN, Standing, in_both, standing
+from k2ktui.engine.resume_effect import UNKNOWN, Standing, in_both, standing
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Basis, Translation, translate
 from k2ktui.text import counted, duration, moment, safe_text

@@ -15,7 +15,6 @@ from typing import Any
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, require
 from k2ktui.engine.applying import OffsetWrite, WriteResult, reverse_writes
-from k2ktui.engine.chosen import require_match
 from k2ktui.engine.groups import (
     EMPTY_STATES,
     GroupRow,
@@ -24,6 +23,7 @@ from k2ktui.engine.groups import (
     snapshot_notes,
 )
 from k2ktui.engine.journal import DRILL, JournalHeader, JournalRow, JournalRows
+from k2ktui.engine.name_pattern import require_match
 from k2ktui.engine.plan import Plan, PlanRow
 from k2ktui.engine.planning import PlanOptions
 from k2ktui.engine.state import SourcePartition

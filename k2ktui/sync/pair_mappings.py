@@ -15,7 +15,7 @@ from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
 from k2ktui.kafka.clients import Cluster
 from k2ktui.replication.commit_state import CommitState
-from k2ktui.replication.commit_states import CommitStatesReader
+from k2ktui.replication.shared_commit_topic import CommitStatesReader
 from k2ktui.sync.commit_snapshots import read_known_commits
 from k2ktui.sync.mapping_source import NoPipelineFound
 from k2ktui.sync.pipeline_mappings import READ_S, PipelineMappings

@@ -12,7 +12,7 @@ from k2ktui.engine.replica import TargetPartition
 from k2ktui.engine.state import Position, Run, SourcePartition
 from k2ktui.kafka.clients import Cluster
 from k2ktui.replication.commit_state import CommitState
-from k2ktui.replication.commit_states import CommitStatesReader
+from k2ktui.replication.shared_commit_topic import CommitStatesReader
 from k2ktui.sync.mapping_sort import MappingReport
 from k2ktui.sync.mapping_source import Commits, CopierState, NothingCopied
 from k2ktui.sync.mapping_store import MappingStore

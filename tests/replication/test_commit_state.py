@@ -19,8 +19,8 @@ from k2ktui.replication.commit_state import (
     CommittedPositions,
     read_commit_state,
 )
-from k2ktui.replication.commit_states import CommitStatesReader
 from k2ktui.replication.pipeline_fencing import commit_topic, describe_malformed
+from k2ktui.replication.shared_commit_topic import CommitStatesReader
 from k2ktui.runtime.node import KafkaNode
 from tests.support.copied import Copied, delete_topic
 from tests.support.kafka import Out, create_topic, eventually, produce
