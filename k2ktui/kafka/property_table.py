@@ -51,7 +51,7 @@ _NO_GROUP = "k2ktui reads without a consumer group"
 _BROKER_SIDE = "it applies to brokers only"
 _OPENSSL = "OpenSSL's defaults are used"
 _NO_JAVA = "a Java class cannot be loaded here; remove it"
-_KERBEROS = "Kerberos is not supported"
+_KERBEROS = "tickets are those of kinit, or of the keytab in KRB5_CLIENT_KTNAME"
 _BYTES = "records are copied as bytes"
 _BATCHES = "batches are copied as they are, without waiting for more"
 _COMMITTED = "k2ktui never copies records of aborted or open transactions"
@@ -177,7 +177,8 @@ _ADMIN: dict[str, PropertyRule] = {
 }
 
 _SECURITY_NAMES = """
-sasl.jaas.config sasl.mechanism sasl.oauthbearer.client.credentials.client.id
+sasl.jaas.config sasl.kerberos.service.name sasl.mechanism
+sasl.oauthbearer.client.credentials.client.id
 sasl.oauthbearer.client.credentials.client.secret sasl.oauthbearer.scope
 sasl.oauthbearer.token.endpoint.url security.protocol ssl.endpoint.identification.algorithm
 ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location
@@ -218,7 +219,6 @@ _SECURITY: dict[str, PropertyRule] = {
         (
             "sasl.kerberos.kinit.cmd",
             "sasl.kerberos.min.time.before.relogin",
-            "sasl.kerberos.service.name",
             "sasl.kerberos.ticket.renew.jitter",
             "sasl.kerberos.ticket.renew.window.factor",
         ),

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from k2ktui.kafka.jaas import JaasEntry, parse_jaas
+from k2ktui.kafka.kerberos import KERBEROS, KerberosLogin, kerberos_for_librdkafka, read_kerberos
 from k2ktui.kafka.msk import MSK_MECHANISM, MskSigner, MskTokens, read_signer, uses_msk
 from k2ktui.kafka.oauth import OauthClient, TokenProvider
 from k2ktui.kafka.stores import Identity, StoreError, read_identity, read_trust
@@ -36,6 +37,7 @@ _MODULES: dict[str, str] = {
     "SCRAM-SHA-256": "ScramLoginModule",
     "SCRAM-SHA-512": "ScramLoginModule",
     "OAUTHBEARER": "OAuthBearerLoginModule",
+    KERBEROS: "Krb5LoginModule",
     MSK_MECHANISM: "IAMLoginModule",
 }
 
@@ -57,13 +59,14 @@ class Tls:
 
 @dataclass(frozen=True)
 class Login:
-    """A SASL login; OAUTHBEARER has ``oauth`` or ``msk``, other mechanisms use a password."""
+    """A SASL login: ``oauth`` or ``msk`` for OAUTHBEARER, ``kerberos``, or a password."""
 
     mechanism: str
     username: str = ""
     password: str = field(default="", repr=False)
     oauth: OauthClient | None = None
     msk: MskSigner | None = None
+    kerberos: KerberosLogin | None = None
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,7 @@ def _tls(properties: Mapping[str, str], problems: list[UnusableProperty]) -> Tls
 
 
 def _login(properties: Mapping[str, str]) -> Login:
-    mechanism = properties.get(_MECHANISM, "GSSAPI").strip().upper()
+    mechanism = properties.get(_MECHANISM, KERBEROS).strip().upper()  # Java's default
     if mechanism not in _MODULES:
         known = ", ".join(_MODULES)
         reason = f"expected one of {known}; {safe_text(mechanism, 40)} is not supported"
@@ -124,6 +127,8 @@ def _login(properties: Mapping[str, str]) -> Login:
         # MSK brokers accept OAUTHBEARER tokens in place of Java's own mechanism.
         signer = read_signer(properties, entry.options if entry else {})
         return Login("OAUTHBEARER", msk=signer)
+    if mechanism == KERBEROS:
+        return Login(KERBEROS, kerberos=read_kerberos(properties, entry.options if entry else {}))
     if mechanism == "OAUTHBEARER":
         options = entry.options if entry else {}
         return Login(mechanism, oauth=_oauth(properties, options))
@@ -191,6 +196,8 @@ def _login_for_librdkafka(login: Login) -> dict[str, Any]:
         return {"oauth_cb": MskTokens(login.msk)}
     if login.oauth:
         return _oauth_for_librdkafka(login.oauth)
+    if login.kerberos:
+        return kerberos_for_librdkafka(login.kerberos)
     return {"sasl.username": login.username, "sasl.password": login.password}
 
 
@@ -234,6 +241,8 @@ def for_wire(security: Security) -> dict[str, Any]:
             settings["sasl_oauth_token_provider"] = MskTokens(login.msk)
         elif login.oauth:
             settings["sasl_oauth_token_provider"] = TokenProvider(login.oauth)
+        elif login.kerberos:
+            settings["sasl_kerberos_service_name"] = login.kerberos.service
         else:
             settings["sasl_plain_username"] = _wire_username(login)
             settings["sasl_plain_password"] = login.password
