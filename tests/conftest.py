@@ -27,6 +27,7 @@ SECURE_USERS = ("guest", "nobody", "reader", "stranger", "writer", "ann", "copie
 _TEST_PROPERTIES = {
     **EAGER_CLEANING,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "metadata.max.idle.interval.ms": "5000",  # a record each half second, in many idle clusters
 }
 
 

@@ -254,11 +254,11 @@ class TransactionFencer:
             self._write([], register=True)
         return token
 
-    def waits_for_markers(self, slot: int) -> bool:
-        """Return whether a slot's last transaction is known to wait for markers."""
+    def waiting_state(self, slot: int) -> TransactionState | None:
+        """Return the state of a slot's last transaction if it is known to wait for markers."""
         describe = self._epochs.describe
         state: TransactionState | None = self._loop.run(lambda: describe(slot, _DESCRIBE_S))
-        return state is not None and (state.aborting or state.committing)
+        return state if state is not None and (state.aborting or state.committing) else None
 
     def renew_own(self) -> None:
         """Abort a transaction that the driver's own write left open; raises as ``recover``."""

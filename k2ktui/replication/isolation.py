@@ -63,6 +63,7 @@ class UnfinishedTransactions:
         self._stopped = stopped
         self._report = report
         self._waiting: dict[int, _Unfinished] = {}
+        self._seen: dict[int, TransactionState] = {}
         self._free: list[int] = []
 
     @property
@@ -106,7 +107,9 @@ class UnfinishedTransactions:
         Its positions must be read before its next lap.
 
         Returns:
-            Whether that is possible: no task can write with its present id, and there is a spare.
+            Whether that is possible: no task can write with its present id, there is a spare, and
+            the transaction waited for the same partitions when the slot was postponed the last
+            time. Markers may be on their way to all others, for example to a new leader.
 
         Raises:
             Superseded: another driver has taken over.
@@ -114,7 +117,10 @@ class UnfinishedTransactions:
         state = error.state
         if error.identity != slot.identity or state is None:
             return False
-        if not (error.fenced or (state.committing and not slot.lost)) or not self._has_spare():
+        if not (error.fenced or (state.committing and not slot.lost)):
+            return False
+        before, self._seen[slot.identity] = self._seen.get(slot.identity), state
+        if before is None or before.partitions != state.partitions or not self._has_spare():
             return False
         waiting = self._waiting[slot.identity] = _Unfinished(state)
         sources, slot.sources = slot.sources, []
@@ -136,7 +142,10 @@ class UnfinishedTransactions:
         return bool(self._free)
 
     def resume(self, positions: dict[SourcePartition, Position]) -> None:
-        """Release the partitions whose transaction has ended, and update their positions.
+        """Release the partitions that need not wait any longer, and update their positions.
+
+        Those are all of a transaction that has ended; when another of its partitions has its marker
+        now, ``admit`` decides anew which ones wait.
 
         Raises:
             Superseded: another driver has taken over.
@@ -144,17 +153,29 @@ class UnfinishedTransactions:
         for identity, each in list(self._waiting.items()):
             if monotonic() < each.not_before:
                 continue
-            try:
-                if not self._fencer.waits_for_markers(identity):
-                    self._fencer.recover(identity)
-                    adopt_positions(positions, each.sources, self._fencer.read())
-                    self._release(identity)
-            except (Contested, ConnectionFailed, TimedOut):
-                pass  # tried again
+            with suppress(Contested, ConnectionFailed, TimedOut):  # tried again
+                self._resume(identity, each, positions)
             each.not_before = monotonic() + _ASK_AGAIN_S
+
+    def _resume(
+        self, identity: int, each: _Unfinished, positions: dict[SourcePartition, Position]
+    ) -> None:
+        state = self._fencer.waiting_state(identity)
+        if state is None:
+            self._fencer.recover(identity)
+            adopt_positions(positions, each.sources, self._fencer.read())
+            self._release(identity)
+        elif state.partitions < each.state.partitions:
+            commit_topic = self._fencer.topic.name
+            if all(topic != commit_topic for topic, _ in state.partitions):
+                adopt_positions(positions, each.sources, self._fencer.read())
+                self._stopped.release(each.sources)
+                each.sources = []
+                each.state = state
 
     def _release(self, identity: int) -> None:
         each = self._waiting.pop(identity)
+        self._seen.pop(identity, None)
         if identity not in self._fencer.retired:
             self._free.append(identity)
         self._stopped.release(each.sources)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from confluent_kafka import Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from k2ktui.runtime import artifacts, child_process, storage
@@ -21,7 +22,7 @@ from k2ktui.runtime.artifacts import KAFKA_VERSION, LOGGING, Classpath, Progress
 from k2ktui.runtime.java import Java, find_java
 from k2ktui.runtime.node import CONTROLLER_LISTENER, KafkaNode
 from k2ktui.runtime.ports import LOOPBACK, HeldPort
-from tests.support.kafka import START_S, TIMEOUT, client, eventually
+from tests.support.kafka import START_S, TIMEOUT, admin, client, eventually
 
 _JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 
@@ -320,28 +321,52 @@ class TwoBrokers:
             self._admin = AdminClient(client(self.first) | {"log_level": 0})
         return set(self._admin.list_topics(timeout=TIMEOUT).brokers)
 
+    def coordinates_first(self, transactional_id: str) -> bool:
+        """Whether the first broker coordinates transactions of an id, and will go on doing so."""
+        Producer(client(self, transactional_id="any")).init_transactions(TIMEOUT)  # makes the topic
+        topic = "__transaction_state"
+        asking = admin(self)
+        described = asking.describe_topics(TopicCollection([topic]))[topic].result(TIMEOUT)
+        signed = 0
+        for letter in transactional_id:  # Java's String.hashCode
+            signed = (31 * signed + ord(letter)) & 0xFFFFFFFF
+        number = abs(signed - (1 << 32) if signed >> 31 else signed) % len(described.partitions)
+        found = described.partitions[number]
+        return bool(found.leader.id == 1 and found.replicas[0].id == 1)
+
     def stop_second(self) -> None:
         """Stop the second broker, and wait until the controller knows."""
         self.second.kill()
         eventually(lambda: self.alive() == {1}, f"{self.name}-2 is gone")
 
-    def close(self) -> None:
-        """Stop both, and give their ports back."""
+    def kill(self) -> None:
+        """Stop both; ``start`` starts them again."""
         for node in reversed(self.nodes):
             node.kill()
+
+    def close(self) -> None:
+        """Stop both, and give their ports back."""
+        self.kill()
+        for node in self.nodes:
             node.close()
 
 
 class Brokers:
-    """The session's brokers of other kinds, each started when a test first asks for it."""
+    """The session's brokers of other kinds, each started when a test asks for it.
+
+    Those of the last two requests run; all others are stopped and keep their data, because an idle
+    broker takes some of a core.
+    """
 
     def __init__(self, directory: Callable[[str], Path], properties: Mapping[str, str]) -> None:
         self._directory = directory
         self._properties = properties
         self._nodes: dict[str, KafkaNode | TwoBrokers] = {}
+        self._last: tuple[str, ...] = ()
 
     def __call__(self, *kinds: str) -> list[KafkaNode]:
         """Return one node of each of the :data:`KINDS`, running."""
+        self._stop_others(kinds)
         for kind in kinds:
             if kind not in self._nodes:
                 path = self._directory(kind.replace(".", "-"))
@@ -358,10 +383,17 @@ class Brokers:
     def two_of(self, kind: str) -> TwoBrokers:
         """Return a cluster of two brokers of a KRaft kind, both running."""
         name = f"two-{kind}"
+        self._stop_others((name,))
         if name not in self._nodes:
             path = self._directory(name.replace(".", "-"))
             self._nodes[name] = TwoBrokers(name, path, self._properties, kind=kind)
         return self._nodes[name].start()
+
+    def _stop_others(self, names: tuple[str, ...]) -> None:
+        for name, node in self._nodes.items():
+            if name not in names and name not in self._last:
+                node.kill()
+        self._last = names
 
     def close(self) -> None:
         """Stop all."""

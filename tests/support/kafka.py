@@ -108,14 +108,24 @@ def create_topic(
     return name
 
 
-def eventually(condition: Callable[[], object], what: str, timeout: float = TIMEOUT) -> Any:
-    """Wait until ``condition`` returns something true, and return that."""
+def eventually(
+    condition: Callable[[], object], what: str | Callable[[], str], timeout: float = TIMEOUT
+) -> Any:
+    """Wait until ``condition`` returns something true, and return that.
+
+    Args:
+        condition: what is waited for.
+        what: says so; a function is called when the time is over.
+        timeout: seconds.
+    """
     deadline = time.monotonic() + timeout
     while True:
         found = condition()
         if found:
             return found
-        assert time.monotonic() < deadline, f"not within {timeout:g} s: {what}"
+        if time.monotonic() > deadline:
+            text = what if isinstance(what, str) else what()
+            raise AssertionError(f"not within {timeout:g} s: {text}")
         time.sleep(0.05)
 
 

@@ -210,7 +210,7 @@ class Run:
             assert match or not ended, f"ended with {self._process.poll()}:\n{self.tail()}"
             return match
 
-        event: Event = eventually(found, f"{kind}\n{self.tail()}", timeout)
+        event: Event = eventually(found, lambda: f"{kind}\n{self.tail()}", timeout)
         return event
 
     def wait(self, timeout: float = RUN_TIMEOUT) -> int:
