@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -148,8 +147,9 @@ def test_csv_is_what_kafkas_tool_takes(copied: Copied, topic: str, moved: str) -
 
 
 def test_groups_and_topics_are_chosen(copied: Copied, topic: str, moved: str) -> None:
-    assert k2ktui("plan", "-f", copied.file, "--csv", "--group", "other").stdout == ""
-    assert k2ktui("plan", "-f", copied.file, "--csv", "--topic", "other.*").stdout == ""
+    for option in ("--group", "--topic"):
+        done = k2ktui("plan", "-f", copied.file, "--csv", option, "other.*", code=2)
+        assert done.stdout == "" and "matches other" in done.stderr
     assert k2ktui("plan", "-f", copied.file, "--csv", "--topic", topic).stdout
     k2ktui("plan", "-f", copied.file, "--group", "(", code=2)
 
@@ -295,7 +295,6 @@ def test_hostile_group_names_do_no_harm(
         out = k2ktui(verb, "-f", copied.file).stdout
         assert "\x1b[31m" not in out
         assert "‮" not in out
-    assert time.time() > 0
 
 
 @pytest.mark.parametrize("setting", ["readOnly", "environment"])
@@ -317,7 +316,7 @@ def test_a_plan_is_proven_although_its_group_reads_on(
     plan = plan_file(copied)
     k2ktui("apply", plan, "--yes")
     commit(source, moved, {(topic, 0): 7, (topic, 1): 70})
-    assert k2ktui_json("verify", "-f", copied.file, code=1)["positions"]["different"] == 2
+    assert k2ktui_json("verify", "-f", copied.file)["positions"]["re-reads"] == 2
     reported = k2ktui_json("verify", "-f", copied.file, "--plan", plan)
     assert reported["positions"] == {
         "same": 2,
