@@ -254,6 +254,26 @@ class MappingRanges:
         last = np.minimum(target + count, high)
         return int(np.maximum(0, last - first).sum())
 
+    def count_within(self, sources: tuple[int, int], targets: tuple[int, int]) -> int:
+        """Return the number of mapped records whose offsets lie in both intervals ``[low, high)``.
+
+        Later records land at higher offsets, so only the rows of both intervals are looked at.
+        """
+        source, target = self._source[: self._size], self._target[: self._size]
+        low = max(
+            int(np.searchsorted(source, sources[0], side="right")),
+            int(np.searchsorted(target, targets[0], side="right")),
+        )
+        high = min(
+            int(np.searchsorted(source, sources[1], side="left")),
+            int(np.searchsorted(target, targets[1], side="left")),
+        )
+        rows = slice(max(0, low - 1), max(0, high))
+        source, target, count = source[rows], target[rows], self._count[rows].astype(np.int64)
+        first = np.maximum(np.maximum(source, sources[0]) - source, targets[0] - target)
+        last = np.minimum(np.minimum(count, sources[1] - source), targets[1] - target)
+        return int(np.maximum(0, last - first).sum())
+
     def _cut(self, offset: int) -> None:
         """Remove the mapping from a source offset on."""
         end = self.end

@@ -195,3 +195,15 @@ def test_spans_are_sets_of_offsets(changes: list[tuple[bool, int, int]]) -> None
     assert spans.end == max(model, default=-1) + 1
     missing = {o for low, high in spans.missing(5, 45) for o in range(low, high)}
     assert missing == set(range(5, 45)) - model
+
+
+@given(steps, *(st.integers(0, 150) for _ in range(4)))
+def test_records_within_two_intervals_are_counted(
+    found: list[tuple[int, int, int]], a: int, b: int, c: int, d: int
+) -> None:
+    ranges, model = filled(found)
+    sources, targets = (min(a, b), max(a, b)), (min(c, d) + 90, max(c, d) + 90)
+    inside = [
+        s for s, t in model.items() if sources[0] <= s < sources[1] and targets[0] <= t < targets[1]
+    ]
+    assert ranges.count_within(sources, targets) == len(inside)

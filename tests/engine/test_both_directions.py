@@ -1,0 +1,348 @@
+"""Positions where records flow both ways, against two logs whose records are known one by one."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k2ktui.engine.both_directions import OppositeCopy, TailKind, translate_both_ways
+from k2ktui.engine.ranges import MappingRanges
+from k2ktui.engine.replica import Replica, TargetLog
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.translate import Basis, Translation
+
+Where = tuple[str, int]
+
+
+@dataclass
+class Log:
+    """A partition: its records by offset; other offsets hold markers or were compacted.
+
+    ``position`` is the next offset that the pipeline from this side copies; ``ever`` has the
+    compacted records, too.
+    """
+
+    name: Where
+    records: dict[int, int] = field(default_factory=dict)
+    end: int = 0
+    position: int = 0
+    begun: int = 0
+    ranges: dict[Where, MappingRanges] = field(default_factory=dict)
+    ever: dict[int, int] = field(default_factory=dict)
+
+    def append(self, number: int) -> int:
+        self.ever[self.end] = number
+        self.records[self.end] = number
+        self.end += 1
+        return self.end - 1
+
+
+class Pair:
+    """Two clusters and two pipelines; each leaves out what came from its target."""
+
+    def __init__(self, partitions: int, seed: int) -> None:
+        self.sides = {
+            side: [Log((f"topic-of-{side}", n)) for n in range(partitions)] for side in ("a", "b")
+        }
+        self.origin: dict[int, str] = {}
+        self.dice = random.Random(seed)
+
+    def write(self, side: str, count: int) -> None:
+        for _ in range(count):
+            number = len(self.origin)
+            self.origin[number] = side
+            self.dice.choice(self.sides[side]).append(number)
+
+    def copy(self, side: str, count: int, log: Log | None = None) -> None:
+        """Copy some offsets of one partition; keys choose the partition where they land."""
+        log = log or self.dice.choice(self.sides[side])
+        there = self.sides["b" if side == "a" else "a"]
+        landed = set()
+        for offset in range(log.position, min(log.end, log.position + count)):
+            number = log.records.get(offset)
+            if number is not None and self.origin[number] == side:
+                at = number % len(there)
+                one = np.array([1], dtype=np.int64)
+                ranges = log.ranges.setdefault(there[at].name, MappingRanges())
+                ranges.append(np.array([offset]), np.array([there[at].append(number)]), one)
+                landed.add(at)
+            log.position = offset + 1
+        for at in landed:
+            there[at].end += 1  # the marker of the transaction
+
+    def compact(self, side: str, count: int) -> None:
+        for _ in range(count):
+            log = self.dice.choice(self.sides[side])
+            if log.records:
+                del log.records[self.dice.choice(list(log.records))]
+
+    def settle(self) -> None:
+        """Let both pipelines copy everything."""
+        for side in ("a", "b", "a"):
+            for log in self.sides[side]:
+                self.copy(side, log.end, log)
+
+
+def find_tail(log: Log, pair: Pair) -> OppositeCopy:
+    """What the opposite pipeline copied from a partition of side a."""
+    side = "a" if log in pair.sides["a"] else "b"
+    rest = [o for o, n in log.records.items() if o >= log.position and pair.origin[n] == side]
+    kind = TailKind.RECORD if rest else TailKind.END
+    return OppositeCopy(replica_of(log), min(rest, default=log.end), kind)
+
+
+def replica_of(log: Log) -> Replica:
+    landing = next(iter(log.ranges), ("none", 0))
+    position = Position(log.position, log.begun, 0, "", 1, 0, landing[0], None)
+    return Replica(position, dict(log.ranges))
+
+
+def move_back(
+    pair: Pair, read: list[int], starts: list[int], **changes: object
+) -> dict[Where, Translation]:
+    """Translate a group that has read side b up to these offsets, to side a."""
+    replicas = {SourcePartition(*log.name): replica_of(log) for log in pair.sides["b"]}
+    for at, log in zip(replicas, pair.sides["b"], strict=True):
+        if len(pair.sides["a"]) == 1:
+            position = replica_of(log).position
+            assert position is not None
+            name, number = pair.sides["a"][0].name
+            position = replace(position, target_topic=name, target_partition=number)
+            replicas[at] = replace(replicas[at], position=position)
+    commits = dict(zip(replicas, read, strict=True))
+    logs = {
+        log.name: TargetLog(start, log.end)
+        for log, start in zip(pair.sides["a"], starts, strict=True)
+    }
+    opposite = {log.name: find_tail(log, pair) for log in pair.sides["a"]}
+    if changes:
+        opposite = {
+            at: replace(copy, replica=replace(copy.replica, **changes))  # type: ignore[arg-type]
+            for at, copy in opposite.items()
+        }
+    rows = translate_both_ways(replicas, commits, logs, opposite)
+    return {row.target: row for row in rows}
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["write", "write", "copy", "copy", "compact"]),
+        st.sampled_from("ab"),
+        st.integers(1, 6),
+    ),
+    max_size=40,
+)
+
+
+def played(steps: list[tuple[str, str, int]], partitions: int, seed: int) -> Pair:
+    pair = Pair(partitions, seed)
+    for what, side, count in steps:
+        getattr(pair, what)(side, count)
+    return pair
+
+
+def numbers_read(pair: Pair, read: list[int]) -> set[int]:
+    return {
+        number
+        for log, committed in zip(pair.sides["b"], read, strict=True)
+        for offset, number in log.ever.items()
+        if offset < committed
+    }
+
+
+@given(STEPS, st.integers(1, 2), st.integers(), st.lists(st.integers(0, 150), min_size=2))
+def test_nothing_is_skipped_and_the_position_is_the_lowest_unread_record(
+    steps: list[tuple[str, str, int]], partitions: int, seed: int, at: list[int]
+) -> None:
+    pair = played(steps, partitions, seed)
+    read = [min(offset, log.end) for offset, log in zip(at, pair.sides["b"], strict=False)]
+    done = numbers_read(pair, read)
+    for log in pair.sides["a"]:
+        row = move_back(pair, read, [0] * partitions).get(log.name)
+        if row is None:
+            continue
+        unread = [offset for offset, number in log.records.items() if number not in done]
+        again = [
+            o
+            for o, n in log.records.items()
+            if row.offset is not None and o >= row.offset and n in done
+        ]
+        assert row.offset is not None
+        assert all(offset >= row.offset for offset in unread), "nothing is skipped"
+        assert row.skipped == 0 and row.reread is not None
+        assert row.reread >= len(again)
+        assert row.basis in (Basis.EXACT, Basis.END, Basis.AHEAD, Basis.BOUNDED)
+        assert bool(row.reread) == (row.basis in (Basis.BOUNDED, Basis.AHEAD))
+        ahead = any(at > b.position for at, b in zip(read, pair.sides["b"], strict=True))
+        if not any(what == "compact" for what, _, _ in steps) and not ahead:
+            assert row.reread == len(again), "the bound is the number"
+            assert row.offset == min(unread, default=row.offset), "as high as possible"
+            assert unread or row.basis is Basis.END
+
+
+@given(STEPS, st.integers(1, 2), st.integers())
+def test_a_group_that_has_read_everything_reads_nothing_again(
+    steps: list[tuple[str, str, int]], partitions: int, seed: int
+) -> None:
+    """A planned switchover: both pipelines caught up, and the group read all of the other side."""
+    pair = played(steps, partitions, seed)
+    pair.settle()
+    rows = move_back(pair, [log.end for log in pair.sides["b"]], [0] * partitions)
+    for row in rows.values():
+        log = next(log for log in pair.sides["a"] if log.name == row.target)
+        assert row.offset is not None
+        assert not [o for o in log.records if o >= row.offset]
+        assert (row.basis, row.reread, row.skipped) == (Basis.END, 0, 0)
+
+
+@given(STEPS, st.integers(), st.lists(st.integers(0, 150), min_size=1), st.integers(0, 80))
+def test_records_that_the_target_has_deleted_are_counted(
+    steps: list[tuple[str, str, int]], seed: int, at: list[int], start: int
+) -> None:
+    pair = played([step for step in steps if step[0] != "compact"], 1, seed)
+    (log,), (there,) = pair.sides["a"], pair.sides["b"]
+    start, read = min(start, log.position), [min(at[0], there.end)]
+    done = numbers_read(pair, read)
+    rows = move_back(pair, read, [start])
+    for row in rows.values():
+        assert row.offset is not None and row.offset >= start
+        unread = [o for o, n in log.records.items() if n not in done]
+        assert row.skipped == len([o for o in unread if o < start])
+        kept = [o for o in unread if o >= start]
+        assert row.offset == min(kept, default=row.offset)
+        again = [o for o, n in log.records.items() if o >= row.offset and n in done]
+        ahead = max(0, read[0] - there.position)  # read, and not copied yet
+        assert len(again) <= (row.reread or 0) <= len(again) + ahead
+
+
+@given(
+    STEPS,
+    st.integers(),
+    st.lists(st.integers(0, 150), min_size=1),
+    st.tuples(st.integers(0, 60), st.integers(1, 20)),
+    st.sampled_from(["hole", "beginning", "behind"]),
+)
+def test_a_mapping_that_is_missing_widens_the_bound_and_skips_nothing(
+    steps: list[tuple[str, str, int]],
+    seed: int,
+    at: list[int],
+    hole: tuple[int, int],
+    kind: str,
+) -> None:
+    pair = played([step for step in steps if step[0] != "compact"], 1, seed)
+    (log,), (there,) = pair.sides["a"], pair.sides["b"]
+    read = [min(at[0], there.end)]
+    done = numbers_read(pair, read)
+    first, end = min(hole[0], log.position), min(sum(hole), log.position)
+    changes: dict[str, object] = {"holes": ((first, end),) if first < end else ()}
+    if kind == "beginning":
+        first, changes = 0, {"complete_from": end}
+    if kind == "behind":
+        end, changes = log.position, {"behind": True}
+    for ranges in log.ranges.values():
+        ranges.forget(first, end)
+    for row in move_back(pair, read, [0], **changes).values():
+        if row.offset is None:
+            continue
+        assert all(o >= row.offset for o, n in log.records.items() if n not in done)
+        again = [o for o, n in log.records.items() if o >= row.offset and n in done]
+        assert row.reread is not None and row.reread >= len(again)
+        assert row.basis is Basis.BOUNDED or not again
+
+
+def simple() -> Pair:
+    """Side a: its records at 0 to 4, b's at 5 and 6, marker; side b: a's, marker, its own."""
+    pair = Pair(1, 0)
+    pair.write("a", 5)
+    pair.copy("a", 9)
+    pair.write("b", 2)
+    pair.copy("b", 99)
+    return pair
+
+
+def test_the_way_back_by_hand() -> None:
+    pair = simple()
+    (a,), (b,) = pair.sides["a"], pair.sides["b"]
+    assert (sorted(a.records), sorted(b.records)) == ([*range(7)], [0, 1, 2, 3, 4, 6, 7])
+    expected = {
+        0: (0, Basis.EXACT),
+        3: (3, Basis.EXACT),  # came from a: the inverse of the forward mapping
+        6: (5, Basis.EXACT),  # native: the reverse mapping
+        7: (6, Basis.EXACT),
+        8: (a.end, Basis.END),
+    }
+    for read, (offset, basis) in expected.items():
+        (row,) = move_back(pair, [read], [0]).values()
+        assert (row.offset, row.basis, row.reread, row.skipped) == (offset, basis, 0, 0), read
+
+
+def test_records_that_were_not_copied_count_as_unread() -> None:
+    """After a disaster: the tail of a was never copied, then b's records were copied after it."""
+    pair = Pair(1, 0)
+    pair.write("a", 5)
+    pair.copy("a", 3)
+    pair.write("b", 2)
+    pair.copy("b", 99)
+    (row,) = move_back(pair, [pair.sides["b"][0].end], [0]).values()
+    assert (row.offset, row.basis, row.reread, row.skipped) == (3, Basis.BOUNDED, 2, 0)
+    assert "records from offset 3 on were not copied to the source" in row.reason
+    pair.copy("a", 99)  # replay: late records of b
+    (row,) = move_back(pair, [6], [0]).values()
+    assert (row.offset, row.basis, row.reread) == (3, Basis.BOUNDED, 2), "before it reads them"
+    assert "both directions" in row.reason
+    (row,) = move_back(pair, [pair.sides["b"][0].end], [0]).values()
+    assert (row.basis, row.reread, row.skipped) == (Basis.AHEAD, 1, 0), "the marker is not passed"
+    pair.copy("b", 99)  # it copies none of them, and passes them
+    (row,) = move_back(pair, [pair.sides["b"][0].end], [0]).values()
+    assert (row.basis, row.reread, row.skipped) == (Basis.END, 0, 0)
+
+
+def test_what_is_not_known_is_named() -> None:
+    pair = simple()
+    (row,) = move_back(pair, [8], [0], unusable_reason="orders was created again").values()
+    assert (row.offset, row.basis) == (None, Basis.UNMAPPED)
+    assert row.reason == "opposite pipeline: orders was created again"
+    (row,) = move_back(pair, [6], [0], holes=((2, 4),)).values()
+    assert (row.offset, row.basis, row.reread) == (5, Basis.EXACT, 0), "read before the hole's end"
+    pair.sides["a"][0].ranges[pair.sides["b"][0].name].forget(3, 5)
+    (row,) = move_back(pair, [6], [0], holes=((3, 5),)).values()
+    assert (row.offset, row.basis, row.reread) == (3, Basis.BOUNDED, 2)
+    assert "whether 2 target offsets from 3 on were read is unknown" in row.reason
+
+
+def test_records_before_the_start_of_the_opposite_pipeline() -> None:
+    """They are not on the source; a group that has committed after them has read them here."""
+    pair = simple()
+    (a,), (b,) = pair.sides["a"], pair.sides["b"]
+    copy = find_tail(a, pair)
+    assert copy.replica.position is not None
+    late = replace(
+        copy, replica=replace(copy.replica, position=replace(copy.replica.position, start=2))
+    )
+    late.replica.target_ranges[b.name].forget(0, 2)
+    source = SourcePartition(*b.name)
+    position = Position(b.end, 0, 0, "", 1, 0, *a.name)
+    replicas = {source: Replica(position, dict(b.ranges))}
+
+    def move(current: dict[Where, int]) -> Translation:
+        logs = {a.name: TargetLog(0, a.end)}
+        (row,) = translate_both_ways(replicas, {source: 8}, logs, {a.name: late}, current=current)
+        return row
+
+    assert (move({}).offset, move({}).basis, move({}).reread) == (0, Basis.BOUNDED, 7)
+    assert (move({a.name: 1}).offset, move({a.name: 1}).reread) == (1, 6)
+    assert (move({a.name: 2}).offset, move({a.name: 2}).basis) == (a.end, Basis.END)
+
+
+def test_a_partition_without_a_commit_that_shares_records() -> None:
+    pair = Pair(2, 3)
+    pair.write("a", 20)
+    for _ in range(20):
+        pair.copy("a", 99)
+    read = [pair.sides["b"][0].end, -1]
+    for row in move_back(pair, read, [0, 0]).values():
+        assert row.basis is Basis.UNMAPPED and "no offset there" in row.reason
