@@ -42,10 +42,12 @@ from k2ktui.replication.preflight.suite import run_checks
 from k2ktui.replication.progress import ThrottledNotifier
 from k2ktui.replication.spark import SparkRuntime
 from k2ktui.replication.spark_settings import local_cores
-from k2ktui.replication.telemetry.session import measure_run
+from k2ktui.replication.telemetry.session import measure_run, read_exporter_names
 from k2ktui.runtime.spark_extra import require_pyspark
 from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.sync.commit_snapshots import CommitSnapshotRunner
+from k2ktui.sync.drill_guard import refuse_fenced
+from k2ktui.sync.drill_watch import RehearsalWatcher
 
 # Time for a graceful stop after the first signal.
 GRACE_S = 4.5
@@ -131,6 +133,7 @@ class PipelineRun:
         self._observe: Callable[[Event], None] | None = None
         self._heartbeat = Heartbeat(config, self._began_at, self._note, self._feed_metrics)
         self._snapshots = CommitSnapshotRunner(config, self._note)
+        self._rehearsals = RehearsalWatcher(config, self._note, self._feed_metrics)
         self._publisher = PublisherThread(config, self._note)
         source, self._target_options = (
             wire(config.source, "consumer"),
@@ -154,6 +157,7 @@ class PipelineRun:
                 return self._replicate(observe)
             finally:
                 self._snapshots.stop()
+                self._rehearsals.stop()
                 self._publisher.stop(0.0 if self._stopping.is_set() else _LAST_CHECKPOINTS_S)
 
     def _wait_for_clusters(self) -> None:
@@ -196,6 +200,8 @@ class PipelineRun:
                 for note in control.notes:
                     self._note(note)
                 self._heartbeat.start()
+                if read_exporter_names(os.environ, wanted=self._telemetry):
+                    self._rehearsals.start()
                 starting.result()
                 slots = self._slots()
                 self._spark.warm_up(slots)
@@ -220,7 +226,14 @@ class PipelineRun:
     ) -> Driver:
         config = self._config
         pair = read_pair(config, source, target)
-        fencer = make_fencer(config, target, self._target_options, control.commit_partitions, pair)
+        fencer = make_fencer(
+            config,
+            target,
+            self._target_options,
+            control.commit_partitions,
+            pair,
+            guard=lambda: refuse_fenced(config, target),
+        )
 
         def observe_event(event: Event) -> None:
             self._heartbeat.observe(event)

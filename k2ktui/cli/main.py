@@ -27,6 +27,7 @@ _VERBS = {
     "completion": "Print a completion script for bash, zsh or fish.",
     "config": "Validate and show pipeline files.",
     "demo": "Start two local clusters with traffic and a pipeline between them.",
+    "drill": "Rehearse and carry out a failover, step by step, with proof.",
     "explain": "Show each topic's target and copy path, with the reason.",
     "groups": "Show consumer groups on both clusters with translated offsets and divergence.",
     "jobs": "Run pipelines as detached jobs on this host.",

@@ -96,6 +96,11 @@ class DrillStore:
             raise
         self._writer = writer
 
+    @property
+    def is_owner(self) -> bool:
+        """Whether this process has become the owner of a drill."""
+        return self._writer is not None
+
     def write(self, drill: Drill, events: Sequence[DrillEvent] = ()) -> Drill:
         """Write a drill with new events, each also as a journal entry; return it with them.
 

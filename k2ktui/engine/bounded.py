@@ -21,6 +21,8 @@ Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST)]
 """A whole number from 0, for example an offset."""
 Number = Annotated[int, Field(strict=True, ge=0, le=LARGEST_INT)]
 """A whole number from 0 of 32 bits, for example a partition."""
+Millis = Annotated[int, Field(strict=True, ge=0, le=LARGEST_MS)]
+"""A time in epoch milliseconds, or a duration."""
 Seconds = Annotated[float, Field(strict=True, ge=0, le=LARGEST_MS / 1000)]
 """A time in epoch seconds."""
 

@@ -16,7 +16,7 @@ from typing import Annotated
 
 from pydantic import FailFast
 
-from k2ktui.engine.bounded import Count, Flag, Number, Seconds, Text
+from k2ktui.engine.bounded import Count, Flag, Millis, Number, Seconds, Text
 from k2ktui.engine.drill_checks import CheckResult, DrillKind, DrillPhase
 
 PHASES: Mapping[DrillKind, tuple[DrillPhase, ...]] = {
@@ -53,8 +53,6 @@ PHASES: Mapping[DrillKind, tuple[DrillPhase, ...]] = {
         DrillPhase.REPORT,
     ),
 }
-# From here on, records exist on the target only.
-POINT_OF_NO_RETURN = DrillPhase.OPEN_TARGET
 CONFIRMED = frozenset(
     {
         DrillPhase.SOURCE_LOST,
@@ -128,9 +126,9 @@ class PhaseRecord:
 
     phase: DrillPhase
     status: PhaseStatus = PhaseStatus.WAITING
-    began_ms: Count | None = None
-    ended_ms: Count | None = None
-    waited_ms: Count = 0
+    began_ms: Millis | None = None
+    ended_ms: Millis | None = None
+    waited_ms: Millis = 0
     live: Text = ""
     findings: Annotated[tuple[Text, ...], FailFast()] = ()
 
@@ -168,7 +166,7 @@ class Change:
 class DrillEvent:
     """One entry of the journal about a drill; ``digest`` also covers the events before it."""
 
-    at_ms: Count
+    at_ms: Millis
     who: Text
     phase: Text
     text: Text
@@ -187,6 +185,7 @@ class GroupResult:
         reread, skipped: upper bounds of the records read again and never read.
         compared: number of records that the shadow group read and that were compared.
         different: number of them that were not the expected record.
+        was_active: whether it had members on the source when the drill began.
         joined: whether it joined on the target.
         first_ms: when it was first seen past its applied offset.
         note: what the operator should know.
@@ -199,8 +198,9 @@ class GroupResult:
     skipped: Count | None = None
     compared: Number = 0
     different: Number = 0
+    was_active: Flag | None = None
     joined: Flag | None = None
-    first_ms: Count | None = None
+    first_ms: Millis | None = None
     note: Text = ""
 
 
@@ -214,7 +214,7 @@ class DrillFigures:
         rpo_s: age of the oldest of them in seconds.
         silent_s: for how long nothing was read from the source, in seconds.
         source_ends: digest of the source's log ends when its producers were proven to be fenced.
-        opened_ms: when the target was opened.
+        opened_ms: when the target was opened; from then on, records may exist only there.
         first_record_ms: when a group was first seen to have read a record on the target.
         content_compared, content_different: records compared by content.
         content_limit: the limit above which rows are sampled; 0 if all were compared.
@@ -225,8 +225,8 @@ class DrillFigures:
     rpo_s: Seconds | None = None
     silent_s: Seconds | None = None
     source_ends: Text = ""
-    opened_ms: Count | None = None
-    first_record_ms: Count | None = None
+    opened_ms: Millis | None = None
+    first_record_ms: Millis | None = None
     content_compared: Count = 0
     content_different: Count = 0
     content_limit: Count = 0
@@ -246,6 +246,7 @@ class DrillOptions:
         shadow_groups: largest number of groups that are consumed as shadow groups.
         shadow_records: number of records that each shadow group reads per partition.
         content_rows: number of rows above which the content proof is sampled.
+        accepted: ids of checks whose failure does not stop the drill.
     """
 
     groups: Text = ""
@@ -257,6 +258,7 @@ class DrillOptions:
     shadow_groups: Number = 100
     shadow_records: Number = 10
     content_rows: Number = 20_000
+    accepted: Annotated[tuple[Text, ...], FailFast()] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,15 +295,15 @@ class Drill:
     source_cluster: Text
     target_cluster: Text
     version: Text
-    started_ms: Count
+    started_ms: Millis
     started_by: Text
     options: DrillOptions = DrillOptions()
     files: Annotated[tuple[Text, ...], FailFast()] = ()
     owner: Text = ""
     session: Text = ""
-    beat_ms: Count = 0
+    beat_ms: Millis = 0
     status: DrillStatus = DrillStatus.OPEN
-    ended_ms: Count | None = None
+    ended_ms: Millis | None = None
     phases: Annotated[tuple[PhaseRecord, ...], FailFast()] = ()
     changes: Annotated[tuple[Change, ...], FailFast()] = ()
     events: Annotated[tuple[DrillEvent, ...], FailFast()] = ()

@@ -8,8 +8,8 @@ from dataclasses import replace
 from k2ktui.engine.drill import (
     CONFIRMED,
     PHASES,
-    POINT_OF_NO_RETURN,
     Change,
+    ChangeKind,
     ChangeStatus,
     Drill,
     DrillStatus,
@@ -81,7 +81,7 @@ def describe_next(drill: Drill) -> str:
 
 def can_go_back(drill: Drill) -> bool:
     """Return whether an abort restores everything that the drill has changed."""
-    return drill.record(POINT_OF_NO_RETURN).status is PhaseStatus.WAITING
+    return drill.figures.opened_ms is None
 
 
 def describe_way_back(drill: Drill) -> str:
@@ -93,9 +93,9 @@ def describe_way_back(drill: Drill) -> str:
     return "You cannot go back: the target was opened, and records may exist only there."
 
 
-def needs_confirmation(drill: Drill, phase: DrillPhase) -> bool:
+def needs_confirmation(phase: DrillPhase, fence: Fence) -> bool:
     """Return whether the operator must confirm a phase; producers fenced by hand need none."""
-    by_hand = phase is DrillPhase.FENCE_PRODUCERS and drill.options.fence is Fence.HAND
+    by_hand = phase is DrillPhase.FENCE_PRODUCERS and fence is Fence.HAND
     return phase in CONFIRMED and not by_hand
 
 
@@ -148,10 +148,10 @@ def put_change(drill: Drill, change: Change) -> Drill:
     return replace(drill, changes=tuple(changes))
 
 
-def find_change(drill: Drill, phase: DrillPhase) -> Change | None:
-    """Return the change of a phase that was intended or made; None without one."""
+def find_change(drill: Drill, kind: ChangeKind) -> Change | None:
+    """Return the change of a kind that was intended or made; None without one."""
     open_ = (ChangeStatus.INTENDED, ChangeStatus.MADE)
-    found = (c for c in drill.changes if c.phase is phase and c.status in open_)
+    found = (c for c in drill.changes if c.kind is kind and c.status in open_)
     return next(found, None)
 
 

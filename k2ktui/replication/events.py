@@ -154,6 +154,17 @@ class HeartbeatWritten:
     """The run has written a heartbeat to the target."""
 
 
+@dataclass(frozen=True, slots=True)
+class Rehearsed:
+    """The last rehearsal of a failover: its end in epoch seconds, and what it found."""
+
+    at: float
+    findings: int
+    rpo_records: int | None
+    rpo_s: float | None
+    rto_s: float
+
+
 Report = Started | Progress | FirstRecord | Stopped | Resumed | Note | Finished
-Detail = SlotLap | TopicsDiscovered | HeartbeatWritten
+Detail = SlotLap | TopicsDiscovered | HeartbeatWritten | Rehearsed
 Event = Report | Detail

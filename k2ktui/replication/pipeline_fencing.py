@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from k2ktui.config.model import PipelineConfig
@@ -15,6 +15,18 @@ from k2ktui.replication.fencing import TransactionFencer
 from k2ktui.text import counted, safe_text
 
 _TRANSACTION_TIMEOUT_MS = 60_000
+
+
+class GuardedFencer(TransactionFencer):
+    """A fencer that asks, after each take-over, whether the pipeline may copy at all."""
+
+    guard: Callable[[], None] = staticmethod(lambda: None)
+
+    def take_over(self, slots: int) -> CommitState:
+        """Take over as a :class:`TransactionFencer`; also raises what the guard raises."""
+        state = super().take_over(slots)
+        self.guard()
+        return state
 
 
 def commit_topic(config: PipelineConfig, partitions: int) -> CommitTopic:
@@ -65,6 +77,7 @@ def make_fencer(
     options: Mapping[str, Any],
     partitions: int,
     pair: ClusterPair | None = None,
+    guard: Callable[[], None] = lambda: None,
 ) -> TransactionFencer:
     """Return this pipeline's transaction fencer; the caller closes it.
 
@@ -74,13 +87,14 @@ def make_fencer(
         options: connection options of the target's producer.
         partitions: number of partitions of the commit topic.
         pair: what the run copies, for its run record; None keeps that of the run before.
+        guard: called after each take-over; what it raises keeps the pipeline from copying.
     """
     exactly_once = config.features.exactly_once
     timeout = config.target.properties("producer").get("transaction.timeout.ms")
     timeout_ms = int(timeout or _TRANSACTION_TIMEOUT_MS)
     if not exactly_once:
         timeout_ms = int(produce_settings(config).delivery_timeout_s * 1000)
-    return TransactionFencer(
+    fencer = GuardedFencer(
         target,
         options,
         name=config.name,
@@ -90,3 +104,5 @@ def make_fencer(
         sync_timeout=config.coordination.commit.sync_timeout_s,
         pair=pair,
     )
+    fencer.guard = guard
+    return fencer

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from k2ktui.engine.drill import (
     PHASES,
-    POINT_OF_NO_RETURN,
     Change,
     ChangeKind,
     ChangeStatus,
@@ -62,7 +61,7 @@ figures = st.builds(
     DrillFigures,
     rpo_records=st.none() | counts,
     rpo_s=st.none() | st.floats(0, 1e9),
-    opened_ms=st.none() | counts,
+    opened_ms=st.none() | st.integers(0, 253_402_300_799_999),
 )
 changes = st.builds(
     Change,
@@ -149,6 +148,7 @@ def test_a_record_is_read_as_it_was_written(drill: Drill, said: list[str]) -> No
         lambda body: body.update(kind="holiday"),
         lambda body: body.update(started_ms="now"),
         lambda body: body.update(started_ms=True),
+        lambda body: body.update(started_ms=1 << 60),
         lambda body: body["phases"].append(body["phases"][0]),
         lambda body: body["phases"][0].update(status="perhaps"),
         lambda body: body.update(changes=7),
@@ -191,13 +191,15 @@ def test_a_resumed_phase_keeps_its_beginning() -> None:
 def test_one_can_go_back_until_the_target_is_opened(kind: DrillKind) -> None:
     drill = make(kind)
     for phase in PHASES[kind]:
-        before = PHASES[kind].index(phase) <= PHASES[kind].index(POINT_OF_NO_RETURN)
-        assert can_go_back(drill) is before
-        assert ("You can still go back" in describe_way_back(drill)) is before
-        # From the moment that it is begun: clients may be there already.
-        running = begin_phase(drill, phase, 1)
-        assert can_go_back(running) is (before and phase is not POINT_OF_NO_RETURN)
+        opened = drill.figures.opened_ms is not None
+        assert can_go_back(drill) is not opened
+        assert ("You can still go back" in describe_way_back(drill)) is not opened
+        # Asked and not confirmed yet: nothing is open.
+        assert can_go_back(begin_phase(drill, phase, 1)) is not opened
         drill = done(drill, phase)
+        if phase is DrillPhase.OPEN_TARGET:
+            drill = replace(drill, figures=DrillFigures(opened_ms=5))
+    assert not can_go_back(drill)
 
 
 def test_a_rehearsal_can_always_go_back() -> None:
@@ -226,10 +228,10 @@ def test_a_change_replaces_the_one_of_its_phase_and_kind(
 def test_the_change_of_a_phase_is_found_until_it_is_undone() -> None:
     change = Change(DrillPhase.FENCE_PRODUCERS, ChangeKind.ACLS, "deny", "", "", "allow")
     drill = put_change(make(), change)
-    assert find_change(drill, DrillPhase.FENCE_PRODUCERS) == change
-    assert find_change(drill, DrillPhase.APPLY) is None
+    assert find_change(drill, ChangeKind.ACLS) == change
+    assert find_change(drill, ChangeKind.OFFSETS) is None
     drill = put_change(drill, replace(change, status=ChangeStatus.UNDONE))
-    assert find_change(drill, DrillPhase.FENCE_PRODUCERS) is None
+    assert find_change(drill, ChangeKind.ACLS) is None
 
 
 def test_what_no_longer_holds_is_repeated_with_all_that_follows() -> None:
@@ -241,12 +243,10 @@ def test_what_no_longer_holds_is_repeated_with_all_that_follows() -> None:
 
 
 def test_producers_fenced_by_hand_need_no_confirmation() -> None:
-    drill = make()
-    assert not needs_confirmation(drill, DrillPhase.FENCE_PRODUCERS)
-    by_acl = replace(drill, options=replace(drill.options, fence=Fence.ACL))
-    assert needs_confirmation(by_acl, DrillPhase.FENCE_PRODUCERS)
-    assert needs_confirmation(drill, DrillPhase.OPEN_TARGET)
-    assert not needs_confirmation(drill, DrillPhase.DRAIN)
+    assert not needs_confirmation(DrillPhase.FENCE_PRODUCERS, Fence.HAND)
+    assert needs_confirmation(DrillPhase.FENCE_PRODUCERS, Fence.ACL)
+    assert needs_confirmation(DrillPhase.OPEN_TARGET, Fence.HAND)
+    assert not needs_confirmation(DrillPhase.DRAIN, Fence.ACL)
 
 
 def test_a_planned_drill_becomes_a_disaster_and_keeps_what_is_done() -> None:

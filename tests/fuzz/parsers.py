@@ -9,6 +9,17 @@ from typing import Any
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Message
 
+from k2ktui.engine.drill import (
+    Change,
+    ChangeKind,
+    Drill,
+    DrillEvent,
+    GroupResult,
+    new_phases,
+)
+from k2ktui.engine.drill_checks import CheckResult, DrillCheckOutcome, DrillKind, DrillPhase
+from k2ktui.engine.drill_report import report_json, report_markdown
+from k2ktui.engine.drill_steps import describe_next
 from k2ktui.engine.groups import CommittedOffset
 from k2ktui.engine.journal import (
     CommitSnapshot,
@@ -18,6 +29,7 @@ from k2ktui.engine.journal import (
     Runner,
     RunnerState,
     StateRecord,
+    record_key,
 )
 from k2ktui.engine.journal_format import read_state_key, read_state_value, state_key, state_value
 from k2ktui.engine.plan import UnusablePlan, dump_plan, load_plan, to_csv
@@ -114,6 +126,14 @@ STATE: tuple[StateRecord, ...] = (
     JournalHeader("20260101-000000-ab", 1000, "ops@h", "apply", "p1", "p", {"written": 2}, ""),
     JournalRows("20260101-000000-ab", "billing", (JournalRow("t", 0, None, "", 5, "m", "ok"),)),
 )
+DRILL = Drill(
+    "20260101-000000-ab", DrillKind.REHEARSE, "p", "s", "t", "1", 1000, "ops@h",
+    phases=new_phases(DrillKind.REHEARSE),
+    changes=(Change(DrillPhase.SHADOW, ChangeKind.SHADOW_GROUPS, "w", "", "g.drill", "u"),),
+    checks=(CheckResult("D01", "t", DrillCheckOutcome.PASS, "e"),),
+    groups=(GroupResult("billing", 3, reread=0),),
+    events=(DrillEvent(1000, "ops@h", "owner", "begun", "e1", "00"),),
+)  # fmt: skip
 JOB = (
     b'{"v": 1, "start": "a", "pipeline": "p", "group": "p", "files": ["/p.yaml"], "cwd": "/", '
     b'"telemetry": false, "environment": "", "read_only": false, "pid": 1, "birth": "b", '
@@ -177,6 +197,8 @@ def _state(key: bytes | None, value: bytes | None) -> None:
     state_value(found)
     if isinstance(found, Runner):
         found.standing(10**12)
+    if isinstance(found, Drill):
+        _ = report_markdown(found).encode(), report_json(found), describe_next(found)
 
 
 def _view(key: bytes | None, value: bytes | None) -> None:
@@ -223,7 +245,7 @@ def parsers(directory: Path) -> dict[str, Parser]:
     views: list[Any] = [
         (None, dumps(made.view()).encode()) for made in (usual(), beside_mirrormaker())
     ]
-    state = [(state_key("g", each.key), state_value(each)) for each in STATE]
+    state = [(state_key("g", record_key(each)), state_value(each)) for each in (*STATE, DRILL)]
     commit = [
         (position_key("g", AT), position_value(POSITION)),
         (run_key("g"), run_value(RUN)),

@@ -18,6 +18,7 @@ from k2ktui.replication.events import (
     Event,
     FirstRecord,
     HeartbeatWritten,
+    Rehearsed,
     Resumed,
     SlotLap,
     Started,
@@ -25,6 +26,7 @@ from k2ktui.replication.events import (
     TopicsDiscovered,
 )
 from k2ktui.replication.slot_task import FaultKind, LapOutcome, SlotStats, SourceLogBounds
+from k2ktui.replication.telemetry.drill_metrics import DRILL_CATALOG
 from k2ktui.replication.telemetry.metric import Labels, Metric, Points
 
 # A lap's figures count as current for two laps plus this long after its end.
@@ -78,6 +80,7 @@ class PipelineMetrics:
         self._faults: Counter[FaultKind] = Counter()
         self._started: Started | None = None
         self._first: FirstRecord | None = None
+        self._rehearsed: Rehearsed | None = None
         self._partitions: int | None = None
         self._alive_at = clock()
 
@@ -96,6 +99,8 @@ class PipelineMetrics:
                         self._slots.setdefault(number, _SlotFigures())
                 case FirstRecord():
                     self._first = event
+                case Rehearsed():
+                    self._rehearsed = event
                 case HeartbeatWritten():
                     self._alive_at = self._clock()
                 case TopicsDiscovered():
@@ -206,6 +211,11 @@ class PipelineMetrics:
     def heartbeat_age(self) -> Points:
         """Return the seconds since the last heartbeat, or since the start if there was none."""
         return self._one(max(0.0, self._clock() - self._alive_at))
+
+    def rehearsal(self, read: Callable[[Rehearsed, float], float | None]) -> Points:
+        """Return one point of the last rehearsal; nothing if none is known."""
+        last = self._rehearsed
+        return self._one(None if last is None else read(last, self._clock()))
 
     def _one(self, value: float | None) -> Points:
         return [] if value is None else [(value, self._labels)]
@@ -380,4 +390,5 @@ CATALOG: tuple[Metric, ...] = (
         lambda figures: figures.by_slot(lambda slot: slot.stats.cpu_s),
         counter=True,
     ),
+    *DRILL_CATALOG,
 )

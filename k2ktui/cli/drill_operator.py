@@ -1,0 +1,120 @@
+"""The operator of a drill at a terminal, or phases that were confirmed in advance."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection
+
+import click
+
+from k2ktui.cli.status_line import StatusLine
+from k2ktui.engine.drill import Drill, PhaseStatus
+from k2ktui.engine.drill_checks import DrillPhase
+from k2ktui.engine.drill_report import summarize
+from k2ktui.engine.drill_steps import can_go_back, describe_next, describe_way_back
+from k2ktui.errors import ConfigError, Refused
+from k2ktui.text import moment, safe_text
+
+ALL = "all"
+
+
+def read_phases(text: str | None) -> frozenset[str]:
+    """Return the phases that ``--yes-to`` names.
+
+    Raises:
+        ConfigError: one of them is no phase.
+    """
+    names = frozenset(part.strip() for part in (text or "").split(",") if part.strip())
+    known = {str(phase) for phase in DrillPhase} | {ALL}
+    unknown = sorted(names - known)
+    if unknown:
+        raise ConfigError(
+            f"--yes-to: {safe_text(unknown[0])} is not a phase",
+            unchanged="Nothing was done.",
+            hint=f"Use {ALL} or phases, separated by commas: {', '.join(sorted(known - {ALL}))}.",
+        )
+    return names
+
+
+class TerminalOperator:
+    """Shows phases as lines on stderr and asks for typed confirmations.
+
+    Args:
+        line: the status line.
+        yes_to: phases that are confirmed in advance, or ``all``.
+        quiet: whether only errors are shown.
+    """
+
+    def __init__(self, line: StatusLine, yes_to: Collection[str], *, quiet: bool = False) -> None:
+        self._line, self._yes_to, self._quiet = line, yes_to, quiet
+        self._shown: set[str] = set()
+
+    def show(self, drill: Drill) -> None:
+        """Print each phase once it has ended; the running one is on the status line."""
+        if self._quiet:
+            return
+        for number, record in enumerate(drill.phases, start=1):
+            if record.status in (PhaseStatus.WAITING, PhaseStatus.RUNNING):
+                self._shown = {name for name in self._shown if not name.startswith(f"{number} ")}
+                continue
+            text = f"{number} {record.phase}: {record.status}: {safe_text(record.live)}"
+            if text in self._shown:
+                continue
+            self._shown.add(text)
+            self._line.show("")
+            click.echo(text, err=True)
+            for finding in record.findings:
+                click.echo(f"    {safe_text(finding)}", err=True)
+        running = [each for each in drill.phases if each.status is PhaseStatus.RUNNING]
+        if running:
+            number = drill.phases.index(running[0]) + 1
+            self._line.show(f"{number} {running[0].phase} ● {safe_text(running[0].live)}")
+
+    def confirm(self, drill: Drill, phase: DrillPhase, effect: str) -> bool:
+        """Ask for the name of the phase, unless it was confirmed in advance."""
+        if str(phase) in self._yes_to or ALL in self._yes_to:
+            return True
+        if not sys.stdin.isatty():
+            name = safe_text(drill.id)
+            raise Refused(
+                f"{phase} must be confirmed, and standard input is not a terminal. {effect}",
+                unchanged="The drill stays where it is.",
+                hint=f"Run k2ktui drill resume {name} -f FILE --yes-to {phase}.",
+            )
+        self._line.show("")
+        click.echo(f"{phase}: {safe_text(effect)}", err=True)
+        if can_go_back(drill):
+            click.echo(describe_way_back(drill), err=True)
+        typed = click.prompt(f"Type {phase} to continue", default="", show_default=False, err=True)
+        return bool(typed.strip() == str(phase))
+
+    def confirm_take_over(self, drill: Drill) -> bool:
+        """Ask whether to take a drill over from the operator who acts on it."""
+        if not sys.stdin.isatty():
+            return False
+        since = moment(drill.beat_ms / 1000)
+        owner = safe_text(drill.owner)
+        click.echo(f"{owner} acts on this drill, last seen {since}.", err=True)
+        typed = click.prompt(
+            f"Type {owner} to take it over", default="", show_default=False, err=True
+        )
+        return bool(typed.strip() == drill.owner)
+
+
+def print_drill(drill: Drill) -> None:
+    """Print a drill as it is: phases, result so far, the next step and the way back."""
+    title = f"{safe_text(drill.id)}  {drill.kind} of {safe_text(drill.pipeline)}: {drill.status}"
+    click.echo(title)
+    for number, record in enumerate(drill.phases, start=1):
+        live = f"  {safe_text(record.live)}" if record.live else ""
+        click.echo(f"{number:>3} {record.phase:<17} {record.status:<8}{live}")
+        for finding in record.findings:
+            click.echo(f"      {safe_text(finding)}")
+    if drill.session:
+        at = moment(drill.beat_ms / 1000)
+        click.echo(f"{safe_text(drill.owner)} acts on it, last seen {at}.")
+    for line in summarize(drill):
+        click.echo(line)
+    if not drill.is_over:
+        click.echo(safe_text(describe_next(drill)))
+        click.echo(safe_text(describe_way_back(drill)))

@@ -1,0 +1,140 @@
+"""How far the copy is: replicated positions against the ends of the source's logs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from time import time
+
+from confluent_kafka import IsolationLevel
+from confluent_kafka.admin import OffsetSpec
+
+from k2ktui.drill.session import Session
+from k2ktui.engine.state import SourcePartition
+from k2ktui.errors import ConnectionFailed
+from k2ktui.kafka.clients import TopicDescription
+from k2ktui.log.content import ContentReader, KafkaRecord
+from k2ktui.text import safe_text
+
+_NAMED = 3
+_AGE_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLogEnd:
+    """The bounds of a source partition and what is replicated of it.
+
+    Attributes:
+        position: replicated position; None if nothing was replicated yet.
+        start, stable, high: log start offset, last stable offset and high watermark.
+    """
+
+    at: SourcePartition
+    position: int | None
+    start: int
+    stable: int
+    high: int
+
+    @property
+    def lag(self) -> int:
+        """Number of offsets up to the high watermark that are not replicated."""
+        return max(0, self.high - max(self.start, self.position or 0))
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether position, last stable offset and high watermark are the same."""
+        if self.position is None:
+            return self.start == self.stable == self.high
+        return self.position == self.stable == self.high
+
+
+class SourceLogs:
+    """Reads the ends of the replicated partitions; keeps its connections."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._mappings = session.flow.open_mappings(session.source, session.target)
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._mappings.close()
+
+    def topics(self) -> list[str]:
+        """Return the source's topics that are replicated, or are to be.
+
+        Raises:
+            ConnectionFailed, TimedOut: a cluster does not answer.
+            Refused: nothing was replicated yet.
+        """
+        chosen = self._session.config.topics.matches
+        names = {name for name in self._session.source.topic_names() if chosen(name)}
+        return sorted(names | {at.topic for at in self._mappings.positions()})
+
+    def read(self) -> list[SourceLogEnd]:
+        """Return all replicated partitions, sorted; positions are read before the logs.
+
+        Raises:
+            ConnectionFailed, TimedOut: a cluster does not answer, or a partition has no leader.
+            Refused: nothing was replicated yet.
+        """
+        source = self._session.source
+        positions = self._mappings.positions()
+        topics = source.describe(self.topics())
+        found = [t for t in topics.values() if isinstance(t, TopicDescription)]
+        where = [(t.name, number) for t in found for number in range(t.partitions)]
+        starts = source.offsets(where, OffsetSpec.earliest())
+        stable = source.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        high = source.offsets(where, OffsetSpec.latest())
+        missing = [at for at in where if not (at in starts and at in stable and at in high)]
+        if missing:
+            topic, number = missing[0]
+            raise ConnectionFailed(
+                f"the log end of {safe_text(topic)}-{number} on the source cannot be read",
+                hint="Check that each partition has a leader.",
+            )
+        ends = []
+        for topic, number in sorted(where):
+            at, name = SourcePartition(topic, number), (topic, number)
+            position = positions.get(at)
+            ends.append(
+                SourceLogEnd(
+                    at,
+                    position.offset if position else None,
+                    starts[name],
+                    stable[name],
+                    high[name],
+                )
+            )
+        return ends
+
+    def oldest_age_s(self, ends: Sequence[SourceLogEnd]) -> float | None:
+        """Return the age in seconds of the oldest record that is not replicated.
+
+        0 if there is none; None if it cannot be read.
+        """
+        behind = [each for each in ends if each.lag]
+        asked = [(e.at.topic, e.at.partition, max(e.start, e.position or 0)) for e in behind]
+        if not asked:
+            return 0.0
+        with ContentReader(self._session.source) as reader:
+            answers = reader.next_records(asked, _AGE_S).values()
+        times = [
+            each.timestamp_ms / 1000
+            for each in answers
+            if isinstance(each, KafkaRecord) and each.timestamp_ms >= 0
+        ]
+        return max(0.0, time() - min(times)) if times else None
+
+
+def digest_ends(ends: Iterable[SourceLogEnd]) -> str:
+    """Return a digest of the high watermarks: the same only if nothing was written."""
+    lines = [f"{each.at.topic}\t{each.at.partition}\t{each.high}" for each in ends]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def name_partitions(partitions: Iterable[object]) -> str:
+    """Return the first few names and the number of the others."""
+    names = [safe_text(each) for each in partitions]
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")

@@ -1,0 +1,393 @@
+"""Operations on drills, one call each: start, resume, abort, list, read, release.
+
+Commands and screens call these. Each call opens its own connections and closes them before it
+returns.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from time import sleep, time
+
+import psutil
+
+from k2ktui import __version__
+from k2ktui.drill.operator import Operator
+from k2ktui.drill.phases.moves import restore_offsets
+from k2ktui.drill.phases.shadow import delete_shadow_groups
+from k2ktui.drill.phases.source import restore_acls, restore_quotas
+from k2ktui.drill.phases.target import restore_job
+from k2ktui.drill.runner import finish, run_drill
+from k2ktui.drill.session import Session
+from k2ktui.drill.store import DrillStore
+from k2ktui.engine.access import Access, require
+from k2ktui.engine.drill import (
+    Change,
+    ChangeKind,
+    ChangeStatus,
+    Drill,
+    DrillOptions,
+    DrillStatus,
+    new_phases,
+)
+from k2ktui.engine.drill_checks import DrillKind, DrillPhase
+from k2ktui.engine.drill_report import verify_report
+from k2ktui.engine.drill_steps import (
+    can_go_back,
+    changes_to_restore,
+    find_change,
+    put_change,
+    repeat_from,
+    turn_into_disaster,
+)
+from k2ktui.engine.journal import new_id
+from k2ktui.errors import ConnectionFailed, K2kError, PartlyApplied, Refused, TimedOut
+from k2ktui.kafka.clients import source_cluster, target_cluster
+from k2ktui.replication.copying.failpoints import failpoint
+from k2ktui.runtime.host import pid_space
+from k2ktui.sync.flow import Flow
+from k2ktui.sync.plans import whoami
+from k2ktui.text import safe_text
+
+_UNCHANGED = "Nothing was changed."
+_OBSERVE_S = 6.0
+_OBSERVE_AGAIN_S = 0.5
+
+
+def start_drill(
+    flow: Flow,
+    kind: DrillKind,
+    options: DrillOptions,
+    files: Sequence[str],
+    may: Access,
+    operator: Operator,
+) -> Drill:
+    """Begin a drill and run it as far as it gets; return it as it then is.
+
+    Args:
+        flow: what is failed over.
+        kind: kind of the drill.
+        options: what the operator chose.
+        files: the flow's files, which the drill remembers.
+        may: the caller's access rights.
+        operator: who watches and confirms.
+
+    Raises:
+        Refused: not allowed, another drill is open, or the operator did not confirm a phase.
+        TimedOut: a condition did not hold in time; the drill is open.
+        K2kError: a phase could not do its work; the drill is open.
+    """
+    require(may, "a drill")
+    config = flow.config
+    target = target_cluster(config)
+    now = int(time() * 1000)
+    drill = Drill(
+        id=new_id(now, secrets.token_hex(2)),
+        kind=kind,
+        pipeline=config.name,
+        source_cluster=_source_id(flow),
+        target_cluster=target.cluster_id(),
+        version=__version__,
+        started_ms=now,
+        started_by=whoami(),
+        options=options,
+        files=tuple(files),
+        phases=new_phases(kind),
+    )
+    store = DrillStore(config, target)
+    session = Session(flow, drill, store, operator, may, files)
+    try:
+        _refuse_second(session)
+        session.open(_new_token(), f"begun: {kind}")
+        run_drill(session)
+    finally:
+        session.close()
+    return session.drill
+
+
+def _source_id(flow: Flow) -> str:
+    try:
+        return source_cluster(flow.config).cluster_id()
+    except (ConnectionFailed, TimedOut):
+        return ""
+
+
+def _refuse_second(session: Session) -> None:
+    """Refuse to begin beside an open drill; clean up after rehearsals that were killed."""
+    for other in session.store.read_all():
+        if other.is_over:
+            continue
+        if other.kind is DrillKind.REHEARSE:
+            with suppress(Refused):  # another process acts on it
+                abort_drill(session.flow, other.id, session.files, session.may, session.operator)
+        elif session.drill.kind is not DrillKind.REHEARSE:
+            raise Refused(
+                f"drill {safe_text(other.id)} ({other.kind}) of this pipeline is open, begun by "
+                f"{safe_text(other.started_by)}",
+                unchanged="No drill was begun.",
+                hint=f"Resume it with k2ktui drill resume {safe_text(other.id)}, or abort it.",
+            )
+
+
+def resume_drill(
+    flow: Flow,
+    drill_id: str,
+    files: Sequence[str],
+    may: Access,
+    operator: Operator,
+    *,
+    take_over: Callable[[Drill], bool] = lambda _: False,
+    as_disaster: bool = False,
+    from_fence: bool = False,
+) -> Drill:
+    """Continue a drill on this host; return it as it then is. Arguments as for ``start_drill``.
+
+    Args:
+        flow, drill_id, files, may, operator: as for :func:`start_drill`.
+        take_over: asks whether to take the drill over from a process that acts on it.
+        as_disaster: continue a planned drill without its source.
+        from_fence: begin again with fencing the producers.
+
+    Raises:
+        ConfigError: there is no such drill.
+        Refused: it is over, another operator acts, or as for :func:`start_drill`.
+        TimedOut, K2kError: as for :func:`start_drill`.
+    """
+    require(may, "resuming a drill")
+    with _owning(flow, drill_id, files, may, operator, take_over, "resumed") as session:
+        if session.drill.status is DrillStatus.ABORTING:
+            raise Refused(
+                f"drill {safe_text(drill_id)} is being aborted",
+                unchanged=_UNCHANGED,
+                hint=f"Complete it: k2ktui drill abort {safe_text(drill_id)} -f FILE",
+            )
+        if as_disaster and session.drill.kind is DrillKind.PLANNED:
+            session.change_drill(turn_into_disaster)
+            session.write("the source is lost: continued as a disaster drill", phase="owner")
+        if from_fence and can_go_back(session.drill):
+            session.change_drill(lambda drill: repeat_from(drill, DrillPhase.FENCE_PRODUCERS))
+            session.write("begun again with fencing the producers", phase="owner")
+        run_drill(session)
+    return session.drill
+
+
+def abort_drill(
+    flow: Flow,
+    drill_id: str,
+    files: Sequence[str],
+    may: Access,
+    operator: Operator,
+    *,
+    take_over: Callable[[Drill], bool] = lambda _: False,
+) -> Drill:
+    """Restore what a drill has changed, the last change first, and end it.
+
+    It can be repeated until everything is restored. Arguments as for :func:`resume_drill`.
+
+    Raises:
+        ConfigError: there is no such drill.
+        Refused: it is over or past the point of no return, or another operator acts.
+        PartlyApplied: something could not be restored; the drill stays ``aborting``.
+    """
+    require(may, "aborting a drill")
+    with _owning(flow, drill_id, files, may, operator, take_over, "abort begun") as session:
+        if not can_go_back(session.drill):
+            left = "; ".join(
+                f"{change.what} (to undo it: {change.undo})"
+                for change in changes_to_restore(session.drill)
+            )
+            raise Refused(
+                f"drill {safe_text(drill_id)} cannot be aborted: the target was opened, and "
+                "records may exist only there",
+                unchanged=_UNCHANGED,
+                hint=f"Resume it, or undo by hand what is left of it: {left or 'nothing'}",
+            )
+        session.change_drill(lambda drill: replace(drill, status=DrillStatus.ABORTING))
+        session.write("abort begun", phase="abort")
+        problems: list[str] = []
+        for change in changes_to_restore(session.drill):
+            failpoint(f"drill-restore-{change.kind}")
+            try:
+                found = _RESTORES[change.kind](session, change)
+            except K2kError as error:
+                problems.append(f"{change.what}: {error.message}")
+                continue
+            problems += found
+            session.settle(change, ChangeStatus.KEPT if found else ChangeStatus.UNDONE)
+        if changes_to_restore(session.drill):
+            raise PartlyApplied(
+                "not everything was restored:\n    " + "\n    ".join(problems),
+                unchanged="The rest was restored.",
+                hint=f"Repeat it: k2ktui drill abort {safe_text(drill_id)} -f FILE",
+            )
+        if problems:
+            session.change_drill(
+                lambda drill: replace(drill, blockers=(*drill.blockers, *problems))
+            )
+        finish(session, DrillStatus.ABORTED)
+    return session.drill
+
+
+def _restore_acls(session: Session, change: Change) -> list[str]:
+    restore_acls(session, change)
+    return []
+
+
+def _restore_quotas(session: Session, change: Change) -> list[str]:
+    restore_quotas(session, change)
+    return []
+
+
+def _restore_shadow(session: Session, _: Change) -> list[str]:
+    delete_shadow_groups(session)
+    return []
+
+
+def _restore_epochs(session: Session, _: Change) -> list[str]:
+    """Do nothing: a start takes over, and is allowed again as soon as the drill is aborting."""
+    del session
+    return []
+
+
+_RESTORES: dict[ChangeKind, Callable[[Session, Change], list[str]]] = {
+    ChangeKind.ACLS: _restore_acls,
+    ChangeKind.QUOTAS: _restore_quotas,
+    ChangeKind.SHADOW_GROUPS: _restore_shadow,
+    ChangeKind.OFFSETS: restore_offsets,
+    ChangeKind.JOB: restore_job,
+    ChangeKind.EPOCHS: _restore_epochs,
+}
+
+
+def release_replicator(
+    flow: Flow, drill_id: str, files: Sequence[str], may: Access, operator: Operator
+) -> Drill:
+    """Allow starts of a pipeline that a drill has fenced, after the target was opened.
+
+    Raises:
+        ConfigError: there is no such drill.
+        Refused: not allowed, another operator acts, or the drill fences nothing.
+    """
+    require(may, "releasing a pipeline")
+    never = _never
+    with _owning(
+        flow, drill_id, files, may, operator, never, "release begun", also_over=True
+    ) as session:
+        change = find_change(session.drill, ChangeKind.EPOCHS)
+        if change is None:
+            raise Refused(
+                f"drill {safe_text(drill_id)} does not keep the pipeline from starting",
+                unchanged=_UNCHANGED,
+            )
+        session.change_drill(
+            lambda drill: put_change(drill, replace(change, status=ChangeStatus.UNDONE))
+        )
+        if session.drill.is_over:
+            # The report changes, so its hash is written again.
+            finish(session, session.drill.status)
+        else:
+            session.write("starts of the pipeline are allowed again", phase="release")
+    return session.drill
+
+
+def _never(_: Drill) -> bool:
+    return False
+
+
+def list_drills(flow: Flow) -> list[Drill]:
+    """Return the drills of a pipeline, the newest first; errors as for ``StateStore.read``."""
+    with _reading(flow) as store:
+        return store.read_all()
+
+
+def read_drill(flow: Flow, drill_id: str) -> Drill:
+    """Return one drill; raises ConfigError if there is none, and as :func:`list_drills`."""
+    with _reading(flow) as store:
+        return store.read(drill_id)
+
+
+def verify_drill(flow: Flow, drill_id: str) -> tuple[Drill, list[str]]:
+    """Return a drill and what does not fit to its journal; errors as for :func:`read_drill`."""
+    with _reading(flow) as store:
+        drill = store.read(drill_id)
+        return drill, verify_report(drill, store.read_digests(drill))
+
+
+@contextmanager
+def _reading(flow: Flow) -> Iterator[DrillStore]:
+    store = DrillStore(flow.config, target_cluster(flow.config))
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+@contextmanager
+def _owning(
+    flow: Flow,
+    drill_id: str,
+    files: Sequence[str],
+    may: Access,
+    operator: Operator,
+    take_over: Callable[[Drill], bool],
+    text: str,
+    *,
+    also_over: bool = False,
+) -> Iterator[Session]:
+    """Become the owner of a drill, asking first if another process acts on it."""
+    store = DrillStore(flow.config, target_cluster(flow.config))
+    drill = store.read(drill_id)
+    session = Session(flow, drill, store, operator, may, files)
+    try:
+        if drill.is_over and not also_over:
+            raise Refused(
+                f"drill {safe_text(drill_id)} is {drill.status}",
+                unchanged=_UNCHANGED,
+                hint=f"Read its report: k2ktui drill report {safe_text(drill_id)} -f FILE",
+            )
+        if _is_owned(store, drill):
+            if not take_over(drill):
+                raise Refused(
+                    f"{safe_text(drill.owner)} acts on drill {safe_text(drill_id)}",
+                    unchanged=_UNCHANGED,
+                    hint=f"Watch it with k2ktui drill show {safe_text(drill_id)} -f FILE, or take "
+                    "it over with --take-over.",
+                )
+            text = f"taken over from {safe_text(drill.owner)}, {text}"
+        session.drill = store.read(drill_id)
+        session.open(_new_token(), text)
+        yield session
+    finally:
+        session.close()
+
+
+def _new_token() -> str:
+    """Return an id of this process, which shows on this host whether it still exists."""
+    return f"{pid_space()}:{os.getpid()}:{secrets.token_hex(8)}"
+
+
+def _has_ended(token: str) -> bool:
+    """Return whether the process of a token is known to have ended."""
+    space, _, rest = token.partition(":")
+    pid = rest.partition(":")[0]
+    return space == pid_space() and pid.isdigit() and not psutil.pid_exists(int(pid))
+
+
+def _is_owned(store: DrillStore, drill: Drill) -> bool:
+    """Return whether a process acts on the drill: whether its record changes while it is watched.
+
+    The clocks of two hosts may disagree, so its time alone does not decide.
+    """
+    if not drill.session or _has_ended(drill.session):
+        return False
+    until = time() + _OBSERVE_S
+    while time() < until:
+        now = store.read(drill.id)
+        if (now.session, now.beat_ms) != (drill.session, drill.beat_ms):
+            return bool(now.session)
+        sleep(_OBSERVE_AGAIN_S)
+    return False

@@ -1,0 +1,29 @@
+"""The operator of a drill, as a phase sees one: shows progress and confirms."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from k2ktui.engine.drill import Drill
+from k2ktui.engine.drill_checks import DrillPhase
+
+
+class Operator(Protocol):
+    """Who watches and confirms: a terminal, a list of phases confirmed in advance, or a screen."""
+
+    def show(self, drill: Drill) -> None:
+        """Show the drill as it is now; called at every change, at most a few times a second."""
+        ...
+
+    def confirm(self, drill: Drill, phase: DrillPhase, effect: str) -> bool:
+        """Return whether the operator confirms a phase.
+
+        Args:
+            drill: the drill.
+            phase: the phase that waits.
+            effect: what it will do, as one sentence.
+
+        Raises:
+            Refused: the operator cannot be asked.
+        """
+        ...

@@ -1,0 +1,258 @@
+"""Phases about the groups' offsets: plan, content proof, apply, and verification."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from k2ktui.drill.session import PhaseResult, Session, failed
+from k2ktui.engine.applying import WriteOutcome
+from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus, Drill, GroupResult
+from k2ktui.engine.drill_checks import DrillPhase
+from k2ktui.engine.drill_steps import find_change
+from k2ktui.engine.groups import EMPTY_STATES
+from k2ktui.engine.plan import Action, Plan, PlanRow
+from k2ktui.engine.planning import is_stopped_by_conflict
+from k2ktui.engine.state import SourcePartition
+from k2ktui.errors import ConnectionFailed
+from k2ktui.sync.cluster_readers import TargetClusterReader
+from k2ktui.sync.operations import (
+    JournalEntry,
+    apply_plan,
+    create_plan,
+    read_entry,
+    read_journal,
+    undo_entry,
+    verify_content,
+)
+from k2ktui.sync.plans import plan_options
+from k2ktui.text import counted, safe_text
+
+_NAMED = 20
+_RANGES = 20
+_CONTENT_S = 120.0
+
+
+def make_plan(session: Session) -> Plan:
+    """Plan the chosen groups with what is on the clusters now.
+
+    Raises:
+        ConfigError: the pattern of groups matches none.
+        ConnectionFailed, TimedOut, Refused: as for ``create_plan``.
+    """
+    options = plan_options(session.config, group=session.chosen)
+    plan, _ = create_plan(session.flow, options, session.files)
+    session.plan = plan
+    return plan
+
+
+def keep_group_results(session: Session, plan: Plan) -> None:
+    """Record what a plan does to each group; what was found before about a group stays."""
+    session.change_drill(lambda drill: replace(drill, groups=_group_results(drill, plan)))
+
+
+def _group_results(drill: Drill, plan: Plan) -> tuple[GroupResult, ...]:
+    known = {each.group: each for each in drill.groups}
+    rows: dict[str, list[PlanRow]] = defaultdict(list)
+    for row in plan.rows:
+        rows[row.group].append(row)
+    for group, found in rows.items():
+        unmapped = [row for row in found if row.proposed is None or _is_refused(row)]
+        active = any(row.state_source not in EMPTY_STATES for row in found)
+        before = known.get(group, GroupResult(group, was_active=active))
+        known[group] = replace(
+            before,
+            partitions=len(found),
+            unmapped=len(unmapped),
+            reread=sum(row.reread or 0 for row in found),
+            skipped=sum(row.skipped or 0 for row in found),
+            note=unmapped[0].reason if unmapped else "",
+        )
+    return tuple(known[name] for name in sorted(known))
+
+
+def _is_refused(row: PlanRow) -> bool:
+    """Return whether a row is not applied although the group's offset there is another one."""
+    return row.action is Action.SKIP and row.current != row.proposed
+
+
+def refused_rows(plan: Plan) -> list[str]:
+    """Return what a plan does not apply, with the reasons."""
+    rows = [row for row in plan.rows if _is_refused(row) or row.proposed is None]
+    found = [
+        f"{safe_text(row.group)} {safe_text(row.topic)}-{row.partition}: {safe_text(row.reason)}"
+        for row in rows[:_NAMED]
+    ]
+    more = len(rows) - _NAMED
+    return [*found, *([f"and {more:,} more rows that are not applied"] if more > 0 else [])]
+
+
+def _sum_effect(plan: Plan) -> str:
+    reread = sum(row.reread or 0 for row in plan.rows if row.proposed is not None)
+    skipped = sum(row.skipped or 0 for row in plan.rows if row.proposed is not None)
+    return f"{reread:,} read again, {skipped:,} skipped"
+
+
+def run_plan(session: Session) -> PhaseResult:
+    """Plan the offsets of every group."""
+    plan = make_plan(session)
+    keep_group_results(session, plan)
+    refused = refused_rows(plan)
+    groups = counted(len({row.group for row in plan.rows}), "group")
+    text = f"{counted(len(plan.rows), 'row')} of {groups}: {_sum_effect(plan)}"
+    return PhaseResult(text, tuple(refused))
+
+
+def run_content(session: Session) -> PhaseResult:
+    """Compare the next record of every planned row on both clusters."""
+    plan = session.plan or make_plan(session)
+    limit = session.drill.options.content_rows
+    sampled = len(plan.rows) > limit
+    if sampled:
+        # The same drill samples the same rows.
+        chosen = random.Random(session.drill.id).sample(plan.rows, limit)  # noqa: S311
+        plan = replace(plan, rows=tuple(chosen))
+    return _compare(session, plan, limit if sampled else 0)
+
+
+def _compare(session: Session, plan: Plan, limit: int) -> PhaseResult:
+    phase = DrillPhase.VERIFY if session.drill.record(DrillPhase.VERIFY).began_ms else None
+    report = verify_content(
+        session.flow,
+        group=lambda _: True,
+        plan=plan,
+        sample=_RANGES,
+        timeout=_CONTENT_S,
+        progress=lambda text: session.show(phase or DrillPhase.CONTENT, text),
+    )
+    totals, records = report.verification.positions, report.verification.records
+    compared = totals.same + totals.rereads + totals.different + records.same + records.different
+    different = totals.different + records.different
+    session.change_drill(
+        lambda drill: replace(
+            drill,
+            figures=replace(
+                drill.figures,
+                content_compared=compared,
+                content_different=different,
+                content_limit=limit,
+            ),
+        )
+    )
+    wrong = [
+        f"{check.what}: {safe_text(check.why)}"
+        for check in report.verification.checks
+        if check.outcome == "different"
+    ]
+    unclear = totals.could_not_check + len(report.unasked)
+    text = (
+        f"next records: {totals.same + totals.rereads:,} the same, {totals.different:,} different, "
+        f"{unclear:,} could not be compared; sampled records: {records.same:,} the same, "
+        f"{records.different:,} different"
+    )
+    if different:
+        return failed(text, *wrong[:_NAMED])
+    return PhaseResult(text)
+
+
+def run_apply(session: Session) -> PhaseResult:
+    """Plan, show, confirm, and commit the planned offsets."""
+    plan = make_plan(session)
+    keep_group_results(session, plan)
+    refused = refused_rows(plan)
+    if is_stopped_by_conflict(plan):
+        return failed("several pipelines map the same partitions", *refused)
+    if not plan.rows:
+        return failed("no group has an offset to apply", "Check groups.consumerGroups.")
+    if plan.changes:
+        groups = counted(len({row.group for row in plan.changes}), "group")
+        effect = f"commit {counted(len(plan.changes), 'offset')} of {groups} on the target: "
+        more = f", {counted(len(refused), 'row')} not applied" if refused else ""
+        session.confirm(DrillPhase.APPLY, effect + _sum_effect(plan) + more)
+        change = find_change(session.drill, ChangeKind.OFFSETS)
+        plans = (*session.drill.plans, plan.id)
+        session.change_drill(lambda drill: replace(drill, plans=plans))
+        intended = Change(
+            DrillPhase.APPLY,
+            ChangeKind.OFFSETS,
+            f"commit offsets of {groups} on the target",
+            "" if change is None else change.before,
+            json.dumps(plans),
+            "k2ktui drill abort; or k2ktui undo with the journal's entries of these plans",
+        )
+        session.intend(intended)
+        apply_plan(session.config, plan, session.files, session.may)
+        session.settle(intended, ChangeStatus.MADE)
+    kept = sum(row.action is Action.KEEP for row in plan.rows)
+    done = f"{counted(len(plan.changes), 'offset')} committed, {kept:,} were right already"
+    return PhaseResult(f"{done}: {_sum_effect(plan)}", tuple(refused))
+
+
+def find_unapplied(plan: Plan) -> list[str]:
+    """Return the rows whose committed offset on the target is not the planned one."""
+    rows = [row for row in plan.rows if row.changes]
+    return [
+        f"{safe_text(row.group)} {safe_text(row.topic)}-{row.partition}: {row.current} is "
+        f"committed, {row.proposed} was planned"
+        for row in rows[:_NAMED]
+    ]
+
+
+def run_verify(session: Session) -> PhaseResult:
+    """Read the committed offsets back, and compare the next record of every group."""
+    plan = make_plan(session)
+    wrong = find_unapplied(plan)
+    if wrong:
+        return failed("committed offsets differ from the planned ones", *wrong)
+    text = f"{counted(len(plan.rows), 'offset')} read back as planned"
+    try:
+        compared = _compare(session, plan, 0)
+    except ConnectionFailed as error:
+        return PhaseResult(f"{text}; content could not be compared: {error.message}")
+    return replace(compared, live=f"{text}; {compared.live}")
+
+
+def restore_offsets(session: Session, change: Change) -> list[str]:
+    """Undo what the drill's plans committed; return what could not be undone.
+
+    Rows that have their previous offset again are left alone, so that it can be repeated.
+    """
+    plans = set(json.loads(change.after))
+    headers = [h for h in read_journal(session.config) if h.operation == "apply"]
+    problems: list[str] = []
+    reader = TargetClusterReader(session.config)
+    try:
+        for header in headers:
+            if header.plan in plans:
+                problems += _undo(session, reader, read_entry(session.config, header.id))
+    finally:
+        reader.close()
+    return problems
+
+
+def _undo(session: Session, reader: TargetClusterReader, entry: JournalEntry) -> list[str]:
+    written = [row.write for row in entry.rows if row.result is WriteOutcome.APPLIED]
+    views = reader.views(sorted({write.group for write in written}))
+    left, problems = 0, []
+    for write in written:
+        view = views.get(write.group)
+        now = view.offsets.get((write.topic, write.partition)) if view else None
+        offset = now.offset if now is not None and now.offset >= 0 else None
+        if offset == write.after and write.after != write.before:
+            left += 1
+        elif offset != write.before:
+            problems.append(
+                f"{safe_text(write.group)} {safe_text(write.topic)}-{write.partition}: is at "
+                f"{offset}, the drill had committed {write.after}; it was left there"
+            )
+    if left:
+        undo_entry(session.config, entry, session.files, session.may, skip_moved=True)
+    return problems
+
+
+def planned_sources(rows: Sequence[PlanRow]) -> list[tuple[PlanRow, SourcePartition, int]]:
+    """Return rows that come from one source partition, with that partition and its offset."""
+    return [(row, *row.sources[0]) for row in rows if len(row.sources) == 1]

@@ -1,0 +1,312 @@
+"""Shadow groups: committed on the target like real ones, read by a real consumer, deleted again.
+
+A shadow group is named ``<coordination.commit.group>.drill.<id>.<group>``, so that what a killed
+process left is found by its name.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from time import monotonic
+
+from confluent_kafka import (
+    OFFSET_STORED,
+    TIMESTAMP_NOT_AVAILABLE,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+
+from k2ktui.drill.phases.moves import make_plan, planned_sources
+from k2ktui.drill.session import PhaseResult, Session, failed
+from k2ktui.engine.applying import OffsetWrite, WriteOutcome
+from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus, GroupResult
+from k2ktui.engine.drill_checks import DrillPhase
+from k2ktui.engine.drill_steps import find_change
+from k2ktui.engine.plan import PlanRow
+from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.translate import Basis
+from k2ktui.errors import K2kError
+from k2ktui.kafka.clients import REQUEST_TIMEOUT_S
+from k2ktui.log.content import ContentReader
+from k2ktui.log.record import KafkaRecord, RecordPart, compare_content
+from k2ktui.replication.copying.failpoints import failpoint
+from k2ktui.sync.apply import Applier
+from k2ktui.sync.cluster_readers import TargetClusterReader
+from k2ktui.sync.store import StateStore
+from k2ktui.sync.verify import ignored_parts
+from k2ktui.text import counted, safe_text
+
+_CONSUMERS = 8
+_CONSUME_S = 30.0
+_READ_S = 60.0
+# Offsets to read on the source for each record that is compared: some hold no record.
+_SPAN = 4
+
+Where = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowRow:
+    """A row of the plan that a shadow group reads, with what the group would read next."""
+
+    row: PlanRow
+    source: SourcePartition
+    offset: int
+    expected: tuple[KafkaRecord, ...] = ()
+
+
+def shadow_prefix(session: Session) -> str:
+    """Return how the names of this drill's shadow groups begin."""
+    return f"{session.config.coordination.commit.group}.drill.{session.drill.id}."
+
+
+def run_shadow(session: Session) -> PhaseResult:
+    """Commit, read, compare and delete shadow groups."""
+    session.show(DrillPhase.SHADOW, "planning")
+    rows, left_out = _choose(session)
+    if not rows:
+        return PhaseResult(
+            "no group has an exact offset that could be tried",
+            tuple(f"{safe_text(name)}: not tried" for name in left_out[:5]),
+        )
+    groups = sorted({each.row.group for each in rows})
+    change = _intend(session, len(groups))
+    delete_shadow_groups(session)
+    rows = _read_expected(session, rows)
+    problems = _commit(session, rows)
+    failpoint("drill-shadow-groups-committed")
+    try:
+        if not problems:
+            problems = _consume(session, rows)
+    finally:
+        delete_shadow_groups(session)
+    session.settle(change, ChangeStatus.UNDONE)
+    compared = sum(each.compared for each in session.drill.groups)
+    text = (
+        f"{counted(len(groups), 'shadow group')} read {counted(compared, 'record')} as expected"
+        if not problems
+        else f"shadow groups found {counted(len(problems), 'difference')}"
+    )
+    if left_out:
+        text += f"; {counted(len(left_out), 'group')} not tried (limit or no exact offset)"
+    return failed(text, *problems[:20]) if problems else PhaseResult(text)
+
+
+def _choose(session: Session) -> tuple[list[ShadowRow], list[str]]:
+    """Return the rows to try, of a limited number of groups, and the groups left out."""
+    plan = session.plan or make_plan(session)
+    exact = [
+        ShadowRow(row, source, offset)
+        for row, source, offset in planned_sources(plan.rows)
+        if row.proposed is not None and row.basis in (Basis.EXACT, Basis.END)
+    ]
+    names = sorted({each.row.group for each in exact})
+    chosen = set(names[: session.drill.options.shadow_groups])
+    left_out = sorted({row.group for row in plan.rows} - chosen)
+    return [each for each in exact if each.row.group in chosen], left_out
+
+
+def _intend(session: Session, groups: int) -> Change:
+    change = find_change(session.drill, ChangeKind.SHADOW_GROUPS)
+    if change is None:
+        prefix = shadow_prefix(session)
+        change = Change(
+            DrillPhase.SHADOW,
+            ChangeKind.SHADOW_GROUPS,
+            f"create {counted(groups, 'shadow group')} named {prefix}* on the target",
+            "",
+            prefix,
+            "k2ktui drill abort; or delete these groups with kafka-consumer-groups",
+        )
+        session.intend(change)
+    return change
+
+
+def _read_expected(session: Session, rows: Sequence[ShadowRow]) -> list[ShadowRow]:
+    """Return the rows with the records that their groups would read next on the source."""
+    wanted = session.drill.options.shadow_records
+    mappings = session.flow.open_mappings(session.source, session.target)
+    try:
+        positions = mappings.positions()
+    finally:
+        mappings.close()
+    asked: dict[tuple[str, int, int], int] = {}
+    for each in rows:
+        copied = positions[each.source].offset - each.offset if each.source in positions else 0
+        count = max(0, min(wanted * _SPAN, copied))
+        if count:
+            asked[each.source.topic, each.source.partition, each.offset] = count
+    with ContentReader(session.source) as reader:
+        found = dict(zip(asked, reader.stretches(list(asked.items()), _READ_S), strict=True))
+    result = []
+    for each in rows:
+        stretch = found.get((each.source.topic, each.source.partition, each.offset))
+        records = sorted(stretch.records.items()) if stretch else []
+        result.append(replace(each, expected=tuple(record for _, record in records[:wanted])))
+    return result
+
+
+def _commit(session: Session, rows: Sequence[ShadowRow]) -> list[str]:
+    """Commit the shadow groups' offsets by the code that applies plans; return what failed."""
+    prefix = shadow_prefix(session)
+    writes = [
+        OffsetWrite(
+            prefix + each.row.group,
+            each.row.topic,
+            each.row.partition,
+            None,
+            "",
+            each.row.proposed,
+            each.row.metadata,
+        )
+        for each in sorted(rows, key=lambda each: each.row.group)
+    ]
+    reader = TargetClusterReader(session.config)
+    store = StateStore(session.config, session.target)
+    try:
+        results = Applier(session.config, reader, store).write_only(writes)
+    finally:
+        store.close()
+        reader.close()
+    return [
+        f"{safe_text(each.write.group)} {safe_text(each.write.topic)}-{each.write.partition}: "
+        f"{each.result} {safe_text(each.why)}".rstrip()
+        for each in results
+        if each.result is not WriteOutcome.APPLIED
+    ]
+
+
+def _consume(session: Session, rows: Sequence[ShadowRow]) -> list[str]:
+    """Read with every shadow group, compare, and return the differences."""
+    by_group: dict[str, list[ShadowRow]] = defaultdict(list)
+    for each in rows:
+        by_group[each.row.group].append(each)
+    problems: list[str] = []
+    done = 0
+    with ThreadPoolExecutor(_CONSUMERS) as pool:
+        reads = pool.map(lambda name: _read_group(session, name, by_group[name]), by_group)
+        for group, found in zip(by_group, reads, strict=True):
+            compared, different = _compare(session, by_group[group], found)
+            problems += different
+            _keep_result(session, group, compared, len(different))
+            done += 1
+            session.show(DrillPhase.SHADOW, f"{done:,} of {len(by_group):,} shadow groups read")
+    return problems
+
+
+def _read_group(
+    session: Session, group: str, rows: Sequence[ShadowRow]
+) -> Mapping[Where, list[KafkaRecord]]:
+    """Resume at the shadow group's committed offsets, and read the expected number of records."""
+    left = {(e.row.topic, e.row.partition): len(e.expected) for e in rows if e.expected}
+    found: dict[Where, list[KafkaRecord]] = {at: [] for at in left}
+    consumer = session.target.consumer(
+        group__id=shadow_prefix(session) + group,
+        isolation__level="read_committed",
+        enable__partition__eof=True,
+        fetch__wait__max__ms=50,
+    )
+    try:
+        consumer.assign([TopicPartition(topic, number, OFFSET_STORED) for topic, number in left])
+        until = monotonic() + _CONSUME_S
+        while left and monotonic() < until:
+            message = consumer.poll(0.2)
+            if message is None:
+                continue
+            at = (str(message.topic()), int(message.partition() or 0))
+            error = message.error()
+            if error is not None:
+                if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001
+                    raise K2kError(f"shadow group of {safe_text(group)}: {error.str()}")
+                left.pop(at, None)
+            elif at in left:
+                found[at].append(_read_message(message))
+                if len(found[at]) >= left[at]:
+                    del left[at]
+    finally:
+        consumer.close()
+    return found
+
+
+def _read_message(message: Message) -> KafkaRecord:
+    kind, timestamp = message.timestamp()
+    headers = tuple((str(name), value) for name, value in message.headers() or ())
+    return KafkaRecord(
+        int(message.offset() or 0),
+        message.key(),
+        message.value(),
+        headers,
+        -1 if kind == TIMESTAMP_NOT_AVAILABLE else int(timestamp),
+    )
+
+
+def _compare(
+    session: Session, rows: Sequence[ShadowRow], found: Mapping[Where, list[KafkaRecord]]
+) -> tuple[int, list[str]]:
+    """Return the number of records that are as expected, and the first difference of each row."""
+    ignored: frozenset[RecordPart] = ignored_parts(session.config)
+    same, different = 0, []
+    for each in rows:
+        read = found.get((each.row.topic, each.row.partition), [])
+        where = f"{safe_text(each.row.group)} {safe_text(each.row.topic)}-{each.row.partition}"
+        for number, expected in enumerate(each.expected):
+            if number >= len(read):
+                different.append(
+                    f"{where}: record {number + 1} was not read; on the source it is at "
+                    f"{expected.offset}"
+                )
+                break
+            why = compare_content(expected, read[number], ignored)
+            if why:
+                different.append(
+                    f"{where}: record {number + 1} is not the one at {expected.offset} on the "
+                    f"source: {why}"
+                )
+                break
+            same += 1
+    return same, different
+
+
+def _keep_result(session: Session, group: str, compared: int, different: int) -> None:
+    def change(result: GroupResult) -> GroupResult:
+        if result.group != group:
+            return result
+        return replace(result, compared=compared, different=different)
+
+    session.change_drill(
+        lambda drill: replace(drill, groups=tuple(change(each) for each in drill.groups))
+    )
+
+
+def delete_shadow_groups(session: Session) -> None:
+    """Delete this drill's shadow groups, whichever exist.
+
+    Raises:
+        K2kError: a group cannot be deleted.
+    """
+    prefix = shadow_prefix(session)
+    reader = TargetClusterReader(session.config)
+    try:
+        names = sorted(name for name in reader.reader.names() if name.startswith(prefix))
+    finally:
+        reader.close()
+    if not names:
+        return
+    admin = session.target.admin
+    futures = admin.delete_consumer_groups(names, request_timeout=REQUEST_TIMEOUT_S)
+    for name, future in futures.items():
+        try:
+            session.target.wait(future)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+                continue
+            raise K2kError(
+                f"shadow group {safe_text(name)} was not deleted: {error.args[0].str()}",
+                hint="Grant the target principal Delete on groups with this prefix: "
+                + safe_text(prefix),
+            ) from None

@@ -1,0 +1,327 @@
+"""Phases about the source: lag, fencing of producers, drain, consumers, and its loss."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from time import monotonic, time
+
+from k2ktui.drill.logs import SourceLogEnd, SourceLogs, digest_ends, name_partitions
+from k2ktui.drill.session import PhaseResult, Session, failed
+from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus, Fence
+from k2ktui.engine.drill_checks import DrillPhase
+from k2ktui.engine.drill_steps import find_change
+from k2ktui.engine.groups import EMPTY_STATES, GroupView
+from k2ktui.engine.journal import CommitSnapshot
+from k2ktui.errors import ConnectionFailed, TimedOut
+from k2ktui.kafka.acls import allow_writes, denied_topics, deny_writes
+from k2ktui.kafka.quotas import Quota, lowered, producer_quotas, restored, set_producer_quotas
+from k2ktui.sync.cluster_readers import SourceClusterReader
+from k2ktui.sync.commit_snapshots import read_known_commits
+from k2ktui.sync.store import StateStore
+from k2ktui.text import counted, duration, moment
+
+# Bytes per second; a quota of 0 is not allowed.
+_SLOWEST = 1.0
+_STILL_S = 5.0
+
+
+def run_lag(session: Session) -> PhaseResult:
+    """Wait until the lag is below its bound."""
+    bound = session.drill.options.lag_records
+    logs = SourceLogs(session)
+
+    def look() -> tuple[bool, str]:
+        ends = logs.read()
+        lag = sum(each.lag for each in ends)
+        _record_loss(session, ends)
+        return lag <= bound, f"{counted(lag, 'record')} behind, the bound is {bound:,}"
+
+    try:
+        live = session.wait(
+            DrillPhase.LAG,
+            look,
+            hint="Check that the pipeline runs, or raise the bound with --max-lag.",
+        )
+    finally:
+        logs.close()
+    return PhaseResult(live)
+
+
+def run_fence_producers(session: Session) -> PhaseResult:
+    """Fence the producers, and prove that nothing is written any more."""
+    logs = SourceLogs(session)
+    try:
+        _FENCES[session.drill.options.fence](session, logs)
+        return _prove_frozen(session, logs)
+    finally:
+        logs.close()
+
+
+def _fence_by_hand(session: Session, logs: SourceLogs) -> None:
+    """Change nothing: the operator stops the producers."""
+
+
+def _fence_by_acl(session: Session, logs: SourceLogs) -> None:
+    change = find_change(session.drill, ChangeKind.ACLS)
+    if change is None:
+        topics = logs.topics()
+        before = sorted(denied_topics(session.source, topics))
+        added = [topic for topic in topics if topic not in before]
+        text = counted(len(added), "topic")
+        change = Change(
+            DrillPhase.FENCE_PRODUCERS,
+            ChangeKind.ACLS,
+            f"deny Write on {text} of the source to User:*",
+            json.dumps(before),
+            json.dumps(added),
+            "k2ktui drill abort; or delete the rules that deny Write to User:* on these topics",
+        )
+        session.intend(change)
+    deny_writes(session.source, json.loads(change.after))
+    if change.status is not ChangeStatus.MADE:
+        session.settle(change, ChangeStatus.MADE)
+
+
+def _fence_by_quota(session: Session, logs: SourceLogs) -> None:
+    change = find_change(session.drill, ChangeKind.QUOTAS)
+    if change is None:
+        before = producer_quotas(session.source)
+        change = Change(
+            DrillPhase.FENCE_PRODUCERS,
+            ChangeKind.QUOTAS,
+            "set the producer quotas of the source to 1 byte per second",
+            _dump_quotas(before),
+            _dump_quotas(lowered(before, _SLOWEST)),
+            "k2ktui drill abort; or restore producer_byte_rate of users and clients",
+        )
+        session.intend(change)
+    set_producer_quotas(session.source, _load_quotas(change.after))
+    if change.status is not ChangeStatus.MADE:
+        session.settle(change, ChangeStatus.MADE)
+
+
+_FENCES: dict[Fence, Callable[[Session, SourceLogs], None]] = {
+    Fence.HAND: _fence_by_hand,
+    Fence.ACL: _fence_by_acl,
+    Fence.QUOTA: _fence_by_quota,
+}
+
+
+def _prove_frozen(session: Session, logs: SourceLogs) -> PhaseResult:
+    needed = session.drill.options.frozen_s
+    before: list[SourceLogEnd] = []
+    since = monotonic()
+
+    def look() -> tuple[bool, str]:
+        nonlocal before, since
+        ends = logs.read()
+        known = {each.at: each.high for each in before}
+        moved = [each.at for each in ends if known.get(each.at) != each.high]
+        open_ = [each.at for each in ends if each.stable < each.high]
+        if moved or open_:
+            since = monotonic()
+        first, before = not before, ends
+        still = monotonic() - since
+        if open_:
+            return False, f"open transactions on {name_partitions(open_)}"
+        if moved and not first:
+            return False, f"still written: {name_partitions(moved)}"
+        return still >= needed, f"frozen {duration(still)} of {duration(needed)}"
+
+    session.wait(
+        DrillPhase.FENCE_PRODUCERS,
+        look,
+        hint="Stop the producers that still write.",
+    )
+    session.change_drill(
+        lambda drill: replace(
+            drill, figures=replace(drill.figures, source_ends=digest_ends(before))
+        )
+    )
+    ends = counted(len(before), "partition")
+    return PhaseResult(
+        f"nothing was written for {duration(needed)} to {ends}, and no transaction is open"
+    )
+
+
+def restore_acls(session: Session, change: Change) -> None:
+    """Delete the rules that the drill added; those that existed before stay."""
+    allow_writes(session.source, json.loads(change.after))
+
+
+def restore_quotas(session: Session, change: Change) -> None:
+    """Set the quotas that were in force before the drill."""
+    quotas = restored(_load_quotas(change.before), _load_quotas(change.after))
+    set_producer_quotas(session.source, quotas)
+
+
+def _dump_quotas(quotas: list[Quota]) -> str:
+    return json.dumps([[[list(part) for part in each.entity], each.rate] for each in quotas])
+
+
+def _load_quotas(text: str) -> list[Quota]:
+    return [
+        Quota(tuple((str(kind), name) for kind, name in entity), rate)
+        for entity, rate in json.loads(text)
+    ]
+
+
+def find_written(session: Session, ends: list[SourceLogEnd]) -> str:
+    """Return what was written to the source since the producers were fenced; "" for nothing."""
+    if digest_ends(ends) == session.drill.figures.source_ends:
+        return ""
+    late = [each.at for each in ends if not each.is_drained]
+    where = f": {name_partitions(late)}" if late else ""
+    return f"records were written to the source after its producers were fenced{where}"
+
+
+def run_drain(session: Session) -> PhaseResult:
+    """Prove that everything on the source is on the target, partition by partition."""
+    logs = SourceLogs(session)
+    ends: list[SourceLogEnd] = []
+
+    def look() -> tuple[bool, str]:
+        nonlocal ends
+        ends = logs.read()
+        left = [each for each in ends if not each.is_drained]
+        lag = sum(each.lag for each in left)
+        text = f"{counted(lag, 'record')} left on {name_partitions(each.at for each in left)}"
+        return not left, text
+
+    try:
+        session.wait(
+            DrillPhase.DRAIN,
+            look,
+            hint="Check that the pipeline runs: k2ktui status -f FILE.",
+        )
+    finally:
+        logs.close()
+    written = find_written(session, ends)
+    if written:
+        return failed(written, "Fence the producers again: resume the drill with --from-fence.")
+    _record_loss(session, ends, age=0.0)
+    count = counted(len(ends), "partition")
+    return PhaseResult(f"position, last stable offset and high watermark are the same on {count}")
+
+
+def _record_loss(session: Session, ends: list[SourceLogEnd], age: float | None = None) -> None:
+    lag = sum(each.lag for each in ends)
+    session.change_drill(
+        lambda drill: replace(drill, figures=replace(drill.figures, rpo_records=lag, rpo_s=age))
+    )
+
+
+def measure_loss(session: Session) -> str:
+    """Measure what would be lost if the source were lost now, and return it in words."""
+    logs = SourceLogs(session)
+    try:
+        ends = logs.read()
+        age = logs.oldest_age_s(ends)
+    finally:
+        logs.close()
+    _record_loss(session, ends, age)
+    lag = sum(each.lag for each in ends)
+    oldest = f", the oldest {duration(age)} old" if lag and age is not None else ""
+    return f"{counted(lag, 'record')} not copied{oldest}"
+
+
+def run_stop_consumers(session: Session) -> PhaseResult:
+    """Wait until no chosen group has members on the source, and none commits."""
+    reader = SourceClusterReader(session.config)
+    before: dict[str, object] = {}
+    since = monotonic()
+    needed = min(_STILL_S, session.drill.options.frozen_s)
+
+    def look() -> tuple[bool, str]:
+        nonlocal before, since
+        groups = _read_groups(session, reader)
+        active = sorted(name for name, view in groups.items() if not view.empty)
+        now: dict[str, object] = {name: dict(view.offsets) for name, view in groups.items()}
+        if now != before or active:
+            since = monotonic()
+        before = now
+        if active:
+            names = name_partitions(active)
+            return False, f"{counted(len(active), 'group')} with members: {names}"
+        still = monotonic() - since
+        return (
+            still >= needed,
+            f"no members; commits unchanged for {duration(still)} of {duration(needed)}",
+        )
+
+    try:
+        session.wait(DrillPhase.STOP_CONSUMERS, look, hint="Stop these consumers on the source.")
+    finally:
+        reader.close()
+    groups = counted(len(before), "group")
+    return PhaseResult(f"{groups} without members, and no new commits for {duration(needed)}")
+
+
+def _read_groups(session: Session, reader: SourceClusterReader) -> dict[str, GroupView]:
+    view = reader.read_committed(session.config.topics.matches)
+    return {
+        name: group
+        for name, group in view.groups.items()
+        if session.chooses(name) and any(session.config.topics.matches(t) for t, _ in group.offsets)
+    }
+
+
+def run_source_lost(session: Session) -> PhaseResult:
+    """Establish that the source does not answer, and what was last known of it."""
+    try:
+        session.source.cluster_id()
+    except (ConnectionFailed, TimedOut) as error:
+        why = error.message
+    else:
+        return failed(
+            "the source answers",
+            "A disaster drill is for a source that is lost. Use k2ktui drill planned, which loses "
+            "nothing.",
+        )
+    store = StateStore(session.config, session.target)
+    try:
+        commits = store.read().commits
+        known = read_known_commits(commits)
+    finally:
+        store.close()
+    if known is None:
+        return failed(
+            f"{why}; the target has no snapshot of its consumer groups",
+            "Translate positions yourself: k2ktui translate -f FILE TOPIC:PARTITION:OFFSET.",
+        )
+    silent = max(0.0, time() - known.at)
+    lowest = _count_known_loss(session, known.groups)
+    session.change_drill(
+        lambda drill: replace(
+            drill,
+            figures=replace(drill.figures, rpo_records=None, rpo_at_least=lowest, silent_s=silent),
+        )
+    )
+    return PhaseResult(
+        f"{why}; commits of {moment(known.at)}, {duration(silent)} old, at least "
+        f"{counted(lowest, 'record')} lost; what was written since is unknown"
+    )
+
+
+def _was_active(commits: CommitSnapshot | None) -> bool:
+    """Return whether a group had members when its commits were last kept."""
+    return commits is not None and commits.state not in EMPTY_STATES
+
+
+def _count_known_loss(session: Session, groups: Mapping[str, GroupView]) -> int:
+    """Return the number of records that groups had read on the source and that were not copied."""
+    mappings = session.flow.open_mappings(session.source, session.target)
+    try:
+        positions = mappings.positions()
+    finally:
+        mappings.close()
+    furthest: dict[tuple[str, int], int] = {}
+    for view in groups.values():
+        for where, each in view.offsets.items():
+            furthest[where] = max(each.offset, furthest.get(where, -1))
+    return sum(
+        max(0, furthest.get((at.topic, at.partition), -1) - position.offset)
+        for at, position in positions.items()
+    )

@@ -1,0 +1,251 @@
+"""Phases about the replicator and the clients on the target."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from time import time
+
+from k2ktui.drill.logs import SourceLogs, name_partitions
+from k2ktui.drill.phases.moves import find_unapplied, make_plan
+from k2ktui.drill.phases.source import find_written
+from k2ktui.drill.session import PhaseResult, Session, failed
+from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus, GroupResult
+from k2ktui.engine.drill_checks import DrillKind, DrillPhase
+from k2ktui.engine.drill_steps import describe_phase, find_change
+from k2ktui.engine.groups import GroupView
+from k2ktui.engine.plan import PlanRow
+from k2ktui.errors import ConnectionFailed, TimedOut
+from k2ktui.jobs.manager import Job, StopMode, find_job, start_job, stop_job, this_host
+from k2ktui.kafka.properties import wire
+from k2ktui.replication.pipeline_fencing import make_fencer
+from k2ktui.sync.cluster_readers import TargetClusterReader
+from k2ktui.text import safe_text
+
+_RESTART = "Start the pipeline again; a start takes over from any other run"
+
+
+def run_fence_replicator(session: Session) -> PhaseResult:
+    """Stop the pipeline's job on this host, and raise the epochs of the driver and of all slots."""
+    pipeline = session.flow.pipeline
+    if pipeline is None:
+        return PhaseResult(
+            "k2ktui does not copy here",
+            ("Stop the program that copies yourself, before the target is opened.",),
+        )
+    if not pipeline.features.exactly_once:
+        return failed(
+            "features.exactlyOnce is disabled: a running driver cannot be fenced",
+            "Stop the pipeline on every host, and enable features.exactlyOnce.",
+        )
+    _stop_own_job(session)
+    topic = session.target.find(pipeline.coordination.commit.topic)
+    if topic is None:
+        return failed("the commit topic does not exist", "Check coordination.commit.topic.")
+    change = find_change(session.drill, ChangeKind.EPOCHS)
+    if change is None:
+        change = Change(
+            DrillPhase.FENCE_REPLICATOR,
+            ChangeKind.EPOCHS,
+            "raise the producer epochs of the driver and of all slots, and refuse new starts",
+            "",
+            "",
+            "k2ktui drill release, then start the pipeline again",
+        )
+        session.intend(change)
+    # Also if an earlier process did it: a driver may have started since.
+    options = wire(pipeline.target, "producer")
+    fencer = make_fencer(pipeline, session.target, options, topic.partitions)
+    try:
+        fencer.take_over(0)
+        term = fencer.run.term
+    finally:
+        fencer.close()
+    if change.status is not ChangeStatus.MADE:
+        session.settle(replace(change, after=json.dumps({"term": term})), ChangeStatus.MADE)
+    return PhaseResult(f"no driver of an earlier term than {term} can write any more")
+
+
+def _stop_own_job(session: Session) -> None:
+    change = find_change(session.drill, ChangeKind.JOB)
+    job = _find_own_job(session)
+    if job is None or not job.alive:
+        return
+    if change is None:
+        record = job.record
+        change = Change(
+            DrillPhase.FENCE_REPLICATOR,
+            ChangeKind.JOB,
+            f"stop the job {safe_text(job.place.id)} on {safe_text(this_host())}",
+            json.dumps(
+                {
+                    "host": this_host(),
+                    "files": list(record.files),
+                    "telemetry": record.telemetry,
+                    "cwd": record.cwd,
+                }
+            ),
+            "",
+            "k2ktui jobs start -f FILE on that host",
+        )
+        session.intend(change)
+    now = stop_job(job, session.may)
+    if now.alive:
+        stop_job(job, session.may, StopMode.KILL)
+    session.settle(change, ChangeStatus.MADE)
+
+
+def _find_own_job(session: Session) -> Job | None:
+    return find_job(session.files, lambda: session.config)
+
+
+def restore_job(session: Session, change: Change) -> list[str]:
+    """Start the job again that the drill stopped; return why not."""
+    before = json.loads(change.before)
+    if before["host"] != this_host():
+        return [f"the job ran on {safe_text(before['host'])}. {_RESTART} there."]
+    job = _find_own_job(session)
+    if job is not None and job.alive:
+        return []
+    start_job(
+        session.config,
+        before["files"],
+        session.may,
+        telemetry=before["telemetry"],
+        cwd=before["cwd"],
+    )
+    return []
+
+
+def run_open_target(session: Session) -> PhaseResult:
+    """Prove once more that nothing has moved, and declare the target open."""
+    if session.drill.figures.opened_ms is None:
+        moved = _find_moved(session)
+        if moved:
+            return failed("the target cannot be opened yet", *moved)
+        session.confirm(
+            DrillPhase.OPEN_TARGET,
+            describe_phase(DrillPhase.OPEN_TARGET, session.drill.options.fence),
+        )
+        now = int(time() * 1000)
+        session.change_drill(
+            lambda drill: replace(drill, figures=replace(drill.figures, opened_ms=now))
+        )
+        session.write("the target is open", phase=str(DrillPhase.OPEN_TARGET))
+    return PhaseResult("the target is open: start your producers and consumers there")
+
+
+def _find_moved(session: Session) -> list[str]:
+    """Return what is no longer as the phases before left it."""
+    found = find_unapplied(make_plan(session))
+    if session.drill.kind is DrillKind.PLANNED:
+        logs = SourceLogs(session)
+        try:
+            written = find_written(session, logs.read())
+        except (ConnectionFailed, TimedOut) as error:
+            return [
+                *found,
+                f"{error.message}: the source is lost. Resume the drill with --as disaster.",
+            ]
+        finally:
+            logs.close()
+        if written:
+            found.append(f"{written}. Abort the drill, or resume it with --from-fence.")
+    return found
+
+
+def run_watch_clients(session: Session) -> PhaseResult:
+    """Watch the groups start on the target; name those that do not within the bound."""
+    plan = make_plan(session)
+    applied: dict[str, list[PlanRow]] = defaultdict(list)
+    for row in plan.rows:
+        if row.proposed is not None:
+            applied[row.group].append(row)
+    expected = {each.group for each in session.drill.groups if each.was_active} & applied.keys()
+    reader = TargetClusterReader(session.config)
+    watched: dict[str, GroupResult] = {}
+
+    def look() -> tuple[bool, str]:
+        nonlocal watched
+        watched = _watch(session, reader, applied)
+        late = [name for name in sorted(expected) if not _is_started(watched[name])]
+        started = len(expected) - len(late)
+        return not late, f"{started:,} of {len(expected):,} groups read on the target"
+
+    try:
+        live = session.wait(
+            DrillPhase.WATCH_CLIENTS, look, hint="", timeout=session.drill.options.watch_s
+        )
+    except TimedOut:
+        late = [name for name in sorted(expected) if not _is_started(watched[name])]
+        started = len(expected) - len(late)
+        live = f"{started:,} of {len(expected):,} groups read on the target"
+    finally:
+        reader.close()
+    findings = [
+        f"{safe_text(name)}: {watched[name].note}"
+        for name in sorted(watched)
+        if watched[name].note and (name in expected or watched[name].joined)
+    ]
+    return PhaseResult(live, tuple(findings[:50]))
+
+
+def _is_started(result: GroupResult) -> bool:
+    return bool(result.joined) and not result.note
+
+
+def _watch(
+    session: Session, reader: TargetClusterReader, applied: Mapping[str, Sequence[PlanRow]]
+) -> dict[str, GroupResult]:
+    """Read the groups on the target once, and record what is seen."""
+    views = reader.views(sorted(applied))
+    ends = {
+        at: log.end
+        for at, log in reader.logs(
+            {(r.topic, r.partition) for rs in applied.values() for r in rs}
+        ).items()
+    }
+    known = {each.group: each for each in session.drill.groups}
+    for group, rows in applied.items():
+        before = known.get(group, GroupResult(group))
+        known[group] = _judge(before, views.get(group), rows, ends)
+    first = min((each.first_ms for each in known.values() if each.first_ms), default=None)
+    session.change_drill(
+        lambda drill: replace(
+            drill,
+            groups=tuple(known[name] for name in sorted(known)),
+            figures=replace(drill.figures, first_record_ms=first),
+        )
+    )
+    return {group: known[group] for group in applied}
+
+
+def _judge(
+    before: GroupResult,
+    view: GroupView | None,
+    rows: Sequence[PlanRow],
+    ends: Mapping[tuple[str, int], int],
+) -> GroupResult:
+    """Return what is seen of a group: joined, not behind its applied offsets, and moving."""
+    joined = bool(before.joined) or (view is not None and not view.empty)
+    behind, moved, waiting = [], False, False
+    for row in rows:
+        at = (row.topic, row.partition)
+        found = view.offsets.get(at) if view else None
+        offset = found.offset if found else -1
+        assert row.proposed is not None
+        if offset < row.proposed:
+            behind.append(f"{row.topic}-{row.partition}")
+        moved |= offset > row.proposed
+        waiting |= ends.get(at, 0) > row.proposed
+    first = before.first_ms or (int(time() * 1000) if moved else None)
+    note = ""
+    if behind:
+        note = f"committed before its applied offset on {name_partitions(behind)}"
+    elif not joined:
+        note = "has not joined on the target"
+    elif waiting and not moved and first is None:
+        note = "has joined, and has not committed a record yet"
+    return replace(before, joined=joined, first_ms=first, note=note)

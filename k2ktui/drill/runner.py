@@ -1,0 +1,170 @@
+"""Run the phases of a drill in order, each after its confirmation, with the checks that it asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from time import time
+
+from k2ktui.drill.checks.context import CheckContext, CheckLimits, DrillFacts
+from k2ktui.drill.checks.suite import run_checks
+from k2ktui.drill.phases import moves, shadow, source, target
+from k2ktui.drill.session import PhaseResult, Session
+from k2ktui.engine.drill import DrillStatus, PhaseStatus
+from k2ktui.engine.drill_catalog import blocking, ids_asked
+from k2ktui.engine.drill_checks import CheckResult, DrillKind, DrillPhase
+from k2ktui.engine.drill_facts import DrillMeasures
+from k2ktui.engine.drill_report import end_text, tool_ms
+from k2ktui.engine.drill_steps import describe_phase, needs_confirmation, next_phase
+from k2ktui.text import counted, duration, safe_text
+
+Run = Callable[[Session], PhaseResult]
+
+# Confirmed inside the phase, when the operator has been shown what it does.
+_CONFIRMS_ITSELF = frozenset({DrillPhase.APPLY, DrillPhase.OPEN_TARGET})
+_LONGEST_RESULTS = 500
+_LOOK_AGAIN_S = 2.0
+
+
+def run_preflight(session: Session) -> PhaseResult:
+    """Remember which groups are active; the checks run after it, as after every phase."""
+    if session.drill.kind is DrillKind.REHEARSE:
+        return PhaseResult(source.measure_loss(session))
+    plan = moves.make_plan(session)
+    moves.keep_group_results(session, plan)
+    if session.drill.kind is DrillKind.PLANNED:
+        return PhaseResult(source.measure_loss(session))
+    return PhaseResult(f"{counted(len(plan.rows), 'row')} planned from kept commits")
+
+
+def run_reverse(session: Session) -> PhaseResult:
+    """Leave the reverse pipeline's file to the operator."""
+    return PhaseResult(
+        "no file was written",
+        ("Write the file of the pipeline for the way back yourself, and check it.",),
+        PhaseStatus.SKIPPED,
+    )
+
+
+def run_report(session: Session) -> PhaseResult:
+    """Sum up; the report itself is made of the drill's record whenever it is asked for."""
+    return PhaseResult(f"{duration(tool_ms(session.drill) / 1000, tenths=True)} of the tool")
+
+
+RUNS: Mapping[DrillPhase, Run] = {
+    DrillPhase.PREFLIGHT: run_preflight,
+    DrillPhase.LAG: source.run_lag,
+    DrillPhase.SOURCE_LOST: source.run_source_lost,
+    DrillPhase.FENCE_PRODUCERS: source.run_fence_producers,
+    DrillPhase.DRAIN: source.run_drain,
+    DrillPhase.STOP_CONSUMERS: source.run_stop_consumers,
+    DrillPhase.PLAN: moves.run_plan,
+    DrillPhase.CONTENT: moves.run_content,
+    DrillPhase.SHADOW: shadow.run_shadow,
+    DrillPhase.APPLY: moves.run_apply,
+    DrillPhase.VERIFY: moves.run_verify,
+    DrillPhase.FENCE_REPLICATOR: target.run_fence_replicator,
+    DrillPhase.OPEN_TARGET: target.run_open_target,
+    DrillPhase.WATCH_CLIENTS: target.run_watch_clients,
+    DrillPhase.REVERSE: run_reverse,
+    DrillPhase.REPORT: run_report,
+}
+
+
+def run_drill(session: Session) -> bool:
+    """Run all phases that are left; return whether the drill has ended.
+
+    A rehearsal goes through all phases, and collects what would have stopped a failover.
+
+    Raises:
+        Refused: the operator did not confirm a phase.
+        TimedOut: a condition did not hold in time.
+        K2kError: a phase could not do its work. The drill can be resumed in all cases.
+    """
+    rehearses = session.drill.kind is DrillKind.REHEARSE
+    while (phase := next_phase(session.drill)) is not None:
+        if needs_confirmation(phase, session.drill.options.fence) and phase not in _CONFIRMS_ITSELF:
+            session.confirm(phase, describe_phase(phase, session.drill.options.fence))
+        session.begin(phase)
+        result = _with_checks(session, phase, RUNS[phase](session))
+        if result.status is PhaseStatus.FAILED and rehearses:
+            findings = result.findings or (result.live,)
+            result = replace(result, status=PhaseStatus.DONE, findings=findings)
+        _keep_blockers(session, phase, result)
+        session.end(phase, result)
+        if result.status is PhaseStatus.FAILED:
+            return False
+    finish(session, DrillStatus.DONE)
+    return True
+
+
+def finish(session: Session, status: DrillStatus) -> None:
+    """End a drill: its last event holds the hash of the report."""
+    session.change_drill(lambda drill: replace(drill, status=status, ended_ms=int(time() * 1000)))
+    session.write(end_text(session.drill), phase="end")
+
+
+def _keep_blockers(session: Session, phase: DrillPhase, result: PhaseResult) -> None:
+    """Replace what an earlier run of the phase found."""
+    found = [f"{phase}: {text}" for text in result.findings]
+    session.change_drill(
+        lambda drill: replace(
+            drill, blockers=(*(b for b in drill.blockers if not b.startswith(f"{phase}: ")), *found)
+        )
+    )
+
+
+def _with_checks(session: Session, phase: DrillPhase, result: PhaseResult) -> PhaseResult:
+    """Return the result with the failures of the checks that this phase asks."""
+    ids = ids_asked(session.drill.kind, phase)
+    if not ids:
+        return result
+    with CheckContext(session.flow, _facts(session, phase), _limits(session)) as context:
+        found = []
+        for each in run_checks(context, ids):
+            found.append(each)
+            session.show(phase, f"checks: {len(found)} of {len(ids)}")
+    _keep_checks(session, found)
+    failures = [each for each in found if each.failed]
+    accepted = session.drill.options.accepted
+    stops = [each for each in blocking(failures, session.drill.kind) if each.id not in accepted]
+    texts = tuple(f"{each.id} {each.title}: {safe_text(each.evidence)}" for each in failures)
+    status = PhaseStatus.FAILED if stops else result.status
+    return replace(result, findings=(*result.findings, *texts), status=status)
+
+
+def _keep_checks(session: Session, found: list[CheckResult]) -> None:
+    results = {each.id: each for each in session.drill.checks}
+    results |= {each.id: replace(each, evidence=each.evidence[:_LONGEST_RESULTS]) for each in found}
+    session.change_drill(
+        lambda drill: replace(drill, checks=tuple(results[name] for name in sorted(results)))
+    )
+
+
+def _facts(session: Session, phase: DrillPhase) -> DrillFacts:
+    drill, figures = session.drill, session.drill.figures
+    first = figures.first_record_ms
+    measures = DrillMeasures(
+        rto_s=None if first is None else max(0, first - drill.started_ms) / 1000,
+        phases={
+            str(each.phase): each.took_ms / 1000
+            for each in drill.phases
+            if each.took_ms is not None
+        },
+        rpo_records=figures.rpo_records,
+        rpo_s=figures.rpo_s,
+    )
+    return DrillFacts(
+        kind=drill.kind,
+        phase=phase,
+        cluster_ids=(drill.source_cluster, drill.target_cluster),
+        measures=measures,
+        plan=session.plan,
+    )
+
+
+def _limits(session: Session) -> CheckLimits:
+    options = session.drill.options
+    # The fence is proven by its phase; its check only looks once more.
+    frozen_s = min(options.frozen_s, _LOOK_AGAIN_S)
+    return CheckLimits(frozen_s=frozen_s, lag_records=options.lag_records)

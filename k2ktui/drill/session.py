@@ -1,0 +1,282 @@
+"""One process that acts on one drill: it owns the record, shows progress, and records changes.
+
+The order of every change: the intention is written with the state before, then the change is made,
+then it is recorded as made. A process that was fenced fails at the first of these.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from time import monotonic, sleep, time
+from typing import Self
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.config.topics import compile_pattern
+from k2ktui.drill.operator import Operator
+from k2ktui.drill.store import DrillStore, TakenOver, make_event
+from k2ktui.engine.access import Access
+from k2ktui.engine.drill import Change, ChangeStatus, Drill, DrillEvent, PhaseStatus
+from k2ktui.engine.drill_checks import DrillPhase
+from k2ktui.engine.drill_steps import begin_phase, end_phase, put_change
+from k2ktui.engine.name_pattern import NamePattern
+from k2ktui.engine.plan import Plan
+from k2ktui.errors import K2kError, Refused, TimedOut
+from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
+from k2ktui.replication.copying.failpoints import failpoint
+from k2ktui.sync.flow import Flow
+from k2ktui.sync.plans import whoami
+from k2ktui.text import safe_text
+
+BEAT_S = 5.0
+_SHOW_S = 1.0
+_POLL_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseResult:
+    """How a phase ended: ``live`` is its result in one line."""
+
+    live: str
+    findings: tuple[str, ...] = ()
+    status: PhaseStatus = PhaseStatus.DONE
+
+
+def failed(live: str, *findings: str) -> PhaseResult:
+    """Return the result of a phase that stops the drill until it is resumed or aborted."""
+    return PhaseResult(live, findings, PhaseStatus.FAILED)
+
+
+@dataclass(eq=False)
+class Session:
+    """The owner of a drill.
+
+    Args:
+        flow: what is failed over.
+        drill: the drill as it was read.
+        store: its store; the session closes it.
+        operator: who watches and confirms.
+        may: the caller's access rights.
+        files: the flow's files on this host.
+
+    Attributes:
+        plan: the last plan that this process made.
+    """
+
+    flow: Flow
+    drill: Drill
+    store: DrillStore
+    operator: Operator
+    may: Access
+    files: Sequence[str] = ()
+    plan: Plan | None = None
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _ended: threading.Event = field(default_factory=threading.Event)
+    _lost: TakenOver | None = None
+    _shown_at: float = 0.0
+    _source: Cluster | None = None
+    _target: Cluster | None = None
+
+    @property
+    def config(self) -> PipelineConfig:
+        """The pipeline's configuration."""
+        return self.flow.config
+
+    @property
+    def source(self) -> Cluster:
+        """The source cluster."""
+        self._source = self._source or source_cluster(self.config)
+        return self._source
+
+    @property
+    def target(self) -> Cluster:
+        """The target cluster."""
+        self._target = self._target or target_cluster(self.config)
+        return self._target
+
+    def chooses(self, group: str) -> bool:
+        """Return whether the drill moves a group of the pipeline."""
+        pattern = self.drill.options.groups
+        return not pattern or compile_pattern(pattern).fullmatch(group) is not None
+
+    @property
+    def chosen(self) -> Callable[[str], bool]:
+        """The same as a predicate that names its option in errors."""
+        pattern = self.drill.options.groups
+        if not pattern:
+            return lambda _: True
+        return NamePattern("--groups", pattern, compile_pattern(pattern))
+
+    def open(self, token: str, text: str) -> Self:
+        """Become the owner, and record it.
+
+        Args:
+            token: random id of this process.
+            text: what happened, for the journal.
+
+        Raises:
+            K2kError: as for ``DrillStore.own`` and ``DrillStore.write``.
+        """
+        self.store.own(self.drill.id)
+        who = whoami()
+        self.drill = replace(self.drill, owner=who, session=token)
+        self.write(text, phase="owner")
+        threading.Thread(target=self._beat, name="drill-beat", daemon=True).start()
+        return self
+
+    def close(self) -> None:
+        """Give the ownership up and disconnect; the drill stays as it is."""
+        self._ended.set()
+        with self._lock:
+            if self._lost is None and self.store.is_owner:
+                with suppress(K2kError):
+                    self.drill = self.store.write(replace(self.drill, session="", beat_ms=_now()))
+            self.store.close()
+
+    def _beat(self) -> None:
+        """Show other hosts that this process acts; a failure is found at the next change."""
+        while not self._ended.wait(BEAT_S):
+            with self._lock:
+                if self._ended.is_set():
+                    return
+                try:
+                    self.drill = self.store.write(replace(self.drill, beat_ms=_now()))
+                except TakenOver as error:
+                    self._lost = error
+                    return
+                except K2kError:
+                    return
+
+    def write(self, text: str = "", *, phase: str = "", drill: Drill | None = None) -> None:
+        """Write the drill, with a journal entry if there is a text.
+
+        Raises:
+            TakenOver: another process owns the drill.
+            K2kError: the target did not acknowledge it.
+        """
+        with self._lock:
+            if self._lost is not None:
+                raise self._lost
+            now = _now()
+            events: list[DrillEvent] = []
+            if text:
+                events.append(make_event(now, self.drill.owner, phase, text))
+            self.drill = self.store.write(
+                replace(self.drill if drill is None else drill, beat_ms=now), events
+            )
+        self.operator.show(self.drill)
+
+    def change_drill(self, change: Callable[[Drill], Drill]) -> None:
+        """Replace the drill without writing it; the next write contains it."""
+        with self._lock:
+            self.drill = change(self.drill)
+
+    def begin(self, phase: DrillPhase) -> None:
+        """Record that a phase runs."""
+        self.change_drill(lambda drill: begin_phase(drill, phase, _now()))
+        self.write()
+        failpoint(f"drill-{phase}-begun")
+
+    def end(self, phase: DrillPhase, result: PhaseResult) -> None:
+        """Record how a phase ended."""
+        self.change_drill(
+            lambda drill: end_phase(
+                drill, phase, result.status, _now(), result.live, result.findings
+            )
+        )
+        self.write()
+        failpoint(f"drill-{phase}-ended")
+
+    def show(self, phase: DrillPhase, live: str) -> None:
+        """Show what a phase waits for or has found so far; at most once a second."""
+        now = monotonic()
+        if now - self._shown_at < _SHOW_S:
+            return
+        self._shown_at = now
+        self.change_drill(lambda drill: drill.with_phase(replace(drill.record(phase), live=live)))
+        self.write()
+
+    def confirm(self, phase: DrillPhase, effect: str) -> None:
+        """Ask the operator.
+
+        Raises:
+            Refused: the operator declined, or cannot be asked.
+        """
+        began = monotonic()
+        agreed = self.operator.confirm(self.drill, phase, effect)
+        self.count_waiting(phase, monotonic() - began)
+        if not agreed:
+            raise Refused(
+                f"{phase} was not confirmed",
+                unchanged="The drill stays where it is.",
+                hint=f"Resume it: k2ktui drill resume {safe_text(self.drill.id)} -f FILE",
+            )
+
+    def count_waiting(self, phase: DrillPhase, seconds: float) -> None:
+        """Count time that people or applications took, not the tool."""
+        self.change_drill(
+            lambda drill: drill.with_phase(
+                replace(
+                    drill.record(phase),
+                    waited_ms=drill.record(phase).waited_ms + int(seconds * 1000),
+                )
+            )
+        )
+
+    def intend(self, change: Change) -> None:
+        """Record a change before it is made; an intention of an earlier process is kept."""
+        self.change_drill(lambda drill: put_change(drill, change))
+        self.write(f"about to: {change.what}", phase=str(change.phase))
+        failpoint(f"drill-{change.phase}-intended")
+
+    def settle(self, change: Change, status: ChangeStatus) -> None:
+        """Record that a change was made or undone."""
+        failpoint(f"drill-{change.phase}-{status}")
+        self.change_drill(lambda drill: put_change(drill, replace(change, status=status)))
+        self.write(f"{status}: {change.what}", phase=str(change.phase))
+
+    def wait(
+        self,
+        phase: DrillPhase,
+        look: Callable[[], tuple[bool, str]],
+        *,
+        hint: str,
+        timeout: float | None = None,
+    ) -> str:
+        """Wait until a condition holds; the time counts as waiting.
+
+        Args:
+            phase: the phase that waits.
+            look: returns whether the condition holds, and what it found in one line.
+            hint: what the operator should do if it does not hold in time.
+            timeout: seconds; by default the drill's ``wait_s``.
+
+        Raises:
+            TimedOut: the condition did not hold in time; the drill can be resumed.
+        """
+        limit = self.drill.options.wait_s if timeout is None else timeout
+        began = monotonic()
+        first = True
+        try:
+            while True:
+                held, live = look()
+                if held:
+                    return live
+                self.show(phase, live)
+                first = False
+                if monotonic() - began > limit:
+                    raise TimedOut(
+                        f"{phase}: {live}, after {limit:g} s",
+                        unchanged="The drill stays where it is.",
+                        hint=f"{hint} Then: k2ktui drill resume {safe_text(self.drill.id)} -f FILE",
+                    )
+                sleep(_POLL_S)
+        finally:
+            if not first:
+                self.count_waiting(phase, monotonic() - began)
+
+
+def _now() -> int:
+    return int(time() * 1000)

@@ -1,0 +1,82 @@
+"""What an operator sees of a drill at a terminal, and what is asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from k2ktui.cli.drill import command
+from k2ktui.cli.drill_operator import TerminalOperator, print_drill, read_phases
+from k2ktui.cli.status_line import StatusLine
+from k2ktui.engine.drill import Drill, DrillFigures, PhaseStatus, new_phases
+from k2ktui.engine.drill_checks import DrillKind, DrillPhase
+from k2ktui.engine.drill_steps import begin_phase, end_phase
+from k2ktui.errors import ConfigError, Refused
+
+
+def make(**fields: object) -> Drill:
+    drill = Drill(
+        id="20260101-000000-ab",
+        kind=DrillKind.PLANNED,
+        pipeline="orders",
+        source_cluster="s",
+        target_cluster="t",
+        version="1",
+        started_ms=1_000,
+        started_by="ann@bastion",
+        phases=new_phases(DrillKind.PLANNED),
+    )
+    return replace(drill, **fields)  # type: ignore[arg-type]
+
+
+def show(drill: Drill) -> str:
+    @click.command()
+    def shown() -> None:
+        print_drill(drill)
+
+    return CliRunner().invoke(shown).output
+
+
+def test_phases_that_are_confirmed_in_advance_are_checked() -> None:
+    assert read_phases("apply, open-target") == {"apply", "open-target"}
+    assert read_phases("all") == {"all"}
+    assert read_phases(None) == frozenset()
+    with pytest.raises(ConfigError, match="--yes-to: aply is not a phase"):
+        read_phases("apply,aply")
+
+
+def test_unknown_checks_cannot_be_accepted() -> None:
+    result = CliRunner().invoke(command, ["planned", "-f", "x.yaml", "--accept", "D99"])
+    assert isinstance(result.exception, ConfigError)
+    assert "D99 is not a check" in str(result.exception)
+
+
+def test_without_a_terminal_only_phases_of_the_option_are_confirmed() -> None:
+    operator = TerminalOperator(StatusLine(), {"apply"})
+    assert operator.confirm(make(), DrillPhase.APPLY, "commit 3 offsets")
+    with pytest.raises(Refused) as refused:
+        operator.confirm(make(), DrillPhase.OPEN_TARGET, "the target is open")
+    assert "--yes-to open-target" in refused.value.hint
+    assert "the target is open" in refused.value.message
+    assert not operator.confirm_take_over(make(owner="bob@b", session="x"))
+
+
+def test_a_drill_is_shown_with_its_next_step_and_the_way_back() -> None:
+    preflight = DrillPhase.PREFLIGHT
+    drill = end_phase(begin_phase(make(), preflight, 1), preflight, PhaseStatus.DONE, 2, "ok")
+    text = show(begin_phase(drill, DrillPhase.LAG, 3))
+    assert "  1 preflight         done      ok" in text
+    assert "  2 lag               running" in text
+    assert "Next, lag: Waits until the lag is below its bound. Changes nothing." in text
+    assert "You can still go back: k2ktui drill abort 20260101-000000-ab" in text
+    opened = replace(drill, figures=DrillFigures(opened_ms=3))
+    assert "You cannot go back: the target was opened" in show(opened)
+
+
+def test_hostile_names_are_escaped() -> None:
+    drill = make(pipeline="a\x1b[2Jb", owner="x\u202ey", session="s")
+    text = show(drill)
+    assert "\x1b" not in text and "\u202e" not in text

@@ -1,0 +1,224 @@
+"""A planned switchover on real clusters, its fences, its way back, and its end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from k2ktui.drill.operations import abort_drill, release_replicator, resume_drill
+from k2ktui.engine.drill import ChangeStatus, DrillStatus, Fence, PhaseStatus
+from k2ktui.engine.drill_checks import DrillKind, DrillPhase
+from k2ktui.errors import Refused, TimedOut
+from k2ktui.kafka.clients import source_cluster, target_cluster
+from k2ktui.kafka.properties import wire
+from k2ktui.kafka.quotas import EVERYONE, producer_quotas
+from k2ktui.replication.fencing_errors import Superseded
+from k2ktui.replication.pipeline_fencing import make_fencer
+from k2ktui.runtime.node import KafkaNode
+from k2ktui.sync.drill_guard import refuse_fenced
+from tests.support.drills import MAY, QUICK, Pair, Yes, remove_quotas
+from tests.support.kafka import Out, admin, eventually, open_transaction, produce
+
+
+@pytest.fixture
+def pair(tmp_path: Path, source: KafkaNode, target: KafkaNode) -> Iterator[Pair]:
+    yield Pair(tmp_path, source, target)
+    remove_quotas(source)
+
+
+@contextmanager
+def clients(pair: Pair, node: KafkaNode, *groups: str) -> Iterator[None]:
+    """Members of groups that read until the end."""
+    ended = threading.Event()
+
+    def read(group: str) -> None:
+        consumer = pair.consumer(node, group)
+        while not ended.is_set():
+            consumer.poll(0.1)
+        consumer.close()
+
+    threads = [threading.Thread(target=read, args=(group,), daemon=True) for group in groups]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join(30)
+
+
+def test_a_planned_switchover_moves_every_group_exactly(pair: Pair, target: KafkaNode) -> None:
+    operator = Yes()
+    drill = pair.start(DrillKind.PLANNED, operator=operator)
+    assert drill.status is DrillStatus.DONE, drill
+    over = {PhaseStatus.DONE, PhaseStatus.SKIPPED}
+    assert {each.status for each in drill.phases} <= over
+    for number, group in enumerate(pair.groups):
+        assert pair.target_offsets(group) == pair.expected_offsets(number)
+    asked = [phase for phase, _ in operator.asked]
+    assert asked == [DrillPhase.APPLY, DrillPhase.FENCE_REPLICATOR, DrillPhase.OPEN_TARGET]
+    assert "commit 8 offsets of 2 groups" in operator.asked[0][1]
+    assert "0 read again, 0 skipped" in operator.asked[0][1]
+    assert drill.figures.rpo_records == 0 and drill.figures.opened_ms is not None
+
+
+def test_a_forgotten_driver_cannot_write_and_no_other_starts(pair: Pair) -> None:
+    config = pair.flow.config
+    target = target_cluster(config)
+    forgotten = make_fencer(config, target, wire(config.target, "producer"), 1)
+    forgotten.take_over(2)
+    try:
+        drill = pair.start(DrillKind.PLANNED)
+        for act in (lambda: forgotten.renew(0), lambda: forgotten.renew(1)):
+            with pytest.raises(Superseded):
+                act()
+        with pytest.raises(Refused, match=f"fenced by drill {drill.id}"):
+            refuse_fenced(config, target)
+        later = make_fencer(
+            config,
+            target,
+            wire(config.target, "producer"),
+            1,
+            guard=lambda: refuse_fenced(config, target),
+        )
+        with pytest.raises(Refused, match="fenced by drill"):
+            later.take_over(1)
+        later.close()
+        release_replicator(pair.flow, drill.id, [], MAY, Yes())
+        refuse_fenced(config, target)
+    finally:
+        forgotten.close()
+
+
+def test_clients_that_start_are_seen_and_others_are_named(
+    pair: Pair, source: KafkaNode, target: KafkaNode
+) -> None:
+    active = pair.groups[0]
+    options = replace(QUICK, watch_s=12.0)
+    with clients(pair, source, *pair.groups):
+        eventually(lambda: _members(source, pair.groups) == 2, "both groups have members")
+        drilled: list[object] = []
+        thread = threading.Thread(
+            target=lambda: drilled.append(
+                pair.start(DrillKind.PLANNED, replace(options, watch_s=12.0))
+            )
+        )
+        thread.start()
+        eventually(
+            lambda: any(
+                d.record(DrillPhase.STOP_CONSUMERS).status is PhaseStatus.RUNNING
+                for d in pair.drills()
+            ),
+            "the drill waits for the consumers",
+        )
+    eventually(
+        lambda: pair.drills()[0].record(DrillPhase.WATCH_CLIENTS).status is PhaseStatus.RUNNING,
+        "the target is open",
+    )
+    with clients(pair, target, active):
+        produce(target, pair.topics[0], [Out(b"new", b"k", 0)])
+        thread.join(60)
+    (drill,) = pair.drills()
+    assert drill.status is DrillStatus.DONE
+    results = {each.group: each for each in drill.groups}
+    assert results[active].joined and results[active].first_ms
+    assert not results[pair.groups[1]].joined
+    (finding,) = drill.record(DrillPhase.WATCH_CLIENTS).findings
+    assert pair.groups[1] in finding and "has not joined" in finding
+    assert drill.figures.first_record_ms is not None
+
+
+def _members(node: KafkaNode, groups: list[str]) -> int:
+    with_admin = admin(node)
+    found = with_admin.describe_consumer_groups(groups)
+    return sum(bool(future.result(30).members) for future in found.values())
+
+
+def test_producers_that_still_write_are_named(pair: Pair, source: KafkaNode) -> None:
+    ended = threading.Event()
+
+    def write() -> None:
+        while not ended.wait(0.1):
+            produce(source, pair.topics[0], [Out(b"more", b"k", 1)])
+
+    thread = threading.Thread(target=write, daemon=True)
+    thread.start()
+    try:
+        with pytest.raises(TimedOut, match=f"still written: {pair.topics[0]}-1"):
+            pair.start(DrillKind.PLANNED, replace(QUICK, wait_s=4.0))
+    finally:
+        ended.set()
+        thread.join(30)
+    (drill,) = pair.drills()
+    assert drill.status is DrillStatus.OPEN
+    assert drill.record(DrillPhase.FENCE_PRODUCERS).status is PhaseStatus.RUNNING
+
+
+def test_an_open_transaction_is_no_fence(pair: Pair, source: KafkaNode) -> None:
+    producer = open_transaction(source, pair.topics[1], [Out(b"open", b"k", 0)])
+    try:
+        with pytest.raises(TimedOut, match=f"open transactions on {pair.topics[1]}-0"):
+            pair.start(DrillKind.PLANNED, replace(QUICK, wait_s=3.0))
+    finally:
+        producer.abort_transaction(30)
+
+
+def test_records_that_are_not_copied_stop_the_drain(pair: Pair, source: KafkaNode) -> None:
+    produce(source, pair.topics[0], [Out(b"late", b"k", 0)] * 3)
+    with pytest.raises(TimedOut, match=f"drain: 3 records left on {pair.topics[0]}-0"):
+        pair.start(DrillKind.PLANNED, replace(QUICK, wait_s=3.0))
+
+
+def test_a_second_drill_is_refused_while_one_is_open(pair: Pair) -> None:
+    with pytest.raises(Refused, match="not confirmed"):
+        pair.start(DrillKind.PLANNED, operator=Yes(frozenset({DrillPhase.APPLY})))
+    with pytest.raises(Refused, match="is open"):
+        pair.start(DrillKind.PLANNED)
+    pair.start(DrillKind.REHEARSE)  # changes nothing that the open one needs
+
+
+def test_an_abort_restores_offsets_and_quotas(pair: Pair, source: KafkaNode) -> None:
+    at = source_cluster(pair.flow.config)
+    before = producer_quotas(at)
+    refuses = Yes(frozenset({DrillPhase.OPEN_TARGET}))
+    with pytest.raises(Refused, match="not confirmed"):
+        pair.start(DrillKind.PLANNED, replace(QUICK, fence=Fence.QUOTA), refuses)
+    (drill,) = pair.drills()
+    assert any(quota.entity == EVERYONE for quota in producer_quotas(at))
+    assert pair.target_offsets(pair.groups[0]) == pair.expected_offsets(0)
+    with pytest.raises(Refused, match="fenced by drill"):
+        refuse_fenced(pair.flow.config, target_cluster(pair.flow.config))
+    aborted = abort_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
+    assert aborted.status is DrillStatus.ABORTED
+    assert {change.status for change in aborted.changes} == {ChangeStatus.UNDONE}
+    eventually(lambda: producer_quotas(at) == before, "the quotas are as before")
+    for group in pair.groups:
+        assert set(pair.target_offsets(group).values()) == {None}
+    refuse_fenced(pair.flow.config, target_cluster(pair.flow.config))
+    with pytest.raises(Refused, match="is aborted"):
+        resume_drill(pair.flow, drill.id, [], MAY, Yes())
+
+
+def test_an_open_target_cannot_be_aborted(pair: Pair) -> None:
+    class Killed(Exception):
+        pass
+
+    class Operator(Yes):
+        def show(self, drill: object) -> None:
+            if drill.record(DrillPhase.WATCH_CLIENTS).status is PhaseStatus.RUNNING:  # type: ignore[attr-defined]
+                raise Killed
+
+    with pytest.raises(Killed):
+        pair.start(DrillKind.PLANNED, operator=Operator())
+    (drill,) = pair.drills()
+    with pytest.raises(Refused, match="the target was opened") as refused:
+        abort_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
+    assert "commit offsets of 2 groups" in refused.value.hint
+    done = resume_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
+    assert done.status is DrillStatus.DONE

@@ -1,0 +1,103 @@
+"""A rehearsal on real clusters: touches no production group, and says what a failover would do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from k2ktui.engine.drill import ChangeStatus, DrillStatus
+from k2ktui.engine.drill_checks import DrillKind
+from k2ktui.runtime.node import KafkaNode
+from tests.support.cli import k2ktui, k2ktui_json
+from tests.support.drills import Pair, kill_at
+from tests.support.kafka import Out, admin, produce
+
+
+@pytest.fixture
+def pair(tmp_path: Path, source: KafkaNode, target: KafkaNode) -> Pair:
+    return Pair(tmp_path, source, target)
+
+
+def groups_on(node: KafkaNode, stem: str) -> set[str]:
+    with_admin = admin(node)
+    found = with_admin.list_consumer_groups().result(30).valid
+    return {each.group_id for each in found if stem in each.group_id}
+
+
+def test_a_rehearsal_tries_every_group_and_leaves_nothing(
+    pair: Pair, source: KafkaNode, target: KafkaNode
+) -> None:
+    on_source = groups_on(source, pair.copied.name)
+    drill = pair.start(DrillKind.REHEARSE)
+    assert drill.status is DrillStatus.DONE
+    results = {each.group: each for each in drill.groups}
+    assert set(results) == set(pair.groups)
+    for each in results.values():
+        assert (each.partitions, each.unmapped, each.reread, each.skipped) == (4, 0, 0, 0)
+        # 10 records of each partition, as far as there are so many.
+        assert each.compared >= 4 * 9 and each.different == 0, each
+    assert drill.figures.rpo_records == 0
+    assert drill.figures.content_compared >= 8 and drill.figures.content_different == 0
+    assert [change.status for change in drill.changes] == [ChangeStatus.UNDONE]
+    assert groups_on(target, pair.copied.name) == set()
+    assert groups_on(source, pair.copied.name) == on_source
+    for group in pair.groups:
+        assert set(pair.target_offsets(group).values()) == {None}
+    assert pair.drills() == [drill]
+
+
+def test_a_wrong_copy_is_found(pair: Pair, target: KafkaNode) -> None:
+    """A mapping that leads to other records: the shadow groups read unexpected records."""
+    topic = pair.topics[0]
+    offsets = produce(target, topic, [Out(b"other", b"k", 0)] * 20)
+    pairs = {source: offsets[0] + source for source in range(20)}
+    pair.copied.term = 2
+    pair.copied.put_run(term=2)
+    pair.copied.record(topic, 0, pairs, 20, 0)
+    drill = pair.start(DrillKind.REHEARSE)
+    assert drill.status is DrillStatus.DONE
+    assert any(topic in text and "differs" in text for text in drill.blockers), drill.blockers
+    assert drill.figures.content_different > 0
+    assert any(each.different for each in drill.groups)
+
+
+def test_what_is_not_copied_is_the_rpo(pair: Pair, source: KafkaNode) -> None:
+    produce(source, pair.topics[1], [Out(b"late", b"k", 1)] * 5)
+    drill = pair.start(DrillKind.REHEARSE)
+    assert drill.figures.rpo_records == 5
+    assert drill.figures.rpo_s is not None and drill.figures.rpo_s < 600
+
+
+def test_a_killed_rehearsal_is_cleaned_up_by_the_next(
+    pair: Pair, tmp_path: Path, target: KafkaNode
+) -> None:
+    kill_at("drill-shadow-groups-undone", tmp_path / "crash", "drill", "rehearse", "-f", pair.file)
+    kill_at(
+        "drill-shadow-groups-committed", tmp_path / "crash", "drill", "rehearse", "-f", pair.file
+    )
+    (killed, first) = pair.drills()
+    assert groups_on(target, pair.copied.name) != set()
+    found = k2ktui_json("drill", "rehearse", "-f", pair.file, code=None)
+    assert found["id"] not in (killed.id, first.id)
+    assert groups_on(target, pair.copied.name) == set()
+    statuses = {each.id: each.status for each in pair.drills()}
+    assert statuses[killed.id] is DrillStatus.ABORTED
+
+
+def test_the_report_is_printed_and_verified(pair: Pair) -> None:
+    drill = pair.start(DrillKind.REHEARSE)
+    text = k2ktui("drill", "report", drill.id, "-f", pair.file).stdout
+    assert text.startswith(f"# Drill {drill.id}: rehearse of")
+    assert "RPO: 0 records" in "\n".join(text.splitlines()[:10])
+    k2ktui("drill", "report", drill.id, "-f", pair.file, "--verify")
+    listed = k2ktui("drill", "list", "-f", pair.file).stdout
+    assert drill.id in listed
+    shown = k2ktui_json("drill", "show", drill.id, "-f", pair.file)
+    assert shown["status"] == "done"
+
+
+def test_a_dry_run_begins_no_drill(pair: Pair) -> None:
+    said = k2ktui("drill", "planned", "-f", pair.file, "--fence", "acl", "--dry-run").stdout
+    assert "fence-producers: Denies Write" in said and "Must be confirmed" in said
+    assert pair.drills() == []
