@@ -12,7 +12,10 @@ from k2ktui.config.tree import Node, merge
 SPELLINGS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("coordination", "kafka"), ("coordination",)),
     (("coordination", "assignement"), ("coordination", "assignment")),
-    # Lenses' concepts page: client properties may be overridden in the coordination section.
+    # Lenses' concepts page: client properties may be overridden in the coordination section. All
+    # control topics are on the target.
+    (("coordination", "common"), ("target", "kafka", "common")),
+    (("coordination", "admin"), ("target", "kafka", "admin")),
     (("coordination", "consumer"), ("target", "kafka", "consumer")),
     (("coordination", "producer"), ("target", "kafka", "producer")),
     (("features", "applyMappingsGuards"), ("features", "applyMappingsGuard")),
@@ -74,6 +77,8 @@ class KeyAliases:
                 self._report_duplicate(twin, item)
         if present.table or moved.table or moved.value is None or present.value is None:
             return
+        if present.plain() == moved.plain():
+            return  # the same value twice, such as an address in every section
         message = f"already given as {present.written} in line {present.mark.line}"
         self.problems.append(Problem(moved.mark, moved.written, message))
 

@@ -14,11 +14,17 @@ RESET = "auto.offset.reset"
 
 @dataclass(frozen=True)
 class StartPosition:
-    """A start position. ``timestamp_ms`` (epoch milliseconds) is set only for ``timestamp`` and
-    selects the first record at or after it."""
+    """A start position.
+
+    Attributes:
+        kind: where partitions start that exist when the pipeline first starts.
+        timestamp_ms: epoch milliseconds, only for ``timestamp``: the first record at or after it.
+        later: where partitions start that appear later.
+    """
 
     kind: Literal["earliest", "latest", "timestamp"] = "earliest"
     timestamp_ms: int | None = None
+    later: Literal["earliest", "latest"] = "earliest"
 
 
 class StartSection(Section):
@@ -46,6 +52,10 @@ def reset_of(consumer: Mapping[str, str]) -> str:
 def start_position(section: StartSection, consumer: Mapping[str, str]) -> StartPosition:
     """Return the start position from ``start`` and the source consumer's ``auto.offset.reset``.
 
+    ``start.from: latest`` copies partitions that appear later from their beginning. With
+    ``auto.offset.reset: latest`` alone they start at their end too, as in Kafka's consumer and in
+    MirrorMaker 2: what is written before they are found is not copied.
+
     Raises:
         ValueError: the two disagree, or one of them is invalid.
     """
@@ -63,4 +73,6 @@ def start_position(section: StartSection, consumer: Mapping[str, str]) -> StartP
     kind = wanted or reset or "earliest"
     if kind == "timestamp":
         return StartPosition("timestamp", section.timestamp)
-    return StartPosition("latest" if kind == "latest" else "earliest")
+    if kind == "latest":
+        return StartPosition("latest", later="earliest" if wanted else "latest")
+    return StartPosition()

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.config.problems import Path, Problem, format_path
+from k2ktui.config.start import RESET
 from k2ktui.config.tree import Node
 
 _NO_REGISTRY = "k2ktui does not rewrite schema ids; start refuses it"
@@ -45,6 +46,13 @@ def unused_keys(tree: Node, config: PipelineConfig) -> Iterator[Problem]:
     if tree.at(("replication", "source", "topic")) is None:
         path = ("metrics", "prefix", "targetProducer")
         yield from _note(tree, path, "nothing is copied, and sync has no metrics of its producer")
+    if config.start.later == "latest":
+        path = ("source", "kafka", "consumer", RESET)
+        reason = (
+            "applies to partitions that appear later too: what is written before they are found is "
+            "not copied; start.from: latest copies it"
+        )
+        yield Problem(tree.nearest(path).mark, format_path(path), reason)
     if "compression.type" in config.target.properties("producer"):
         path = _property(tree, "compression.type")
         reason = (

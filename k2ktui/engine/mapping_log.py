@@ -45,6 +45,7 @@ class MappingChunk:
         columns: the ranges, sorted by source offset.
         again: whether it repeats older records.
         records: number of mapping records.
+        last_ms: timestamp of the last record; 0 if there is only one.
     """
 
     term: int
@@ -57,6 +58,7 @@ class MappingChunk:
     columns: RangeColumns
     again: bool = False
     records: int = 1
+    last_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -145,7 +147,9 @@ class MappingLog:
         first, end, offset = one.covers.first, one.covers.end, min(part.offset for part in parts)
         done = max(part.last for part in parts)
         index = self.index.setdefault(one.partition, MappingIndex())
-        index.note(offset, done, one.at_ms, first, end, sum(p.records for p in parts))
+        last_ms = max(max(part.at_ms, part.last_ms) for part in parts)
+        records = sum(part.records for part in parts)
+        index.note(offset, done, (one.at_ms, last_ms), first, end, records)
         target_ranges = _group_by_target(parts)
         if one.again:
             limit = min(end, self._limit(one.term, offset))
@@ -269,30 +273,35 @@ class MappingIndex:
 
     def __init__(self) -> None:
         self._offset, self._done, self._at = array("q"), array("q"), array("q")
+        self._last_at = array("q")
         # Lowest source offset of an entry's records, and the highest end of all earlier ones.
         self._first, self._before = array("q"), array("q")
         self._highest = 0
         self._room = 0
 
-    def note(self, offset: int, done: int, at_ms: int, first: int, end: int, records: int) -> None:
+    def note(
+        self, offset: int, done: int, at_ms: tuple[int, int], first: int, end: int, records: int
+    ) -> None:
         """Index records that cover the source offsets ``[first, end)``.
 
         Args:
             offset: offset of the first record in the mapping partition.
             done: offset of the last record.
-            at_ms: when they were written, epoch milliseconds.
+            at_ms: when the first and the last of them were written, epoch milliseconds.
             first, end: source offsets.
             records: number of records.
         """
-        late = bool(self._at) and at_ms - self._at[-1] >= _INDEX_MS
+        late = bool(self._at) and at_ms[0] - self._at[-1] >= _INDEX_MS
         if records > self._room or first < self._highest or late:
             self._offset.append(offset)
             self._done.append(done)
-            self._at.append(max(at_ms, self._at[-1] if self._at else at_ms))
+            self._at.append(max(at_ms[0], self._at[-1] if self._at else at_ms[0]))
+            self._last_at.append(0)
             self._first.append(first)
             self._before.append(self._highest)
             self._room = _INDEX_RECORDS
         self._room -= records
+        self._last_at[-1] = max(self._last_at[-1], *at_ms)
         self._highest = max(self._highest, end)
 
     def stretch(self, low: int, high: int) -> tuple[int, int | None]:
@@ -314,8 +323,9 @@ class MappingIndex:
 
     def older_than(self, at_ms: int) -> int:
         """Return the source offset below which mappings were written before a time."""
-        row = bisect_left(self._at, at_ms) - 1
-        return self._before[row] if row >= 0 else 0
+        rows = range(bisect_left(self._at, at_ms))
+        row = next((n for n in rows if self._last_at[n] >= at_ms), len(rows))
+        return self._before[row] if row < len(self._before) else self._highest
 
     def whole_from(self, offset: int) -> int:
         """Return the source offset from which records at or after ``offset`` are sufficient."""

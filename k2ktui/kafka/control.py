@@ -25,6 +25,7 @@ from confluent_kafka import KafkaError
 
 from k2ktui.config.model import ControlTopic, PipelineConfig, TopicSettings
 from k2ktui.errors import ConfigError, K2kError, Refused
+from k2ktui.kafka.broker_creation import let_brokers_create
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.topics import (
     Settings,
@@ -111,6 +112,8 @@ def ensure_control_topics(
 ) -> ControlTopics:
     """Create missing control topics, if the configuration allows it, and check existing ones.
 
+    If it does not allow it, the brokers may create them (``auto.create.topics.enable``).
+
     Args:
         config: the pipeline.
         target: its target cluster.
@@ -123,8 +126,9 @@ def ensure_control_topics(
         ConnectionFailed, TimedOut: the target did not answer, or the topics got no leaders in
             time.
     """
-    findings = inspect_control_topics(config, target, env)
+    specs = control_specs(config, env)
     allowed = config.features.auto_create_control_topics
+    findings, by_brokers = _inspect_or_let_create(config, target, specs)
     problems = [
         found.problem or missing_control_topic(config, found)
         for found in findings
@@ -142,7 +146,7 @@ def ensure_control_topics(
         commit_partitions=counts["commit"],
         mapping_partitions=counts.get("offset_mapping", 0),
         metrics_partitions=counts.get("metrics", 0),
-        created=tuple(spec.name for spec in missing),
+        created=(*by_brokers, *(spec.name for spec in missing)),
         notes=tuple(found.note for found in findings if found.note),
     )
 
@@ -157,7 +161,7 @@ def ensure_state_topic(config: PipelineConfig, target: Cluster) -> int:
     """
     control_specs(config, {})  # raises ConfigError for a duplicate name
     spec = _spec(config, "state", config.coordination.state.topic)
-    (found,) = _inspect_all(config, target, {"state": spec})
+    ((found,), _) = _inspect_or_let_create(config, target, {"state": spec})
     if found.problem:
         raise found.problem
     if found.partitions:
@@ -199,6 +203,28 @@ def inspect_control_topics(
         ConfigError, ConnectionFailed, TimedOut: as for :func:`ensure_control_topics`.
     """
     return _inspect_all(config, target, control_specs(config, env))
+
+
+def _inspect_or_let_create(
+    config: PipelineConfig, target: Cluster, specs: Mapping[ControlTopic, TopicSpec]
+) -> tuple[list[ControlFinding], tuple[str, ...]]:
+    """Inspect control topics, after the brokers created what this program may not create.
+
+    Returns:
+        The findings, and the names of the topics that the brokers created.
+    """
+    findings = _inspect_all(config, target, specs)
+    missing = sorted(found.spec.name for found in findings if not found.partitions)
+    if config.features.auto_create_control_topics or any(found.problem for found in findings):
+        return findings, ()
+    waiting = config.configuration
+    created = let_brokers_create(
+        target,
+        missing,
+        attempts=waiting.auto_control_topic_creation_max_attempts,
+        delay_s=waiting.auto_control_topic_creation_check_delay_s,
+    )
+    return (_inspect_all(config, target, specs) if created else findings), tuple(sorted(created))
 
 
 def _inspect_all(

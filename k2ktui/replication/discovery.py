@@ -261,16 +261,17 @@ class TopicDiscovery:
     ) -> dict[Partition, int]:
         """Return the start offsets of new partitions.
 
-        ``latest`` and a timestamp apply only to partitions that exist when the pipeline first
-        starts. Partitions that appear later are copied from the beginning; otherwise records
-        written between creation and discovery would be skipped.
+        ``start.from`` applies only to partitions that exist when the pipeline first starts.
+        Partitions that appear later are copied from the beginning; otherwise records written
+        between creation and discovery would be skipped. ``auto.offset.reset: latest`` skips them.
         """
         where = [(source.topic, source.partition) for source in new]
         start = self._config.start
-        if not first_start or start.kind == "earliest":
+        kind = start.kind if first_start else start.later
+        if kind == "earliest":
             return self._source.offsets(where, OffsetSpec.earliest())
         latest = self._source.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
-        if start.kind == "latest":
+        if kind == "latest":
             return latest
         stamped = self._source.offsets(where, OffsetSpec.for_timestamp(start.timestamp_ms or 0))
         # A negative offset: no record has this timestamp or a later one yet. Start at the end.

@@ -162,6 +162,7 @@ def _pieces(found: _Parsed, messages: Sequence[Message], begin: int) -> Iterator
             tail.target,
             found.columns(begin + low, begin + high),
             records=high - low,
+            last_ms=messages[high - 1].timestamp()[1],
         )
 
 

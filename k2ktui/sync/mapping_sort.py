@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from confluent_kafka import Message
 
+from k2ktui.engine.copy_extent import CopyExtent, Overlap
 from k2ktui.engine.mapping_log import MappingChunk
 from k2ktui.engine.state import MalformedRecord, SourcePartition, read_mapping_key
 from k2ktui.sync.mapping_parse import MappingParser, read_one
@@ -35,6 +36,8 @@ class MappingReport:
         behind: whether mappings below replicated positions could not be read: the end was not
             reached in time, or they are behind an open transaction.
         conflicting_pipelines: per source partition that several pipelines map, their names.
+        earlier_pipelines: per source partition, other pipelines that mapped the same records, but
+            wrote all their copies before the first one of ours; they conflict if they still run.
     """
 
     records: int = 0
@@ -42,6 +45,7 @@ class MappingReport:
     malformed_count: int = 0
     behind: bool = False
     conflicting_pipelines: Mapping[SourcePartition, tuple[str, ...]] = field(default_factory=dict)
+    earlier_pipelines: Mapping[SourcePartition, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +62,13 @@ class MappingSorter:
         only: the source partitions of interest; None for all.
         owners: source partitions whose records are used of one of these pipelines only. Of others,
             the pipeline of the first record is used.
+        elsewhere: commit groups that copy between other clusters: they conflict with none.
 
     Attributes:
         owners: the commit group whose records are used, per source partition.
         records: number of records read.
         malformed: the first 20 records that cannot be used.
         malformed_count: number of records that cannot be used.
-        conflicting_pipelines: per source partition, the other pipelines that map it.
     """
 
     def __init__(
@@ -72,16 +76,20 @@ class MappingSorter:
         pipelines: Collection[str],
         only: Collection[SourcePartition] | None = None,
         owners: Mapping[SourcePartition, str] | None = None,
+        elsewhere: Collection[str] = (),
     ) -> None:
         self.records = 0
         self.malformed: list[MalformedMapping] = []
         self.malformed_count = 0
-        self.conflicting_pipelines: dict[SourcePartition, set[str]] = {}
         self.owners = dict(owners or {})
+        self._elsewhere = frozenset(elsewhere)
         self._pipelines = frozenset(pipelines)
         self._only = only
         self._parser = MappingParser()
         self._owners: dict[bytes | None, _Owner | None] = {}
+        self._extents: dict[_Owner, CopyExtent] = {}
+        # Other pipelines' records of source partitions that nobody used yet are not decoded.
+        self._passed_over: dict[SourcePartition, set[str]] = {}
 
     def sort(self, messages: Sequence[Message]) -> list[tuple[SourcePartition, list[MappingChunk]]]:
         """Return the chunks of each source partition, in the order of the topic.
@@ -91,17 +99,76 @@ class MappingSorter:
         """
         self.records += len(messages)
         ours: dict[SourcePartition, list[Message]] = {}
+        others: dict[_Owner, list[Message]] = {}
         for message in messages:
             owner = self._owner(message)
-            if owner is not None:
-                ours.setdefault(owner.source, []).append(message)
+            if owner is None:
+                continue
+            if self._is_used(owner):
+                if self._only is None or owner.source in self._only:
+                    ours.setdefault(owner.source, []).append(message)
+            elif self._only is None and owner.pipeline not in self._elsewhere:
+                if owner.source in self.owners:
+                    others.setdefault(owner, []).append(message)
+                else:
+                    self._passed_over.setdefault(owner.source, set()).add(owner.pipeline)
+        for owner, group in others.items():
+            self._take_other(owner, group)
         pieces = self._parser.pieces(list(ours.values()))
         if pieces is None:
             pieces = [self._one_by_one(group) for group in ours.values()]
+        if self._only is None:
+            for source, found in zip(ours, pieces, strict=True):
+                self._extend(_Owner(self.owners[source], source), found)
         return list(zip(ours, pieces, strict=True))
 
+    def has_passed_over(
+        self, sources: Iterable[SourcePartition], elsewhere: Collection[str]
+    ) -> bool:
+        """Whether records were not decoded that would be with these owners and ``elsewhere``."""
+        shared = not self._elsewhere.issubset(elsewhere)
+        return shared or not self._passed_over.keys().isdisjoint(sources)
+
+    def find_overlaps(
+        self, overlap: Overlap, elsewhere: Collection[str] = ()
+    ) -> dict[SourcePartition, set[str]]:
+        """Return the other pipelines whose mappings relate so to the ones used.
+
+        Args:
+            overlap: the relation.
+            elsewhere: commit groups that are known by now to copy between other clusters.
+        """
+        found: dict[SourcePartition, set[str]] = {}
+        if overlap is Overlap.CONFLICT:
+            for source, names in self._passed_over.items():
+                if self._used_extent(source):
+                    found[source] = names.difference(elsewhere)
+        for owner, extent in self._extents.items():
+            ours = self._used_extent(owner.source)
+            if ours and owner.pipeline not in elsewhere and ours.compare(extent) is overlap:
+                found.setdefault(owner.source, set()).add(owner.pipeline)
+        return {source: names for source, names in found.items() if names}
+
+    def _used_extent(self, source: SourcePartition) -> CopyExtent | None:
+        return self._extents.get(_Owner(self.owners.get(source, ""), source))
+
+    def _take_other(self, owner: _Owner, messages: Sequence[Message]) -> None:
+        pieces = self._parser.pieces([messages])
+        if pieces is None:
+            try:
+                pieces = [[read_one(message) for message in messages]]
+            except MalformedRecord:
+                self._extents.setdefault(owner, CopyExtent()).damaged = True
+                return
+        self._extend(owner, pieces[0])
+
+    def _extend(self, owner: _Owner, pieces: Sequence[MappingChunk]) -> None:
+        extent = self._extents.setdefault(owner, CopyExtent())
+        for piece in pieces:
+            extent.take(piece)
+
     def _owner(self, message: Message) -> _Owner | None:
-        """Return the owner of a record; None if the record is not of interest."""
+        """Return the owner of a record; None if its key is damaged."""
         key = message.key()
         if key not in self._owners:
             if len(self._owners) > _KEYS:  # bounds the memory that garbage keys can take
@@ -110,11 +177,7 @@ class MappingSorter:
         owner = self._owners[key]
         if owner is None:
             self._complain(message, "the key is damaged or not k2ktui's")
-        elif not self._is_used(owner):
-            self.conflicting_pipelines.setdefault(owner.source, set()).add(owner.pipeline)
-        elif self._only is None or owner.source in self._only:
-            return owner
-        return None
+        return owner
 
     def _is_used(self, owner: _Owner) -> bool:
         used = owner.pipeline in self._pipelines

@@ -18,6 +18,7 @@ from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.copy_extent import Overlap
 from k2ktui.engine.mapping_log import MappingLog
 from k2ktui.engine.offset_intervals import FOREVER
 from k2ktui.engine.ranges import NOT_FOUND, MappingRanges
@@ -62,7 +63,7 @@ class MappingStore:
         self._start_over()
 
     def _start_over(self) -> None:
-        self._sorter = MappingSorter(self._pipelines, owners=self._owners)
+        self._sorter = MappingSorter(self._pipelines, None, self._owners, self._others)
         self._tracks: dict[SourcePartition, MappingLog] = {}
         # Per partition of the mapping topic: log start offset, offset to read next, high watermark.
         self._starts: dict[int, int] = {}
@@ -85,6 +86,8 @@ class MappingStore:
         """
         used = self._sorter.owners
         changed = any(used.get(source, owner) != owner for source, owner in owners.items())
+        # Records that the sorter has passed over may be needed now.
+        changed = changed or self._sorter.has_passed_over(owners, others)
         self._stale = self._stale or changed or set(pipelines) != set(self._pipelines)
         self._pipelines, self._owners, self._others = tuple(pipelines), dict(owners), others
         used.update(owners)
@@ -127,12 +130,14 @@ class MappingStore:
             tuple(self._sorter.malformed),
             self._sorter.malformed_count,
             not complete or self._late(),
-            {
-                source: tuple(sorted({self._owner(source), *names}))
-                for source, found in sorted(self._sorter.conflicting_pipelines.items())
-                if source in self._tracks and (names := found.difference(self._others))
-            },
+            self._others_in(Overlap.CONFLICT),
+            self._others_in(Overlap.EARLIER),
         )
+
+    def _others_in(self, overlap: Overlap) -> dict[SourcePartition, tuple[str, ...]]:
+        """Return the names of all pipelines that map a partition, where others relate so to it."""
+        found = self._sorter.find_overlaps(overlap, self._others)
+        return {s: tuple(sorted({self.owner(s), *found[s]})) for s in sorted(found)}
 
     def target_ranges(self, source: SourcePartition) -> Mapping[TargetPartition, MappingRanges]:
         """Return the ranges in memory, per target partition; later refreshes extend them."""
@@ -254,7 +259,7 @@ class MappingStore:
             for source, spans in held.items()
             for span in spans
             for entry in mapping_republish.make_repeats(
-                self._owner(source), source, self._tracks[source], span
+                self.owner(source), source, self._tracks[source], span
             )
         ]
         if entries:
@@ -336,7 +341,8 @@ class MappingStore:
             self._tracks[source] = MappingLog(position.since if position else 0)
         return self._tracks[source]
 
-    def _owner(self, source: SourcePartition) -> str:
+    def owner(self, source: SourcePartition) -> str:
+        """Return the commit group whose mappings of a source partition are used."""
         return self._sorter.owners.get(source, self._pipelines[0])
 
     def _longest_transaction(self) -> float:
@@ -348,7 +354,7 @@ class MappingStore:
 
     def _unread(self, source: SourcePartition) -> bool:
         """Whether unread records remain where the source partition's mappings are written."""
-        home = crc32(mapping_key(OffsetMapping(self._owner(source), source, "", 0)))
+        home = crc32(mapping_key(OffsetMapping(self.owner(source), source, "", 0)))
         track = self._tracks.get(source)
         numbers = {home % len(self._next)} if self._next else set()
         numbers |= set(track.index) if track else set()
@@ -376,7 +382,7 @@ class MappingStore:
             track.keep_from(offset)
             if offset < track.hot_from:
                 low[source] = max(0, offset)
-        owners = {source: self._owner(source) for source in low}
+        owners = {source: self.owner(source) for source in low}
         read = (self._target, self._topic, owners, self._tracks, low, self._next, until)
         lost = reload_ranges(*read) if low else {}
         if lost:

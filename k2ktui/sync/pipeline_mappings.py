@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from time import monotonic
 
 from k2ktui.config.model import PipelineConfig
@@ -10,12 +11,15 @@ from k2ktui.engine.cluster_pair import ClusterPair
 from k2ktui.engine.offset_anchors import OffsetAnchors
 from k2ktui.engine.replica import TargetPartition
 from k2ktui.engine.state import Position, Run, SourcePartition
+from k2ktui.errors import Refused
 from k2ktui.kafka.clients import Cluster
 from k2ktui.replication.commit_state import CommitState
+from k2ktui.replication.copying.partition_reader import now_ms
 from k2ktui.replication.shared_commit_topic import CommitStatesReader
 from k2ktui.sync.mapping_sort import MappingReport
 from k2ktui.sync.mapping_source import Commits, CopierState, NothingCopied
 from k2ktui.sync.mapping_store import MappingStore
+from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
 
 READ_S = 30.0
@@ -35,6 +39,7 @@ class PipelineMappings:
         self.held_from = self._store.held_from
         self._needed: dict[SourcePartition, int] = {}
         self._next_repeat = 0.0
+        self._states_of: dict[str, StateStore] = {}
         self.close = self._store.close
 
     def positions(self) -> Mapping[SourcePartition, Position]:
@@ -64,7 +69,7 @@ class PipelineMappings:
         report = self._store.refresh(timeout, positions)
         self._needed = {at: min(offsets) for at, offsets in commits.items()}
         self._store.reach(self._needed, lowest_commits)
-        return report
+        return self._add_running(report)
 
     def anchors(self, source: SourcePartition) -> OffsetAnchors | None:
         """Return None: there are whole ranges."""
@@ -83,6 +88,30 @@ class PipelineMappings:
         if monotonic() >= self._next_repeat:
             self._next_repeat = monotonic() + self._config.offset_mapping.retention.schedule_s
             self._store.republish(self._needed)
+
+    def _add_running(self, report: MappingReport) -> MappingReport:
+        """Add to the conflicts the pipelines with earlier copies that still run.
+
+        One that does not run is a former name: the newer copies are complete without its own.
+        """
+        found = dict(report.conflicting_pipelines)
+        names = {name for each in report.earlier_pipelines.values() for name in each}
+        running = {name for name in names if self._is_running(name)}
+        for source, earlier in report.earlier_pipelines.items():
+            owner = self._store.owner(source)
+            if others := running.intersection(earlier) - {owner}:
+                found[source] = tuple(sorted({owner, *others, *found.get(source, ())}))
+        return replace(report, conflicting_pipelines=found)
+
+    def _is_running(self, group: str) -> bool:
+        """Whether a pipeline runs, or its heartbeats cannot be read."""
+        # Each is read again and again by one store, which tells a silent run from a wrong clock.
+        if group not in self._states_of:
+            self._states_of[group] = StateStore(self._config, self._target, READ_S, group)
+        try:
+            return bool(self._states_of[group].read().alive(now_ms()))
+        except Refused:
+            return True
 
 
 def _differ(one: ClusterPair, other: ClusterPair) -> bool:

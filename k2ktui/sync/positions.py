@@ -194,10 +194,12 @@ class PositionPlanner:
         # Same rule as in a driver: `start` counts only for a pipeline without any position.
         first = len(sources) == len(view.positions)
         start = self._config.start
-        kind = start.kind if first else "earliest"
+        kind = start.kind if first else start.later
         begins = self._offsets_at(sources, view, kind, start.timestamp_ms)
         moves = [plan_clear(s, view.positions[s], view.logs.get(s), begins.get(s)) for s in sources]
-        where = f"at the configured start position ({kind})" if first else "at the log start offset"
+        where = f"at the configured start position ({kind})"
+        if not first and kind == "earliest":
+            where = "at the log start offset"
         notes = (f"cleared partitions start as new ones, {where}",) if sources else ()
         return PositionPlan(CLEAR, self._config.name, tuple(moves), notes)
 
@@ -302,8 +304,9 @@ class PositionPlanner:
 
     def _notes(self, view: _View, moves: Sequence[PositionMove]) -> tuple[str, ...]:
         begins = any(move.changes and move.before is None for move in moves)
-        if begins and not view.positions and self._config.start.kind != "earliest":
-            kind = self._config.start.kind
+        start = self._config.start
+        if begins and not view.positions and start.kind != start.later:
+            kind = start.kind
             return (f"other partitions will start at their log start offset, not at {kind}",)
         return ()
 

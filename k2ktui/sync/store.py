@@ -83,14 +83,21 @@ class StateStore:
         config: the pipeline.
         target: its target cluster.
         timeout: seconds to read the topic, and to have a write acknowledged.
+        group: the commit group whose records are read, by default the pipeline's.
     """
 
-    def __init__(self, config: PipelineConfig, target: Cluster, timeout: float = _READ_S) -> None:
+    def __init__(
+        self,
+        config: PipelineConfig,
+        target: Cluster,
+        timeout: float = _READ_S,
+        group: str | None = None,
+    ) -> None:
         self._config = config
         self._target = target
         self._timeout = timeout
         self._topic = config.coordination.state.topic
-        self._group = config.coordination.commit.group
+        self._group = group or config.coordination.commit.group
         self._writer: KeyedWriter | None = None
         self._observer = HeartbeatObserver()
         self._entries: dict[str, set[str]] = {}

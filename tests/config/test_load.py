@@ -303,7 +303,10 @@ def test_properties_become_java_text(files: Files) -> None:
     [
         ("start: {from: latest}", StartPosition("latest")),
         ("start: {timestamp: 5}", StartPosition("timestamp", 5)),
-        ("source: {kafka: {consumer: {auto.offset.reset: latest}}}", StartPosition("latest")),
+        (
+            "source: {kafka: {consumer: {auto.offset.reset: latest}}}",
+            StartPosition("latest", later="latest"),
+        ),
         (
             "source: {kafka: {consumer: {auto.offset.reset: latest}}}\nstart: {from: latest}",
             StartPosition("latest"),

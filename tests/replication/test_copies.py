@@ -222,15 +222,13 @@ def test_several_topics_into_one_that_has_records(
 
 
 def test_from_the_latest(make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode) -> None:
-    """What is there is not copied; what appears later is, from its start."""
+    """``start.from``: what is there is not copied; what appears later is, from its start."""
     prefix = unique_name("latest")
     topic, later = f"{prefix}.a", f"{prefix}.b"
     create_topic(source, topic, partitions=2)
     produce(source, topic, mixture(1, 100, 2))
     start = end_offsets(source, topic)
-    pipeline = make_pipeline(
-        f"{prefix}.*", {"source.kafka.consumer": {"auto.offset.reset": "latest"}}
-    )
+    pipeline = make_pipeline(f"{prefix}.*", {"start.from": "latest"})
     run = pipeline.start()
     run.expect("started")
     produce(source, topic, mixture(2, 100, 2))
@@ -243,14 +241,44 @@ def test_from_the_latest(make_pipeline: MakePipeline, source: KafkaNode, target:
     prove(source, target, pipeline.name, Expected(topic, start=start), later)
 
 
+def test_reset_to_the_latest_is_also_for_what_appears_later(
+    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
+) -> None:
+    """``auto.offset.reset``: partitions that are found later start at their end."""
+    prefix = unique_name("reset")
+    topic, later = f"{prefix}.a", f"{prefix}.b"
+    create_topic(source, topic)
+    produce(source, topic, mixture(1, 100, 1))
+    pipeline = make_pipeline(
+        f"{prefix}.*", {"source.kafka.consumer": {"auto.offset.reset": "latest"}}
+    )
+    ends = end_offsets(source, topic)
+    pipeline.catch_up()
+    # A run finds it after it was written to.
+    create_topic(source, later)
+    produce(source, later, mixture(2, 100, 1))
+    grow(source, topic, 2)
+    produce(source, topic, [Out(b"%d" % i, partition=1) for i in range(50)])
+    skipped = end_offsets(source, later), {**end_offsets(source, topic), **ends}
+    pipeline.catch_up()
+    produce(source, later, mixture(3, 100, 1))
+    produce(source, topic, mixture(4, 100, 2))
+    pipeline.catch_up()
+    prove(
+        source,
+        target,
+        pipeline.name,
+        Expected(later, start=skipped[0]),
+        Expected(topic, start=skipped[1]),
+    )
+
+
 def test_from_the_latest_with_nothing_there_yet(
     make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
 ) -> None:
     """Records written between a topic's creation and its discovery are not skipped."""
     prefix = unique_name("nothing")
-    pipeline = make_pipeline(
-        f"{prefix}.*", {"source.kafka.consumer": {"auto.offset.reset": "latest"}}
-    )
+    pipeline = make_pipeline(f"{prefix}.*", {"start.from": "latest"})
     run = pipeline.start()
     run.expect("started")
     topic = create_topic(source, f"{prefix}.a")

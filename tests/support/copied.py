@@ -195,8 +195,12 @@ class Copied:
         position: int,
         start: int,
         first: int | None = None,
+        target_topic: str = "",
     ) -> None:
-        """Write the mapping and position records of a partition, copied from ``first`` on."""
+        """Write the mapping and position records of a partition, copied from ``first`` on.
+
+        ``target_topic`` has the same name by default.
+        """
         source = SourcePartition(topic, partition)
         ranges: list[MappingRange] = []
         for at, to in sorted(pairs.items()):
@@ -208,12 +212,20 @@ class Copied:
         if position > start:
             covers = Covers(start if first is None else first, position)
             mapping = OffsetMapping(
-                self.name, source, topic, partition, self.term, tuple(ranges), covers=covers
+                self.name,
+                source,
+                target_topic or topic,
+                partition,
+                self.term,
+                tuple(ranges),
+                covers=covers,
             )
             self.put_mapping(mapping_key(mapping), mapping_value(mapping))
-        self.put_position(topic, partition, position, start)
+        self.put_position(topic, partition, position, start, target_topic)
 
-    def put_position(self, topic: str, partition: int, position: int, start: int) -> None:
+    def put_position(
+        self, topic: str, partition: int, position: int, start: int, target_topic: str = ""
+    ) -> None:
         """Write the position record of a partition."""
         source = SourcePartition(topic, partition)
         state = Position(
@@ -223,9 +235,9 @@ class Copied:
             self._id(self.source, topic),
             self.term,
             0,
-            topic,
+            target_topic or topic,
             partition,
-            self._id(self.target, topic),
+            self._id(self.target, target_topic or topic),
             0,
             int(time.time() * 1000),
         )

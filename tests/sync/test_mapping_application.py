@@ -143,12 +143,18 @@ def topic(copied: Copied, source: KafkaNode) -> str:
 
 
 def map_again(copied: Copied, topic: str, tmp_path: Path) -> Copied:
-    """Copy a topic once more, by a pipeline that shares the control topics."""
+    """Copy a topic once more, by a second pipeline that shares the control topics.
+
+    The first one copies another record afterwards: it is not a former name.
+    """
     competitor = Copied(tmp_path, copied.source, copied.target, prior=0)
     competitor.mappings, competitor.commits = copied.mappings, copied.commits
     landed = {at: at + PRIOR + COUNT for at in range(COUNT)}
     produce(copied.target, topic, [got.value or b"" for got in read_all(copied.source, topic)])
     competitor.record(topic, 0, landed, COUNT, 0)
+    produce(copied.source, topic, [b"%d" % COUNT])
+    (last,) = produce(copied.target, topic, [b"%d" % COUNT])
+    copied.record(topic, 0, {COUNT: last}, COUNT + 1, 0, COUNT)
     return competitor
 
 

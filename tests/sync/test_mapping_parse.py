@@ -8,6 +8,7 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from k2ktui.engine.copy_extent import Overlap
 from k2ktui.engine.mapping_log import MappingChunk, MappingLog
 from k2ktui.engine.ranges import MappingRanges
 from k2ktui.engine.state import (
@@ -94,7 +95,8 @@ def test_together_they_are_what_each_is_alone(
     alone, reference = one_by_one(messages)
     assert together == alone
     assert sorter.malformed_count == reference.malformed_count == 0
-    assert sorter.conflicting_pipelines == reference.conflicting_pipelines
+    for overlap in Overlap:
+        assert sorter.find_overlaps(overlap) == reference.find_overlaps(overlap)
 
 
 @settings(deadline=None)

@@ -41,7 +41,7 @@ from tests.support.kinds import delete_before
 AT, OTHER = SourcePartition("s", 0), SourcePartition("s", 1)
 LANE = ("t", 0)
 Range = tuple[int, int, int]
-WEEK_MS = 604_800_000
+WEEK_MS, HOUR_MS = 604_800_000, 3_600_000
 
 
 @pytest.fixture
@@ -185,6 +185,30 @@ def test_a_bound_changes_no_answer(copied: Copied) -> None:
         assert rows(store)[-1] == (1_000, 9_000, 8)
     finally:
         store.close()
+
+
+def test_old_mappings_leave_the_memory(copied: Copied) -> None:
+    """``retention.time``: also where all are old, and were read at once. They are read again."""
+    copied.settings = {
+        "offsetMapping": {
+            "topic": copied.mappings,
+            "retention": {"time": "1 hour", "schedule": "1 millisecond"},
+        }
+    }
+    now = int(time.time() * 1000)
+    put_steps(copied, 700, at_ms=now - 2 * HOUR_MS)
+    with contextlib.closing(MappingStore(copied.config, copied.cluster)) as store:
+        store.refresh(20, position(7_000))
+        # The end of the last one is where a group continues that has read everything.
+        assert rows(store) == [(6_997, 7_298, 1)]
+        assert (store.mapped(AT), store.doubts(AT)) == (5_600, MappingGaps())
+        store.reach({AT: 1_000})
+        assert translated(store, 1_000) == 1_900
+        put_steps(copied, 20, first=700, at_ms=now)
+        store.refresh(20, position(7_200))
+        store.refresh(20, position(7_200))
+        assert rows(store)[0] == (6_997, 7_298, 1) and len(rows(store)) == 21
+        assert store.held_from(AT) == 7_000
 
 
 def test_what_the_topic_has_lost_is_unknown(copied: Copied, store: MappingStore) -> None:

@@ -7,9 +7,17 @@ from collections.abc import Collection, Iterator, Mapping
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import K2kError
+from k2ktui.kafka.broker_creation import creates_topics
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.control import inspect_control_topics, missing_control_topic
-from k2ktui.kafka.topics import Settings, alter_command, create_topics, grow_topics, topic_settings
+from k2ktui.kafka.topics import (
+    Settings,
+    alter_command,
+    create_command,
+    create_topics,
+    grow_topics,
+    topic_settings,
+)
 from k2ktui.replication.commit_state import read_commit_state
 from k2ktui.replication.pipeline_fencing import commit_topic
 from k2ktui.replication.preflight.checks import (
@@ -74,9 +82,15 @@ def _control(config: PipelineConfig, target: Cluster) -> Iterator[Check]:
     allowed = config.features.auto_create_control_topics
     missing = [found.spec for found in findings if not (found.partitions or found.problem)]
     errors = create_topics(target, missing, validate_only=True) if allowed else {}
+    by_brokers = bool(missing) and not allowed and creates_topics(target) is True
     for found in findings:
         name = f"control topic {safe_text(found.spec.name)}"
         problem = found.problem or errors.get(found.spec.name)
+        if problem is None and not found.partitions and by_brokers:
+            what = "missing; the brokers create it with their own settings"
+            hint = "These are checked then. Or create it: "
+            yield warned(name, what, hint + create_command(config.target, found.spec))
+            continue
         if problem is None and not found.partitions and not allowed:
             problem = missing_control_topic(config, found)
         if problem is not None:

@@ -1,0 +1,66 @@
+"""Topics that brokers create when a client asks for them (``auto.create.topics.enable``)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import ConfigResource, ResourceType
+
+from k2ktui.errors import K2kError
+from k2ktui.kafka.client_errors import QUIET
+from k2ktui.kafka.clients import REQUEST_TIMEOUT_S, Cluster
+from k2ktui.kafka.properties import librdkafka
+from k2ktui.kafka.topics import await_topics
+
+_SETTING = "auto.create.topics.enable"
+
+
+def creates_topics(cluster: Cluster) -> bool | None:
+    """Return whether the brokers create topics; None if their settings may not be read.
+
+    Raises:
+        ConnectionFailed, TimedOut: the cluster did not answer.
+    """
+    what = "reading broker settings"
+    nodes = cluster.ask(
+        what, lambda: cluster.admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S)
+    )
+    broker = cluster.ask(what, lambda: cluster.wait(nodes)).nodes[0].id
+    resource = ConfigResource(ResourceType.BROKER, str(broker))
+    asked = cluster.admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)
+    try:
+        found = cluster.wait(asked[resource])
+    except KafkaException:
+        return None
+    return _SETTING in found and found[_SETTING].value == "true"
+
+
+def let_brokers_create(
+    cluster: Cluster, names: Collection[str], *, attempts: int, delay_s: float
+) -> frozenset[str]:
+    """Ask for missing topics as a producer does; return those that the brokers created.
+
+    Args:
+        cluster: the cluster.
+        names: the topics.
+        attempts: maximum number of checks.
+        delay_s: seconds between checks.
+
+    Raises:
+        ConnectionFailed, TimedOut: the cluster did not answer.
+    """
+    if not names or creates_topics(cluster) is False:
+        return frozenset()
+    settings = {**librdkafka(cluster.config, "producer"), "allow.auto.create.topics": True}
+    producer = Producer({**settings, "log_level": 2, "logger": QUIET})
+    try:
+        for name in names:
+            cluster.ask(
+                "asking for a topic",
+                lambda n=name: producer.list_topics(n, REQUEST_TIMEOUT_S),  # type: ignore[misc]
+            )
+    except K2kError:
+        return frozenset()  # not permitted; the error about the missing topic says what to do
+    counts = dict.fromkeys(names, 1)
+    return frozenset(await_topics(cluster, counts, attempts=attempts, delay_s=delay_s))

@@ -1,0 +1,76 @@
+"""Control topics that the brokers create (``auto.create.topics.enable``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from k2ktui.errors import Refused
+from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.control import ensure_state_topic
+from k2ktui.replication.preflight.checks import Check, CheckOutcome
+from k2ktui.replication.preflight.topics import _control
+from k2ktui.runtime.node import KafkaNode
+from tests.kafka.test_control import ensure, exists, pipeline
+from tests.support.kafka import START_S, admin, eventually, unique_name
+
+
+@pytest.fixture(scope="module")
+def creating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaNode]:
+    """A cluster whose brokers create topics, with four partitions."""
+    properties = {"auto.create.topics.enable": "true", "num.partitions": "4"}
+    with KafkaNode("creating", tmp_path_factory.mktemp("creating"), properties) as node:
+        yield node.start(START_S)
+
+
+@pytest.fixture
+def names() -> dict[str, str]:
+    return {role: unique_name(role) for role in ("commit", "mapping", "metrics", "state")}
+
+
+def compact(node: KafkaNode, topic: str) -> None:
+    """Do what the error's hint says."""
+    operation = AlterConfigOpType.SET
+    entry = ConfigEntry("cleanup.policy", "compact", incremental_operation=operation)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin(node).incremental_alter_configs([resource])[resource].result(20)
+
+
+def test_the_brokers_create_them_and_they_are_checked(
+    creating: KafkaNode, names: dict[str, str]
+) -> None:
+    config = pipeline(creating, names, features={})
+    checks: list[Check] = list(_control(config, Cluster(config.target, "target")))
+    assert [check.outcome for check in checks] == [CheckOutcome.WARN] * 2
+    assert "the brokers create it" in checks[0].detail
+    assert not exists(config, names["commit"]), "a check changes nothing"
+
+    with pytest.raises(Refused, match=f"{names['commit']}.* has cleanup.policy delete") as refused:
+        ensure(config)
+    assert f"--entity-name {names['commit']}" in refused.value.hint
+    eventually(lambda: exists(config, names["mapping"]), "both were created")
+    compact(creating, names["commit"])
+    made = ensure(config)
+    assert (made.commit_partitions, made.mapping_partitions) == (4, 4)
+
+
+def test_settings_that_are_not_validated(creating: KafkaNode, names: dict[str, str]) -> None:
+    config = pipeline(creating, names, features={"validateControlTopicSettings": "disabled"})
+    made = ensure(config)
+    assert made.created == tuple(sorted((names["commit"], names["mapping"])))
+    assert made.mapping_partitions == 4
+    assert ensure_state_topic(config, Cluster(config.target, "target")) == 4
+
+
+def test_brokers_that_do_not_create_topics(target: KafkaNode, names: dict[str, str]) -> None:
+    config = pipeline(target, names, features={})
+    with pytest.raises(Refused, match=r"features\.autoCreateControlTopics is disabled"):
+        ensure(config)
+    assert not exists(config, names["commit"])
