@@ -1,8 +1,8 @@
-"""What a pipeline has copied of a source partition; tells a former name from a second pipeline.
+"""What a pipeline has copied of a source partition: a former name, or a second pipeline.
 
 A pipeline under a new name begins where its former name ended, or copies everything again, later.
-Two pipelines that run at the same time map the same records, in turn. The order on the target tells
-them apart, and needs no clock.
+Two pipelines that run at the same time map the same records, in turn. The order on the target
+distinguishes them, and needs no clock.
 """
 
 from __future__ import annotations

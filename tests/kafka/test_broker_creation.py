@@ -40,7 +40,8 @@ def compact(node: KafkaNode, topic: str) -> None:
     operation = AlterConfigOpType.SET
     entry = ConfigEntry("cleanup.policy", "compact", incremental_operation=operation)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    admin(node).incremental_alter_configs([resource])[resource].result(20)
+    client = admin(node)
+    client.incremental_alter_configs([resource])[resource].result(20)
 
 
 def test_the_brokers_create_them_and_they_are_checked(

@@ -26,7 +26,7 @@ def load(tmp_path: Path, target: dict[str, str], coordination: object) -> Pipeli
     }
     file = tmp_path / "p.yaml"
     file.write_text(yaml.safe_dump(tree))
-    return load_checked((str(file),)).config
+    return load_checked((str(file),), need_replication=False).config
 
 
 @pytest.mark.parametrize("level", ["kafka", ""])

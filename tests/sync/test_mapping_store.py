@@ -200,14 +200,14 @@ def test_old_mappings_leave_the_memory(copied: Copied) -> None:
     with contextlib.closing(MappingStore(copied.config, copied.cluster)) as store:
         store.refresh(20, position(7_000))
         # The end of the last one is where a group continues that has read everything.
-        assert rows(store) == [(6_997, 7_298, 1)]
+        assert rows(store) == [(6_990, 7_291, 8)]
         assert (store.mapped(AT), store.doubts(AT)) == (5_600, MappingGaps())
         store.reach({AT: 1_000})
         assert translated(store, 1_000) == 1_900
         put_steps(copied, 20, first=700, at_ms=now)
         store.refresh(20, position(7_200))
         store.refresh(20, position(7_200))
-        assert rows(store)[0] == (6_997, 7_298, 1) and len(rows(store)) == 21
+        assert rows(store)[0] == (7_000, 7_300, 8) and len(rows(store)) == 20
         assert store.held_from(AT) == 7_000
 
 
