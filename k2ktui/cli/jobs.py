@@ -15,6 +15,7 @@ from k2ktui.cli.options import (
     access_to,
     file_option,
     json_option,
+    load_flow,
     load_pipeline,
     optional_file_option,
     unlock_option,
@@ -22,22 +23,28 @@ from k2ktui.cli.options import (
 from k2ktui.cli.tables import print_table
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, access, require
-from k2ktui.engine.journal import Runner
-from k2ktui.errors import ConnectionFailed, ExitCode, K2kError, Refused, TimedOut
+from k2ktui.engine.journal import RunKind, Runner
+from k2ktui.engine.plan import Rewind
+from k2ktui.errors import ConfigError, ConnectionFailed, ExitCode, K2kError, Refused, TimedOut
 from k2ktui.jobs import joblog, manager
 from k2ktui.jobs.checks import NAME, alive_elsewhere, describe_runner, read_runners, start_checks
+from k2ktui.jobs.job_directory import job_directory
 from k2ktui.jobs.manager import Job, StopMode
 from k2ktui.jobs.run_rows import make_run_rows, recent_runs
 from k2ktui.replication.preflight.checks import Check, CheckOutcome
 from k2ktui.runtime.spark_extra import require_pyspark
 
 _FOLLOW_S = 0.3
+_NO_SYNC_JOB = "this host has no job of k2ktui sync for this pipeline"
 
 _force = click.option("--force", is_flag=True, help="Start even if a check fails.")
 _take_over = click.option(
     "--take-over",
     is_flag=True,
     help="Start even if the pipeline runs elsewhere; the other run is fenced.",
+)
+_sync = click.option(
+    "--sync", "is_sync", is_flag=True, help="The job of k2ktui sync, not the one that copies."
 )
 _wait = click.option(
     "--wait",
@@ -70,9 +77,10 @@ def list_(files: tuple[str, ...] = (), as_json: bool = False) -> int:
     found, name = manager.list_jobs(), ""
     heartbeats: tuple[Runner, ...] = ()
     if files:
-        config = load_pipeline(files)
-        own = manager.find_job(files, lambda: config)
-        found = [job for job in found if own and job.place.id == own.place.id]
+        config = load_flow(files).config
+        own = {job_directory(config, kind).id for kind in RunKind}
+        own |= {job.place.id for job in found if job.record.files == manager.absolute_paths(files)}
+        found = [job for job in found if job.place.id in own]
         heartbeats, name = read_runners(config), config.name
     now = time.time()
     table = make_run_rows(found, heartbeats, name, now)
@@ -85,6 +93,14 @@ def list_(files: tuple[str, ...] = (), as_json: bool = False) -> int:
 
 @command.command("start", help="Check and start the pipeline as a detached job.")
 @file_option
+@click.option(
+    "--sync", "is_sync", is_flag=True, help="Start k2ktui sync for the pipeline, not the copying."
+)
+@click.option(
+    "--rewind",
+    type=click.Choice([str(each) for each in Rewind]),
+    help="With --sync: as for k2ktui sync.  [default: never]",
+)
 @_force
 @_take_over
 @unlock_option
@@ -95,6 +111,8 @@ def list_(files: tuple[str, ...] = (), as_json: bool = False) -> int:
 @json_option
 def start(
     files: tuple[str, ...],
+    is_sync: bool,
+    rewind: str | None,
     force: bool,
     take_over: bool,
     unlock: bool,
@@ -103,27 +121,38 @@ def start(
     as_json: bool,
 ) -> int:
     """Start the job; return its exit code if it ends during the wait."""
-    config = load_pipeline(files)
+    if rewind and not is_sync:
+        raise ConfigError("--rewind needs --sync: copying does not commit for groups")
+    config = load_flow(files).config if is_sync else load_pipeline(files)
     allowed = access_to(config, unlock=unlock)
     require(allowed, "starting a job")  # before the slow checks
-    require_pyspark("starting a job")
-    checks = _run_checks(config, force=force, take_over=take_over)
-    job = manager.start_job(config, files, allowed, telemetry=telemetry)
+    if not is_sync:
+        require_pyspark("starting a job")
+    how = Rewind(rewind or Rewind.NEVER) if is_sync else None
+    checks = _run_checks(config, _kind(is_sync), force=force, take_over=take_over)
+    job = manager.start_job(config, files, allowed, telemetry=telemetry, rewind=how)
     return _report_start(job, wait, checks, as_json)
 
 
 @command.command("stop", help="Stop the pipeline's job on this host.")
 @file_option
+@_sync
 @_timeout
 @click.option("--now", is_flag=True, help="Stop without waiting for the current lap.")
 @click.option("--kill", is_flag=True, help="Kill the job; no record is lost or duplicated.")
 @unlock_option
 @json_option
 def stop(
-    files: tuple[str, ...], timeout: float, now: bool, kill: bool, unlock: bool, as_json: bool
+    files: tuple[str, ...],
+    is_sync: bool,
+    timeout: float,
+    now: bool,
+    kill: bool,
+    unlock: bool,
+    as_json: bool,
 ) -> int:
     """Stop the job; the exit code is 4 if it has not ended in time."""
-    job = _find_job(files)
+    job = _find_job(files, _kind(is_sync))
     how = StopMode.KILL if kill else StopMode.NOW if now else StopMode.GRACEFULLY
     ended = manager.stop_job(job, _access_of(job, unlock), how, timeout)
     if ended.alive:
@@ -138,6 +167,7 @@ def stop(
 
 @command.command("restart", help="Check, stop and start the pipeline's job on this host.")
 @file_option
+@_sync
 @_force
 @_take_over
 @unlock_option
@@ -146,6 +176,7 @@ def stop(
 @json_option
 def restart(
     files: tuple[str, ...],
+    is_sync: bool,
     force: bool,
     take_over: bool,
     unlock: bool,
@@ -154,28 +185,33 @@ def restart(
     as_json: bool,
 ) -> int:
     """Restart the job; it is not stopped if the checks fail."""
-    config = load_pipeline(files)
-    job = manager.find_job(files, lambda: config)
+    kind = _kind(is_sync)
+    config = load_flow(files).config if is_sync else load_pipeline(files)
+    job = manager.find_job(files, lambda: config, kind)
     if job is None:
-        raise _no_job_error()
+        raise _no_job_error(kind)
     allowed = access_to(config, unlock=unlock)
     require(allowed, "restarting a job")
-    require_pyspark("restarting a job")
-    checks = _run_checks(config, force=force, take_over=take_over, restart=True)
+    if not is_sync:
+        require_pyspark("starting a job")
+    checks = _run_checks(config, kind, force=force, take_over=take_over, restart=True)
     begun = manager.restart_job(job, config, files, allowed, timeout)
     return _report_start(begun, wait, checks, as_json)
 
 
 @command.command("log", help="Show the log of the pipeline's job on this host.")
 @file_option
+@_sync
 @click.option(
     "-n", "--lines", default=50, show_default=True, metavar="N", help="Number of lines to show."
 )
 @click.option("-F", "--follow", is_flag=True, help="Follow the log until interrupted.")
 @json_option
-def print_log(files: tuple[str, ...], lines: int, follow: bool, as_json: bool) -> int:
+def print_log(
+    files: tuple[str, ...], is_sync: bool, lines: int, follow: bool, as_json: bool
+) -> int:
     """Print the last lines of the log; with --json as stored."""
-    follower = joblog.Follower(_find_job(files).place, lines)
+    follower = joblog.Follower(_find_job(files, _kind(is_sync)).place, lines)
     entries = follower.before
     while True:
         for entry in entries:
@@ -203,8 +239,17 @@ def run(place: str, lock: int) -> int:
     return run_job(job)
 
 
+def _kind(is_sync: bool) -> RunKind:
+    return RunKind.SYNC if is_sync else RunKind.COPY
+
+
 def _run_checks(
-    config: PipelineConfig, *, force: bool, take_over: bool, restart: bool = False
+    config: PipelineConfig,
+    kind: RunKind,
+    *,
+    force: bool,
+    take_over: bool,
+    restart: bool = False,
 ) -> list[Check]:
     """Run the checks and print each one as it completes.
 
@@ -213,7 +258,7 @@ def _run_checks(
         Refused: another check failed that no given option overrides.
     """
     checks = []
-    for check in start_checks(config, restart=restart):
+    for check in start_checks(config, restart=restart, kind=kind):
         click.echo(check_text(check), err=True)
         checks.append(check)
     failed = [check for check in checks if check.outcome is CheckOutcome.FAIL]
@@ -222,8 +267,8 @@ def _run_checks(
     ]
     if left:
         hard = any(check.fatal for check in left)
-        kind = ConnectionFailed if any(check.unreachable for check in left) else Refused
-        raise kind(
+        error = ConnectionFailed if any(check.unreachable for check in left) else Refused
+        raise error(
             f"not started: {', '.join(check.name for check in left)} failed",
             unchanged="Nothing was started or stopped.",
             hint=""
@@ -248,38 +293,40 @@ def _report_start(job: Job, wait: float, checks: list[Check], as_json: bool) -> 
     return now.code
 
 
-def _find_job(files: tuple[str, ...]) -> Job:
+def _find_job(files: tuple[str, ...], kind: RunKind) -> Job:
     """Return the job of this host.
 
     Raises:
-        Refused: this pipeline has no job on this host.
+        Refused: this pipeline has no job of this kind on this host.
     """
     loaded: list[PipelineConfig] = []
 
     def config() -> PipelineConfig:
-        loaded.append(load_pipeline(files))
+        loaded.append(load_flow(files).config)
         return loaded[0]
 
-    job = manager.find_job(files, config)
+    job = manager.find_job(files, config, kind)
     if job is not None:
         return job
-    raise _no_job_error(_elsewhere(loaded[0]))
+    raise _no_job_error(kind, _elsewhere(loaded[0], kind))
 
 
-def _elsewhere(config: PipelineConfig) -> str:
+def _elsewhere(config: PipelineConfig, kind: RunKind) -> str:
     try:
-        alive = alive_elsewhere(read_runners(config), None, time.time())
+        alive = alive_elsewhere(read_runners(config), None, time.time(), kind)
     except K2kError:
         return ""
     return "; ".join(describe_runner(runner, time.time()) for runner in alive)
 
 
-def _no_job_error(elsewhere: str = "") -> Refused:
+def _no_job_error(kind: RunKind, elsewhere: str = "") -> Refused:
+    sync = kind is RunKind.SYNC
     return Refused(
-        "this host has no job of this pipeline"
+        (_NO_SYNC_JOB if sync else "this host has no job of this pipeline")
         + (f"; it is running {elsewhere}" if elsewhere else ""),
         unchanged="Nothing was stopped.",
-        hint="List jobs with k2ktui jobs list; start one here with k2ktui jobs start.",
+        hint="List jobs with k2ktui jobs list; start one here with k2ktui jobs start"
+        + (" --sync." if sync else ". The job of k2ktui sync is found with --sync."),
     )
 
 

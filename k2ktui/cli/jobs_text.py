@@ -54,6 +54,6 @@ def columns(now: float) -> tuple[Column[RunRow], ...]:
     """Return the columns of the run table; ``now`` is epoch seconds."""
     return pick(
         run_columns(WORDS, lambda: now),
-        *("pipeline", "state", "host", "user", "pid", "since", "beat", "term", "lap", "lag"),
-        *("slots", "version", "error"),
+        *("pipeline", "kind", "state", "host", "user", "pid", "since", "beat", "term", "lap"),
+        *("lag", "slots", "version", "error"),
     )

@@ -24,6 +24,7 @@ from k2ktui.cli.positions import MOVES, ROWS, change_object, row_object, runner_
 from k2ktui.cli.tables import output, print_table
 from k2ktui.config.scalars import parse_instant
 from k2ktui.engine.access import require
+from k2ktui.engine.journal import RunKind
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.present.formatting import moment
@@ -91,7 +92,7 @@ def show(files: tuple[str, ...], as_json: bool) -> None:
         return
     print_table(f"Positions of {safe_text(config.name)} at {moment(now)}", ROWS, rows)
     for runner in state.runners:
-        if runner.alive(int(now * 1000)):
+        if runner.kind is RunKind.COPY and runner.alive(int(now * 1000)):
             click.echo(f"{runner.state} on {safe_text(runner.host)}, pid {runner.pid}", err=True)
 
 

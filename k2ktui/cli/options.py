@@ -70,9 +70,10 @@ def load_pipeline(files: tuple[str, ...]) -> PipelineConfig:
         ConfigError: all errors in the files, including those of client properties.
     """
     from k2ktui.kafka.properties import load_checked
+    from k2ktui.mm2.flow_files import mirror_file_error
 
     if any(is_mirror_file(file) for file in files):
-        raise _mirror_file_error("")
+        raise mirror_file_error("")
     loaded = load_checked(files)
     print_notes(loaded.notes)
     return loaded.config
@@ -88,13 +89,9 @@ def load_flow(files: tuple[str, ...]) -> Flow:
     Raises:
         ConfigError: all errors in the files, including those of client properties.
     """
-    from k2ktui.mm2.mirror_flow import load_mirror
+    from k2ktui.mm2.flow_files import read_flow
 
-    if not any(is_mirror_file(file) for file in files):
-        return load_pipeline_flow(files)
-    if len(files) > 1:
-        raise _mirror_file_error(", combined with other files")
-    flow, notes = load_mirror(files[0])
+    flow, notes = read_flow(files)
     print_notes(notes)
     return flow
 
@@ -105,21 +102,11 @@ def load_pipeline_flow(files: tuple[str, ...]) -> Flow:
     Raises:
         ConfigError: all errors in the files, including those of client properties.
     """
-    from k2ktui.kafka.properties import load_checked
-    from k2ktui.sync.flow import MappingApplicationFlow, PipelineFlow
+    from k2ktui.mm2.flow_files import read_pipeline_flow
 
-    loaded = load_checked(files, need_replication=False)
-    print_notes(loaded.notes)
-    config = loaded.config
-    return PipelineFlow(config) if config.replicates else MappingApplicationFlow(config)
-
-
-def _mirror_file_error(how: str) -> ConfigError:
-    return ConfigError(
-        f"a MirrorMaker 2 file cannot be used with this command{how}",
-        hint="Convert it first: k2ktui mm2 import FILE -o pipeline.yaml. The "
-        "console, groups, watch and mm2 read it directly.",
-    )
+    flow, notes = read_pipeline_flow(files)
+    print_notes(notes)
+    return flow
 
 
 def matcher(option: str, pattern: str | None) -> Callable[[str], bool]:

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from k2ktui.engine.journal import RunKind
 from k2ktui.engine.plan import Rewind
 from k2ktui.text import safe_text
 
@@ -47,9 +48,10 @@ def poll(files: Sequence[str]) -> str:
     return shlex.join(["k2ktui", "watch", *_files(files), "--once"]) if files else ""
 
 
-def job(files: Sequence[str], verb: str) -> str:
+def job(files: Sequence[str], verb: str, kind: RunKind = RunKind.COPY) -> str:
     """Return the command for a job on this host; ``verb`` is ``start``, ``stop`` or ``restart``."""
-    return shlex.join(["k2ktui", "jobs", verb, *_files(files)])
+    sync = ["--sync"] if kind is RunKind.SYNC else []
+    return shlex.join(["k2ktui", "jobs", verb, *_files(files), *sync])
 
 
 def apply(path: Path | str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count
 
+from k2ktui.engine.journal import RunKind
 from k2ktui.watch.model import PartName, View
 from k2ktui.watch.severity import Problem, find_problems, judge_runner, state_time
 
@@ -96,7 +97,8 @@ class EventLog:
             state = judge_runner(runner, at).word
             if self._jobs.get(runner.runner) != state:
                 where = f"{runner.host}, pid {runner.pid}"
-                self.add(EventKind.CHANGED, f"job on {where}: {state}", at=view.taken_at)
+                what = "job" if runner.kind is RunKind.COPY else "sync"
+                self.add(EventKind.CHANGED, f"{what} on {where}: {state}", at=view.taken_at)
             self._jobs[runner.runner] = state
 
     def _observe_problems(self, view: View) -> None:

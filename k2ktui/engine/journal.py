@@ -30,6 +30,13 @@ DRILL = "drill "
 BEGUN = "begun"
 
 
+class RunKind(StrEnum):
+    """What a run does: it copies records, or translates groups (``k2ktui sync``)."""
+
+    COPY = "copy"
+    SYNC = "sync"
+
+
 class RunnerState(StrEnum):
     """State that a runner reports; ``silent`` means that its heartbeats have stopped."""
 
@@ -89,6 +96,7 @@ class Runner:
         term: term of its run, 0 until the run has begun.
         commit_ms: mean commit time in its last lap in milliseconds, None if there was no commit.
         pid_space: id of the PID namespace in which ``pid`` is valid; "" from an older version.
+        kind: what it does.
         heard_ms: when a reader last received a heartbeat, by the reader's clock; None if not
             observed yet. Not part of the record.
     """
@@ -109,6 +117,7 @@ class Runner:
     commit_ms: float | None = None
     heard_ms: int | None = field(default=None, compare=False)
     pid_space: str = ""
+    kind: RunKind = RunKind.COPY
 
     @property
     def key(self) -> RunnerKey:

@@ -20,6 +20,7 @@ from k2ktui.engine.journal import (
     JournalKey,
     JournalRow,
     JournalRows,
+    RunKind,
     Runner,
     RunnerKey,
     RunnerState,
@@ -77,8 +78,10 @@ def _runner_body(runner: Runner) -> dict[str, Any]:
     term = {"term": runner.term} if runner.term else {}
     commit = {} if runner.commit_ms is None else {"commitMs": runner.commit_ms}
     space = {"pidSpace": runner.pid_space} if runner.pid_space else {}
+    kind = {} if runner.kind is RunKind.COPY else {"kind": str(runner.kind)}
     return {
         **term,
+        **kind,
         **commit,
         **space,
         "at": runner.at_ms,
@@ -202,7 +205,15 @@ def _runner(key: RunnerKey, body: dict[str, Any]) -> Runner:
         term=integer(body.get("term", 0)),
         commit_ms=None if body.get("commitMs") is None else number(body["commitMs"]),
         pid_space=text(body.get("pidSpace", "")),
+        kind=_run_kind(body.get("kind", RunKind.COPY)),
     )
+
+
+def _run_kind(value: object) -> RunKind:
+    word = text(value)
+    if word not in list(RunKind):
+        raise MalformedRecord("an unknown kind of run")
+    return RunKind(word)
 
 
 def _runner_state(value: object) -> RunnerState:

@@ -6,34 +6,38 @@ from collections.abc import Iterator, Sequence
 from time import time
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.journal import Runner
+from k2ktui.engine.journal import RunKind, Runner
 from k2ktui.errors import K2kError
 from k2ktui.jobs.job_directory import job_directory
 from k2ktui.jobs.manager import Job, read_job
 from k2ktui.jobs.process import has_ended, may_be_local
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.replication.preflight.checks import Check, failed_check, passed_check, unknown_check
-from k2ktui.replication.preflight.suite import each_check
+from k2ktui.replication.preflight.suite import each_check, each_cluster_check
 from k2ktui.sync.store import StateStore
 from k2ktui.text import duration, safe_text
 
 NAME = "other runners"
 _READ_S = 10.0
+_WHAT = {RunKind.COPY: "this pipeline", RunKind.SYNC: "k2ktui sync for this pipeline"}
 
 
-def start_checks(config: PipelineConfig, *, restart: bool = False) -> Iterator[Check]:
+def start_checks(
+    config: PipelineConfig, *, restart: bool = False, kind: RunKind = RunKind.COPY
+) -> Iterator[Check]:
     """Yield the checks of ``k2ktui check``, and whether the pipeline runs elsewhere.
 
     Args:
         config: the pipeline.
         restart: the job on this host is about to be stopped, so it does not fail the check.
+        kind: what is started; ``sync`` needs both clusters, and nothing to copy with.
     """
     reached = True
-    for check in each_check(config):
+    for check in each_check(config) if kind is RunKind.COPY else each_cluster_check(config):
         reached = reached and not check.unreachable
         yield check
     yield (
-        _others(config, read_job(job_directory(config)), restart)
+        _others(config, read_job(job_directory(config, kind)), restart, kind)
         if reached
         else unknown_check(NAME, "a cluster did not respond")
     )
@@ -53,13 +57,16 @@ def read_runners(config: PipelineConfig) -> tuple[Runner, ...]:
         store.close()
 
 
-def alive_elsewhere(found: Sequence[Runner], job: Job | None, now: float) -> list[Runner]:
-    """Return the runners, except this host's job, that must be assumed to be running."""
+def alive_elsewhere(
+    found: Sequence[Runner], job: Job | None, now: float, kind: RunKind = RunKind.COPY
+) -> list[Runner]:
+    """Return the runners of a kind, except this host's job, that must be assumed to be running."""
     own = job.record.pid if job is not None else 0
     return [
         each
         for each in found
-        if each.alive(int(now * 1000))
+        if each.kind is kind
+        and each.alive(int(now * 1000))
         and not (each.pid == own and may_be_local(each))
         and not has_ended(each)
     ]
@@ -74,7 +81,7 @@ def describe_runner(runner: Runner, now: float) -> str:
     )
 
 
-def _others(config: PipelineConfig, job: Job | None, restart: bool) -> Check:
+def _others(config: PipelineConfig, job: Job | None, restart: bool, kind: RunKind) -> Check:
     if job is not None and job.alive and not restart:
         return failed_check(
             NAME,
@@ -87,10 +94,17 @@ def _others(config: PipelineConfig, job: Job | None, restart: bool) -> Check:
     except K2kError as error:
         return unknown_check(NAME, error.message, error.hint)
     now = time()
-    alive = alive_elsewhere(found, job, now)
+    alive = alive_elsewhere(found, job, now, kind)
     if not alive:
-        return passed_check(NAME, "no other host sends heartbeats of this pipeline")
+        return passed_check(NAME, f"no other host sends heartbeats of {_WHAT[kind]}")
     where = "; ".join(describe_runner(each, now) for each in alive)
+    if kind is RunKind.SYNC:
+        return failed_check(
+            NAME,
+            f"k2ktui sync is running {where}",
+            "Stop it there, or repeat with --take-over: both then commit, and neither moves an "
+            "offset back.",
+        )
     return failed_check(
         NAME,
         f"it is running {where}",

@@ -19,6 +19,7 @@ from pydantic import Field, TypeAdapter
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.bounded import Count, Flag, Seconds, Text, read_as
+from k2ktui.engine.journal import RunKind
 from k2ktui.engine.strict_json import (
     LARGEST,
     LARGEST_INT,
@@ -33,6 +34,7 @@ from k2ktui.runtime.paths import state_dir, write_atomically
 from k2ktui.text import safe_text
 
 _VERSION = 1
+_NEW = ("kind", "rewind")
 _RECORD, _LOCK, LOG = "job.json", "lock", "log.jsonl"
 _LONGEST_SLUG = 40
 _LARGEST_RECORD = 1 << 20
@@ -65,6 +67,8 @@ class JobRecord:
         ended_at, code: end in epoch seconds, and exit code; None if they were not recorded.
         error: why it ended, empty after a requested stop.
         starts: number of starts on this host.
+        kind: what it does.
+        rewind: ``--rewind`` of ``k2ktui sync``; "" for a job that copies.
     """
 
     start: Text
@@ -88,6 +92,8 @@ class JobRecord:
     code: Annotated[int, Field(strict=True, ge=-LARGEST_INT, le=LARGEST)] | None = None
     error: Text = ""
     starts: Count = 1
+    kind: RunKind = RunKind.COPY
+    rewind: Text = ""
 
     @property
     def identity(self) -> ProcessIdentity:
@@ -172,17 +178,18 @@ def jobs_home() -> Path:
     return state_dir("jobs", _slug(socket.gethostname()))
 
 
-def job_directory(config: PipelineConfig) -> JobDirectory:
+def job_directory(config: PipelineConfig, kind: RunKind = RunKind.COPY) -> JobDirectory:
     """Return the directory of a pipeline's job, whether or not it exists.
 
     Its id depends on the commit group and topic and the target, over which two drivers would
-    conflict, and not on the location of the pipeline's file.
+    conflict, and not on the location of the pipeline's file. There may be a job of each kind.
     """
     coordination = config.coordination.commit
     servers = config.target.kafka.common.get("bootstrap.servers", "")
     what = json.dumps([coordination.group, coordination.topic, servers])
     digest = hashlib.sha256(what.encode()).hexdigest()[:10]
-    return JobDirectory(jobs_home() / f"{_slug(config.name)}-{digest}")
+    more = "" if kind is RunKind.COPY else f"-{kind}"
+    return JobDirectory(jobs_home() / f"{_slug(config.name)}-{digest}{more}")
 
 
 def list_job_directories() -> Iterator[JobDirectory]:
@@ -201,8 +208,10 @@ def _slug(name: str) -> str:
 def _record(value: dict[str, Any]) -> JobRecord:
     if integer(field(value, "v")) != _VERSION:
         raise MalformedRecord("of another version")
-    # Some fields have defaults, but all are in every record.
-    return read_as(_RECORDS, {each.name: field(value, each.name) for each in fields(JobRecord)})
+    # Some fields have defaults, but all are in every record, except in those of earlier releases.
+    names = [each.name for each in fields(JobRecord)]
+    known = {name: field(value, name) for name in names if name in value or name not in _NEW}
+    return read_as(_RECORDS, known)
 
 
 _RECORDS = TypeAdapter(JobRecord)

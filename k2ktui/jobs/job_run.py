@@ -1,19 +1,27 @@
-"""The body of a job: run the pipeline and write its events to the job log."""
+"""The body of a job: run the pipeline, or its sync application, and write events to the job log."""
 
 from __future__ import annotations
 
+import os
 import signal
 from dataclasses import asdict
 from time import time
+from types import FrameType
 
+from k2ktui.engine.journal import RunKind
+from k2ktui.engine.plan import Rewind
 from k2ktui.errors import ExitCode, K2kError
 from k2ktui.jobs.job_process import JobProcess
 from k2ktui.jobs.joblog import write_event, write_object
 from k2ktui.kafka.properties import load_checked
+from k2ktui.mm2.flow_files import read_flow
 from k2ktui.replication.event_text import report_event
 from k2ktui.replication.events import Note, Report, Started
 from k2ktui.replication.preflight.checks import Check
 from k2ktui.runs import run_pipeline
+from k2ktui.sync.loop import SyncPoll
+from k2ktui.sync.poll_text import is_worth_reporting, poll_event
+from k2ktui.sync.running import SyncReports, SyncRun
 
 
 def run_job(job: JobProcess) -> int:
@@ -33,6 +41,8 @@ def run_job(job: JobProcess) -> int:
 
 
 def _run(job: JobProcess) -> int:
+    if job.record.kind is RunKind.SYNC:
+        return _run_sync(job)
     loaded = load_checked(job.record.files)
     for note in loaded.notes:
         write_object(report_event(Note(note)))
@@ -51,6 +61,36 @@ def _run(job: JobProcess) -> int:
         ending=(signal.SIGTERM, signal.SIGINT),
         before_exit=job.record_end,
     )
+
+
+def _run_sync(job: JobProcess) -> int:
+    """Run ``k2ktui sync``; polls that commit nothing are not in the log."""
+    flow, notes = read_flow(job.record.files)
+
+    def write_note(text: str) -> None:
+        write_object(report_event(Note(text)))
+
+    def write_poll(turn: SyncPoll, first: bool) -> None:
+        if first:
+            job.record_begin(0, 0)
+        for text in turn.notes:
+            write_note(text)
+        if first or is_worth_reporting(turn):
+            write_object({"at": round(time(), 3), **poll_event(turn)})
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if run.is_ending:
+            job.record_end(ExitCode.INTERRUPTED)
+            os._exit(ExitCode.INTERRUPTED)
+        run.stop()
+
+    for note in notes:
+        write_note(note)
+    reports = SyncReports(write_note, write_poll)
+    run = SyncRun(flow, Rewind(job.record.rewind), reports, telemetry=job.record.telemetry)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, handle)
+    return ExitCode.FINDINGS if run.run() else ExitCode.OK
 
 
 def _write_check(check: Check) -> None:

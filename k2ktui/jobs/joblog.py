@@ -24,6 +24,7 @@ from k2ktui.jobs.job_directory import JobDirectory
 from k2ktui.replication.event_text import read_report, report_event, report_text
 from k2ktui.replication.events import Note
 from k2ktui.runtime.background import BackgroundRunner
+from k2ktui.sync.poll_text import poll_lines
 from k2ktui.text import safe_text
 
 LIMIT_BYTES = 5 << 20
@@ -152,6 +153,11 @@ class LogEntry:
                     safe_text(_hint(event)),
                 ]
                 return "\n  ".join(["ERROR " + parts[0], *(part for part in parts[1:] if part)])
+            case "turn":
+                # As above.
+                with contextlib.suppress(ValueError, TypeError, AttributeError, KeyError):
+                    failed = [f"NOT COMMITTED {safe_text(each)}" for each in event["failed"]]
+                    return "\n  ".join([*poll_lines(event), *failed])
             case "ended":
                 return f"ended with exit code {_get(event, 'code')}"
         return safe_text(self.raw)

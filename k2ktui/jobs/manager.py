@@ -19,6 +19,8 @@ from time import monotonic, time
 from k2ktui import __version__
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, require
+from k2ktui.engine.journal import RunKind
+from k2ktui.engine.plan import Rewind
 from k2ktui.errors import K2kError, Refused
 from k2ktui.jobs import joblog
 from k2ktui.jobs.job_directory import (
@@ -113,20 +115,24 @@ def read_job(place: JobDirectory) -> Job | None:
     return Job(place, record, state, record.error)
 
 
-def find_job(files: Sequence[str], config: Callable[[], PipelineConfig]) -> Job | None:
+def find_job(
+    files: Sequence[str], config: Callable[[], PipelineConfig], kind: RunKind = RunKind.COPY
+) -> Job | None:
     """Return the job of a pipeline, None if it was never started here.
 
     Args:
         files: its files; a job started from them is found without reading them, so that it can be
             stopped where their placeholders cannot be filled in.
         config: reads them.
+        kind: what the job does.
 
     Raises:
         ConfigError: no job was started from these files, and they cannot be read.
     """
     wanted = absolute_paths(files)
-    found = [job for job in list_jobs() if job.record.files == wanted]
-    return found[0] if found else read_job(job_directory(config()))
+    jobs = [job for job in list_jobs() if job.record.kind is kind]
+    found = [job for job in jobs if job.record.files == wanted]
+    return found[0] if found else read_job(job_directory(config(), kind))
 
 
 def this_host() -> str:
@@ -147,6 +153,7 @@ def start_job(
     *,
     telemetry: bool = False,
     cwd: str = "",
+    rewind: Rewind | None = None,
 ) -> Job:
     """Start a pipeline's job; returns as soon as its process exists.
 
@@ -157,16 +164,19 @@ def start_job(
         allowed: the session's access rights.
         telemetry: export metrics.
         cwd: working directory; by default this process's.
+        rewind: start ``k2ktui sync`` with this ``--rewind``; None starts the copying.
 
     Raises:
         Refused: not allowed, the job runs here already, or it cannot be started.
     """
     require(allowed, "starting a job")
-    place = job_directory(config)
+    place = job_directory(config, RunKind.COPY if rewind is None else RunKind.SYNC)
     place.make()
     lock = _lock_job(place)
     try:
         record = new_record(place, config, absolute_paths(files), cwd, telemetry)
+        if rewind is not None:
+            record = replace(record, kind=RunKind.SYNC, rewind=str(rewind))
         place.write(record)
         return _spawn(place, record, lock)
     finally:
@@ -362,7 +372,10 @@ def restart_job(
             hint="Stop it with --now or --kill, then start it again.",
         )
     record = job.record
-    return start_job(config, files, allowed, telemetry=record.telemetry, cwd=record.cwd)
+    rewind = Rewind(record.rewind) if record.kind is RunKind.SYNC else None
+    return start_job(
+        config, files, allowed, telemetry=record.telemetry, cwd=record.cwd, rewind=rewind
+    )
 
 
 def forget_job(job: Job) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from k2ktui.engine.journal import Runner, RunnerState
+from k2ktui.engine.journal import RunKind, Runner, RunnerState
 from k2ktui.jobs.manager import Job, JobState
 from k2ktui.jobs.process import has_ended, may_be_local
 
@@ -30,6 +30,7 @@ class RunRow:
         error: the last error.
         job: the job; None for runs that are not jobs of this host.
         runner: unique id of the process, empty if it sent no heartbeat.
+        kind: what it does; a run of ``k2ktui sync`` has no term, laps, slots and lag.
     """
 
     pipeline: str
@@ -51,6 +52,7 @@ class RunRow:
     error: str = ""
     job: Job | None = None
     runner: str = ""
+    kind: RunKind = RunKind.COPY
 
     @property
     def key(self) -> str:
@@ -84,7 +86,9 @@ def make_run_rows(
     found += [_of_runner(runner, pipeline, now) for runner in left.values()]
     if lag_records is not None:
         found = [
-            replace(row, lag_records=lag_records) if row.alive and row.pipeline == pipeline else row
+            replace(row, lag_records=lag_records)
+            if row.alive and row.pipeline == pipeline and row.kind is RunKind.COPY
+            else row
             for row in found
         ]
     return sorted(found, key=lambda row: (not row.alive, -row.started_at))
@@ -94,7 +98,7 @@ def _is_of(job: Job, runner: Runner) -> bool:
     record = job.record
     # The start times must match, because process ids are reused; tolerate clock adjustments.
     own = (runner.host, runner.pid) == (record.host, record.pid) and may_be_local(runner)
-    return own and (
+    return (own and runner.kind is record.kind) and (
         runner.started_ms >= 1000 * (record.started_at - _CLOCK_S)
         and (record.ended_at is None or runner.started_ms <= 1000 * record.ended_at)
     )
@@ -117,7 +121,7 @@ def _of_job(job: Job, runner: Runner | None) -> RunRow:
         started_at=record.started_at,
         heartbeat_at=runner.last_ms / 1000 if runner else None,
         term=record.term,
-        lap=runner.lap if runner else None,
+        lap=_lap(runner) if runner else None,
         slots=record.slots,
         lag_records=runner.lag_records if runner and job.alive else None,
         commit_ms=runner.commit_ms if runner else None,
@@ -125,7 +129,12 @@ def _of_job(job: Job, runner: Runner | None) -> RunRow:
         error=job.why or (runner.last_error if runner and job.alive else ""),
         job=job,
         runner=runner.runner if runner else "",
+        kind=record.kind,
     )
+
+
+def _lap(runner: Runner) -> int | None:
+    return runner.lap if runner.kind is RunKind.COPY else None
 
 
 def _of_runner(runner: Runner, pipeline: str, now: float) -> RunRow:
@@ -144,21 +153,26 @@ def _of_runner(runner: Runner, pipeline: str, now: float) -> RunRow:
         started_at=runner.started_ms / 1000,
         heartbeat_at=runner.last_ms / 1000,
         term=runner.term,
-        lap=runner.lap,
+        lap=_lap(runner),
         slots=runner.slots,
         lag_records=runner.lag_records if runner.alive(now_ms) else None,
         commit_ms=runner.commit_ms,
         error=runner.last_error,
         runner=runner.runner,
+        kind=runner.kind,
     )
 
 
 def current_run(
-    jobs: Iterable[Job], runners: Sequence[Runner], pipeline: str, now: float
+    jobs: Iterable[Job],
+    runners: Sequence[Runner],
+    pipeline: str,
+    now: float,
+    kind: RunKind = RunKind.COPY,
 ) -> RunRow | None:
-    """Return the first row of a pipeline: the run that is alive, else the last one."""
+    """Return the first row of a pipeline and a kind: the run that is alive, else the last one."""
     found = make_run_rows(jobs, runners, pipeline, now)
-    return next((row for row in found if row.pipeline == pipeline), None)
+    return next((row for row in found if row.pipeline == pipeline and row.kind is kind), None)
 
 
 def recent_runs(found: Sequence[RunRow]) -> list[RunRow]:

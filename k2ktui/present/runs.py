@@ -33,6 +33,7 @@ def run_columns(glyphs: Glyphs, now: Callable[[], float]) -> tuple[Column[RunRow
             lambda row: row.pipeline,
             width=8,
         ),
+        Column("kind", "kind", lambda row: Cell(str(row.kind)), lambda row: row.kind, width=4),
         Column("host", "host", lambda row: Cell(_host(row)), _host, width=4),
         Column("pid", "pid", lambda row: Cell(str(row.pid)), lambda row: row.pid, True, 5),
         Column(

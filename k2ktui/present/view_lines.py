@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from k2ktui.engine.audit import NOTHING, RereadEstimate
 from k2ktui.engine.groups import Outcome
+from k2ktui.engine.journal import RunKind, Runner
 from k2ktui.engine.trend import Direction
 from k2ktui.present.formatting import duration, moment, number, seconds, share
 from k2ktui.present.groups import outcome_text
@@ -132,14 +133,23 @@ def _jobs(view: View, now: float) -> str:
         return f"job none: MirrorMaker 2 copies, {judge_mirror_flow(view, now).word}"
     if view.part(PartName.STATE).taken_at is None:
         return f"job {UNKNOWN}"
-    if not view.runners:
-        return "job none has run yet"
-    runner = view.runners[0]
+    firsts = {kind: next((r for r in view.runners if r.kind is kind), None) for kind in RunKind}
+    copying, syncing = firsts[RunKind.COPY], firsts[RunKind.SYNC]
+    parts = ["job none has run yet"]
+    if copying is not None:
+        laps = f"lap {copying.lap:,}, {counted(copying.slots, 'slot')}, "
+        parts = [f"job {_standing(view, copying, now, laps)}"]
+    if syncing is not None:
+        parts.append(f"sync {_standing(view, syncing, now)}")
+    return "; ".join(parts)
+
+
+def _standing(view: View, runner: Runner, now: float, laps: str = "") -> str:
     standing = judge_runner(runner, state_time(view, now)).word
     seen = max(0.0, now - runner.last_ms / 1000)
     return (
-        f"job {standing} on {safe_text(runner.host)} as {safe_text(runner.user)}, "
-        f"lap {runner.lap:,}, {counted(runner.slots, 'slot')}, heartbeat {duration(seen)} ago"
+        f"{standing} on {safe_text(runner.host)} as {safe_text(runner.user)}, {laps}"
+        f"heartbeat {duration(seen)} ago"
     )
 
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from k2ktui import __version__
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.journal import BEAT_MS, Runner, RunnerKey, RunnerState
+from k2ktui.engine.journal import BEAT_MS, RunKind, Runner, RunnerKey, RunnerState
 from k2ktui.engine.journal_format import read_state_key, read_state_value, state_key, state_value
 from k2ktui.engine.state import MalformedRecord
 from k2ktui.errors import K2kError, Refused
@@ -55,11 +55,11 @@ class Heartbeat(BackgroundRunner):
         began_at: epoch seconds at which the run was requested.
         report: called when heartbeats fail, at growing intervals, and when they work again.
         observe: called on the heartbeat's thread with an event for each heartbeat.
+        kind: what the run does.
     """
 
     failing = (
-        "heartbeats cannot be written (the pipeline keeps copying, but other hosts do not see it "
-        "running)"
+        "heartbeats cannot be written (the run continues, but other hosts do not see it running)"
     )
     recovered = "heartbeats are written again"
     permanent = (Refused,)  # the topic is missing, or may not be written to
@@ -70,6 +70,7 @@ class Heartbeat(BackgroundRunner):
         began_at: float,
         report: Callable[[str], None],
         observe: Callable[[Event], None] = lambda event: None,
+        kind: RunKind = RunKind.COPY,
     ) -> None:
         super().__init__(
             "heartbeat",
@@ -94,6 +95,7 @@ class Heartbeat(BackgroundRunner):
             state=RunnerState.STARTING,
             version=__version__,
             pid_space=pid_space(),
+            kind=kind,
         )
         self._partitions = 0
         self._cleaned_term = -1
@@ -125,6 +127,11 @@ class Heartbeat(BackgroundRunner):
             self._now = replace(self._now, lag_records=event.lag_records)
         elif isinstance(event, Stopped):
             self.add_error(event.fault.message)
+
+    def observe_poll(self, error: str = "") -> None:
+        """Update the heartbeat of ``k2ktui sync`` after a poll; "" if it did not fail."""
+        self._now = replace(self._now, state=RunnerState.RUNNING)
+        self.add_error(error)
 
     def add_error(self, what: str) -> None:
         """Include an error in the following heartbeats."""

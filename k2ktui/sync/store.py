@@ -16,6 +16,7 @@ from k2ktui.engine.journal import (
     JournalHeader,
     JournalKey,
     JournalRows,
+    RunKind,
     Runner,
     StateKey,
     StateRecord,
@@ -72,8 +73,9 @@ class PipelineState:
         return self.rows(entry_id)
 
     def alive(self, now_ms: int) -> list[Runner]:
-        """Return the runners that must be assumed to be running."""
-        return [runner for runner in self.runners if runner.alive(now_ms)]
+        """Return the copying runs that must be assumed to be running."""
+        found = [runner for runner in self.runners if runner.kind is RunKind.COPY]
+        return [runner for runner in found if runner.alive(now_ms)]
 
 
 class StateStore:

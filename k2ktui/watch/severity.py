@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
 from k2ktui.engine.groups import Finding, GroupRow
-from k2ktui.engine.journal import Runner, RunnerState
+from k2ktui.engine.journal import RunKind, Runner, RunnerState
 from k2ktui.engine.status import PartitionState
 from k2ktui.engine.translate import Basis
 from k2ktui.text import counted, duration
@@ -207,21 +208,33 @@ def _of_jobs(view: View, now: float) -> list[Problem]:
         return _of_mirror(view, now)
     if view.part(PartName.STATE).taken_at is None or view.part(PartName.STATE).stale:
         return []
-    standings = [(runner, judge_runner(runner, now)) for runner in view.runners]
-    if any(runner.alive(int(now * 1000)) for runner in view.runners):
+    copying = [runner for runner in view.runners if runner.kind is RunKind.COPY]
+    syncing = [runner for runner in view.runners if runner.kind is RunKind.SYNC]
+    found, of_sync = _of_runs(copying, now), _of_runs(syncing, now, "k2ktui sync: ")
+    # The mapping application copies nothing: its run is the one that counts.
+    alive = any(each.alive(int(now * 1000)) for each in copying or syncing)
+    if not (found or alive) and (copying or not of_sync):
+        found = [Problem(Severity.WARN, "job", view.pair.pipeline, "", "no job is running")]
+    return [*found, *of_sync]
+
+
+def _of_runs(runners: Sequence[Runner], now: float, what: str = "") -> list[Problem]:
+    """Return the errors of live runs; without one, that the last one is silent."""
+    alive = [runner for runner in runners if runner.alive(int(now * 1000))]
+    if alive:
         return [
-            Problem(Severity.WARN, "job", runner.host, runner.runner, runner.last_error)
-            for runner, _ in standings
-            if runner.last_error and runner.alive(int(now * 1000))
+            Problem(Severity.WARN, "job", each.host, each.runner, what + each.last_error)
+            for each in alive
+            if each.last_error
         ]
-    if standings and standings[0][1].severity is Severity.BAD:
-        runner = standings[0][0]
+    if runners and judge_runner(runners[0], now).severity is Severity.BAD:
+        runner = runners[0]
         text = (
-            f"no heartbeat for {duration(now - runner.last_ms / 1000)}: it has stopped or "
+            f"{what}no heartbeat for {duration(now - runner.last_ms / 1000)}: it has stopped or "
             "cannot reach the target"
         )
         return [Problem(Severity.BAD, "job", runner.host, runner.runner, text)]
-    return [Problem(Severity.WARN, "job", view.pair.pipeline, "", "no job is running")]
+    return []
 
 
 def _of_partitions(view: View) -> list[Problem]:

@@ -12,6 +12,7 @@ from k2ktui.jobs.manager import JobState
 from k2ktui.runtime.node import KafkaNode
 from tests.jobs.support import all_ended
 from tests.support.console import ConsoleDriver, drive_session, file_session
+from tests.support.copied import Copied, commit, committed
 from tests.support.kafka import Out, create_topic, produce
 from tests.support.pipeline import Pipeline
 
@@ -63,3 +64,37 @@ def test_started_restarted_and_stopped(pipe: Pipeline) -> None:
     (job,) = manager.list_jobs()
     assert (job.state, job.code) == (JobState.STOPPED, 0)
     pipe.prove(1000)
+
+
+def test_sync_started_and_stopped(
+    source: KafkaNode, target: KafkaNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is on Jobs and on the Overview; the pipeline itself counts as not running."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    copied = Copied(tmp_path, source, target)
+    topic, group = create_topic(source), copied.group("g")
+    produce(source, topic, [Out(b"v%d" % i) for i in range(50)])
+    copied.copy(topic)
+    commit(source, group, {(topic, 0): 10})
+
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("Y")
+        await console.sees("k2ktui sync for", "pass target cluster", f"type {copied.name} to")
+        await console.type(copied.name)
+        await console.press("tab", "space")
+        await console.sees("runs as pid", "sync running on this host", "1 committed")
+        await console.press("1")
+        await console.sees("Sync ", "heartbeat")
+        await console.press("5", "X")
+        await console.sees("No group is translated until")
+        await console.type(copied.name)
+        await console.press("tab", "space")
+        await console.sees("has stopped", "no run is alive")
+
+    with all_ended():
+        drive_session(file_session(copied.file), steps, screen="5")
+    (job,) = manager.list_jobs()
+    assert (job.state, job.code, job.record.kind) == (JobState.STOPPED, 0, "sync")
+    where = (topic, 0)
+    assert committed(target, group, [where]) == {where: 10 + copied.prior}

@@ -20,6 +20,7 @@ from k2ktui.engine.journal import (
     JournalKey,
     JournalRow,
     JournalRows,
+    RunKind,
     Runner,
     RunnerKey,
     RunnerState,
@@ -172,6 +173,11 @@ def test_the_formats_are_as_documented() -> None:
     assert reported.startswith(b'{"at":2,"commitMs":4.2,"host":"h"')
     assert b'"state":"running","term":6,"user":"u"' in reported
     assert read_state_value(runner.key, reported) == replace(runner, term=6, commit_ms=4.2)
+    sync = replace(runner, kind=RunKind.SYNC)
+    assert b'"host":"h","kind":"sync","lag":5' in state_value(sync)
+    assert read_state_value(runner.key, state_value(sync)) == sync
+    with pytest.raises(MalformedRecord, match="an unknown kind of run"):
+        read_state_value(runner.key, state_value(sync).replace(b'"sync"', b'"dance"'))
     snapshot = CommitSnapshot("app", "c", 9, "Stable", {("t", 0): CommittedOffset(12, "m")})
     assert state_key("g", snapshot.key) == b'{"group":"g","kind":"commits","consumerGroup":"app"}'
     assert state_value(snapshot) == (

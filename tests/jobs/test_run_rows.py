@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k2ktui.engine.journal import Runner, RunnerState
+from k2ktui.engine.journal import RunKind, Runner, RunnerState
 from k2ktui.engine.journal_format import read_state_value, state_value
 from k2ktui.jobs.checks import alive_elsewhere
 from k2ktui.jobs.job_directory import JobDirectory, JobRecord, Phase
 from k2ktui.jobs.manager import Job, JobState, this_host
-from k2ktui.jobs.run_rows import SHOWN_PAST, make_run_rows, recent_runs
+from k2ktui.jobs.run_rows import SHOWN_PAST, current_run, make_run_rows, recent_runs
 from k2ktui.runtime.host import pid_space
 
 NOW = 1_795_262_400.0
@@ -176,3 +176,20 @@ def test_every_run_is_in_one_row(runs: list[tuple[int, str, RunnerState]], pids:
     assert len([row for row in found if row.job]) == len(jobs)
     alive = [row.alive for row in found]
     assert alive == sorted(alive, reverse=True)
+
+
+def test_runs_of_sync_are_rows_of_their_own() -> None:
+    """Even of one process id: the pipeline and its sync application have a job each."""
+    copying, syncing = job(), job(kind=RunKind.SYNC)
+    beats = [runner("c"), runner("s", kind=RunKind.SYNC)]
+    rows = make_run_rows([copying, syncing], beats, "orders", NOW, lag_records=20)
+    assert {(row.kind, row.runner, row.lap, row.lag_records) for row in rows} == {
+        (RunKind.COPY, "c", 5, 20),
+        (RunKind.SYNC, "s", None, 9),
+    }
+    for kind in RunKind:
+        found = current_run([copying, syncing], beats, "orders", NOW, kind)
+        assert found is not None and found.kind is kind
+    away = [replace(each, host="elsewhere") for each in beats]
+    assert [each.runner for each in alive_elsewhere(away, None, NOW, RunKind.SYNC)] == ["s"]
+    assert [each.runner for each in alive_elsewhere(away, None, NOW)] == ["c"]

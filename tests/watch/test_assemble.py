@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from k2ktui.engine.groups import Finding
+from k2ktui.engine.journal import RunKind, RunnerState
 from k2ktui.engine.state import Gap, SourcePartition
 from k2ktui.engine.status import HeldBack, PartitionState
 from k2ktui.engine.translate import Basis
@@ -355,3 +356,22 @@ def test_the_ranges_of_a_view_end_at_its_position() -> None:
     made.mapped[at] = replace(made.mapped[at], ranges=(*ranges[:9], (39_000, 39_007, 1500)))
     (row,) = (row for row in made.view().partitions if row.key == ("payments", 0))
     assert row.ranges == (*ranges[2:9], (39_000, 39_007, 1000))
+
+
+def test_a_run_of_sync_is_no_run_of_the_pipeline() -> None:
+    made = one()
+    made.running = False
+    view = made.view()
+    (copying,) = view.runners
+    beat = replace(copying, runner="s", kind=RunKind.SYNC, state=RunnerState.RUNNING)
+    view = replace(view, runners=(beat, copying))
+    assert loads(dumps(view)).runners == view.runners
+    assert [p.message for p in find_problems(view, NOON)] == ["no job is running"]
+    line = next(line for line in view_lines(view, NOON) if "job stopped on" in line)
+    assert "; sync running on bastion1 as ops, heartbeat" in line
+    # Where nothing is copied, its run is the one that counts.
+    assert not find_problems(replace(view, runners=(beat,)), NOON)
+    silent = replace(beat, at_ms=beat.at_ms - 60_000)
+    (bad,) = find_problems(replace(view, runners=(silent,)), NOON)
+    assert (bad.severity, bad.key) == (Severity.BAD, "s")
+    assert bad.message.startswith("k2ktui sync: no heartbeat for")

@@ -13,6 +13,15 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.console import cli_equivalent
 from k2ktui.console.event_log import EventKind
 from k2ktui.console.screens.base import ListScreen
+from k2ktui.console.screens.job_words import (
+    JOBS_HELP,
+    name_of,
+    outcome_of,
+    place,
+    read_config,
+    reason_of,
+    where_to_stop,
+)
 from k2ktui.console.screens.jobs_log import LogScreen, entry_lines
 from k2ktui.console.screens.jobs_table import HEARTBEAT_COLUMNS, jobs_grid
 from k2ktui.console.widgets.confirm import Confirm
@@ -21,11 +30,12 @@ from k2ktui.console.widgets.start_dialog import StartDialog
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.engine.access import Access, access
+from k2ktui.engine.journal import RunKind
+from k2ktui.engine.plan import Rewind
 from k2ktui.errors import K2kError, TimedOut
 from k2ktui.jobs import joblog, manager
-from k2ktui.jobs.manager import Job, JobState, StopMode
+from k2ktui.jobs.manager import Job, StopMode
 from k2ktui.jobs.run_rows import RunRow, make_run_rows, recent_runs
-from k2ktui.kafka.properties import load_checked
 from k2ktui.present import formatting
 from k2ktui.present.formatting import Cell, Line, Tone
 from k2ktui.present.runs import clock
@@ -43,25 +53,13 @@ class JobsScreen(ListScreen):
     """Runs of the pipeline, and the end of the selected job's log."""
 
     ENTRY: ClassVar[str] = "jobs"
-    CHANGES: ClassVar[frozenset[str]] = frozenset({"start_job", "stop_job", "restart_job"})
-    HELP: ClassVar[str | None] = """
-        Jobs. Each row is a run of a pipeline: a job on this host, or a run on another host as
-        reported by its heartbeats on the target. Below is the end of the selected job's log; Enter
-        shows the whole log.
-
-        J starts the pipeline after checks, which are shown as they complete. X stops a job; a
-        second X stops it immediately. R checks, stops and starts it again. All of them ask for the
-        pipeline's name first.
-
-        A job keeps running without the console, the SSH connection and the terminal, and is found
-        again later. Stop a run on another host, or in a terminal, where it was started.
-
-        died: it ended without reporting it. silent: no heartbeat for 15 s. term: the number of the
-        run. commit: mean duration of a transaction's commit. restarts: starts on this host before
-        this one.
-    """
+    CHANGES: ClassVar[frozenset[str]] = frozenset(
+        {"start_job", "start_sync", "stop_job", "restart_job"}
+    )
+    HELP: ClassVar[str | None] = JOBS_HELP
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("J", "start_job", "Start", id="jobs.start"),
+        Binding("Y", "start_sync", "Sync", id="jobs.sync"),
         Binding("X", "stop_job", "Stop", id="jobs.stop"),
         Binding("R", "restart_job", "Restart", id="jobs.restart"),
         Binding("l", "log", "Log", id="jobs.log", show=False),
@@ -169,21 +167,25 @@ class JobsScreen(ListScreen):
     def summary(self) -> Line:
         """Return which run of the pipeline is alive, and where."""
         found = [row for row in self.grid().rows if isinstance(row, RunRow)]
-        own = [row for row in found if row.pipeline == self.session.pair.pipeline and row.alive]
+        alive = [row for row in found if row.pipeline == self.session.pair.pipeline and row.alive]
+        own = [row for row in alive if row.kind is RunKind.COPY]
+        syncs = [row for row in alive if row.kind is RunKind.SYNC]
+        more = Cell(f"; sync {place(syncs[0])}" if syncs else "")
         cells = [Cell(f"{formatting.name(self.session.pair.pipeline, 40)}: ", Tone.HEADING)]
         if self._busy:
             return (*cells, Cell(self._busy, Tone.INFO))
         if not own and self.session.pair.mirror:
-            return (*cells, Cell(_MIRROR, Tone.MUTED))
+            return (*cells, Cell(_MIRROR, Tone.MUTED), more)
+        if not own and syncs and self._nothing_to_start():
+            return (*cells, Cell(f"sync {place(syncs[0])}"))
         if not own:
-            return (*cells, Cell("no run is alive", Tone.WARN))
+            return (*cells, Cell("no run is alive", Tone.WARN), more)
         if len(own) > 1:
             return (
                 *cells,
                 Cell(f"{len(own)} runs at the same time: the older one is being fenced", Tone.WARN),
             )
-        where = "on this host" if own[0].here else f"on {formatting.name(own[0].host, 40)}"
-        return (*cells, Cell(f"{own[0].state} {where}, pid {own[0].pid}"))
+        return (*cells, Cell(place(own[0])), more)
 
     def _row(self) -> RunRow | None:
         row = self.grid().current
@@ -210,7 +212,7 @@ class JobsScreen(ListScreen):
         if row is None or (row.job is None and not row.alive):
             return "no job is running in this row"
         if row.job is None:
-            return _where_to_stop(row, "restart" if action == "restart_job" else "stop")
+            return where_to_stop(row, "restart" if action == "restart_job" else "stop")
         dead = action == "stop_job" and not row.alive
         return "no job is running in this row" if dead else ""
 
@@ -240,21 +242,35 @@ class JobsScreen(ListScreen):
     @work
     async def action_start_job(self) -> None:
         """Check the pipeline, confirm, and start it."""
+        await self._start(RunKind.COPY)
+
+    @work
+    async def action_start_sync(self) -> None:
+        """Check the clusters, confirm, and start ``k2ktui sync``."""
+        await self._start(RunKind.SYNC)
+
+    async def _start(self, kind: RunKind) -> None:
+        """Start a job: the one of the selected row if it has ended, or the session's."""
         row = self._row()
-        job = row.job if row is not None and row.job is not None and not row.alive else None
-        if (config := await self._config(job)) is None:
+        over = row is not None and not row.alive and row.kind is kind
+        job = row.job if row is not None and over else None
+        if (config := await self._config(job, kind)) is None:
             return
         files = job.record.files if job else self.session.files
         lines = ["It keeps running without this console. X stops it; k2ktui jobs list shows it."]
-        if not await self.app.push_screen_wait(StartDialog(config, "Start", lines)):
+        if kind is RunKind.SYNC:
+            lines.insert(0, "It commits translated offsets of groups without members there.")
+        if not await self.app.push_screen_wait(StartDialog(config, "Start", lines, kind=kind)):
             return
+        rewind = Rewind.NEVER if kind is RunKind.SYNC else None
 
         def started() -> Job:
-            job = manager.start_job(config, files, self._access(config))
+            job = manager.start_job(config, files, self._access(config), rewind=rewind)
             self._new_start = job.record.start
             return manager.await_running(job)
 
-        self._work(f"starting {config.name}", started, cli_equivalent.job(files, "start"))
+        command = cli_equivalent.job(files, "start", kind)
+        self._work(f"starting {name_of(config.name, kind)}", started, command)
 
     @work
     async def action_restart_job(self) -> None:
@@ -262,20 +278,20 @@ class JobsScreen(ListScreen):
         row = self._row()
         if row is None or row.job is None:
             return
-        job = row.job
-        if (config := await self._config(job)) is None:
+        job, kind = row.job, row.kind
+        if (config := await self._config(job, kind)) is None:
             return
         lines = [f"Stops pid {job.record.pid} and starts it again; no record is lost or repeated."]
-        dialog = StartDialog(config, "Restart", lines, restart=True)
+        dialog = StartDialog(config, "Restart", lines, restart=True, kind=kind)
         if not await self.app.push_screen_wait(dialog):
             return
         files = job.record.files
         self._work(
-            f"restarting {config.name}",
+            f"restarting {name_of(config.name, kind)}",
             lambda: manager.await_running(
                 manager.restart_job(job, config, files, self._access(config))
             ),
-            cli_equivalent.job(files, "restart"),
+            cli_equivalent.job(files, "restart", kind),
         )
 
     @work
@@ -288,7 +304,9 @@ class JobsScreen(ListScreen):
         again = job.record.start in self._stop_requests
         lines = [
             f"pid {job.record.pid} on this host, since {clock(job.record.started_at)} UTC.",
-            "Nothing is copied until it is started again; it continues where it stopped.",
+            "Nothing is copied until it is started again; it continues where it stopped."
+            if row.kind is RunKind.COPY
+            else "No group is translated until it is started again.",
             "A stop was requested before; this one is immediate."
             if again
             else "No record is lost or repeated.",
@@ -308,7 +326,8 @@ class JobsScreen(ListScreen):
                 )
             return now
 
-        self._work(f"stopping {name}", stopped, cli_equivalent.job(job.record.files, "stop"))
+        command = cli_equivalent.job(job.record.files, "stop", row.kind)
+        self._work(f"stopping {name_of(name, row.kind)}", stopped, command)
 
     def _nothing_to_start(self) -> str:
         """Return why the session's file starts no job; "" if it does."""
@@ -317,15 +336,16 @@ class JobsScreen(ListScreen):
             return f"{_MIRROR}. {_TAKE_OVER}"
         return NOTHING_TO_COPY if flow is not None and flow.pipeline is None else ""
 
-    async def _config(self, job: Job | None) -> PipelineConfig | None:
+    async def _config(self, job: Job | None, kind: RunKind) -> PipelineConfig | None:
         """Return the configuration of a job or of the session; None after reporting an error."""
-        if job is None and (why := self._nothing_to_start()):
+        if job is None and kind is RunKind.COPY and (why := self._nothing_to_start()):
             self.inform(why, "warning")
             return None
+        flow = self.session.flow
         if job is None or job.record.files == manager.absolute_paths(self.session.files):
-            return self.session.flow.pipeline if self.session.flow else None
+            return None if flow is None else flow.config if kind is RunKind.SYNC else flow.pipeline
         reading = self.run_worker(
-            lambda: load_checked(job.record.files).config,
+            lambda: read_config(job),
             group="config",
             thread=True,
             exit_on_error=False,
@@ -333,7 +353,7 @@ class JobsScreen(ListScreen):
         try:
             await reading.wait()
         except Exception:
-            self.inform_error(_reason(reading.error))
+            self.inform_error(reason_of(reading.error))
             return None
         return reading.result
 
@@ -368,7 +388,7 @@ class JobsScreen(ListScreen):
             events.add(EventKind.DONE, what, command)
             if job.alive:
                 self._started.append(job)
-            self.inform(*_outcome(job))
+            self.inform(*outcome_of(job))
 
         def failed(error: K2kError) -> None:
             over()
@@ -379,29 +399,3 @@ class JobsScreen(ListScreen):
         self._busy = f"{formatting.name(what, 60)} …"
         self.background("job", work, done, failed)
         self._draw()
-
-
-def _where_to_stop(row: RunRow, verb: str) -> str:
-    if row.host == manager.this_host():
-        return f"pid {row.pid} runs in a terminal or as a service: stop it there"
-    return f"it runs on {formatting.name(row.host, 60)}; there: k2ktui jobs {verb} -f FILE"
-
-
-def _reason(error: BaseException | None) -> K2kError:
-    inner = error.__cause__ if error is not None and error.__cause__ is not None else error
-    return inner if isinstance(inner, K2kError) else K2kError(f"its files: {type(inner).__name__}")
-
-
-def _outcome(job: Job) -> tuple[str, Any]:
-    name, pid = job.record.pipeline, job.record.pid
-    match job.state:
-        case JobState.RUNNING:
-            return f"{name} runs as pid {pid}.", "information"
-        case JobState.STARTING:
-            return f"{name} is still starting, as pid {pid}; its log shows the progress.", "warning"
-        case JobState.STOPPING:
-            return f"{name} is stopping, as pid {pid}; its log says why.", "warning"
-        case JobState.STOPPED:
-            return f"{name} has stopped.", "information"
-    code = "" if job.code is None else f" (exit code {job.code})"
-    return f"{name} has ended{code}: {job.why}", "error"

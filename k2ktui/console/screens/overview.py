@@ -21,6 +21,7 @@ from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_dialog import TextDialog
 from k2ktui.console.widgets.text_lines import TextLines
+from k2ktui.engine.journal import RunKind
 from k2ktui.jobs import manager
 from k2ktui.jobs.manager import Job
 from k2ktui.jobs.run_rows import RunRow, current_run, make_run_rows
@@ -121,7 +122,8 @@ class OverviewScreen(ConsoleScreen):
         """Show the totals and the problems."""
         now = self.session.feed.now()
         run = _run(view, now, self._jobs)
-        lines = facts(view, now, glyphs_of(self), self.size.width - 2, run)
+        sync = _run(view, now, self._jobs, RunKind.SYNC)
+        lines = facts(view, now, glyphs_of(self), self.size.width - 2, run, sync)
         self.query_one("#facts", TextLines).show(lines)
         self._plot(view)
         grid = self.query_one(Grid)
@@ -129,7 +131,8 @@ class OverviewScreen(ConsoleScreen):
         found = find_problems(view, now)
         if run is not None and run.alive and run.job is not None:
             # Its first heartbeat may not have been read yet.
-            found = [p for p in found if p.kind != "job" or (p.key and p.key == run.runner)]
+            own = {run.runner} | {each.runner for each in view.runners if each.kind is RunKind.SYNC}
+            found = [p for p in found if p.kind != "job" or (p.key and p.key in own)]
         grid.show(found)
 
     def _plot(self, view: View) -> None:
@@ -196,6 +199,8 @@ def _mark(glyphs: Glyphs, problem: Problem) -> Cell:
     return glyphs.mark(SeverityLabel(problem.severity, problem.kind))
 
 
-def _run(view: View, now: float, jobs: Sequence[Job]) -> RunRow | None:
-    """Return the run that the screen Jobs shows first."""
-    return current_run(jobs, view.runners, view.pair.pipeline, state_time(view, now))
+def _run(
+    view: View, now: float, jobs: Sequence[Job], kind: RunKind = RunKind.COPY
+) -> RunRow | None:
+    """Return the run of a kind that the screen Jobs shows first."""
+    return current_run(jobs, view.runners, view.pair.pipeline, state_time(view, now), kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from k2ktui.engine.journal import RunKind
 from k2ktui.engine.translate import Basis
 from k2ktui.engine.trend import Direction
 from k2ktui.jobs.run_rows import RunRow
@@ -24,8 +25,15 @@ _SPARK = 24
 _GOOD = (Basis.EXACT, Basis.END)
 
 
-def facts(view: View, now: float, glyphs: Glyphs, width: int, run: RunRow | None) -> list[Line]:
-    """Return the totals of a view as lines."""
+def facts(
+    view: View,
+    now: float,
+    glyphs: Glyphs,
+    width: int,
+    run: RunRow | None,
+    sync: RunRow | None = None,
+) -> list[Line]:
+    """Return the totals of a view as lines; ``sync`` is the last run of ``k2ktui sync``."""
     spark = max(0, min(_SPARK, width - 70)) if width < 110 else 2 * _SPARK
     return [
         _line("Lag", *_lag(view, glyphs, spark)),
@@ -39,6 +47,7 @@ def facts(view: View, now: float, glyphs: Glyphs, width: int, run: RunRow | None
             "Job",
             *(_mirror(view, now, glyphs) if view.pair.mirror else _job(view, now, glyphs, run)),
         ),
+        *([_line("Sync", *_sync(view, now, glyphs, sync))] if sync else []),
         _line("Source", *_cluster(view, view.source, PartName.SOURCE, now, glyphs)),
         _line("Target", *_cluster(view, view.target, PartName.TARGET, now, glyphs)),
         *_notes(view),
@@ -195,15 +204,30 @@ def _job(view: View, now: float, glyphs: Glyphs, run: RunRow | None) -> list[Cel
     # This host's own record of a job is not as old as the last heartbeat that was read.
     stale = view.stale(PartName.STATE) and run.job is None
     mark = _aged(glyphs.mark(judge_run(run)), glyphs, stale)
-    at = state_time(view, now)
-    alive = sum(each.alive(int(at * 1000)) for each in view.runners)
-    more = f", {alive} at once" if alive > 1 else ""
-    where = f"{formatting.name(run.user, 20)}@{formatting.name(run.host, 40)}"
     if run.heartbeat_at is None:
-        return [mark, Cell(f"  {where}  no heartbeat yet")]
+        return [mark, Cell(f"  {_where(run)}  no heartbeat yet")]
     lap, lived = formatting.number(run.lap), formatting.age(max(0.0, now - run.heartbeat_at))
-    slots = counted(run.slots, "slot")
-    return [mark, Cell(f"  {where}  lap {lap}, {slots}{more}, heartbeat {lived} ago")]
+    slots, more = counted(run.slots, "slot"), _at_once(view, now, RunKind.COPY)
+    return [mark, Cell(f"  {_where(run)}  lap {lap}, {slots}{more}, heartbeat {lived} ago")]
+
+
+def _sync(view: View, now: float, glyphs: Glyphs, run: RunRow) -> list[Cell]:
+    stale = view.stale(PartName.STATE) and run.job is None
+    mark = _aged(glyphs.mark(judge_run(run)), glyphs, stale)
+    if run.heartbeat_at is None:
+        return [mark, Cell(f"  {_where(run)}  no heartbeat yet")]
+    lived, more = formatting.age(max(0.0, now - run.heartbeat_at)), _at_once(view, now, run.kind)
+    return [mark, Cell(f"  {_where(run)}  heartbeat {lived} ago{more}")]
+
+
+def _where(run: RunRow) -> str:
+    return f"{formatting.name(run.user, 20)}@{formatting.name(run.host, 40)}"
+
+
+def _at_once(view: View, now: float, kind: RunKind) -> str:
+    at = int(state_time(view, now) * 1000)
+    alive = sum(each.alive(at) for each in view.runners if each.kind is kind)
+    return f", {alive} at once" if alive > 1 else ""
 
 
 def _cluster(

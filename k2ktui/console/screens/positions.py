@@ -17,6 +17,7 @@ from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.selectable_grid import SelectableGrid
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_prompt import TextPrompt
+from k2ktui.engine.journal import RunKind
 from k2ktui.engine.state import SourcePartition
 from k2ktui.present import formatting
 from k2ktui.present.columns import pick
@@ -95,7 +96,8 @@ class PositionsScreen(ListScreen):
         hidden = f", {grid.hidden:,} of them not shown" if grid.hidden else ""
         text = f"{marked:,} marked{hidden}" if marked else "none marked"
         now_ms = int(self.session.feed.now() * 1000)
-        alive = [each for each in view.runners if each.alive(now_ms)] if view else []
+        copying = [each for each in view.runners if each.kind is RunKind.COPY] if view else []
+        alive = [each for each in copying if each.alive(now_ms)]
         found = [
             Cell(f"{counted(grid.total, 'partition')}  "),
             Cell(text, Tone.WARN if marked else Tone.MUTED),

@@ -13,6 +13,7 @@ from k2ktui.console.screens.operation import OperationScreen
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of
+from k2ktui.engine.journal import RunKind
 from k2ktui.engine.moves import MoveEffect, PositionMove
 from k2ktui.present import formatting
 from k2ktui.present.formatting import Cell, Line, Tone
@@ -169,7 +170,7 @@ class MovesScreen(OperationScreen):
     def _in_use(self) -> str:
         view, now_ms = self.console.view, int(self.session.feed.now() * 1000)
         for runner in view.runners if view is not None else ():
-            if runner.alive(now_ms):
+            if runner.kind is RunKind.COPY and runner.alive(now_ms):
                 where = f"{safe_text(runner.host, 60)}, pid {runner.pid}"
                 return f"the pipeline runs on {where}: stop it first (5)"
         return ""

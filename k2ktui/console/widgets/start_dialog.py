@@ -12,6 +12,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_lines import TextLines
+from k2ktui.engine.journal import RunKind
 from k2ktui.errors import K2kError, fix_text
 from k2ktui.jobs.checks import start_checks
 from k2ktui.present import formatting
@@ -40,12 +41,22 @@ class StartDialog(Confirm):
         verb: ``Start`` or ``Restart``.
         lines: additional text to show.
         restart: whether the pipeline's job on this host is about to be stopped.
+        kind: what the job does.
     """
 
     def __init__(
-        self, config: PipelineConfig, verb: str, lines: Sequence[str], *, restart: bool = False
+        self,
+        config: PipelineConfig,
+        verb: str,
+        lines: Sequence[str],
+        *,
+        restart: bool = False,
+        kind: RunKind = RunKind.COPY,
     ) -> None:
-        super().__init__(f"{verb} {formatting.name(config.name, 60)}", (), config.name, verb)
+        what = "k2ktui sync for " if kind is RunKind.SYNC else ""
+        title = f"{verb} {what}{formatting.name(config.name, 60)}"
+        super().__init__(title, (), config.name, verb)
+        self._kind = kind
         self._config, self._more, self._restart = config, tuple(lines), restart
         self._checks: list[Check] = []
         self._over = False
@@ -62,7 +73,7 @@ class StartDialog(Confirm):
 
     def _check(self) -> None:
         try:
-            for check in start_checks(self._config, restart=self._restart):
+            for check in start_checks(self._config, restart=self._restart, kind=self._kind):
                 if not self._report(check):
                     return
         except K2kError as error:

@@ -41,7 +41,14 @@ from k2ktui.runtime.java import find_java, java_notes
 from k2ktui.runtime.spark_extra import install_command
 from k2ktui.text import safe_text
 
-__all__ = ["Check", "CheckOutcome", "each_check", "exit_code", "run_checks"]
+__all__ = [
+    "Check",
+    "CheckOutcome",
+    "each_check",
+    "each_cluster_check",
+    "exit_code",
+    "run_checks",
+]
 
 _OLDEST_SPARK = (4, 1)
 _SPARK_GUIDE = "See docs/spark-cluster.md."
@@ -66,6 +73,16 @@ def each_check(config: PipelineConfig) -> Iterator[Check]:
         for side in sides.values():
             yield from side.checks
         yield from _across(config, sides)
+
+
+def each_cluster_check(config: PipelineConfig) -> Iterator[Check]:
+    """Yield only the checks of both clusters; the iterator's end closes connections."""
+    with ExitStack() as stack:
+        sides = open_clusters(config, stack)
+        for side in sides.values():
+            yield from side.checks
+        if all(side.answers for side in sides.values()):
+            yield check_ids(sides["source"], sides["target"])
 
 
 def _across(config: PipelineConfig, sides: Mapping[str, CheckedCluster]) -> Iterator[Check]:

@@ -1,0 +1,84 @@
+"""What the screen Jobs says about a job, and its files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.journal import RunKind
+from k2ktui.errors import K2kError
+from k2ktui.jobs import manager
+from k2ktui.jobs.manager import Job, JobState
+from k2ktui.jobs.run_rows import RunRow
+from k2ktui.kafka.properties import load_checked
+from k2ktui.mm2.flow_files import read_flow
+from k2ktui.present import formatting
+
+JOBS_HELP = """
+Jobs. Each row is a run of a pipeline: a job on this host, or a run on another host as
+reported by its heartbeats on the target. Below is the end of the selected job's log; Enter
+shows the whole log.
+
+J starts the pipeline after checks, which are shown as they complete. Y starts k2ktui sync,
+which translates the pipeline's groups continuously. X stops a job; a second X stops it
+immediately. R checks, stops and starts it again. All of them ask for the pipeline's name
+first.
+
+A job keeps running without the console, the SSH connection and the terminal, and is found
+again later. Stop a run on another host, or in a terminal, where it was started.
+
+kind: copy, or sync for k2ktui sync. died: it ended without reporting it. silent: no
+heartbeat for 15 s. term: the number of the run. commit: mean duration of a transaction's
+commit. restarts: starts on this host before this one.
+"""
+
+
+def read_config(job: Job) -> PipelineConfig:
+    """Read the files of a job.
+
+    Raises:
+        ConfigError: they cannot be read.
+    """
+    if job.record.kind is RunKind.SYNC:
+        return read_flow(job.record.files)[0].config
+    return load_checked(job.record.files).config
+
+
+def name_of(pipeline: str, kind: RunKind) -> str:
+    """Return the name of a job."""
+    return f"k2ktui sync for {pipeline}" if kind is RunKind.SYNC else pipeline
+
+
+def place(row: RunRow) -> str:
+    """Return the state of a run, and where it is."""
+    where = "on this host" if row.here else f"on {formatting.name(row.host, 40)}"
+    return f"{row.state} {where}, pid {row.pid}"
+
+
+def where_to_stop(row: RunRow, verb: str) -> str:
+    """Return where a run that is not a job of this host can be stopped or restarted."""
+    if row.host == manager.this_host():
+        return f"pid {row.pid} runs in a terminal or as a service: stop it there"
+    return f"it runs on {formatting.name(row.host, 60)}; there: k2ktui jobs {verb} -f FILE"
+
+
+def reason_of(error: BaseException | None) -> K2kError:
+    """Return the error of a worker that reads files."""
+    inner = error.__cause__ if error is not None and error.__cause__ is not None else error
+    return inner if isinstance(inner, K2kError) else K2kError(f"its files: {type(inner).__name__}")
+
+
+def outcome_of(job: Job) -> tuple[str, Any]:
+    """Return what became of a job after an operation, and the severity of the message."""
+    name, pid = name_of(job.record.pipeline, job.record.kind), job.record.pid
+    match job.state:
+        case JobState.RUNNING:
+            return f"{name} runs as pid {pid}.", "information"
+        case JobState.STARTING:
+            return f"{name} is still starting, as pid {pid}; its log shows the progress.", "warning"
+        case JobState.STOPPING:
+            return f"{name} is stopping, as pid {pid}; its log says why.", "warning"
+        case JobState.STOPPED:
+            return f"{name} has stopped.", "information"
+    code = "" if job.code is None else f" (exit code {job.code})"
+    return f"{name} has ended{code}: {job.why}", "error"

@@ -1,0 +1,115 @@
+"""Runs the sync application until it is stopped: polls, heartbeats, metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from time import monotonic, time
+
+from k2ktui.engine.journal import RunKind
+from k2ktui.engine.plan import Rewind
+from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
+from k2ktui.kafka.clients import target_cluster
+from k2ktui.kafka.control import create_mapping_application_topics
+from k2ktui.replication.heartbeat import Heartbeat
+from k2ktui.runtime.stop_flag import StopFlag
+from k2ktui.sync.flow import Flow
+from k2ktui.sync.loop import SyncLoop, SyncPoll
+from k2ktui.sync.metrics import measure_sync
+from k2ktui.text import safe_text
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReports:
+    """What a run of the sync application reports, and to whom.
+
+    Attributes:
+        note: called with a sentence for the operator.
+        polled: called after each poll; the flag says whether it is the first, or the only one.
+    """
+
+    note: Callable[[str], None]
+    polled: Callable[[SyncPoll, bool], None]
+
+
+class SyncRun:
+    """One run of the sync application.
+
+    Args:
+        flow: whose groups are translated.
+        rewind: what to do where a group moved back on the source.
+        reports: what is called.
+        telemetry: export metrics.
+    """
+
+    def __init__(
+        self, flow: Flow, rewind: Rewind, reports: SyncReports, *, telemetry: bool
+    ) -> None:
+        self._flow, self._config = flow, flow.config
+        self._rewind, self._reports, self._telemetry = rewind, reports, telemetry
+        self._over = StopFlag()
+        self._heartbeat: Heartbeat | None = None
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether a stop was requested."""
+        return self._over.is_set()
+
+    def stop(self) -> None:
+        """Stop after the current poll; safe in a signal handler."""
+        self._over.set()
+        if self._heartbeat is not None:
+            self._heartbeat.ending()
+
+    def run(self, *, once: bool = False) -> bool:
+        """Poll until it is stopped; return whether there are findings.
+
+        Findings are groups that were left alone, or, with ``once``, uncommitted offsets.
+
+        Raises:
+            K2kError: the first poll, or the only one, failed, or a configured condition holds.
+        """
+        config, note = self._config, self._reports.note
+        if not (self._flow.is_mirror or config.replicates):
+            for name in create_mapping_application_topics(config, target_cluster(config)):
+                note(f"topic {safe_text(name)} was created on the target cluster")
+        loop = SyncLoop(self._flow, self._rewind)
+        with ExitStack() as stack:
+            stack.callback(loop.close)
+            report = stack.enter_context(measure_sync(config, note, wanted=self._telemetry))
+            if not once:
+                self._heartbeat = Heartbeat(config, time(), note, kind=RunKind.SYNC)
+                stack.enter_context(self._heartbeat)
+            try:
+                return self._poll(loop, report, once=once)
+            except K2kError as error:
+                self._update_heartbeat(error.message)
+                raise
+
+    def _poll(self, loop: SyncLoop, report: Callable[[SyncPoll], None], *, once: bool) -> bool:
+        findings, first = False, True
+        while not self._over.is_set():
+            began = monotonic()
+            try:
+                turn = loop.turn()
+            except (ConnectionFailed, TimedOut) as error:
+                if once or first:
+                    raise
+                self._update_heartbeat(error.message)
+                self._reports.note(f"{error.message}; retrying")
+            else:
+                turn = replace(turn, duration_s=monotonic() - began)
+                report(turn)
+                self._update_heartbeat(next(iter(turn.failed), ""))
+                self._reports.polled(turn, first or once)
+                findings = bool(loop.stopped) or (once and bool(turn.failed))
+                first = False
+            if once:
+                break
+            self._over.wait(max(0.0, self._config.groups.poll_interval_s - (monotonic() - began)))
+        return findings
+
+    def _update_heartbeat(self, error: str) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.observe_poll(error)
