@@ -193,7 +193,7 @@ def restart(
     allowed = access_to(config, unlock=unlock)
     require(allowed, "restarting a job")
     if not is_sync:
-        require_pyspark("starting a job")
+        require_pyspark("restarting a job")
     checks = _run_checks(config, kind, force=force, take_over=take_over, restart=True)
     begun = manager.restart_job(job, config, files, allowed, timeout)
     return _report_start(begun, wait, checks, as_json)

@@ -99,8 +99,8 @@ def test_the_mapping_applications_file(copied: Copied, topic: str) -> None:
 
 def test_rewind_is_for_sync_only(tmp_path: Path) -> None:
     file = write_pipeline(tmp_path / "p.yaml", 1)
-    told = k2ktui("jobs", "start", "--rewind", "follow", "-f", file, code=2).stderr
-    assert "--rewind needs --sync" in told
+    printed = k2ktui("jobs", "start", "--rewind", "follow", "-f", file, code=2).stderr
+    assert "--rewind needs --sync" in printed
 
 
 def test_records_of_an_earlier_release_are_of_jobs_that_copy(tmp_path: Path) -> None:

@@ -103,8 +103,8 @@ def test_a_new_name_that_copies_everything_again(
     (row,) = k2ktui_json("plan", "-f", renamed.file)["rows"]
     assert (row["action"], row["proposed"], row["basis"]) == ("create", again + 10, "exact")
     report_running(former)
-    told = k2ktui("sync", "-f", renamed.file, "--once", code=1).stderr
-    assert former.name in told and "mapped by several pipelines" in told
+    printed = k2ktui("sync", "-f", renamed.file, "--once", code=1).stderr
+    assert former.name in printed and "mapped by several pipelines" in printed
     assert committed(renamed.target, group, [where]) == {where: None}
 
 
@@ -116,8 +116,8 @@ def test_the_former_name_copies_on(former: Copied, renamed: Copied, topic: str) 
     values = [got.value or b"" for got in read_all(former.source, topic)][HALF:]
     landed = dict(enumerate(produce(former.target, topic, values), HALF))
     former.record(topic, 0, landed, COUNT, 0, HALF)
-    told = k2ktui("sync", "-f", renamed.file, "--once", code=1).stderr
-    assert former.name in told and "mapped by several pipelines" in told
+    printed = k2ktui("sync", "-f", renamed.file, "--once", code=1).stderr
+    assert former.name in printed and "mapped by several pipelines" in printed
 
 
 def test_another_route_is_no_former_name(former: Copied, renamed: Copied, topic: str) -> None:
@@ -127,5 +127,5 @@ def test_another_route_is_no_former_name(former: Copied, renamed: Copied, topic:
     landed = dict(enumerate(produce(former.target, other, values)))
     renamed.record(topic, 0, landed, COUNT, 0, target_topic=other)
     commit(renamed.source, renamed.group("g"), {(topic, 0): 10})
-    told = k2ktui("sync", "-f", renamed.file, "--once", code=1).stderr
-    assert former.name in told and "mapped by several pipelines" in told
+    printed = k2ktui("sync", "-f", renamed.file, "--once", code=1).stderr
+    assert former.name in printed and "mapped by several pipelines" in printed

@@ -89,7 +89,7 @@ def _control(config: PipelineConfig, target: Cluster) -> Iterator[Check]:
         if problem is None and not found.partitions and by_brokers:
             what = "missing; the brokers create it with their own settings"
             hint = "These are checked then. Or create it: "
-            yield warned(name, what, hint + create_command(config.target, found.spec))
+            yield warning_check(name, what, hint + create_command(config.target, found.spec))
             continue
         if problem is None and not found.partitions and not allowed:
             problem = missing_control_topic(config, found)
