@@ -310,3 +310,16 @@ def test_a_runner_that_says_goodbye_is_stopped_and_the_latest_is_first(file: Pat
         assert order == sorted(order)
 
     drive_session(file_session(file, gone, runner("new")), steps, screen="5")
+
+
+def test_sync_is_checked_and_asked_for_as_the_pipeline_is(file: Path) -> None:
+    """Also where nothing is copied: a file without ``replication`` has no other job."""
+
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("Y")
+        await console.sees("Start k2ktui sync for", "FAIL source cluster")
+        await console.sees("k2ktui sync cannot be started")
+        assert "Java" not in console.text
+        await console.press("escape")
+
+    drive_session(file_session(file), steps, screen="5")

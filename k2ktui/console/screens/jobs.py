@@ -206,8 +206,8 @@ class JobsScreen(ListScreen):
             return found
         if self._busy:
             return f"wait for the end of: {self._busy}"
-        if action == "start_job":
-            return self._nothing_to_start()
+        if action in ("start_job", "start_sync"):
+            return self._nothing_to_start() if action == "start_job" else ""
         row = self._row()
         if row is None or (row.job is None and not row.alive):
             return "no job is running in this row"
@@ -259,7 +259,9 @@ class JobsScreen(ListScreen):
         files = job.record.files if job else self.session.files
         lines = ["It keeps running without this console. X stops it; k2ktui jobs list shows it."]
         if kind is RunKind.SYNC:
-            lines.insert(0, "It commits translated offsets of groups without members there.")
+            lines.insert(
+                0, "It commits offsets of groups that have no members on the target."
+            )
         if not await self.app.push_screen_wait(StartDialog(config, "Start", lines, kind=kind)):
             return
         rewind = Rewind.NEVER if kind is RunKind.SYNC else None

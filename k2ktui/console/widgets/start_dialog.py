@@ -116,7 +116,8 @@ class StartDialog(Confirm):
             return [(Cell("checking …", Tone.INFO),)]
         found = [check for check in self._checks if check.outcome is CheckOutcome.FAIL]
         if any(map(_blocks, found)):
-            text = "The pipeline cannot be started. Fix: correct what failed; Esc closes."
+            what = "k2ktui sync" if self._kind is RunKind.SYNC else "The pipeline"
+            text = f"{what} cannot be started. Fix: correct what failed; Esc closes."
             return [(Cell(text, Tone.BAD),)]
         if not found:
             return []
