@@ -201,7 +201,7 @@ def test_old_mappings_leave_the_memory(copied: Copied) -> None:
         store.refresh(20, position(7_000))
         # The end of the last one is where a group continues that has read everything.
         assert rows(store) == [(6_990, 7_291, 8)]
-        assert (store.mapped(AT), store.doubts(AT)) == (5_600, MappingGaps())
+        assert (store.count_mapped(AT), store.find_gaps(AT)) == (5_600, MappingGaps())
         store.reach({AT: 1_000})
         assert translated(store, 1_000) == 1_900
         put_steps(copied, 20, first=700, at_ms=now)
