@@ -259,9 +259,7 @@ class JobsScreen(ListScreen):
         files = job.record.files if job else self.session.files
         lines = ["It keeps running without this console. X stops it; k2ktui jobs list shows it."]
         if kind is RunKind.SYNC:
-            lines.insert(
-                0, "It commits offsets of groups that have no members on the target."
-            )
+            lines.insert(0, "It commits offsets of groups that have no members on the target.")
         if not await self.app.push_screen_wait(StartDialog(config, "Start", lines, kind=kind)):
             return
         rewind = Rewind.NEVER if kind is RunKind.SYNC else None
