@@ -19,6 +19,7 @@ from pydantic import (
     model_validator,
 )
 
+from k2ktui.config.bidirectional import Bidirectional, OppositeTopics
 from k2ktui.config.clusters import ClusterConfig, Properties, Section
 from k2ktui.config.exports import Metrics, Mm2PublishSettings
 from k2ktui.config.replication import NamesOrPattern, Pattern, Replication
@@ -92,24 +93,6 @@ class Tracing(Section):
     """Settings of the tracing headers."""
 
     headers: TracingHeaderNames = TracingHeaderNames()
-
-
-class BidirectionalHeaders(Section):
-    """Name of the header that marks a record's origin."""
-
-    bidirectional: Name = "__k2k_bidirectional"
-
-
-class Bidirectional(Section):
-    """The identifier that marks records of the opposite direction, and its header."""
-
-    mode: Literal["pipeline", "cluster"] = "cluster"
-    headers: BidirectionalHeaders = BidirectionalHeaders()
-
-    @property
-    def header(self) -> str:
-        """Name of the header."""
-        return self.headers.bidirectional
 
 
 class ErrorHandling(Section):
@@ -384,10 +367,33 @@ class PipelineConfig(Section):
         )
 
     @cached_property
+    def opposite(self) -> OppositeTopics:
+        """The opposite pipeline's control topics; those without a name are called as ours."""
+        return self.bidirectional.opposite.over(
+            commit=self.coordination.commit.topic,
+            mapping=self.offset_mapping.topic,
+            state=self.coordination.state.topic,
+            metrics=self.metrics.kafka.topic,
+        )
+
+    @property
+    def bidirectional_mode(self) -> str:
+        """How records of the opposite direction are recognized; "" in one direction."""
+        return self.bidirectional.mode if self.features.bidirectional_replication else ""
+
+    @cached_property
+    def opposite_topics(self) -> frozenset[str]:
+        """Names of the opposite pipeline's own topics on the source; none in one direction."""
+        if not self.features.bidirectional_replication:
+            return frozenset()
+        return frozenset(self.opposite.model_dump().values())
+
+    @cached_property
     def topics(self) -> TopicSelection:
-        """The source topics; a pattern never matches Kafka's or the pipeline's internal topics."""
+        """The source topics; a pattern never matches Kafka's or pipelines' internal topics."""
         pattern, names = self.replication.source.topic_choice
-        return TopicSelection(pattern, names, self.control_topics | KAFKA_INTERNAL_TOPICS)
+        own = self.control_topics | self.opposite_topics
+        return TopicSelection(pattern, names, own | KAFKA_INTERNAL_TOPICS)
 
     @property
     def replicates(self) -> bool:

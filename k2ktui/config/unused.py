@@ -14,7 +14,8 @@ from k2ktui.config.start import RESET
 from k2ktui.config.tree import Node
 
 _NO_REGISTRY = "k2ktui does not rewrite schema ids; start refuses it"
-_NO_FILTER = "k2ktui does not filter records by this header"
+_ONE_DIRECTION = "features.bidirectionalReplication is disabled"
+_PROVENANCE = "bidirectional.mode is provenance, which needs no header"
 _NO_TOPIC = "k2ktui has no assignment topic; transactional ids fence earlier tasks"
 
 #: Why a key has no effect; with a section, all of its keys have none.
@@ -22,7 +23,6 @@ UNUSED: Mapping[Path, str] = {
     ("schemaMapping",): _NO_REGISTRY,
     ("source", "registry"): _NO_REGISTRY,
     ("target", "registry"): _NO_REGISTRY,
-    ("bidirectional",): _NO_FILTER,
     ("coordination", "assignment", "graceWindow"): _NO_TOPIC,
     ("coordination", "assignment", "fencingMaxParallelism"): _NO_TOPIC,
     ("topicCreation", "control", "assignment"): _NO_TOPIC,
@@ -40,6 +40,10 @@ def unused_keys(tree: Node, config: PipelineConfig) -> Iterator[Problem]:
     """Yield a note for every key of the files that has no effect."""
     for path, reason in UNUSED.items():
         yield from _note(tree, path, reason)
+    if not config.features.bidirectional_replication:
+        yield from _note(tree, ("bidirectional",), _ONE_DIRECTION)
+    elif config.bidirectional.mode == "provenance":
+        yield from _note(tree, ("bidirectional", "headers"), _PROVENANCE)
     if config.spark.slots is not None:
         for path in _PARALLELISM:
             yield from _note(tree, path, "spark.slots is set")

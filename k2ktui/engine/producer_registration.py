@@ -24,7 +24,7 @@ from k2ktui.engine.strict_json import (
 PRODUCER = "producer"
 _VERSION = 1
 _LARGEST_BYTES = 1 << 20
-_MARK = b'"producer":'
+REGISTRATION_MARK = b'"producer":'
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def read_registration(key: bytes | None, value: bytes | None) -> ProducerRegistr
     Raises:
         MalformedRecord: a registration that cannot be read.
     """
-    if key is None or value is None or _MARK not in key:
+    if key is None or value is None or REGISTRATION_MARK not in key:
         return None
     head = parse_object(key, "the key", largest=_LARGEST_BYTES)
     if head.get(PRODUCER) is None:

@@ -9,14 +9,18 @@ from typing import Any
 from k2ktui.engine.cluster_pair import UNKNOWN_PAIR, ClusterPair, read_cluster_pair
 from k2ktui.engine.strict_json import (
     LARGEST_MS,
+    MalformedRecord,
     dump_object,
     field,
     flag,
     integer,
+    parse_object,
     text,
 )
 
 _VERSION = 1
+_LARGEST_BYTES = 1 << 20
+RUN_MARK = b'"run":true'
 # A driver that takes over fences the slots one by one.
 LARGEST_SLOTS = 10_000
 LARGEST_TERM = (1 << 53) - 1
@@ -26,7 +30,8 @@ LARGEST_TERM = (1 << 53) - 1
 class Run:
     """One run of the driver: its term, its number of slots, what it copies.
 
-    ``registers`` says that it registers the producer ids that it writes with.
+    ``registers`` says that it registers the producer ids that it writes with. ``bidirectional`` is
+    the mode in which it leaves out what came from its target, "" if it copies everything.
     """
 
     term: int
@@ -36,6 +41,7 @@ class Run:
     started_ms: int = 0
     pair: ClusterPair = UNKNOWN_PAIR
     registers: bool = False
+    bidirectional: str = ""
 
 
 def run_key(group: str) -> bytes:
@@ -54,6 +60,8 @@ def run_value(run: Run) -> bytes:
     }
     if run.registers:
         value["registers"] = True
+    if run.bidirectional:
+        value["bidirectional"] = run.bidirectional
     return dump_object({**value, "startedAt": run.started_ms, **run.pair.as_fields()})
 
 
@@ -67,4 +75,22 @@ def parse_run(value: Mapping[str, Any]) -> Run:
         started_ms=integer(value.get("startedAt", 0), high=LARGEST_MS),
         pair=read_cluster_pair(value),
         registers=flag(value.get("registers", False)),
+        bidirectional=text(value.get("bidirectional", "")),
     )
+
+
+def read_run(key: bytes | None, value: bytes | None) -> tuple[str, Run] | None:
+    """Decode a record of a commit topic if it is a run, with its group; None for any other record.
+
+    Raises:
+        MalformedRecord: a run that cannot be read.
+    """
+    if key is None or value is None or RUN_MARK not in key:
+        return None
+    head = parse_object(key, "the key", largest=_LARGEST_BYTES)
+    if head.get("run") is not True:
+        return None
+    body = parse_object(value, "the value", largest=_LARGEST_BYTES)
+    if integer(field(body, "v")) != _VERSION:
+        raise MalformedRecord("a run of an unknown version")
+    return text(field(head, "group")), parse_run(body)

@@ -150,6 +150,8 @@ class MappingRecord:
         term: term of the run that wrote it. A later term replaces all earlier mappings from the
             first offset that it covers.
         covers: the source offsets that it covers; None only in a template.
+        left_out: source offsets ``[first, end)`` that came from the target (provenance mode), in
+            the first part only.
         again: whether it repeats older records so that retention does not delete them. It is
             ignored for offsets that another record covers.
     """
@@ -163,6 +165,7 @@ class MappingRecord:
     runs: tuple[ScatteredRun, ...] = ()
     covers: Covers | None = None
     again: bool = False
+    left_out: tuple[tuple[int, int], ...] = ()
 
     @property
     def records(self) -> int:
@@ -236,6 +239,8 @@ def mapping_value(mapping: MappingRecord) -> bytes:
         value["covers"] = [covers.first, covers.end, covers.part, covers.parts]
     if mapping.again:
         value["again"] = True
+    if mapping.left_out:
+        value["leftOut"] = [list(span) for span in mapping.left_out]
     return dump_object(value)
 
 
@@ -258,6 +263,13 @@ def _range(row: list[Any]) -> MappingRange:
     source, target, count = integer(row[0]), integer(row[1]), integer(row[2], 1)
     integer(max(source, target) + count)
     return MappingRange(source, target, count)
+
+
+def _span(row: list[Any]) -> tuple[int, int]:
+    first, end = integer(row[0]), integer(row[1])
+    if first >= end:
+        raise MalformedRecord("left out no offsets")
+    return first, end
 
 
 def _covers(value: object) -> Covers:
@@ -369,4 +381,5 @@ def read_mapping_record(key: bytes | None, value: bytes | None) -> MappingRecord
         runs=tuple(_parse_scattered(row) for row in rows(body.get("runs", []))),
         covers=_covers(field(body, "covers")),
         again=flag(body.get("again", False)),
+        left_out=tuple(_span(row) for row in rows(body.get("leftOut", []), 2)),
     )

@@ -11,10 +11,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from kafka.protocol.admin.cluster import DescribeQuorumRequest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
@@ -29,6 +29,7 @@ from kafka.protocol.producer import (
 from k2ktui.kafka.codes import COORDINATOR_RETRIABLE, Code, code_name
 from k2ktui.kafka.wire import CoordinatorError, Loop, NotSent, OutcomeUnknown, Wire
 
+_T = TypeVar("_T")
 _METADATA_LOG = "__cluster_metadata"
 # Out of reach: brokers allocate producer ids from 0 upward, in blocks of 1,000.
 _NO_SUCH_PRODUCER = (1 << 62) + 1
@@ -94,6 +95,11 @@ class Probe:
                 or the certificate is not trusted.
         """
         self._loop.run(lambda: self._wire.open(timeout))
+
+    def run(self, requests: Callable[[Wire], Coroutine[Any, Any, _T]]) -> _T:
+        """Run requests on this connection; return their result or raise their error."""
+        found: _T = self._loop.run(lambda: requests(self._wire))
+        return found
 
     def close(self) -> None:
         """Close the connections."""

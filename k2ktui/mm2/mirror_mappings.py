@@ -99,6 +99,10 @@ class MirrorMappings:
         """Return the known offset anchors of a source partition."""
         return self._cuts.setdefault(source, OffsetAnchors())
 
+    def untranslatable(self, source: SourcePartition) -> str:
+        """Return "": MirrorMaker 2 renames topics, so records flow in one direction."""
+        return ""
+
     def notes(self) -> Sequence[str]:
         """Return notes on an unreachable source, ignored records and unproven positions."""
         down = [f"{self._down}: using the offset-syncs read earlier"] if self._down else []

@@ -15,7 +15,7 @@ from random import random
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
-from k2ktui.engine.cluster_pair import ClusterPair
+from k2ktui.engine.cluster_pair import UNKNOWN_PAIR, ClusterPair
 from k2ktui.engine.run_record import Run, run_key, run_value
 from k2ktui.engine.state import Position, SourcePartition, position_key, position_value
 from k2ktui.errors import K2kError, TimedOut
@@ -69,6 +69,8 @@ class TransactionFencer:
         transactional: whether exactly-once is enabled; without it nothing is fenced.
         timeout_ms: transaction timeout in milliseconds; without exactly-once, delivery timeout.
         sync_timeout: seconds to wait for open transactions and for reading the topic.
+        pair: what the run copies, for its run record; None keeps that of the run before.
+        bidirectional: the mode in which it leaves out what came from the target; "" if it does not.
 
     Attributes:
         run: the run that this driver has begun.
@@ -88,9 +90,10 @@ class TransactionFencer:
         timeout_ms: int,
         sync_timeout: float,
         pair: ClusterPair | None = None,
+        bidirectional: str = "",
     ) -> None:
         self._target = target
-        self._name, self._pair = name, pair
+        self._name, self._pair, self._bidirectional = name, pair, bidirectional
         self.topic = topic
         self._transactional, self._timeout_ms = transactional, timeout_ms
         self._sync_timeout = sync_timeout
@@ -136,6 +139,11 @@ class TransactionFencer:
         self._began = True
         failpoint("begun")
         return state
+
+    @property
+    def pair(self) -> ClusterPair:
+        """What the run copies between; unknown if it copies nothing."""
+        return self._pair or UNKNOWN_PAIR
 
     @property
     def must_take_over(self) -> bool:
@@ -211,8 +219,10 @@ class TransactionFencer:
 
     def _write_run(self, term: int, slots: int) -> None:
         pair = self._pair or self.run.pair
-        registers = self._registry.is_active if self._pair else self.run.registers
-        run = Run(term, slots, self._name, socket.gethostname(), now_ms(), pair, registers)
+        host, way = socket.gethostname(), (self.run.registers, self.run.bidirectional)
+        if self._pair:
+            way = self._registry.is_active, self._bidirectional
+        run = Run(term, slots, self._name, host, now_ms(), pair, *way)
         self._own_runs.add(run)
         self._write([(run_key(self.topic.group), run_value(run))], register=True)
         self.run = run
@@ -230,7 +240,8 @@ class TransactionFencer:
         """
         if not self._transactional:
             return self._anonymous()
-        self._require_ownership()
+        if not self._owned:
+            raise ownership_lost()
         token = self._run_slot(slot, lambda: self._epochs.renew(slot, self._renew_s))
         return self._registered(slot, token)
 
@@ -266,7 +277,7 @@ class TransactionFencer:
 
     @property
     def longest_commit_s(self) -> float:
-        """Seconds after which a lap can no longer commit what it has begun to write."""
+        """Seconds after which a lap can no longer commit what it wrote."""
         return self._timeout_ms / 1000
 
     @property
@@ -381,10 +392,6 @@ class TransactionFencer:
             fenced = state is not None and self._epochs.is_fenced(slot, state)
             name = transactional_id(self.topic.group, slot)
             raise transaction_unfinished(name, slot, state, fenced=fenced) from None
-
-    def _require_ownership(self) -> None:
-        if not self._owned:
-            raise ownership_lost()
 
     def _has_successor(self) -> bool:
         """Return whether another driver has begun a term since this one did."""

@@ -5,8 +5,15 @@ from __future__ import annotations
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import SourcePartition
 from k2ktui.replication.client_settings import fetch_settings, produce_settings
+from k2ktui.replication.directions import opposite_pipeline, origin_header
 from k2ktui.replication.fencing import TransactionFencer
-from k2ktui.replication.slot_task import Assignment, CommitPolicy, Route, SlotTask, StateTopics
+from k2ktui.replication.slot_task import (
+    Assignment,
+    CommitPolicy,
+    Route,
+    SlotTask,
+    StateTopics,
+)
 from k2ktui.replication.slots import SlotState
 
 # A worker first connects to both clusters, each within 15 s.
@@ -56,6 +63,8 @@ class LapPlanner:
             continue_on_loss=config.on_source_data_loss == "continue",
             fetch=fetch_settings(config),
             produce=produce_settings(config),
+            opposite=opposite_pipeline(config, self._fencer.pair),
+            origin=origin_header(config, self._fencer.pair),
         )
 
     def needs(self, slot: SlotState, source: SourcePartition, route: Route) -> set[tuple[str, int]]:

@@ -39,12 +39,18 @@ def check_supported(config: PipelineConfig) -> None:
             "otherwise copy these topics with another tool.",
         )
     if config.features.bidirectional_replication:
+        _check_bidirectional(config)
+
+
+def _check_bidirectional(config: PipelineConfig) -> None:
+    if config.bidirectional.mode == "provenance" and not config.features.exactly_once:
         raise ConfigError(
-            "features.bidirectionalReplication is enabled, and k2ktui does not filter "
-            "records by that header: they would be copied back and forth without end",
+            "bidirectional.mode is provenance and features.exactlyOnce is disabled: without "
+            "transactions, the opposite pipeline cannot recognize this pipeline's records, and "
+            "would copy them back",
             unchanged="Nothing was copied.",
-            hint="Set features.bidirectionalReplication: disabled, and keep the topics of the two "
-            "directions apart (replication.sink.topic prefix or suffix).",
+            hint="Set features.exactlyOnce: enabled on both sides, or bidirectional.mode: pipeline "
+            "or cluster, which mark records by a header.",
         )
 
 
@@ -92,6 +98,8 @@ def target_name(config: PipelineConfig, topic: str) -> str:
 
 
 def _forbidden(config: PipelineConfig, topic: str) -> str:
+    if topic in config.opposite_topics - config.control_topics:
+        return "a control topic of the opposite pipeline"
     if topic in KAFKA_INTERNAL_TOPICS:
         return "an internal topic of Kafka"
     if topic in config.control_topics:

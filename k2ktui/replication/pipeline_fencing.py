@@ -103,6 +103,7 @@ def make_fencer(
         timeout_ms=timeout_ms,
         sync_timeout=config.coordination.commit.sync_timeout_s,
         pair=pair,
+        bidirectional=config.bidirectional_mode,
     )
     fencer.guard = guard
     return fencer

@@ -8,6 +8,7 @@ Batches are copied whole (verbatim) unless the records or their partition must c
 | ``replication.sink.partition: producer`` | record: the key determines the partition |
 | ``features.headerReplication: disabled`` | record: headers are dropped |
 | ``features.tracingHeaders`` | record: headers are added |
+| ``bidirectional.mode: pipeline`` or ``cluster`` | record: a header marks the origin |
 | ``features.keepRecordCreationTimestamp: disabled`` | record: new timestamps; verbatim where the \
 target uses LogAppendTime |
 
@@ -107,6 +108,8 @@ def _record_reasons(config: PipelineConfig, timestamp_type: str) -> list[str]:
     if rules.added:
         added = ", ".join(what for what, _ in rules.added)
         why.append(f"tracingHeaders adds headers ({added})")
+    if config.bidirectional_mode in ("pipeline", "cluster"):
+        why.append(f"bidirectional.mode: {config.bidirectional_mode} marks records by a header")
     if not features.keep_record_creation_timestamp and timestamp_type != APPEND_TIME:
         why.append("keepRecordCreationTimestamp: disabled stamps the time of copying")
     return why

@@ -145,8 +145,44 @@ class StateTopics:
 
 
 @dataclass(frozen=True, slots=True)
+class OppositePipeline:
+    """Where pipelines of the opposite direction register their producer ids.
+
+    Attributes:
+        commit_topic: their commit topic, on our source.
+        source: cluster id of their source, which is our target.
+        target: cluster id of their target, which is our source.
+    """
+
+    commit_topic: str
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class OriginHeader:
+    """How a header marks where records came from (modes ``pipeline`` and ``cluster``).
+
+    Attributes:
+        name: of the header.
+        own: value that this pipeline adds.
+        left_out: records with this value came from the target and are not copied.
+        first_only: keep the value of an earlier pipeline, and add none.
+    """
+
+    name: str
+    own: str
+    left_out: str
+    first_only: bool
+
+
+@dataclass(frozen=True, slots=True)
 class SlotTask:
-    """One lap's task: the producer id and epoch to write with, and the partitions to copy."""
+    """One lap's task: the producer id and epoch to write with, and the partitions to copy.
+
+    Batches that the ``opposite`` pipeline wrote are left out, or records by their ``origin``
+    header; both are None in one direction.
+    """
 
     slot: int
     producer: Producer
@@ -157,6 +193,8 @@ class SlotTask:
     continue_on_loss: bool = False
     fetch: FetchSettings = FetchSettings()
     produce: ProduceSettings = ProduceSettings()
+    opposite: OppositePipeline | None = None
+    origin: OriginHeader | None = None
 
 
 class FaultKind(StrEnum):

@@ -88,6 +88,10 @@ class MappingSource(Protocol):
         """Return the offset anchors where whole ranges are unavailable; None where they exist."""
         ...
 
+    def untranslatable(self, source: SourcePartition) -> str:
+        """Return why offsets of a source partition are not translated; "" if they are."""
+        ...
+
     def notes(self) -> Sequence[str]:
         """Return messages for the operator about the mappings."""
         ...

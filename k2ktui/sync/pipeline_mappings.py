@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from time import monotonic
 
@@ -23,6 +23,10 @@ from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
 
 READ_S = 30.0
+_BOTH_DIRECTIONS = (
+    "records flow in both directions (features.bidirectionalReplication): an unread record may "
+    "have come from the target, and its offset there is not translated yet"
+)
 
 
 class PipelineMappings:
@@ -38,6 +42,8 @@ class PipelineMappings:
         self.count_mapped = self._store.count_mapped
         self.held_from = self._store.held_from
         self._needed: dict[SourcePartition, int] = {}
+        # Source partitions of pipelines that leave out what came from the target.
+        self._two_way: Collection[SourcePartition] = ()
         self._next_repeat = 0.0
         self._states_of: dict[str, StateStore] = {}
         self.close = self._store.close
@@ -56,6 +62,7 @@ class PipelineMappings:
         own = states.get(self._group, CommitState(Run(0, 0), {}))
         others = {name for name, state in states.items() if _differ(state.run.pair, own.run.pair)}
         self._store.choose((self._group,), dict.fromkeys(own.positions, self._group), others)
+        self._two_way = own.positions if own.run.bidirectional else ()
         return own.positions
 
     def refresh(
@@ -74,6 +81,10 @@ class PipelineMappings:
     def anchors(self, source: SourcePartition) -> OffsetAnchors | None:
         """Return None: there are whole ranges."""
         return None
+
+    def untranslatable(self, source: SourcePartition) -> str:
+        """Return the reason if the pipeline leaves out records that came from the target."""
+        return _BOTH_DIRECTIONS if source in self._two_way else ""
 
     def notes(self) -> Sequence[str]:
         """Return no notes."""

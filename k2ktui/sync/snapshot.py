@@ -219,7 +219,7 @@ class SnapshotReader:
         source: SourceView,
     ) -> Replica:
         known = source.topic_ids.get(at.topic, "")
-        unusable_reason = ""
+        unusable_reason = self._record.untranslatable(at)
         if known and position.topic_id and known != position.topic_id:
             unusable_reason = (
                 f"{at.topic} was deleted and created again on the source; its offsets start over"

@@ -332,7 +332,8 @@ def ignored_parts(config: PipelineConfig) -> frozenset[RecordPart]:
     features, found = config.features, set()
     tracing = features.tracing_headers
     added = tracing.topic or tracing.partition or tracing.offset or tracing.pipeline
-    if added or not features.header_replication:
+    marked = config.bidirectional_mode in ("pipeline", "cluster")
+    if added or marked or not features.header_replication:
         found.add(RecordPart.HEADERS)
     if not features.keep_record_creation_timestamp:
         found.add(RecordPart.TIMESTAMP)

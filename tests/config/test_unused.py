@@ -23,6 +23,7 @@ WITHOUT_EFFECT = {
     "target.registry.cacheSize": "5",
     "bidirectional.mode": "pipeline",
     "bidirectional.headers.bidirectional": "h",
+    "bidirectional.opposite.commitTopic": "t",
     "coordination.assignment.graceWindow": "1 hour",
     "coordination.assignment.fencingMaxParallelism": "9",
     "topicCreation.control.assignment.partitions": "2",
@@ -67,6 +68,16 @@ def test_parallelism_beside_slots_is_noted(files: Files) -> None:
         "configuration.pipelineParallelism",
         "configuration.partitionParallelism",
     ]
+
+
+def test_the_header_of_both_directions_has_an_effect_only_with_a_mode_that_uses_it(
+    files: Files,
+) -> None:
+    enabled = "features: {bidirectionalReplication: enabled}\n"
+    header = nested("bidirectional.headers.bidirectional", "h")
+    (note,) = files.over_minimal(enabled, header).notes
+    assert "bidirectional.headers: has no effect: bidirectional.mode is provenance" in note
+    assert files.over_minimal(enabled, header + "  mode: cluster\n").notes == ()
 
 
 def test_prefixes_of_a_file_without_replication_are_noted(files: Files) -> None:

@@ -14,6 +14,7 @@ from kafka.future import Future
 from kafka.protocol.consumer import FetchRequest
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.cluster_pair import UNKNOWN_PAIR
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.properties import wire
@@ -53,7 +54,9 @@ def pipeline(
 def task(config: PipelineConfig) -> SlotTask:
     """The task of a lap, as the driver makes it."""
     topic = SimpleNamespace(name="c", group="p", partition=lambda slot: 0)
-    fencer: Any = SimpleNamespace(renew=lambda slot: None, topic=topic, run=SimpleNamespace(term=1))
+    fencer: Any = SimpleNamespace(
+        renew=lambda slot: None, topic=topic, run=SimpleNamespace(term=1), pair=UNKNOWN_PAIR
+    )
     return LapPlanner(config, fencer, 0).make_task(SlotState(0, 0), ())
 
 

@@ -287,7 +287,7 @@ def test_internal_topics_are_never_copied(pair: Pair) -> None:
     assert targets == {} and set(refused) == set(names)
 
 
-@pytest.mark.parametrize("feature", ["schemaMapping", "bidirectionalReplication"])
+@pytest.mark.parametrize("feature", ["schemaMapping"])
 def test_what_is_not_done_is_refused_before_anything(pair: Pair, feature: str) -> None:
     topic = create_topic(pair.nodes[0])
 

@@ -38,6 +38,7 @@ class Expected:
         archived: records that were on the source once and were deleted there.
         mapped: whether offset mapping is on.
         caught_up: whether positions stand at the last stable offsets.
+        copied: whether a source record is to be copied; None for all.
     """
 
     topic: str
@@ -49,6 +50,7 @@ class Expected:
     archived: Iterable[Got] = ()
     mapped: bool = True
     caught_up: bool = True
+    copied: Callable[[Got], bool] | None = None
 
     @property
     def target_name(self) -> str:
@@ -226,9 +228,10 @@ class _Case:
             last[lane] = source, target
 
     def _check_coverage(self, each: Expected, landed: Mapping[Place, Place]) -> None:
-        for partition, offset in self._sent[each.topic]:
+        for (partition, offset), sent in self._sent[each.topic].items():
             place = (each.topic, partition, offset)
             wanted = offset >= each.start.get(partition, 0) and not self._in_gap(place)
+            wanted = wanted and (each.copied is None or each.copied(sent))
             if wanted and place not in landed:
                 self._say(f"{place} is not mapped: lost")
             if not wanted and place in landed:

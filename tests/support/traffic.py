@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -23,6 +25,7 @@ _RESTART_S = 180.0
 # Longer than any test; a topic's state in the client is older than the default of 30 seconds.
 _PROPAGATION_MS = 3_600_000
 
+ORIGIN, NUMBER = "origin", "number"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -61,6 +64,7 @@ class Traffic:
         seed: decides what is written; how it meets the faults is up to the clock.
         pause: seconds between bursts, on average.
         transactions: whether some of it is transactional, with every third one aborted.
+        origin: name of the cluster, added with a number as headers that make each record unique.
     """
 
     def __init__(
@@ -71,7 +75,10 @@ class Traffic:
         *,
         pause: float = 0.05,
         transactions: bool = True,
+        origin: str = "",
     ) -> None:
+        self._origin = origin.encode()
+        self._numbers = itertools.count()
         self._dice = random.Random(seed)
         self._topics = topics
         self._pause = pause
@@ -123,6 +130,8 @@ class Traffic:
         topic = self._dice.choice(list(self._topics))
         count = self._dice.choice((1, 3, 30, 200))
         records = mixture(self._dice.randrange(1 << 30), count, self._topics[topic])
+        if self._origin:
+            records = [self._mark(record) for record in records]
         if not self._transactions or self._dice.random() < 0.5:
             producer = self._dice.choice(self._plain)
             self._send(producer, topic, records)
@@ -135,6 +144,11 @@ class Traffic:
             # reached a broker that was killed is one. What is open is aborted.
             self._transactional = self._start_transactional()
             self._transactional.init_transactions(TIMEOUT)
+
+    def _mark(self, record: Out) -> Out:
+        number = b"%d" % next(self._numbers)
+        own = ((ORIGIN, self._origin), (NUMBER, number))
+        return replace(record, headers=(*record.headers, *own))
 
     def _send_in_transaction(self, topic: str, records: Iterable[Out]) -> None:
         producer = self._transactional

@@ -16,12 +16,11 @@ from k2ktui.log.records import (
     Records,
     concatenate,
     decode_with_keys,
-    encode_varint,
-    read_varint,
 )
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.partition_reader import PartitionReader, now_ms
-from k2ktui.replication.slot_task import CopyPath, HeaderRules, Route
+from k2ktui.replication.copying.record_headers import change_headers, native_rows
+from k2ktui.replication.slot_task import CopyPath, OriginHeader, Route
 
 # Merge waiting batches up to this size: a request carries one batch per target partition.
 SMALL_BATCH_BYTES = 16 << 10
@@ -32,9 +31,11 @@ _REBUILT_BYTES = 900 << 10  # below the default max.message.bytes of 1 MiB
 
 
 def route_next(
-    reader: PartitionReader, pipeline: str
+    reader: PartitionReader, pipeline: str, origin: OriginHeader | None = None
 ) -> Iterator[tuple[TargetPartition, OutgoingBatch, bool]]:
     """Take a partition's next batch (or several small ones) and route its records.
+
+    On the record path, records that ``origin`` marks as the opposite pipeline's are left out.
 
     Yields:
         Target partition, batch, and whether the batch was rebuilt. All of them must be written in
@@ -45,7 +46,7 @@ def route_next(
     """
     rules = reader.assignment.route
     if rules.path is CopyPath.RECORD:
-        yield from _by_record(reader, rules, pipeline)
+        yield from _by_record(reader, rules, pipeline, origin)
         return
     assert rules.partition is not None
     target = (rules.topic, rules.partition)
@@ -92,7 +93,7 @@ def _mergeable(reader: PartitionReader) -> list[Decoded]:
 
 
 def _by_record(
-    reader: PartitionReader, rules: Route, pipeline: str
+    reader: PartitionReader, rules: Route, pipeline: str, origin: OriginHeader | None
 ) -> Iterator[tuple[TargetPartition, OutgoingBatch, bool]]:
     """Decode several batches at once: one alone, spread over partitions, makes small batches."""
     codec = rules.codec
@@ -105,15 +106,21 @@ def _by_record(
         batch = reader.ready[0]
         try:
             decoded = decode_with_keys(batch, reader.handed)
-            taken.append(_with_headers(decoded.records, rules.headers, reader.source, pipeline))
+            rows = native_rows(decoded.records, origin)
+            records = decoded.records.take(rows) if origin else decoded.records
+            taken.append(change_headers(records, rules.headers, reader.source, pipeline, origin))
         except CorruptBatch:
             if not taken:
                 raise
             break
         reader.take()
-        chosen.append(_partitions(decoded, rules, reader.source))
+        chosen.append(_partitions(decoded, rules, reader.source)[rows])
+        if len(rows) < len(decoded.records):
+            reader.leave_out(np.delete(decoded.records.offsets, rows))
         size += max(len(batch.view), decoded.size)
     found = concatenate(taken)
+    if not len(found):
+        return
     if rules.now_timestamps:
         found = Records(found.offsets, np.full_like(found.timestamps, now_ms()), found.tails)
     partitions = np.concatenate(chosen)
@@ -137,40 +144,3 @@ def _partitions(decoded: Decoded, rules: Route, source: SourcePartition) -> I64:
     return partitions_for_keys(
         decoded.data, decoded.key_starts, decoded.key_lengths, rules.partitions, keyless
     )
-
-
-def _with_headers(
-    found: Records, rules: HeaderRules, source: SourcePartition, pipeline: str
-) -> Records:
-    if not rules.drop and not rules.added:
-        return found
-    fixed = {"partition": str(source.partition), "topic": source.topic, "pipeline": pipeline}
-
-    def change(offset: int, tail: bytes) -> bytes:
-        at = _headers_at(tail)
-        count, after = read_varint(tail, at)
-        kept = b"" if rules.drop else tail[after:]
-        count = (0 if rules.drop else count) + len(rules.added)
-        added = b"".join(
-            _header(name, fixed.get(what) or str(offset)) for what, name in rules.added
-        )
-        return tail[:at] + encode_varint(count) + kept + added
-
-    try:
-        tails = [change(o, t) for o, t in zip(found.offsets.tolist(), found.tails, strict=True)]
-    except IndexError as error:
-        raise CorruptBatch("the headers of a record are missing or damaged") from error
-    return Records(found.offsets, found.timestamps, tails)
-
-
-def _headers_at(tail: bytes) -> int:
-    at = 0
-    for _ in ("key", "value"):
-        length, at = read_varint(tail, at)
-        at += max(0, length)
-    return at
-
-
-def _header(name: str, value: str) -> bytes:
-    key, body = name.encode(), value.encode()
-    return encode_varint(len(key)) + key + encode_varint(len(body)) + body

@@ -8,6 +8,7 @@ from k2ktui.engine.state import SourcePartition
 from k2ktui.kafka.codes import Code, code_name
 from k2ktui.replication.copying.outgoing_batch import TargetPartition
 from k2ktui.replication.copying.partition_reader import PartitionReader
+from k2ktui.replication.copying.registration_reader import RegistrationsUnavailable
 from k2ktui.replication.copying.writer import BatchRefused
 from k2ktui.replication.slot_task import Fault, FaultKind
 from k2ktui.text import counted
@@ -128,6 +129,20 @@ def unavailable_fault(
         f"copied from offset {offset} on, other partitions continue",
         "Check the target's brokers and the partition's in-sync replicas "
         "(min.insync.replicas). The copy is retried automatically.",
+        offset,
+    )
+
+
+def undecided_fault(source: SourcePartition, why: RegistrationsUnavailable, offset: int) -> Fault:
+    """Return the fault of a partition whose next batch may be the opposite pipeline's."""
+    return Fault(
+        source,
+        FaultKind.UNAUTHORIZED if why.unauthorized else FaultKind.UNAVAILABLE,
+        f"the producer ids of the opposite pipeline cannot be read: {why}; whether {source} at "
+        f"offset {offset} came from the target is unknown, and it is not copied from there on",
+        "Grant the source principal Read on the opposite pipeline's commit topic "
+        "(bidirectional.opposite.commitTopic), and check that its partitions have leaders. "
+        "The copy is retried automatically.",
         offset,
     )
 

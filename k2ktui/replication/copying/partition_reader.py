@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from k2ktui.engine.gaps import with_gap
 from k2ktui.engine.state import Covers, Gap, MappingRecord, Position, SourcePartition
@@ -15,9 +18,13 @@ from k2ktui.log.batch import (
     CorruptBatch,
     split_batches,
 )
+from k2ktui.log.records import I64
+from k2ktui.replication.copying.batch_origins import BatchOrigins, Origin
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.range_builder import RangeBuilder
 from k2ktui.replication.slot_task import Assignment, Fault, FaultKind
+
+_Span = tuple[int, int]  # source offsets [first, end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +48,12 @@ class PartitionReader:
 
     Three offsets advance through the source log: ``fetched`` (next to fetch), ``handed``
     (everything before it was handed to the writer or needs no copying) and ``committed``.
+
+    ``undecided`` has the producer ids of waiting batches that may be the opposite pipeline's;
+    nothing is taken from the partition before ``apply_origins`` has cleared it.
     """
 
-    def __init__(self, assignment: Assignment) -> None:
+    def __init__(self, assignment: Assignment, origins: BatchOrigins | None = None) -> None:
         self.assignment = assignment
         self.source: SourcePartition = assignment.source
         position = assignment.position
@@ -54,6 +64,9 @@ class PartitionReader:
         self.ready_bytes = 0
         self.fault: Fault | None = None
         self.gaps: tuple[Gap, ...] = position.gaps
+        self.undecided: set[int] = set()
+        self._origins = origins
+        self._left_out: list[_Span] = []
         self._jumps = 0
         self._ranges: dict[TargetPartition, RangeBuilder] = {}
 
@@ -92,6 +105,8 @@ class PartitionReader:
         if not batch.crc_ok():
             raise CorruptBatch(f"the batch at offset {batch.base_offset} has a wrong checksum")
         dropped = filter_.drops(batch) or batch.count == 0
+        if self._origins is not None and batch.is_transactional:
+            dropped = self._is_left_out(self._origins, batch, after, dropped)
         self.fetched = after
         if batch.leader_epoch >= 0:
             self.leader_epoch = batch.leader_epoch
@@ -100,6 +115,55 @@ class PartitionReader:
             self.ready_bytes += len(batch.view)
         elif not self.ready:
             self.handed, self._handed_epoch = after, self.leader_epoch
+
+    def _is_left_out(self, origins: BatchOrigins, batch: Batch, after: int, dropped: bool) -> bool:
+        """Return whether a batch is dropped, also because the opposite pipeline wrote it."""
+        if dropped:
+            if self._left_out and self._left_out[-1][1] == self.fetched:
+                self._left_out[-1] = (self._left_out[-1][0], after)  # its marker
+            return True
+        origin = origins.origin(batch.producer_id)
+        if origin is Origin.UNDECIDED:
+            self.undecided.add(batch.producer_id)
+        elif origin is Origin.OPPOSITE:
+            if self._left_out and self._left_out[-1][1] == self.fetched:
+                self._left_out[-1] = (self._left_out[-1][0], after)
+            else:
+                self._left_out.append((max(batch.base_offset, self.fetched), after))
+        return origin is Origin.OPPOSITE
+
+    def apply_origins(self) -> int:
+        """Drop the waiting batches that the opposite pipeline wrote, as far as that is known.
+
+        Returns:
+            The number of bytes dropped.
+        """
+        if self._origins is None:
+            return 0
+        before = self.ready_bytes
+        waiting, self.ready = self.ready, deque()
+        self.undecided.clear()
+        for batch in waiting:
+            origin = Origin.NATIVE
+            if batch.is_transactional:
+                origin = self._origins.origin(batch.producer_id)
+            if origin is Origin.OPPOSITE:
+                self.ready_bytes -= len(batch.view)
+                first = max(batch.base_offset, self.handed)
+                self._left_out.append((first, batch.last_offset + 1))
+                continue
+            if origin is Origin.UNDECIDED:
+                self.undecided.add(batch.producer_id)
+            self.ready.append(batch)
+        if not self.ready:
+            self.handed, self._handed_epoch = self.fetched, self.leader_epoch
+        return before - self.ready_bytes
+
+    def leave_out(self, offsets: I64) -> None:
+        """Note records that were taken but are not copied, as the opposite pipeline wrote them."""
+        breaks = np.nonzero(np.diff(offsets) != 1)[0] + 1
+        for some in np.split(offsets, breaks):
+            self._left_out.append((int(some[0]), int(some[-1]) + 1))
 
     def corrupt(self, error: CorruptBatch, offset: int) -> None:
         """Stop the partition before a batch that cannot be read."""
@@ -188,10 +252,14 @@ class PartitionReader:
             for target, landed in self._ranges.items()
             for mapping in landed.mappings(MappingRecord(pipeline, self.source, *target, term))
         ] or [MappingRecord(pipeline, self.source, route.topic, route.partition or 0, term)]
+        found[0] = replace(found[0], left_out=self._left_out_now())
         return [
             replace(each, covers=Covers(self.committed, self.handed, part, len(found)))
             for part, each in enumerate(found)
         ]
+
+    def _left_out_now(self) -> tuple[_Span, ...]:
+        return _merge(_clip(self._left_out, self.committed, self.handed))
 
     def mark_committed(self, offset: int) -> None:
         """Clear what the last transaction covered; ``offset`` is the position that it wrote.
@@ -201,6 +269,7 @@ class PartitionReader:
         """
         self.committed = offset
         self._ranges.clear()
+        self._left_out = _clip(self._left_out, offset, self.fetched)
 
     def stop(self, kind: FaultKind, message: str, hint: str, offset: int = -1) -> None:
         """Stop the partition; batches already handed on are still written and committed."""
@@ -248,6 +317,7 @@ class PartitionReader:
             self.ready_bytes -= len(batch.view)
             end = min(end, batch.base_offset)
         self.fetched = max(end, self.handed)
+        self._left_out = _clip(self._left_out, 0, self.fetched)
         return before - self.ready_bytes
 
     def agrees_until(self, epoch: int, end: int) -> int:
@@ -259,6 +329,20 @@ class PartitionReader:
         """
         newer = (batch.base_offset for batch in self.ready if batch.leader_epoch > epoch)
         return min(end, self.fetched, next(newer, self.fetched))
+
+
+def _clip(spans: Iterable[_Span], first: int, end: int) -> list[_Span]:
+    return [(max(a, first), min(b, end)) for a, b in spans if a < end and b > first]
+
+
+def _merge(spans: Iterable[_Span]) -> tuple[_Span, ...]:
+    found: list[_Span] = []
+    for first, end in sorted(spans):
+        if found and found[-1][1] >= first:
+            found[-1] = (found[-1][0], max(found[-1][1], end))
+        else:
+            found.append((first, end))
+    return tuple(found)
 
 
 def now_ms() -> int:

@@ -27,8 +27,10 @@ from k2ktui.log.batch import CorruptBatch
 from k2ktui.log.rebuild import build_batches
 from k2ktui.log.records import make_records
 from k2ktui.replication.copying import partition_faults
+from k2ktui.replication.copying.batch_origins import BatchOrigins
 from k2ktui.replication.copying.batch_routing import route_next
 from k2ktui.replication.copying.failpoints import failpoint
+from k2ktui.replication.copying.origin_decisions import OriginDecisions
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.partition_reader import PartitionReader, now_ms
 from k2ktui.replication.copying.source_fetcher import SourceFetcher
@@ -54,11 +56,14 @@ _StateRecord = tuple[int, int, bytes | None, bytes | None]
 class SlotCopier:
     """Copies one lap of one slot, on connections that outlive the lap."""
 
-    def __init__(self, task: SlotTask, source: Wire, target: Wire) -> None:
+    def __init__(
+        self, task: SlotTask, source: Wire, target: Wire, origins: BatchOrigins | None = None
+    ) -> None:
         self._task = task
         self._target = target
         self._signal = Signal(target.loop)
-        self._readers = [PartitionReader(assignment) for assignment in task.assignments]
+        self._readers = [PartitionReader(each, origins) for each in task.assignments]
+        self._decisions = OriginDecisions(source, origins, self._signal)
         self._fetcher = SourceFetcher(
             source,
             self._readers,
@@ -117,6 +122,7 @@ class SlotCopier:
                 faults.append(partition_faults.refused_fault(refused, source, where))
         finally:
             self._fetcher.close()
+            self._decisions.close()
         faults += [reader.fault for reader in self._readers if reader.fault is not None]
         failpoint("lap-over")
         return SlotResult(
@@ -162,6 +168,7 @@ class SlotCopier:
         while True:
             now = monotonic()
             self._active |= self._fetcher.take_updated()
+            self._fetcher.release(self._decisions.settle(self._active))
             ending = now >= end or self._all_done()
             due = self._fetcher.pump(end)
             committing = self._commit_is_due(now, ending)
@@ -205,7 +212,8 @@ class SlotCopier:
         if self._in_transaction and now - self._began >= min(longest, policy.batch_timeout_s):
             return True
         ready = any(
-            reader.ready and reader not in self._waiting_for_leader for reader in self._active
+            reader.ready and not reader.undecided and reader not in self._waiting_for_leader
+            for reader in self._active
         )
         caught_up = self._writer.idle and not ready
         return caught_up and now - self._last_commit >= self._idle_commit()
@@ -221,7 +229,8 @@ class SlotCopier:
                     break
                 held = reader.ready_bytes
                 try:
-                    routed = list(route_next(reader, self._task.state_topics.pipeline))
+                    pipeline, origin = self._task.state_topics.pipeline, self._task.origin
+                    routed = list(route_next(reader, pipeline, origin))
                 except CorruptBatch as error:
                     reader.corrupt(error, reader.handed)
                     self._fetcher.release(reader.drop_from(reader.handed))
@@ -245,7 +254,7 @@ class SlotCopier:
         A transaction cannot complete until each of its partitions has its marker, so a partition
         without a leader must not join.
         """
-        readers = [reader for reader in self._active if reader.ready]
+        readers = [reader for reader in self._active if reader.ready and not reader.undecided]
         writer, targets = self._writer, self._route_targets
         new = [reader for reader in readers if reader not in self._with_leader]
         if not new and not writer.leaderless:

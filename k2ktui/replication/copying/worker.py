@@ -11,8 +11,9 @@ from typing import Any
 
 from k2ktui.errors import ConnectionFailed
 from k2ktui.kafka.wire import Loop, NotSent, OutcomeUnknown, Wire
+from k2ktui.replication.copying.batch_origins import BatchOrigins
 from k2ktui.replication.copying.slot import SlotCopier
-from k2ktui.replication.slot_task import LapOutcome, SlotResult, SlotTask
+from k2ktui.replication.slot_task import LapOutcome, OppositePipeline, SlotResult, SlotTask
 
 _CONNECT_TIMEOUT_S = 15.0
 
@@ -37,6 +38,7 @@ class _Connections:
 
 # A worker process runs one task at a time, so the next lap can reuse the connections.
 _kept: dict[str, _Connections] = {}
+_known_origins: dict[tuple[str, OppositePipeline], BatchOrigins] = {}
 
 
 def open_connections(source: Mapping[str, Any], target: Mapping[str, Any]) -> None:
@@ -53,7 +55,9 @@ def run_slot(token: SlotTask, source: Mapping[str, Any], target: Mapping[str, An
     try:
         connections = _connections(source, target)
         result: SlotResult = connections.loop.run(
-            SlotCopier(token, connections.source, connections.target).run
+            SlotCopier(
+                token, connections.source, connections.target, _origins(token, source, target)
+            ).run
         )
     except (ConnectionFailed, NotSent, OutcomeUnknown) as error:
         result = SlotResult(token.slot, LapOutcome.FAILED, {}, error=str(error))
@@ -67,6 +71,16 @@ def run_slot(token: SlotTask, source: Mapping[str, Any], target: Mapping[str, An
         if kept is not None:
             kept.close()
     return result
+
+
+def _origins(
+    task: SlotTask, source: Mapping[str, Any], target: Mapping[str, Any]
+) -> BatchOrigins | None:
+    """Return what is known about producer ids; kept, as reading all registrations takes time."""
+    if task.opposite is None:
+        return None
+    key = _name(source, target), task.opposite
+    return _known_origins.setdefault(key, BatchOrigins(task.opposite))
 
 
 def _name(source: Mapping[str, Any], target: Mapping[str, Any]) -> str:

@@ -46,7 +46,7 @@ def check_rights(
     except K2kError as error:
         yield error_check("rights", error)
         return
-    targets = _targets(config, topics)
+    targets = target_topics(config, topics)
     yield _topics_allow(source, "consumer", Operation.READ, topics)
     yield _topics_allow(source, "admin", Operation.DESCRIBE, topics)
     yield _topics_allow(target, "producer", Operation.WRITE, targets | set(control), control)
@@ -68,7 +68,8 @@ def selected_topics(config: PipelineConfig, source: Cluster) -> set[str]:
     return matching | set(config.topics.names)
 
 
-def _targets(config: PipelineConfig, topics: Collection[str]) -> set[str]:
+def target_topics(config: PipelineConfig, topics: Collection[str]) -> set[str]:
+    """Return the target topics of these source topics, without those that are not copied."""
     targets = set()
     for topic in topics:
         try:

@@ -30,6 +30,7 @@ from k2ktui.replication.preflight.clusters import (
     check_ids,
     open_clusters,
 )
+from k2ktui.replication.preflight.opposite import check_opposite
 from k2ktui.replication.preflight.rights import check_rights
 from k2ktui.replication.preflight.topics import check_topics
 from k2ktui.replication.spark_settings import (
@@ -96,6 +97,7 @@ def _across(config: PipelineConfig, sides: Mapping[str, CheckedCluster]) -> Iter
     yield from check_clocks(source, target)
     yield from check_rights(config, source, target)
     yield from check_topics(config, source, target)
+    yield from check_opposite(config, source, target)
 
 
 def _check_supported(config: PipelineConfig) -> Check:

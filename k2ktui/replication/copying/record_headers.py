@@ -1,0 +1,112 @@
+"""What the record path does to headers: drop them, add tracing headers, mark the origin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from k2ktui.engine.state import SourcePartition
+from k2ktui.log.batch import CorruptBatch
+from k2ktui.log.records import I64, Records, encode_varint, read_varint
+from k2ktui.replication.slot_task import HeaderRules, OriginHeader
+
+
+def native_rows(found: Records, origin: OriginHeader | None) -> I64:
+    """Return the rows of the records that the opposite pipeline did not write, by their headers.
+
+    Raises:
+        CorruptBatch: the headers of a record cannot be read.
+    """
+    if origin is None:
+        return np.arange(len(found), dtype=np.int64)
+    name, value = origin.name.encode(), origin.left_out.encode()
+    rows = [
+        row
+        for row, tail in enumerate(found.tails)
+        if name not in tail or (name, value) not in _headers(tail)
+    ]
+    return np.array(rows, dtype=np.int64)
+
+
+def change_headers(
+    found: Records,
+    rules: HeaderRules,
+    source: SourcePartition,
+    pipeline: str,
+    origin: OriginHeader | None = None,
+) -> Records:
+    """Return records with the headers that they get on the target.
+
+    Raises:
+        CorruptBatch: the headers of a record cannot be read.
+    """
+    if not rules.drop and not rules.added and origin is None:
+        return found
+    fixed = {"partition": str(source.partition), "topic": source.topic, "pipeline": pipeline}
+
+    def change(offset: int, tail: bytes) -> bytes:
+        at = _headers_at(tail)
+        count, after = read_varint(tail, at)
+        kept = b"" if rules.drop else tail[after:]
+        count = (0 if rules.drop else count) + len(rules.added)
+        added = b"".join(
+            _header(name, fixed.get(what) or str(offset)) for what, name in rules.added
+        )
+        for mark in _origins(tail, rules, origin):
+            added += mark
+            count += 1
+        return tail[:at] + encode_varint(count) + kept + added
+
+    try:
+        tails = [change(o, t) for o, t in zip(found.offsets.tolist(), found.tails, strict=True)]
+    except IndexError as error:
+        raise CorruptBatch("the headers of a record are missing or damaged") from error
+    return Records(found.offsets, found.timestamps, tails)
+
+
+def _origins(tail: bytes, rules: HeaderRules, origin: OriginHeader | None) -> Iterator[bytes]:
+    """Yield the origin headers that a record still needs."""
+    if origin is None:
+        return
+    name = origin.name.encode()
+    present = [value for key, value in _headers(tail) if key == name] if name in tail else []
+    if rules.drop:
+        # The origin must survive, or the record would come back.
+        yield from (_header_bytes(name, value) for value in present)
+    if origin.own.encode() not in present and not (origin.first_only and present):
+        yield _header(origin.name, origin.own)
+
+
+def _headers(tail: bytes) -> list[tuple[bytes, bytes | None]]:
+    found = []
+    try:
+        count, at = read_varint(tail, _headers_at(tail))
+        for _ in range(count):
+            length, at = read_varint(tail, at)
+            key, at = tail[at : at + length], at + length
+            length, at = read_varint(tail, at)
+            value = tail[at : at + length] if length >= 0 else None
+            found.append((key, value))
+            at += max(0, length)
+    except IndexError as error:
+        raise CorruptBatch("the headers of a record are missing or damaged") from error
+    return found
+
+
+def _headers_at(tail: bytes) -> int:
+    at = 0
+    for _ in ("key", "value"):
+        length, at = read_varint(tail, at)
+        at += max(0, length)
+    return at
+
+
+def _header(name: str, value: str) -> bytes:
+    return _header_bytes(name.encode(), value.encode())
+
+
+def _header_bytes(key: bytes, value: bytes | None) -> bytes:
+    body = b"" if value is None else value
+    length = -1 if value is None else len(body)
+    return encode_varint(len(key)) + key + encode_varint(length) + body

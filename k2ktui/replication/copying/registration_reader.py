@@ -1,0 +1,249 @@
+"""Reads registered producer ids from a commit topic: all that were written so far, up to now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from time import monotonic
+from typing import Any
+
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
+
+from k2ktui.engine.producer_registration import (
+    REGISTRATION_MARK,
+    ProducerRegistration,
+    read_registration,
+)
+from k2ktui.engine.run_record import RUN_MARK, Run, read_run
+from k2ktui.engine.state import Position, read_commit_record
+from k2ktui.engine.strict_json import MalformedRecord
+from k2ktui.kafka.codes import TOPIC_GONE, Code, code_name
+from k2ktui.kafka.wire import NotSent, OutcomeUnknown, TopicInfo, Wire
+from k2ktui.log.batch import COMPRESSION_MASK, Batch, CorruptBatch, split_batches
+from k2ktui.log.record import record_at, timestamp_type
+from k2ktui.log.records import decode_records
+from k2ktui.text import safe_text
+
+_EARLIEST, _LATEST = -2, -1
+_READ_UNCOMMITTED = 0
+_NO_SESSION = -1
+_FETCH_BYTES = 4 << 20
+_RETRY_S = 0.1
+# A broker of a ZooKeeper cluster answers requests before its controller has sent it the topics.
+_GONE_AFTER_S = 3.0
+
+
+class RegistrationsUnavailable(Exception):
+    """The registrations cannot be read now; ``unauthorized`` if rights are missing."""
+
+    def __init__(self, reason: str, *, unauthorized: bool = False) -> None:
+        super().__init__(reason)
+        self.unauthorized = unauthorized
+
+
+class RegistrationReader:
+    """What is registered in one commit topic; every call of ``read`` continues where it ended.
+
+    Records of open and aborted transactions count too: a registration is true as soon as it is
+    written, and the transaction that wrote it may not have its marker yet although batches of its
+    producer id are committed.
+
+    Args:
+        topic: the commit topic.
+        with_positions: keep the positions, too; by far the most records.
+
+    Attributes:
+        found: the registrations, by producer id.
+        runs: the latest run of each pipeline, by its commit group.
+    """
+
+    def __init__(self, topic: str, *, with_positions: bool = False) -> None:
+        self._topic = topic
+        self._with_positions = with_positions
+        self._positions: dict[bytes, bytes] = {}
+        self._topic_id = ""
+        self._next: dict[int, int] = {}
+        self.found: dict[int, ProducerRegistration] = {}
+        self.runs: dict[str, Run] = {}
+
+    def target_topics(self, group: str) -> set[str]:
+        """Return the target topics of a pipeline's positions."""
+        found = set()
+        for key, value in self._positions.items():
+            with suppress(MalformedRecord):
+                of, _, position = read_commit_record(key, value, group)
+                if of == group and isinstance(position, Position):
+                    found.add(position.target_topic)
+        return found
+
+    async def read(self, wire: Wire, timeout: float) -> None:
+        """Read up to the high watermark of every partition, as it is after the call began.
+
+        A topic that does not exist has no registrations.
+
+        Raises:
+            RegistrationsUnavailable: not everything could be read within ``timeout`` seconds.
+        """
+        until = monotonic() + timeout
+        gone_since = 0.0
+        while True:
+            try:
+                info = (await wire.metadata([self._topic]))[self._topic]
+                if info.error in TOPIC_GONE and not self._topic_id:
+                    gone_since = gone_since or monotonic()
+                    if monotonic() - gone_since >= min(_GONE_AFTER_S, timeout / 2):
+                        return
+                    reason = code_name(info.error)
+                else:
+                    self._check(info)
+                    for partition in sorted(info.partitions):
+                        await self._read_partition(wire, info, partition, until)
+                    return
+            except (NotSent, OutcomeUnknown, _Retry) as error:
+                reason = str(error)
+            if monotonic() > until:
+                raise RegistrationsUnavailable(
+                    f"{safe_text(self._topic)} on the {wire.label} cluster: {reason}"
+                )
+            await wire.loop.sleep(_RETRY_S)
+
+    def _check(self, info: TopicInfo) -> None:
+        if info.error == Code.TOPIC_AUTHORIZATION_FAILED:
+            raise self._unauthorized()
+        if info.error:
+            raise _Retry(code_name(info.error))
+        if self._topic_id and info.topic_id and info.topic_id != self._topic_id:
+            self._next.clear()
+        self._topic_id = info.topic_id or self._topic_id or "-"
+
+    def _unauthorized(self) -> RegistrationsUnavailable:
+        return RegistrationsUnavailable(
+            f"the principal may not read {safe_text(self._topic)}", unauthorized=True
+        )
+
+    async def _read_partition(
+        self, wire: Wire, info: TopicInfo, partition: int, until: float
+    ) -> None:
+        node = info.partitions[partition].node
+        if node < 0:
+            raise _Retry(f"partition {partition} has no leader")
+        end = await self._offset(wire, node, partition, _LATEST)
+        at = self._next.get(partition, -1)
+        if at < 0 or at > end:
+            at = await self._offset(wire, node, partition, _EARLIEST)
+        while at < end:
+            if monotonic() > until:
+                raise _Retry(f"partition {partition} was not read in time")
+            request = self._fetch(partition, at)
+            found = self._result(await wire.send(request, node), partition)
+            after = at
+            for batch in split_batches(found.records or b""):
+                after = batch.last_offset + 1
+                self._take(batch)
+            if after == at and found.high_watermark < end:
+                raise _Retry(f"partition {partition} has changed its leader")
+            if after == at:
+                after = end  # a response has at least one batch (KIP-74): the rest was compacted
+            at = self._next[partition] = after
+        self._next[partition] = max(at, self._next.get(partition, 0))
+
+    async def _offset(self, wire: Wire, node: int, partition: int, which: int) -> int:
+        topic = ListOffsetsRequest.ListOffsetsTopic
+        wanted = topic.ListOffsetsPartition(
+            partition_index=partition, current_leader_epoch=-1, timestamp=which
+        )
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=_READ_UNCOMMITTED,
+            topics=[topic(name=self._topic, partitions=[wanted])],
+            max_version=6,
+        )
+        part = (await wire.send(request, node)).topics[0].partitions[0]
+        self._check_code(part.error_code)
+        return int(part.offset)
+
+    def _fetch(self, partition: int, offset: int) -> Any:
+        topic = FetchRequest.FetchTopic
+        wanted = topic.FetchPartition(
+            partition=partition,
+            current_leader_epoch=-1,
+            fetch_offset=offset,
+            last_fetched_epoch=-1,
+            log_start_offset=-1,
+            partition_max_bytes=_FETCH_BYTES,
+        )
+        return FetchRequest(
+            replica_id=-1,
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=_FETCH_BYTES,
+            isolation_level=_READ_UNCOMMITTED,
+            session_id=0,
+            session_epoch=_NO_SESSION,
+            topics=[topic(topic=self._topic, partitions=[wanted])],
+            forgotten_topics_data=[],
+            rack_id="",
+            max_version=12,
+        )
+
+    def _result(self, response: Any, partition: int) -> Any:
+        if response.error_code:
+            raise _Retry(code_name(response.error_code))
+        part = response.responses[0].partitions[0]
+        if part.error_code == Code.OFFSET_OUT_OF_RANGE:
+            self._next.pop(partition, None)
+        self._check_code(part.error_code)
+        return part
+
+    def _check_code(self, code: int) -> None:
+        if code == Code.TOPIC_AUTHORIZATION_FAILED:
+            raise self._unauthorized()
+        if code:
+            raise _Retry(code_name(code))
+
+    def _take(self, batch: Batch) -> None:
+        try:
+            if not batch.crc_ok():
+                raise CorruptBatch("wrong checksum")
+            for key, value in _records(batch, with_all=self._with_positions):
+                self._take_record(key, value)
+        except CorruptBatch as error:
+            # It may hold a registration: not knowing it would copy records back.
+            raise RegistrationsUnavailable(
+                f"{safe_text(self._topic)}, batch at offset {batch.base_offset}: {error}"
+            ) from None
+
+    def _take_record(self, key: bytes | None, value: bytes | None) -> None:
+        try:
+            found = read_registration(key, value)
+            run = read_run(key, value)
+        except MalformedRecord:
+            return  # what is not k2ktui's stops no pipeline
+        if self._with_positions and found is None and run is None and key and value:
+            self._positions[key] = value
+        if found is not None:
+            self.found[found.producer_id] = found
+        if run is not None and (run[0] not in self.runs or run[1].term >= self.runs[run[0]].term):
+            self.runs[run[0]] = run[1]
+
+
+class _Retry(Exception):
+    """Not readable at the moment."""
+
+
+def _records(batch: Batch, *, with_all: bool) -> Iterator[tuple[bytes | None, bytes | None]]:
+    """Yield the keys and values of a batch, unless it can hold neither registration nor run.
+
+    Raises:
+        CorruptBatch: its bytes do not follow the format.
+    """
+    if batch.is_control or not batch.count:
+        return
+    if not with_all and not batch.attributes & COMPRESSION_MASK:
+        data = bytes(batch.view)
+        if REGISTRATION_MARK not in data and RUN_MARK not in data:
+            return
+    records, kind = decode_records(batch), timestamp_type(batch)
+    for row in range(len(records)):
+        record = record_at(records, row, kind)
+        yield record.key, record.value

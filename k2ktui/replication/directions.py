@@ -1,0 +1,49 @@
+"""How a pipeline recognizes what came from its target, by its configuration."""
+
+from __future__ import annotations
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.cluster_pair import ClusterPair
+from k2ktui.errors import Refused
+from k2ktui.replication.slot_task import OppositePipeline, OriginHeader
+
+
+def opposite_pipeline(config: PipelineConfig, pair: ClusterPair) -> OppositePipeline | None:
+    """Return where the opposite pipeline registers its producer ids; None in other modes.
+
+    Raises:
+        Refused: the ids of the clusters are unknown.
+    """
+    if config.bidirectional_mode != "provenance":
+        return None
+    _require(pair)
+    return OppositePipeline(config.opposite.commit_topic, pair.target, pair.source)
+
+
+def origin_header(config: PipelineConfig, pair: ClusterPair) -> OriginHeader | None:
+    """Return the header that marks the origin; None in other modes.
+
+    ``pipeline``: both pipelines have the same name, and records that carry it are left out.
+    ``cluster``: the header holds the id of the cluster that a record was first written to, through
+    any number of clusters, and records of the target's id are left out.
+
+    Raises:
+        Refused: the ids of the clusters are unknown.
+    """
+    name = config.bidirectional.header
+    if config.bidirectional_mode == "pipeline":
+        return OriginHeader(name, config.name, config.name, first_only=False)
+    if config.bidirectional_mode == "cluster":
+        _require(pair)
+        return OriginHeader(name, pair.source, pair.target, first_only=True)
+    return None
+
+
+def _require(pair: ClusterPair) -> None:
+    if not pair.is_known:
+        raise Refused(
+            "features.bidirectionalReplication is enabled, and the ids of the clusters are "
+            "unknown: records of the opposite pipeline cannot be recognized",
+            unchanged="Nothing was copied.",
+            hint="Set features.bidirectionalReplication: disabled, or upgrade the clusters.",
+        )

@@ -1,0 +1,190 @@
+"""Preflight of both directions: the opposite pipeline, its registrations, and rings of clusters.
+
+Everything is read from commit topics: the opposite pipeline's is on our source. A third cluster
+that writes to both our source and our target closes a ring: its records arrive on the target
+twice, and producer ids cannot tell that they are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.run_record import Run
+from k2ktui.errors import K2kError
+from k2ktui.kafka.wire import NotSent, OutcomeUnknown
+from k2ktui.replication.copying.registration_reader import (
+    RegistrationReader,
+    RegistrationsUnavailable,
+)
+from k2ktui.replication.preflight.checks import (
+    Check,
+    error_check,
+    failed_check,
+    first_names,
+    passed_check,
+    unknown_check,
+    warning_check,
+)
+from k2ktui.replication.preflight.clusters import CheckedCluster
+from k2ktui.replication.preflight.rights import selected_topics, target_topics
+from k2ktui.text import counted, safe_text
+
+_NAME = "opposite pipeline"
+_RING = "ring of clusters"
+_READ_S = 20.0
+_REVERSE = "Write its file with k2ktui config reverse -f FILE, and start it."
+
+
+def check_opposite(
+    config: PipelineConfig, source: CheckedCluster, target: CheckedCluster
+) -> Iterator[Check]:
+    """Check that records of the opposite direction can be recognized; nothing in one direction."""
+    if not config.features.bidirectional_replication:
+        return
+    topic, mode = config.opposite.commit_topic, config.bidirectional.mode
+    try:
+        there = _read(source, topic)
+    except (RegistrationsUnavailable, NotSent, OutcomeUnknown) as error:
+        yield _unreadable(topic, error, fatal=mode == "provenance")
+        return
+    try:
+        topics = selected_topics(config, source.cluster)
+        here = _read(target, config.coordination.commit.topic)
+    except K2kError as error:
+        yield error_check(_NAME, error)
+        return
+    except (RegistrationsUnavailable, NotSent, OutcomeUnknown) as error:
+        yield unknown_check(_NAME, str(error))
+        return
+    pair = target.cluster_id, source.cluster_id
+    opposite = {
+        name: run
+        for name, run in there.runs.items()
+        if (run.pair.source, run.pair.target) == pair and _shares(there, name, topics)
+    }
+    yield _compare(config, opposite, there, here.runs.get(config.coordination.commit.group))
+    if mode == "provenance":
+        into_source = _sources(there, source.cluster_id, topics) - {target.cluster_id}
+        targets = target_topics(config, topics)
+        yield _check_ring(into_source, _sources(here, target.cluster_id, targets))
+
+
+def _read(side: CheckedCluster, topic: str) -> RegistrationReader:
+    reader = RegistrationReader(topic, with_positions=True)
+    side.probes["consumer"].run(lambda wire: reader.read(wire, _READ_S))
+    return reader
+
+
+def _unreadable(topic: str, error: Exception, *, fatal: bool) -> Check:
+    reason = f"its registered producer ids cannot be read: {error}"
+    if isinstance(error, RegistrationsUnavailable) and error.unauthorized:
+        return failed_check(
+            _NAME,
+            reason,
+            f"Grant the source principal Read on topic {safe_text(topic)} of the source cluster.",
+            fatal=fatal,
+        )
+    return failed_check(_NAME, reason, "Check the source cluster's health.", fatal=fatal)
+
+
+def _compare(
+    config: PipelineConfig,
+    opposite: Mapping[str, Run],
+    there: RegistrationReader,
+    own: Run | None,
+) -> Check:
+    """Compare the opposite pipeline's runs with the configuration; ``own`` is our last run.
+
+    A misfit is fatal unless our own last run does not fit either: one of the two has to start
+    first.
+    """
+    topic = safe_text(config.opposite.commit_topic)
+    if not opposite:
+        unclear = [name for name, run in there.runs.items() if not run.pair.is_known]
+        if unclear:
+            return unknown_check(
+                _NAME,
+                f"the clusters of {first_names(unclear)} in topic {topic} on the source are "
+                "unknown: their runs are of an earlier release",
+                "Start them again.",
+            )
+        return warning_check(
+            _NAME,
+            f"no pipeline has copied from the target to the source yet, by topic {topic} on the "
+            "source",
+            f"{_REVERSE} If its commit topic has another name, set "
+            "bidirectional.opposite.commitTopic.",
+        )
+    mode = config.bidirectional.mode
+    problems = [_problem(name, run, mode) for name, run in sorted(opposite.items())]
+    if any(problems):
+        return failed_check(
+            _NAME,
+            "; ".join(filter(None, problems)),
+            "In its file, set features.bidirectionalReplication: enabled, "
+            f"bidirectional.mode: {mode} and features.exactlyOnce: enabled, and start it again. "
+            "k2ktui config reverse -f FILE prints such a file.",
+            fatal=own is None or not _problem("", own, mode),
+        )
+    names = first_names(opposite)
+    if mode != "provenance":
+        return passed_check(_NAME, f"{names} uses the same mode, {mode}")
+    pair = next(iter(opposite.values())).pair
+    ids = [r for r in there.found.values() if (r.source, r.target) == (pair.source, pair.target)]
+    return passed_check(
+        _NAME, f"{names} has registered {counted(len(ids), 'producer id')} in {topic}"
+    )
+
+
+def _problem(name: str, run: Run, mode: str) -> str:
+    """Return why a run of the opposite pipeline does not fit; "" if it does."""
+    who = safe_text(name)
+    if mode == "provenance" and not run.registers:
+        return (
+            f"{who} registers no producer ids (features.exactlyOnce is disabled, or its release "
+            "is older), so its records would be copied back"
+        )
+    if run.bidirectional != mode:
+        what = f"uses mode {safe_text(run.bidirectional)}" if run.bidirectional else "copies all"
+        return f"{who} {what}, so it would copy this pipeline's records back"
+    return ""
+
+
+def _check_ring(into_source: set[str], into_target: set[str]) -> Check:
+    both = into_source & into_target
+    if both:
+        return failed_check(
+            _RING,
+            f"cluster {first_names(both)} is copied to the source and to the target: its records "
+            "would arrive on the target twice, directly and through the source, and "
+            "bidirectional.mode provenance leaves out only records of the target",
+            "Remove one of the ways, so that the clusters form a ring or a star; for a ring, set "
+            "bidirectional.mode: cluster in the files of all its pipelines.",
+            fatal=True,
+        )
+    if into_source:
+        return warning_check(
+            _RING,
+            f"records of cluster {first_names(into_source)} are copied to the source, and from "
+            "there to the target; if the target's records reach it in another way than through the "
+            "source, they circle",
+            "For a ring of clusters, set bidirectional.mode: cluster in the files of all its "
+            "pipelines.",
+        )
+    return passed_check(_RING, "none is visible")
+
+
+def _sources(read: RegistrationReader, target: str, topics: Collection[str]) -> set[str]:
+    """Return the clusters that are copied to a cluster, into one of these topics."""
+    return {
+        run.pair.source
+        for name, run in read.runs.items()
+        if run.pair.target == target and _shares(read, name, topics)
+    }
+
+
+def _shares(read: RegistrationReader, group: str, topics: Collection[str]) -> bool:
+    """Return whether a pipeline writes to one of these topics; one without positions may."""
+    found = read.target_topics(group)
+    return not found or not found.isdisjoint(topics)

@@ -1,0 +1,174 @@
+"""What ``check`` says about the pipeline in the other direction, before anything is copied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AclOperation
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.cluster_pair import ClusterPair
+from k2ktui.engine.producer_registration import (
+    ProducerRegistration,
+    registration_key,
+    registration_value,
+)
+from k2ktui.engine.state import (
+    Position,
+    Run,
+    SourcePartition,
+    position_key,
+    position_value,
+    run_key,
+    run_value,
+)
+from k2ktui.replication.preflight.checks import Check, CheckOutcome
+from k2ktui.replication.preflight.suite import run_checks
+from k2ktui.runtime.node import KafkaNode
+from tests.replication.test_preflight import as_user
+from tests.support.kafka import Out, create_topic, produce, unique_name
+from tests.support.preflight import named, pipeline
+from tests.support.secure import SecureNode
+
+OPPOSITE, RING = "opposite pipeline", "ring of clusters"
+ENABLED = {"autoCreateControlTopics": "enabled", "bidirectionalReplication": "enabled"}
+
+
+class Sites:
+    """Two clusters with commit topics, and a pipeline that leaves out what came back."""
+
+    def __init__(self, source: KafkaNode, target: KafkaNode) -> None:
+        self.source, self.target = source, target
+        self.commits = unique_name("commits")
+        create_topic(source, self.commits)
+        create_topic(target, self.commits, config={"cleanup.policy": "compact"})
+        self.topic = create_topic(source)
+
+    def config(self, mode: str = "provenance", **features: str) -> PipelineConfig:
+        return pipeline(
+            self.source,
+            self.target,
+            self.topic,
+            features={**ENABLED, **features},
+            bidirectional={"mode": mode},
+            coordination={"commit": {"topic": self.commits, "group": "ours"}},
+        )
+
+    def run(self, on: KafkaNode, group: str, source: str, **fields: Any) -> None:
+        """Write the run record of a pipeline into a cluster."""
+        wanted = {"registers": True, "bidirectional": "provenance", **fields}
+        run = Run(1, 1, group, pair=ClusterPair(source, on.cluster_id, "m"), **wanted)
+        found = ProducerRegistration(4711, source, on.cluster_id)
+        produce(
+            on,
+            self.commits,
+            [
+                Out(run_value(run), run_key(group)),
+                Out(registration_value(found), registration_key(group, 4711)),
+            ],
+        )
+
+    def back(self, **fields: Any) -> None:
+        """Write the run record of the opposite pipeline."""
+        self.run(self.source, "theirs", self.target.cluster_id, **fields)
+
+    def check(self, name: str = OPPOSITE, mode: str = "provenance") -> Check:
+        return named(run_checks(self.config(mode)), name)
+
+
+@pytest.fixture
+def sites(source: KafkaNode, target: KafkaNode) -> Sites:
+    return Sites(source, target)
+
+
+def test_an_opposite_pipeline_that_fits(sites: Sites) -> None:
+    sites.back()
+    found = sites.check()
+    assert found.outcome is CheckOutcome.PASS
+    assert found.detail == f"theirs has registered 1 producer id in {sites.commits}"
+    assert sites.check(RING).outcome is CheckOutcome.PASS
+
+
+def test_in_one_direction_nothing_is_checked(sites: Sites) -> None:
+    config = sites.config(bidirectionalReplication="disabled")
+    assert OPPOSITE not in [check.name for check in run_checks(config)]
+
+
+def test_no_opposite_pipeline_yet(sites: Sites) -> None:
+    found = sites.check()
+    assert found.outcome is CheckOutcome.WARN and "config reverse" in found.hint
+    assert sites.commits in found.detail and "bidirectional.opposite.commitTopic" in found.hint
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"registers": False}, "theirs registers no producer ids"),
+        ({"bidirectional": ""}, "theirs copies all, so it would copy"),
+        ({"bidirectional": "cluster"}, "theirs uses mode cluster"),
+    ],
+)
+def test_an_opposite_pipeline_that_does_not_fit(
+    sites: Sites, fields: dict[str, Any], why: str
+) -> None:
+    sites.back(**fields)
+    found = sites.check()
+    assert found.outcome is CheckOutcome.FAIL and found.fatal and why in found.detail
+    assert "bidirectional.mode: provenance" in found.hint
+    # If neither fits, one of the two has to start first.
+    sites.run(sites.target, "ours", sites.source.cluster_id, **fields)
+    found = sites.check()
+    assert found.outcome is CheckOutcome.FAIL and not found.fatal
+
+
+def test_pipelines_of_other_topics_are_not_compared(sites: Sites) -> None:
+    sites.back()
+    sites.run(sites.source, "others", sites.target.cluster_id, bidirectional="")
+    for group, topic in (("others", "elsewhere"), ("theirs", sites.topic)):
+        position = Position(1, 0, -1, "", 1, 0, topic, 0)
+        key = position_key(group, SourcePartition("t", 0))
+        produce(sites.source, sites.commits, [Out(position_value(position), key)])
+    found = sites.check()
+    assert found.outcome is CheckOutcome.PASS and "others" not in found.detail
+
+
+def test_runs_of_an_earlier_release(sites: Sites) -> None:
+    produce(sites.source, sites.commits, [Out(run_value(Run(1, 1, "old")), run_key("old"))])
+    found = sites.check()
+    assert found.outcome is CheckOutcome.UNKNOWN and "old" in found.detail
+
+
+def test_the_same_mode_with_a_header(sites: Sites) -> None:
+    sites.back(bidirectional="cluster", registers=False)
+    found = sites.check(mode="cluster")
+    assert found.outcome is CheckOutcome.PASS and "theirs uses the same mode" in found.detail
+
+
+def test_a_third_cluster(sites: Sites) -> None:
+    """Into the source only: perhaps a ring. Into both: its records would arrive twice."""
+    sites.back()
+    sites.run(sites.source, "third", "cluster-c")
+    found = sites.check(RING)
+    assert found.outcome is CheckOutcome.WARN and "cluster-c" in found.detail
+    sites.run(sites.target, "third", "cluster-c")
+    found = sites.check(RING)
+    assert found.outcome is CheckOutcome.FAIL and found.fatal and "twice" in found.detail
+
+
+def test_without_the_right_to_read_the_registrations(secure: SecureNode, target: KafkaNode) -> None:
+    topic, commits = create_topic(secure.node), create_topic(secure.node)
+    secure.allow("ann", [AclOperation.READ, AclOperation.DESCRIBE], topic)
+    config = pipeline(
+        as_user(secure, "ann"),
+        target,
+        topic,
+        features=ENABLED,
+        coordination={"commit": {"topic": unique_name("commits")}},
+        bidirectional={"opposite": {"commitTopic": commits}},
+    )
+    found = named(run_checks(config), OPPOSITE)
+    assert found.outcome is CheckOutcome.FAIL and found.fatal
+    assert f"Grant the source principal Read on topic {commits}" in found.hint
+    secure.allow("ann", [AclOperation.READ], commits)
+    assert named(run_checks(config), OPPOSITE).outcome is CheckOutcome.WARN
