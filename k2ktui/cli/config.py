@@ -1,4 +1,4 @@
-"""``k2ktui config``: validate and show pipeline files."""
+"""``k2ktui config``: validate, show and reverse pipeline files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 from k2ktui.cli.notes import print_notes
 from k2ktui.cli.options import file_option, json_option
 from k2ktui.config.load import Loaded, load
+from k2ktui.config.reverse import reverse_file
 from k2ktui.config.show import json_schema, to_json, to_yaml
 from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.text import safe_text
@@ -16,7 +17,7 @@ from k2ktui.text import safe_text
 
 @click.group()
 def command() -> None:
-    """Validate and show pipeline files."""
+    """Validate, show and reverse pipeline files."""
 
 
 @command.command()
@@ -59,6 +60,20 @@ def show(files: tuple[str, ...], as_json: bool, sources: bool) -> int:
         return ExitCode.OK
     _print_notes(loaded)
     click.echo(to_yaml(loaded, with_sources=sources), nl=False)
+    return ExitCode.OK
+
+
+@command.command()
+@file_option
+def reverse(files: tuple[str, ...]) -> int:
+    """Print the file of the opposite pipeline, from the target to the source.
+
+    Source and target are swapped, the topic mapping is inverted, and
+    features.bidirectionalReplication is enabled. What needs attention is printed on standard error.
+    """
+    found = reverse_file(files)
+    print_notes(found.notes)
+    click.echo(found.text, nl=False)
     return ExitCode.OK
 
 

@@ -98,6 +98,19 @@ def load(
     )
 
 
+def read_layers(paths: Iterable[str | FilePath]) -> Node:
+    """Return the merged tree of the files, with the model's keys and with templates as written.
+
+    Raises:
+        ConfigError: a file cannot be read.
+    """
+    problems: list[Problem] = []
+    tree = _merge_files(_split(paths), [], problems)
+    if problems:
+        raise refuse(problems)
+    return tree
+
+
 def _is_value(path: Path, node: Node) -> bool:
     if isinstance(node.value, list):
         return not any(item.table for item in node.value)

@@ -13,13 +13,14 @@ import yaml
 from k2ktui.config.load import Loaded
 from k2ktui.config.model import PipelineConfig
 from k2ktui.config.problems import REDACTED, Path, is_secret_key, without_userinfo
+from k2ktui.config.scalars import Text
 
 _PLAIN = re.compile(r"([A-Za-z_][A-Za-z0-9_.*/-]*|[0-9]+ [a-z]+)")
 _RESERVED = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
 _COMMENT_COLUMN = 60
 
 # Sections with free-form properties, where only the key name can identify a secret.
-_PROPERTY_TABLES = frozenset({"common", "consumer", "producer", "admin", "config", "headers"})
+PROPERTY_TABLES = frozenset({"common", "consumer", "producer", "admin", "config", "headers"})
 
 
 def effective(loaded: Loaded) -> dict[str, Any]:
@@ -49,6 +50,11 @@ def to_yaml(loaded: Loaded, *, with_sources: bool = False) -> str:
 
     lines = _lines(effective(loaded), (), comment if with_sources else None)
     return "\n".join(lines) + "\n"
+
+
+def dump_yaml(tree: dict[str, Any]) -> str:
+    """Return the tree of a pipeline file as YAML."""
+    return "\n".join(_lines(tree, (), None)) + "\n"
 
 
 def to_json(loaded: Loaded, *, with_sources: bool = False) -> str:
@@ -91,7 +97,7 @@ def _redact(value: Any, path: Path, secrets: frozenset[Path]) -> Any:
     if isinstance(value, list):
         return [_redact(item, (*path, index), secrets) for index, item in enumerate(value)]
     if isinstance(value, str):
-        in_properties = len(path) > 1 and path[-2] in _PROPERTY_TABLES
+        in_properties = len(path) > 1 and path[-2] in PROPERTY_TABLES
         return (
             REDACTED if in_properties and is_secret_key(str(path[-1])) else without_userinfo(value)
         )
@@ -133,7 +139,9 @@ def _scalar(value: Any) -> str:
     """Format a scalar so that YAML parses it back to the same value."""
     if not isinstance(value, str):
         return json.dumps(value)
+    if isinstance(value, Text) and value.boolean is not None:
+        return str(value)
     if _PLAIN.fullmatch(value) and value.lower() not in _RESERVED:
         return value
-    quoted: str = yaml.safe_dump(value, default_style='"', width=math.inf)
+    quoted: str = yaml.safe_dump(str(value), default_style='"', width=math.inf)
     return quoted.rstrip("\n")
