@@ -145,7 +145,7 @@ class UnfinishedTransactions:
         """Release the partitions that need not wait any longer, and update their positions.
 
         Those are all of a transaction that has ended; when another of its partitions has its marker
-        now, ``admit`` decides anew which ones wait.
+        now, ``admit`` decides again which ones wait.
 
         Raises:
             Superseded: another driver has taken over.

@@ -322,7 +322,7 @@ class TwoBrokers:
         return set(self._admin.list_topics(timeout=TIMEOUT).brokers)
 
     def coordinates_first(self, transactional_id: str) -> bool:
-        """Whether the first broker coordinates transactions of an id, and will go on doing so."""
+        """Whether the first broker coordinates transactions of an id, now and later."""
         Producer(client(self, transactional_id="any")).init_transactions(TIMEOUT)  # makes the topic
         topic = "__transaction_state"
         asking = admin(self)

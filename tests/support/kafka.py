@@ -115,7 +115,7 @@ def eventually(
 
     Args:
         condition: what is waited for.
-        what: says so; a function is called when the time is over.
+        what: its description; a function is called when the time is over.
         timeout: seconds.
     """
     deadline = time.monotonic() + timeout
