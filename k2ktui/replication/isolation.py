@@ -142,7 +142,7 @@ class UnfinishedTransactions:
         return bool(self._free)
 
     def resume(self, positions: dict[SourcePartition, Position]) -> None:
-        """Release the partitions that need not wait any longer, and update their positions.
+        """Release the partitions that no longer have to wait, and update their positions.
 
         Those are all of a transaction that has ended; when another of its partitions has its marker
         now, ``admit`` decides again which ones wait.
