@@ -32,6 +32,8 @@ from k2ktui.text import safe_text
 
 BEAT_S = 5.0
 _SHOW_S = 1.0
+# The record holds a result for each group: with many, it is written less often.
+_MANY_GROUPS = 100
 _POLL_S = 0.5
 
 
@@ -190,9 +192,10 @@ class Session:
         failpoint(f"drill-{phase}-ended")
 
     def show(self, phase: DrillPhase, live: str) -> None:
-        """Show what a phase waits for or has found so far; at most once a second."""
+        """Show what a phase waits for or has found so far, at most once a second."""
         now = monotonic()
-        if now - self._shown_at < _SHOW_S:
+        pause = _SHOW_S if len(self.drill.groups) <= _MANY_GROUPS else BEAT_S
+        if now - self._shown_at < pause:
             return
         self._shown_at = now
         self.change_drill(lambda drill: drill.with_phase(replace(drill.record(phase), live=live)))

@@ -9,7 +9,7 @@ import pytest
 
 from k2ktui.config.exports import MetricPrefixes
 from k2ktui.engine.state import Gap
-from k2ktui.replication.events import FirstRecord, HeartbeatWritten, Resumed, SlotLap
+from k2ktui.replication.events import FirstRecord, HeartbeatWritten, Rehearsed, Resumed, SlotLap
 from k2ktui.replication.slot_task import FaultKind, LapOutcome
 from k2ktui.replication.telemetry.metrics import CATALOG, PipelineMetrics
 from k2ktui.replication.telemetry.session import full_name
@@ -199,6 +199,16 @@ def test_the_age_of_the_heartbeat(fed: Fed) -> None:
     assert fed.read("heartbeat.age") == {(): 65}
     fed.clock.now -= 100  # the host's clock was set back
     assert fed.read("heartbeat.age") == {(): 0}
+
+
+def test_the_last_rehearsal(fed: Fed) -> None:
+    assert fed.read("drill.rehearsal.age") == {}, "there was none"
+    fed.feed(Rehearsed(fed.clock.now - 60, 2, 7, None, 3.5))
+    assert fed.read("drill.rehearsal.age") == {(): 60}
+    assert fed.read("drill.findings") == {(): 2}
+    assert fed.read("drill.rpo.records") == {(): 7}
+    assert fed.read("drill.rpo.time") == {}, "it is unknown"
+    assert fed.read("drill.rto.time") == {(): 3.5}
 
 
 def test_names_stay_apart_whatever_the_prefixes() -> None:

@@ -1,0 +1,57 @@
+"""A real pipeline, as a job, through a planned switchover and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from k2ktui.engine.drill_catalog import CATALOG
+from k2ktui.jobs import manager
+from k2ktui.runtime.node import KafkaNode
+from tests.jobs.support import all_ended
+from tests.support.cli import k2ktui, k2ktui_json
+from tests.support.copied import commit, committed
+from tests.support.kafka import Out, create_topic, produce, unique_name
+from tests.support.pipeline import Pipeline
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def pipe(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Iterator[Pipeline]:
+    topic = create_topic(source)
+    produce(source, topic, [Out(b"v%d" % i) for i in range(1000)])
+    (tmp_path / "p").mkdir()
+    made = Pipeline(tmp_path / "p", source, target, [topic])
+    with all_ended():
+        yield made
+    made.close()
+
+
+def test_a_job_is_stopped_kept_from_starting_and_started_again_by_an_abort(
+    pipe: Pipeline, source: KafkaNode, target: KafkaNode
+) -> None:
+    file, topic, group = pipe.write(), pipe.topics[0], unique_name("billing")
+    commit(source, group, {(topic, 0): 400})
+    k2ktui("jobs", "start", "-f", file)
+    produce(source, topic, [Out(b"more")] * 100)
+    pipe.await_copying()
+    quick = ("--frozen", "1", "--wait", "60", "--accept", ",".join(CATALOG), "--groups", group)
+    yes = ("--yes-to", "apply,fence-replicator")
+    stopped = k2ktui("drill", "planned", "-f", file, *quick, *yes, code=5)
+    assert "open-target must be confirmed" in stopped.stderr
+    (job,) = manager.list_jobs()
+    assert not job.alive
+    assert committed(target, group, [(topic, 0)]) == {(topic, 0): 400}
+    refused = k2ktui("jobs", "start", "-f", file, "--force", code=None)
+    assert "was fenced by drill" in refused.stdout + refused.stderr
+    (drill,) = k2ktui_json("drill", "list", "-f", file)["drills"]
+    k2ktui("drill", "abort", drill["id"], "-f", file)
+    (job,) = manager.list_jobs()
+    assert job.alive
+    assert committed(target, group, [(topic, 0)]) == {(topic, 0): None}
+    produce(source, topic, [Out(b"more")] * 100)
+    pipe.await_copying()
+    pipe.prove(1200)
