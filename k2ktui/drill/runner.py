@@ -8,7 +8,7 @@ from time import time
 
 from k2ktui.drill.checks.context import CheckContext, CheckLimits, DrillFacts
 from k2ktui.drill.checks.suite import run_checks
-from k2ktui.drill.phases import moves, shadow, source, target
+from k2ktui.drill.phases import moves, reverse, shadow, source, target
 from k2ktui.drill.session import PhaseResult, Session
 from k2ktui.engine.drill import DrillStatus, PhaseStatus
 from k2ktui.engine.drill_catalog import blocking, ids_asked
@@ -37,15 +37,6 @@ def run_preflight(session: Session) -> PhaseResult:
     return PhaseResult(f"{counted(len(plan.rows), 'row')} planned from kept commits")
 
 
-def run_reverse(session: Session) -> PhaseResult:
-    """Leave the reverse pipeline's file to the operator."""
-    return PhaseResult(
-        "no file was written",
-        ("Write the file of the pipeline for the way back yourself, and check it.",),
-        PhaseStatus.SKIPPED,
-    )
-
-
 def run_report(session: Session) -> PhaseResult:
     """Sum up; the report itself is made of the drill's record whenever it is asked for."""
     return PhaseResult(f"{duration(tool_ms(session.drill) / 1000, tenths=True)} of the tool")
@@ -66,7 +57,7 @@ RUNS: Mapping[DrillPhase, Run] = {
     DrillPhase.FENCE_REPLICATOR: target.run_fence_replicator,
     DrillPhase.OPEN_TARGET: target.run_open_target,
     DrillPhase.WATCH_CLIENTS: target.run_watch_clients,
-    DrillPhase.REVERSE: run_reverse,
+    DrillPhase.REVERSE: reverse.run_reverse,
     DrillPhase.REPORT: run_report,
 }
 

@@ -52,7 +52,8 @@ _SENTENCES: Mapping[DrillPhase, str] = {
     DrillPhase.OPEN_TARGET: "Declares the target open: from then on your producers and consumers "
     "use it, and you cannot go back.",
     DrillPhase.WATCH_CLIENTS: "Watches the groups start on the target." + _READS,
-    DrillPhase.REVERSE: "Writes the file of the pipeline for the way back.",
+    DrillPhase.REVERSE: "Writes the file of the pipeline for the way back beside the file of this "
+    "one.",
     DrillPhase.REPORT: "Completes the report.",
 }
 

@@ -1,0 +1,58 @@
+"""The phase that writes the file of the pipeline for the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from k2ktui.config.reverse import ReversedFile, reverse_file
+from k2ktui.drill.session import PhaseResult, Session
+from k2ktui.engine.drill import PhaseStatus
+from k2ktui.errors import K2kError
+from k2ktui.kafka.properties import load_checked
+from k2ktui.private_files import write_private
+from k2ktui.text import safe_text
+
+
+def run_reverse(session: Session) -> PhaseResult:
+    """Write the opposite pipeline's file beside the pipeline's own, and validate it."""
+    if session.flow.pipeline is None or not session.files:
+        return PhaseResult("k2ktui does not copy here", status=PhaseStatus.SKIPPED)
+    path = reverse_path(session.files)
+    name = safe_text(path)
+    try:
+        found = reverse_file(_split(session.files))
+        wrote = write_reverse(path, found)
+        load_checked((str(path),))
+    except (K2kError, OSError) as error:
+        why = safe_text(error.message if isinstance(error, K2kError) else error.strerror or error)
+        finding = f"{why}. Write the file of the pipeline for the way back yourself."
+        return PhaseResult("no file was written", (finding,), PhaseStatus.SKIPPED)
+    notes = "; ".join(found.notes)
+    if not wrote:
+        finding = f"{name} exists with other contents and was kept; compare k2ktui config reverse"
+        return PhaseResult("no file was written", (finding,), PhaseStatus.SKIPPED)
+    return PhaseResult(f"{name} is written and valid; {notes}")
+
+
+def reverse_path(files: Sequence[str]) -> Path:
+    """Return where the opposite pipeline's file is written."""
+    first = Path(_split(files)[0])
+    return first.with_name(f"{first.stem}-reverse{first.suffix}")
+
+
+def write_reverse(path: Path, found: ReversedFile) -> bool:
+    """Write a file unless it exists; return whether it has these contents now.
+
+    Raises:
+        OSError: it cannot be read or written.
+    """
+    text = found.text.encode()
+    if path.exists():
+        return path.read_bytes() == text
+    write_private(path, text)
+    return True
+
+
+def _split(files: Sequence[str]) -> list[str]:
+    return [part.strip() for file in files for part in file.split(",") if part.strip()]
