@@ -13,6 +13,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from k2ktui.errors import K2kError, Refused, TimedOut
+from k2ktui.kafka.client_errors import LOCAL_TIMED_OUT, PRODUCER_FENCED
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.keyed_writer import Entry, KeyedWriter
 from k2ktui.text import safe_text
@@ -21,7 +22,7 @@ _TIMEOUT_S = 20.0
 # A killed writer's open transaction hides later records of the topic for this long at most.
 _TRANSACTION_S = 30.0
 _FENCED = frozenset(
-    {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}  # noqa: SLF001
+    {PRODUCER_FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
 )
 _FORBIDDEN = KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
@@ -84,7 +85,7 @@ class FencedWriter(KeyedWriter):
             producer.begin_transaction()
             left = self._send(producer, list(entries), delivered, monotonic() + self._timeout)
             if refused or left:
-                raise KafkaException(refused[0] if refused else KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001
+                raise KafkaException(refused[0] if refused else KafkaError(LOCAL_TIMED_OUT))
             self._commit(producer)
         except KafkaException as error:
             self._failed = True
@@ -119,7 +120,7 @@ class FencedWriter(KeyedWriter):
                 unchanged="Nothing was written.",
                 hint="Grant it Write and Describe on this id, or on its prefix.",
             )
-        if error.code() == KafkaError._TIMED_OUT:  # noqa: SLF001
+        if error.code() == LOCAL_TIMED_OUT:
             return TimedOut(
                 f"the {self._cluster.label} cluster did not answer a transaction within "
                 f"{self._timeout:g} s",

@@ -31,6 +31,7 @@ from k2ktui.engine.plan import PlanRow
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Basis
 from k2ktui.errors import K2kError
+from k2ktui.kafka.client_errors import PARTITION_END
 from k2ktui.kafka.clients import REQUEST_TIMEOUT_S
 from k2ktui.log.content import ContentReader
 from k2ktui.log.record import KafkaRecord, RecordPart, compare_content
@@ -221,7 +222,7 @@ def _read_group(
             at = (str(message.topic()), int(message.partition() or 0))
             error = message.error()
             if error is not None:
-                if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001
+                if error.code() != PARTITION_END:
                     raise K2kError(f"shadow group of {safe_text(group)}: {error.str()}")
                 left.pop(at, None)
             elif at in left:
