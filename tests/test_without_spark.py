@@ -13,7 +13,7 @@ import pytest
 from k2ktui.errors import ExitCode
 from k2ktui.runtime.node import KafkaNode
 from tests.support.copied import Copied
-from tests.support.without_spark import PACKAGES, move_a_group, refuse_to_run, run_here
+from tests.support.without_spark import PACKAGES, move_a_group, refuse_to_run, without_packages
 
 IMPORT_ALL = f"""
 import importlib, pkgutil, sys
@@ -27,20 +27,11 @@ print("imported")
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.fixture
-def no_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """None of the packages can be imported."""
-    for name in PACKAGES:
-        monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 def test_every_module_can_be_imported() -> None:
     done = subprocess.run([sys.executable, "-c", IMPORT_ALL], capture_output=True, text=True)
     assert done.stdout == "imported\n", done.stderr
 
 
-@pytest.mark.usefixtures("no_spark")
 def test_what_runs_pipelines_says_what_to_install(tmp_path: Path) -> None:
     file = tmp_path / "pipeline.yaml"
     cluster = "{kafka: {common: {bootstrap.servers: '127.0.0.1:1'}}}"
@@ -48,12 +39,12 @@ def test_what_runs_pipelines_says_what_to_install(tmp_path: Path) -> None:
         f"name: p\nsource: {cluster}\ntarget: {cluster}\n"
         "replication: [{source: {topic: [t]}}, {sink: {topic: source, partition: source}}]\n"
     )
-    refuse_to_run(run_here, file, ExitCode.CONNECTION)
+    refuse_to_run(without_packages(tmp_path), file, ExitCode.CONNECTION)
 
 
-@pytest.mark.usefixtures("no_spark")
+@pytest.mark.slow
 def test_a_group_is_moved(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
-    move_a_group(run_here, Copied(tmp_path, source, target))
+    move_a_group(without_packages(tmp_path), Copied(tmp_path, source, target))
 
 
 def test_the_readme_installs_the_extra_packages() -> None:

@@ -156,6 +156,9 @@ def _valid_tree(flow: FlowProperties, tree: dict[str, Any], notes: list[str]) ->
 
 def _check_patterns(flow: FlowProperties, tree: Mapping[str, Any]) -> None:
     problems = []
+    if "${" in str(tree["replication"]["sink"]["topic"]):
+        wanted = "expected a separator and an alias without ${…}; write their values"
+        problems.append(Problem(None, "replication.policy.separator", wanted))
     for key, pattern in (
         ("topics", tree["replication"]["source"]["topic"]),
         ("groups", tree["groups"]["consumerGroups"]),

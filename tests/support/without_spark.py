@@ -1,18 +1,16 @@
-"""The program without its extra packages: in this process, or in an environment without them."""
+"""The program without its extra packages, or in an environment without them."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from click.testing import CliRunner
-
-from k2ktui.cli.main import cli
-from k2ktui.errors import K2kError
 from tests.support.copied import Copied, commit, committed
 from tests.support.kafka import Out, create_topic, produce
 
@@ -37,19 +35,6 @@ class Program(Protocol):
     def __call__(self, *arguments: str | Path, code: int = 0) -> Said: ...
 
 
-def run_here(*arguments: str | Path, code: int = 0) -> Said:
-    """Run a command in this process."""
-    done = CliRunner().invoke(cli, [str(each) for each in arguments], standalone_mode=False)
-    said = Said(done.stdout, done.stderr)
-    found = done.return_value or 0
-    if isinstance(done.exception, K2kError):
-        found, said = done.exception.exit_code, Said(done.stdout, str(done.exception))
-    elif done.exception is not None:
-        raise done.exception
-    assert found == code, f"{arguments}: exit code {found}: {said}"
-    return said
-
-
 @dataclass(frozen=True)
 class Installed:
     """A program to run: its command, and its whole environment."""
@@ -71,6 +56,18 @@ class Installed:
         assert done.returncode == code, f"{arguments}: exit code {done.returncode}: {said}"
         assert "Traceback" not in done.stdout + done.stderr
         return said
+
+
+def without_packages(state: Path) -> Installed:
+    """Return this installation, as if the packages were not there."""
+    code = f"""
+import sys
+sys.modules.update(dict.fromkeys({PACKAGES!r}))
+from k2ktui.cli.main import main
+main()
+"""
+    env = {**os.environ, "XDG_STATE_HOME": str(state)}
+    return Installed((sys.executable, "-c", code), env)
 
 
 def move_a_group(program: Program, copied: Copied) -> None:

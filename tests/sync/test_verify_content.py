@@ -270,7 +270,7 @@ def test_compaction_is_no_mistake(source: KafkaNode, target: KafkaNode) -> None:
         "the source no longer holds the record",
     )
     assert here.one(2, 5).outcome is ComparisonOutcome.SAME
-    assert here.one(1, 3).outcome is ComparisonOutcome.DIFFERENT
+    assert here.one(1, 3).outcome is ComparisonOutcome.REREADS
     assert here.one(1, 6).outcome is ComparisonOutcome.DIFFERENT
     assert "compaction may be why" in here.one(1, 4, mapped=False).why
     found = here.verify(sample=1)
@@ -438,9 +438,9 @@ def test_a_real_copy_of_topics_of_every_kind(
     assert verify(*both, right).positions.different == 0
 
     # A wrong position is found wherever the record before it, or the one it skips, is there.
-    for moved in (early, late):
+    for moved, wanted in ((early, ComparisonOutcome.REREADS), (late, ComparisonOutcome.DIFFERENT)):
         judged = verify(*both, moved, replicas=known).checks
-        missed = [check for check in judged if check.outcome is not ComparisonOutcome.DIFFERENT]
+        missed = [check for check in judged if check.outcome is not wanted]
         assert len(judged) > 2000
         assert all(check.pair.target_offset < 0 or excused(check) for check in missed), missed[:3]
 

@@ -59,9 +59,9 @@ class JobsScreen(ListScreen):
     HELP: ClassVar[str | None] = JOBS_HELP
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("J", "start_job", "Start", id="jobs.start"),
-        Binding("Y", "start_sync", "Sync", id="jobs.sync"),
         Binding("X", "stop_job", "Stop", id="jobs.stop"),
         Binding("R", "restart_job", "Restart", id="jobs.restart"),
+        Binding("Y", "start_sync", "Sync", id="jobs.sync"),
         Binding("l", "log", "Log", id="jobs.log", show=False),
     ]
 
