@@ -123,7 +123,7 @@ def test_views_are_read(name: str) -> None:
 
 
 def _holds(now: object, then: object) -> bool:
-    """Whether a view or job is written as it was; later releases may add fields to objects and tables."""
+    """Whether it is written as it was; later releases may add fields to objects and tables."""
     if isinstance(then, dict) and isinstance(now, dict):
         if "columns" in then:
             return _holds(_objects(now), _objects(then))
