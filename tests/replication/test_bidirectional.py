@@ -18,6 +18,7 @@ from tests.replication.test_exactly_once import kill
 from tests.replication.test_registration import bump, registered
 from tests.support.batches import writers
 from tests.support.both_ways import BothWays, header, identity
+from tests.support.cli import k2ktui_json
 from tests.support.kafka import (
     Out,
     admin,
@@ -88,6 +89,9 @@ def test_records_go_to_the_other_side_and_stay_there(
         assert run.stop() == 0
     both.catch_up()
     both.prove(topics, 150)
+    for pipeline in both.both:
+        rows = k2ktui_json("status", "-f", pipeline.write())["partitions"]
+        assert [(row["lag_records"], row["coverage"]) for row in rows] == [(0, 1.0)] * 4
 
 
 @pytest.mark.slow
