@@ -23,6 +23,7 @@ from tests.support.kafka import (
     Out,
     admin,
     create_topic,
+    end_offsets,
     eventually,
     produce,
     read_all,
@@ -263,10 +264,9 @@ def test_new_producer_ids_bring_nothing_back(
     make_both_ways: MakeBothWays, topics: dict[str, int], source: KafkaNode, target: KafkaNode
 ) -> None:
     """Epochs run out during the run: the batches of the next producer id are recognized, too."""
-    both = make_both_ways(list(topics), {"spark.lap": "500 milliseconds"})
+    both = make_both_ways(list(topics), {"spark.lap": "500 milliseconds", "spark.slots": 1})
     for pipeline in both.both:
-        for slot in (0, 1):
-            bump(pipeline.target, f"{pipeline.name}.{slot}", LAST_EPOCH - 8)
+        bump(pipeline.target, f"{pipeline.name}.0", LAST_EPOCH - 8)
     with Traffic(source, topics, 1, origin="a"), Traffic(target, topics, 2, origin="b"):
         runs = [pipeline.start() for pipeline in both.both]
         for run, pipeline in zip(runs, both.both, strict=True):
@@ -280,7 +280,10 @@ def test_new_producer_ids_bring_nothing_back(
 
 
 def new_ids(pipeline: Pipeline) -> bool:
-    """Whether each of the two slots has a second producer id, which it wrote with."""
+    """Whether the slot has a second producer id, and wrote with both."""
     found = registered(pipeline.target, COMMIT_TOPIC, pipeline.name).keys()
-    wrote = {w for topic in pipeline.topics for w in writers(pipeline.target, topic)}
-    return len(found) >= 4 and len(found & wrote) >= 2
+    wrote: set[int] = set()
+    for topic in pipeline.topics:
+        for partition in end_offsets(pipeline.target, topic):
+            wrote |= writers(pipeline.target, topic, partition)
+    return len(found & wrote) >= 2
