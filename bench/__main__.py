@@ -10,7 +10,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from bench.clusters import running
+from bench.clusters import make_class_archives, running
 from bench.copying import Patience
 from bench.model import Results
 from bench.peer import MirrorMaker
@@ -39,6 +39,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     directory = Path(tempfile.mkdtemp(prefix="k2ktui-bench-", dir=options.data))
     try:
+        say("making archives of classes")
+        make_class_archives()
         say("starting the clusters")
         with running(directory, scope.heap) as clusters:
             bench = Bench(clusters, scope, directory / "runs", out, results)

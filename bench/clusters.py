@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +15,9 @@ from pathlib import Path
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from k2ktui.replication.spark_archive import ARCHIVE_MAKER as SPARK_MAKER
+from k2ktui.runtime.class_archive import USE, VARIABLE
+from k2ktui.runtime.node import ARCHIVE_MAKER as BROKER_MAKER
 from k2ktui.runtime.node import KafkaNode
 
 # What Kafka's own start script gives a broker, instead of the options that only start fast.
@@ -45,6 +51,13 @@ class Clusters:
     def both(self) -> tuple[KafkaNode, KafkaNode]:
         """Source, then target."""
         return self.source, self.target
+
+
+def make_class_archives() -> None:
+    """Make the archives with which Kafka and Spark start: none is made beside a measurement."""
+    os.environ.setdefault(VARIABLE, USE)
+    for module in (BROKER_MAKER, SPARK_MAKER):
+        subprocess.run([sys.executable, "-m", module], check=True)
 
 
 @contextlib.contextmanager

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import settings
 
+from k2ktui.replication.spark_archive import ARCHIVE_MAKER as SPARK_MAKER
+from k2ktui.runtime.class_archive import USE, VARIABLE
+from k2ktui.runtime.node import ARCHIVE_MAKER as BROKER_MAKER
 from k2ktui.runtime.node import EAGER_CLEANING, KafkaNode
 from tests.support.brokers import Brokers
 from tests.support.examples import examples
@@ -36,7 +42,10 @@ def pytest_configure() -> None:
 
     A handler of SIGHUP keeps the suite alive under nohup, and is not inherited: a child starts with
     the default.
+
+    Archives of classes are made by ``class_archives``, not beside a test.
     """
+    os.environ.setdefault(VARIABLE, USE)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
@@ -63,7 +72,19 @@ def started(node: KafkaNode) -> KafkaNode:
 
 
 @pytest.fixture(scope="session")
-def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaNode, KafkaNode]]:
+def class_archives() -> None:
+    """The archives with which Kafka and Spark start in less CPU time, made once for a machine.
+
+    The processes of a session wait for each other. Without an archive, tests take longer.
+    """
+    for module in (BROKER_MAKER, SPARK_MAKER):
+        subprocess.run([sys.executable, "-m", module], check=False)
+
+
+@pytest.fixture(scope="session")
+def clusters(
+    class_archives: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[KafkaNode, KafkaNode]]:
     """The source and the target, started at the same time."""
     data = tmp_path_factory.mktemp("clusters")
     nodes = tuple(KafkaNode(name, data / name, _TEST_PROPERTIES) for name in ("source", "target"))
@@ -77,7 +98,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaNo
 
 
 @pytest.fixture(scope="session")
-def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureNode]:
+def secure(class_archives: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureNode]:
     """A cluster with TLS, SASL and an authorizer; users have no rights but those a test grants."""
     passwords = {user: f"{user}-3cr3t" for user in SECURE_USERS}
     started = start_secure_node(tmp_path_factory.mktemp("secure"), passwords)
@@ -86,7 +107,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureNode]:
 
 
 @pytest.fixture(scope="session")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+def brokers(class_archives: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
     """Brokers of other versions: ``old, new = brokers("2.8", "3.9")`` starts what does not run."""
     started = Brokers(tmp_path_factory.mktemp, _TEST_PROPERTIES)
     yield started

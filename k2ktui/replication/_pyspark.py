@@ -43,6 +43,11 @@ def end_java(gateway: Any) -> None:
         gateway.proc.stdin.close()
 
 
+def await_java_end(gateway: Any, timeout: float) -> None:
+    """Wait for Java to end after ``end_java``; raises subprocess.TimeoutExpired."""
+    gateway.proc.wait(timeout)
+
+
 def silence_lost_java(context: Any) -> None:
     """Replace a handler that writes a traceback to the terminal when Java is killed."""
     context._accumulatorServer.handle_error = lambda *_: None

@@ -25,6 +25,7 @@ from k2ktui.replication import _pyspark
 from k2ktui.replication.copying.worker import open_connections, run_slot
 from k2ktui.replication.executors import await_executors, runs_task, ship_code, spark_reason
 from k2ktui.replication.slot_task import SlotResult, SlotTask
+from k2ktui.replication.spark_archive import archive_options, make_missing_archive
 from k2ktui.replication.spark_settings import (
     is_local,
     properties_text,
@@ -104,32 +105,36 @@ class SparkRuntime:
         """
         set_environment(self._settings, sys.executable, spark_java_home())
         sweep(_DIRECTORY)
+        java_options = archive_options(self._settings)
         try:
-            self._launch()
+            self._launch(java_options)
         except Exception as error:
             raise self._did_not_start(error) from None
         if not is_local(self._settings.master):
             assert self._private is not None
             ship_code(self._context, self._private.path)
             await_executors(self._context, self._settings.master, self._pool().submit)
+        make_missing_archive(self._settings)
 
-    def _launch(self) -> None:
+    def _launch(self, java_options: Sequence[str]) -> None:
         from pyspark import SparkContext  # slow import; only commands with jobs need it
 
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
         # py4j also logs to the root logger, which without a handler writes to the terminal.
         logging.getLogger().addHandler(logging.NullHandler())
         self._private = Scratch(_DIRECTORY)
-        settings = self._write_settings(self._private.path)
+        settings = self._write_settings(self._private.path, java_options)
         self._gateway = _pyspark.launch_java(settings, self._private.path / _LOG)
         self._context = SparkContext(gateway=self._gateway)
         _pyspark.silence_lost_java(self._context)
         settings.unlink()
 
-    def _write_settings(self, directory: Path) -> Path:
+    def _write_settings(self, directory: Path, java_options: Sequence[str]) -> Path:
         logging_file = directory / "log4j2.properties"
         logging_file.write_text(_LOG4J)
-        properties = spark_properties(self._settings, self._name, directory, logging_file)
+        properties = spark_properties(
+            self._settings, self._name, directory, logging_file, java_options
+        )
         path = directory / "spark.properties"
         path.touch(mode=0o600)
         path.write_text(properties_text(properties))
@@ -149,6 +154,25 @@ class SparkRuntime:
             unchanged="Nothing was written.",
             hint="Check spark.master and spark.config; k2ktui check shows the Java it uses.",
         )
+
+    def run_once(self, tasks: int, timeout: float) -> None:
+        """Start a session, run one job in Python workers, and wait until Java has ended.
+
+        Args:
+            tasks: number of tasks of the job, which do nothing.
+            timeout: seconds for Java to end.
+
+        Raises:
+            Exception: Spark did not start, the job failed, or Java did not end in time.
+        """
+        self.start()
+        gateway, context = self._gateway, self._context
+        try:
+            context.setJobGroup(_JOB_GROUP, self._name, interruptOnCancel=True)
+            context.parallelize(range(tasks), tasks).mapPartitions(lambda rows: rows).collect()
+        finally:
+            self.stop()
+        _pyspark.await_java_end(gateway, timeout)
 
     def warm_up(self, tasks: int) -> Future[None]:
         """Start the workers and their connections while the driver is still preparing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from k2ktui.config.model import SparkSettings
@@ -57,7 +57,7 @@ _LOCAL_DEFAULTS = {
 }
 # A local driver only schedules: it should start quickly and stay small.
 _LOCAL_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
-_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _ENCRYPTED_NETWORK = (
     "spark.network.crypto.enabled",
     "spark.ssl.rpc.enabled",
@@ -101,7 +101,11 @@ def set_environment(settings: SparkSettings, python: str, java_home: Path) -> No
 
 
 def spark_properties(
-    settings: SparkSettings, name: str, directory: Path, logging_file: Path
+    settings: SparkSettings,
+    name: str,
+    directory: Path,
+    logging_file: Path,
+    java_options: Sequence[str] = (),
 ) -> dict[str, str]:
     """Return Spark's properties for a session.
 
@@ -110,6 +114,7 @@ def spark_properties(
         name: application name.
         directory: the session's private directory.
         logging_file: log4j configuration file.
+        java_options: more options of Java; those of the pipeline file come after them.
     """
     allocator = {f"spark.executorEnv.{name}": value for name, value in ALLOCATOR.items()}
     properties = {**_DEFAULTS, **allocator, **settings.config, **_FIXED}
@@ -119,7 +124,8 @@ def spark_properties(
         scratch = {"spark.local.dir": str(directory)}
         properties = {**_LOCAL_DEFAULTS, **scratch, **properties, **LOCAL_PROTECTION}
         java = f"{java} {_LOCAL_JAVA}"
-    properties[_JAVA_OPTIONS] = f"{java} {properties.get(_JAVA_OPTIONS, '')}".strip()
+    options = [java, *java_options, properties.get(JAVA_OPTIONS, "")]
+    properties[JAVA_OPTIONS] = " ".join(options).strip()
     properties["spark.master"] = settings.master
     properties["spark.app.name"] = name
     return properties

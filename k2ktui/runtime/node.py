@@ -21,6 +21,7 @@ from typing import Self
 from k2ktui.engine.strict_json import integer, parse_object
 from k2ktui.errors import Refused, TimedOut
 from k2ktui.runtime import artifacts, child_process, probe, storage
+from k2ktui.runtime.class_archive import ClassArchive, make_in_background
 from k2ktui.runtime.java import Java, find_java
 from k2ktui.runtime.paths import write_atomically
 from k2ktui.runtime.ports import HeldPort
@@ -28,6 +29,7 @@ from k2ktui.runtime.ports import HeldPort
 CLIENT_LISTENER = "PLAINTEXT"
 CONTROLLER_LISTENER = "CONTROLLER"
 _NODE_ID = 1
+ARCHIVE_MAKER = "k2ktui.runtime.broker_archive_maker"
 _POLL_SECONDS = 0.05
 _ATTEMPTS = 3
 _TAIL_LINES = 15
@@ -176,6 +178,8 @@ class KafkaNode:
                     self._give_ports_back()
                     continue
                 self._served = True
+                if jars.coordinates == (artifacts.SERVER, artifacts.LOGGING):
+                    make_in_background(broker_archive(find_java(), jars), ARCHIVE_MAKER)
                 break
             return self
 
@@ -251,7 +255,9 @@ class KafkaNode:
         write_atomically(self.data_dir / "ports.json", json.dumps(numbers).encode())
         for port in self._ports.values():
             port.lend()
-        options = [*_JVM_OPTIONS, f"-Xmx{self._heap}", *self._jvm, "-cp", jars.argument]
+        archive = broker_archive(java, jars).options()
+        heap = f"-Xmx{self._heap}"
+        options = [*_JVM_OPTIONS, *archive, heap, *self._jvm, "-cp", jars.argument]
         self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
         self._process = child_process.spawn(
             [str(java.executable), *options, "kafka.Kafka", str(config)],
@@ -318,6 +324,11 @@ class KafkaNode:
             unchanged=f"Its log {self.log_path} ends with:\n{tail}",
             hint="If the log names damaged data, start over with --fresh.",
         )
+
+
+def broker_archive(java: Java, jars: artifacts.Classpath) -> ClassArchive:
+    """Return the archive of classes with which brokers of this class path start faster."""
+    return ClassArchive("kafka-broker", java, jars.jars)
 
 
 class _PortTaken(Refused):

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 from k2ktui.runtime import artifacts, child_process, storage
 from k2ktui.runtime.artifacts import KAFKA_VERSION, LOGGING, Classpath, Progress
 from k2ktui.runtime.java import Java, find_java
-from k2ktui.runtime.node import CONTROLLER_LISTENER, KafkaNode
+from k2ktui.runtime.node import CONTROLLER_LISTENER, KafkaNode, broker_archive
 from k2ktui.runtime.ports import LOOPBACK, HeldPort
 from tests.support.kafka import START_S, TIMEOUT, admin, client, eventually
 
@@ -110,8 +110,9 @@ class KRaftNode(KafkaNode):
         features = [] if self._controller else self._kind.features.items()
         tool = ["kafka.tools.StorageTool", "format", "-t", identity, "-c", str(config)]
         options = [word for name, level in features for word in ("--feature", f"{name}={level}")]
+        archive = broker_archive(java, jars).options()
         done = subprocess.run(
-            [str(java.executable), *_JVM, "-cp", jars.argument, *tool, *options],
+            [str(java.executable), *_JVM, *archive, "-cp", jars.argument, *tool, *options],
             capture_output=True,
             text=True,
             timeout=START_S,

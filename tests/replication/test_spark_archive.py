@@ -1,0 +1,49 @@
+"""Local Spark sessions start with their archive of classes; those of a cluster without."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from k2ktui.config.model import SparkSettings
+from k2ktui.replication.spark_archive import archive_options, spark_archive
+from k2ktui.replication.spark_settings import JAVA_OPTIONS, spark_properties
+
+_SESSION = """
+import sys
+from k2ktui.config.model import SparkSettings
+from k2ktui.replication.spark import SparkRuntime
+config = {"spark.driver.extraJavaOptions": f"-Xlog:class+load:file={sys.argv[1]}"}
+runtime = SparkRuntime(SparkSettings(master="local[1]", config=config), "test", {}, {})
+runtime.run_once(1, 60.0)
+"""
+
+
+@pytest.mark.usefixtures("class_archives")
+def test_a_session_uses_the_archive(tmp_path: Path) -> None:
+    log = tmp_path / "classes.log"
+    done = subprocess.run(
+        [sys.executable, "-c", _SESSION, str(log)], capture_output=True, text=True, timeout=180
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    loaded = [line for line in log.read_text().splitlines() if " org.apache.spark." in line]
+    shared = [line for line in loaded if line.endswith("source: shared objects file (top)")]
+    assert len(shared) > 0.9 * len(loaded) > 1000
+
+
+@pytest.mark.usefixtures("class_archives")
+def test_only_local_sessions_have_the_options(tmp_path: Path) -> None:
+    options = spark_archive().options()
+    assert options and archive_options(SparkSettings(master="local[*]")) == options
+    assert archive_options(SparkSettings(master="spark://host:7077")) == ()
+    own = SparkSettings(master="local[2]", config={JAVA_OPTIONS: "-XX:SharedArchiveFile=/own.jsa"})
+    assert archive_options(own) == ()
+
+
+def test_options_of_the_pipeline_file_come_last(tmp_path: Path) -> None:
+    settings = SparkSettings(master="local[2]", config={JAVA_OPTIONS: "-Xss2m"})
+    found = spark_properties(settings, "test", tmp_path, tmp_path / "log4j", ("-XX:One", "-XX:Two"))
+    assert found[JAVA_OPTIONS].endswith(" -XX:One -XX:Two -Xss2m")
