@@ -50,7 +50,7 @@ _PLAIN_PATH = re.compile(r"[\w/.,@+-]+")
 # The maker needs none of the run's variables, which may hold secrets or change the class path.
 _KEPT_VARIABLES = (
     *("HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "SPARK_HOME", "TMPDIR"),
-    *("JAVA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"),
+    *("HADOOP_USER_NAME", "JAVA_HOME", "LOGNAME", "USER", "XDG_CACHE_HOME", "XDG_STATE_HOME"),
 )
 _AOT_LOG_VERSION = 24
 

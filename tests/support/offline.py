@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from k2ktui.runtime.class_archive import USE, VARIABLE
+
 # In a new network namespace the loopback interface is down: 0x8914 is SIOCSIFFLAGS, 0x1 IFF_UP.
 _LOOPBACK_UP = """
 import fcntl, os, socket, struct, sys
@@ -44,4 +46,5 @@ def offline_environment(home: Path) -> dict[str, str]:
         "HTTP_PROXY": _CLOSED,
         "HTTPS_PROXY": _CLOSED,
         "NO_PROXY": "127.0.0.1,localhost",
+        VARIABLE: USE,
     }
