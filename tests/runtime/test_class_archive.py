@@ -244,12 +244,14 @@ def processes(directory: Path) -> list[str]:
     return found
 
 
-def makers(cache: Path) -> list[psutil.Process]:
+def makers(directory: Path) -> list[psutil.Process]:
+    """Return the Java processes that write an archive into the directory."""
     found = []
     for process in psutil.process_iter():
         try:
-            if "ArchiveClassesAtExit" in " ".join(process.cmdline()):
-                found += [process] if str(cache) in " ".join(process.cmdline()) else []
+            line = " ".join(process.cmdline())
+            if f"ArchiveClassesAtExit={directory}" in line and process.name() == "java":
+                found.append(process)
         except psutil.Error:
             pass
     return found
