@@ -29,9 +29,11 @@ def test_a_session_uses_the_archive(tmp_path: Path) -> None:
         [sys.executable, "-c", _SESSION, str(log)], capture_output=True, text=True, timeout=180
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    loaded = [line for line in log.read_text().splitlines() if " org.apache.spark." in line]
+    spark = [line for line in log.read_text().splitlines() if " org.apache.spark." in line]
+    # Java does not archive what it generates for Scala's lambda expressions.
+    loaded = [line for line in spark if "$$Lambda" not in line]
     shared = [line for line in loaded if line.endswith("source: shared objects file (top)")]
-    assert len(shared) > 1000
+    assert len(shared) > 0.95 * len(loaded) > 900
 
 
 @pytest.mark.usefixtures("class_archives")
