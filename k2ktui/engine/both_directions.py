@@ -20,42 +20,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-import numpy as np
-
 from k2ktui.engine.offset_intervals import FOREVER, Span
-from k2ktui.engine.ranges import NOT_FOUND, MappingRanges
+from k2ktui.engine.opposite_copy import Commits, OppositeCopy, TailKind, ask_one, lookup_one
+from k2ktui.engine.ranges import MappingRanges
 from k2ktui.engine.replica import Lookup, Replica, TargetLog, TargetPartition
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Basis, Translation, translate
 from k2ktui.text import counted
 
-Commits = Mapping[SourcePartition, int]
 _NOTHING: Mapping[TargetPartition, int] = {}
-
-
-class TailKind(StrEnum):
-    """What is at the beginning of the tail: a record, the end of the log, or what was not read."""
-
-    RECORD = "record"
-    END = "end"
-    UNCHECKED = "unchecked"
-
-
-@dataclass(frozen=True, slots=True)
-class OppositeCopy:
-    """What the opposite pipeline has copied from a target partition to the source cluster.
-
-    Attributes:
-        replica: the copy; its offsets are those of the target partition, and its target partitions
-            are partitions of the source cluster.
-        tail: target offset before which every record is a copy of either pipeline, or was lost
-            before it could be copied.
-        tail_kind: what is there.
-    """
-
-    replica: Replica
-    tail: int
-    tail_kind: TailKind = TailKind.END
 
 
 class _Read(StrEnum):
@@ -238,15 +211,17 @@ class _Joined:
         ranges = replica.target_ranges.get(self.row.target)
         if ranges is None:
             return None
-        first = _one(ranges.back(_asked(self.log.start)))
-        return None if first is None else _one(ranges.translate(_asked(max(first, committed))))
+        first = lookup_one(ranges.back(ask_one(self.log.start)))
+        return (
+            None if first is None else lookup_one(ranges.translate(ask_one(max(first, committed))))
+        )
 
     def _returned(self) -> Iterator[int]:
         """Yield the first unread record that came from the target, per partition there."""
         for _, committed, ranges in self._copied_back():
-            first = _one(ranges.back(_asked(committed)))
+            first = lookup_one(ranges.back(ask_one(committed)))
             if first is not None:
-                retained = _one(ranges.first_at_or_after(_asked(max(first, self.log.start))))
+                retained = lookup_one(ranges.first_at_or_after(ask_one(max(first, self.log.start))))
                 if retained is not None:
                     yield retained
 
@@ -307,7 +282,7 @@ class _Joined:
             return _Read.UNKNOWN  # never copied
         copies = list(self._copied_back())
         every = len(copies) == len(self.opposite.replica.target_ranges) > 0
-        following = [_one(ranges.translate(_asked(end))) for _, _, ranges in copies]
+        following = [lookup_one(ranges.translate(ask_one(end))) for _, _, ranges in copies]
         if every and all(
             at is not None and at <= committed
             for at, (_, committed, _) in zip(following, copies, strict=True)
@@ -347,11 +322,3 @@ def _describe_lost(first: int, end: int) -> str:
         f"whether {counted(end - first, 'target offset')} from {first} on were read is unknown: "
         "the opposite pipeline's mapping does not have them"
     )
-
-
-def _asked(offset: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    return np.array([offset], dtype=np.int64)
-
-
-def _one(found: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> int | None:
-    return None if found[0] == NOT_FOUND else int(found[0])

@@ -11,11 +11,12 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from k2ktui.engine.guard import MappingVersion
+from k2ktui.engine.both_directions import translate_both_ways
+from k2ktui.engine.opposite_copy import OppositeCopy
 from k2ktui.engine.replica import Lookup, Replica, TargetLog, TargetPartition
 from k2ktui.engine.resume_effect import UNKNOWN, Standing, in_both, standing
 from k2ktui.engine.state import SourcePartition
-from k2ktui.engine.translate import Basis, Translation, translate
+from k2ktui.engine.translate import Basis, Translation
 from k2ktui.text import counted, duration, moment, safe_text
 
 EMPTY_STATES = frozenset({"Empty", "Dead", ""})
@@ -69,6 +70,7 @@ class Snapshot:
         target: the same groups on the target, read after those of the source.
         source_later: the groups of ``source`` that had moved when read again after ``target``.
         replicas: copies of source partitions.
+        opposite: what the opposite pipeline copied from target partitions, if there is one.
         logs: bounds of target partitions.
         target_ids: ids of target topics, empty strings on brokers that have none.
         conflicting_pipelines: per source partition that several pipelines map, their names.
@@ -85,6 +87,7 @@ class Snapshot:
     target: Mapping[str, GroupView] = field(default_factory=dict)
     source_later: Mapping[str, GroupView] = field(default_factory=dict)
     replicas: Mapping[SourcePartition, Replica] = field(default_factory=dict)
+    opposite: Mapping[TargetPartition, OppositeCopy] = field(default_factory=dict)
     logs: Mapping[TargetPartition, TargetLog] = field(default_factory=dict)
     target_ids: Mapping[str, str] = field(default_factory=dict)
     conflicting_pipelines: Mapping[SourcePartition, tuple[str, ...]] = field(default_factory=dict)
@@ -236,13 +239,17 @@ def _translate_groups(snapshot: Snapshot, views: Mapping[str, GroupView]) -> lis
     for name in sorted(commits):
         offsets = commits[name]
         known = {s: o for s, o in offsets.items() if s in snapshot.replicas}
-        rows = translate(snapshot.replicas, known, snapshot.logs, lookup)
+        there = snapshot.target.get(name, ABSENT)
+        current = {at: each.offset for at, each in there.offsets.items()}
+        rows = translate_both_ways(
+            snapshot.replicas, known, snapshot.logs, snapshot.opposite, lookup, current
+        )
         placed = {source for row in rows for source in row.sources}
         found.append(
             TranslatedGroup(
                 name,
                 views[name],
-                snapshot.target.get(name, ABSENT),
+                there,
                 tuple(rows),
                 tuple(sorted(offsets.keys() - placed)),
             )
@@ -284,6 +291,7 @@ def _standing(snapshot: Snapshot, group: TranslatedGroup, translation: Translati
         _commits(group.source),
         current.offset if current else None,
         snapshot.logs.get(translation.target),
+        snapshot.opposite.get(translation.target),
     )
 
 
@@ -385,13 +393,3 @@ def with_conflicting_pipelines(snapshot: Snapshot, translation: Translation) -> 
         return translation.reason
     rival = f"mapped by several pipelines: {', '.join(names)}"
     return "; ".join(part for part in (rival, translation.reason) if part)
-
-
-def mapping_version_of(
-    replicas: Mapping[SourcePartition, Replica], rows: Translation
-) -> MappingVersion:
-    """Return the version of the mapping that a translation was made from."""
-    positions = [p for s in rows.sources if (p := replicas[s].position) is not None]
-    return MappingVersion(
-        max((p.term for p in positions), default=0), sum(p.offset for p in positions)
-    )

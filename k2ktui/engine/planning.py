@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -11,13 +11,13 @@ from k2ktui.engine.groups import (
     GroupView,
     Snapshot,
     TranslatedGroup,
-    mapping_version_of,
     translate_groups,
     with_conflicting_pipelines,
 )
-from k2ktui.engine.guard import add_guard, split_guard
+from k2ktui.engine.guard import MappingVersion, add_guard, split_guard
 from k2ktui.engine.pins import pin_logs
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind, decide_action
+from k2ktui.engine.replica import Replica
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Translation
 from k2ktui.text import counted, duration
@@ -131,7 +131,7 @@ def _row(
         skipped=translation.skipped,
         action=Action.SKIP,
         reason=_reason(snapshot, group, translation),
-        version=mapping_version_of(snapshot.replicas, translation),
+        version=_mapping_version(snapshot.replicas, translation),
         metadata=_metadata(group.source, translation, options.guard_prefix),
     )
     refused = _refusal(snapshot, group, translation, options, stopped=stopped)
@@ -195,3 +195,13 @@ def _metadata(source: GroupView, translation: Translation, prefix: str) -> str:
 def commit_metadata(row: PlanRow, prefix: str) -> str:
     """Return the commit metadata of a row: the version mark, then the application's own."""
     return add_guard(prefix, row.version, row.metadata)
+
+
+def _mapping_version(
+    replicas: Mapping[SourcePartition, Replica], rows: Translation
+) -> MappingVersion:
+    """Return the version of the mapping that a translation was made from."""
+    positions = [p for s in rows.sources if (p := replicas[s].position) is not None]
+    return MappingVersion(
+        max((p.term for p in positions), default=0), sum(p.offset for p in positions)
+    )

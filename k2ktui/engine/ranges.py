@@ -77,14 +77,10 @@ class MappingRanges:
         last = self._size - 1
         return int(self._target[last]) + int(self._count[last])
 
-    def columns(self) -> RangeColumns:
-        """Return a copy of the ranges."""
-        size = self._size
-        return RangeColumns(
-            self._source[:size].copy(),
-            self._target[:size].copy(),
-            self._count[:size].astype(np.int64),
-        )
+    def columns(self, target_from: int = 0) -> RangeColumns:
+        """Return a copy of the ranges, from the one before or at a target offset on."""
+        first = np.searchsorted(self._target[: self._size], target_from, side="right") - 1
+        return self._rows_from(max(0, int(first)))
 
     def ends(self) -> I64:
         """Return the source offset after each range."""

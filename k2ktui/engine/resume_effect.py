@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from k2ktui.engine.opposite_copy import OppositeCopy
 from k2ktui.engine.ranges import NOT_FOUND, MappingRanges
 from k2ktui.engine.replica import Replica, TargetLog, TargetPartition
 from k2ktui.engine.state import SourcePartition
@@ -43,6 +44,7 @@ def standing(
     commits: Mapping[SourcePartition, int],
     current: int | None,
     log: TargetLog | None,
+    opposite: OppositeCopy | None = None,
 ) -> Standing:
     """Compare the committed offset on the target with the translation.
 
@@ -52,6 +54,7 @@ def standing(
         commits: the source commits behind the translation.
         current: committed offset on the target, None if there is none.
         log: bounds of the target partition, None if unknown.
+        opposite: what the opposite pipeline copied from it; None in one direction.
     """
     offset = translation.offset
     if current is None or offset is None:
@@ -59,14 +62,14 @@ def standing(
     if current == offset:
         return Standing(0, translation.reread, translation.skipped)
     copies = [(replicas[at], commits.get(at, -1)) for at in translation.sources]
-    between = _records(copies, translation, *sorted((current, offset)))
+    between = _count(copies, translation, opposite, commits, *sorted((current, offset)))
     if between is None:
         return UNKNOWN
     if current > offset:
         again = _less(translation.reread, between.consumed)
         return Standing(between.unread, again, _more(translation.skipped, between.unread))
     start = log.start if log else 0
-    behind = _records(copies, translation, max(current, start), offset)
+    behind = _count(copies, translation, opposite, commits, max(current, start), offset)
     again = None if behind is None else _more(translation.reread, behind.consumed)
     return Standing(-(between.consumed + between.unread), again, translation.skipped)
 
@@ -104,6 +107,24 @@ class _Between:
 
     consumed: int = 0
     unread: int = 0
+
+
+def _count(
+    copies: Iterable[tuple[Replica, int]],
+    translation: Translation,
+    opposite: OppositeCopy | None,
+    commits: Mapping[SourcePartition, int],
+    low: int,
+    high: int,
+) -> _Between | None:
+    """Count the records of both directions at the target offsets ``[low, high)``."""
+    found = _records(copies, translation, low, high)
+    if found is None or opposite is None or low >= high:
+        return found
+    returned = opposite.count_between(commits, low, high)
+    if returned is None:
+        return None
+    return _Between(found.consumed + returned[0], found.unread + returned[1])
 
 
 def _records(

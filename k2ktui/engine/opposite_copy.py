@@ -1,0 +1,122 @@
+"""What the opposite pipeline has copied from a target partition to the source cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from k2ktui.engine.offset_intervals import FOREVER, Span
+from k2ktui.engine.ranges import I64, NOT_FOUND, MappingRanges
+from k2ktui.engine.replica import Replica, TargetPartition
+from k2ktui.engine.state import SourcePartition
+
+Commits = Mapping[SourcePartition, int]
+
+
+class TailKind(StrEnum):
+    """What is at the beginning of the tail: a record, the end of the log, or what was not read."""
+
+    RECORD = "record"
+    END = "end"
+    UNCHECKED = "unchecked"
+
+
+@dataclass(frozen=True, slots=True)
+class OppositeCopy:
+    """What the opposite pipeline has copied from a target partition to the source cluster.
+
+    Attributes:
+        replica: the copy; its offsets are those of the target partition, and its target partitions
+            are partitions of the source cluster.
+        tail: target offset before which every record is a copy of either pipeline, or was lost
+            before it could be copied.
+        tail_kind: what is there.
+    """
+
+    replica: Replica
+    tail: int
+    tail_kind: TailKind = TailKind.END
+
+    def count_between(self, commits: Commits, low: int, high: int) -> tuple[int, int] | None:
+        """Return how many of its records at the offsets ``[low, high)`` were read on the source.
+
+        Returns:
+            Those that were read and those that were not; None if unknown.
+        """
+        replica = self.replica
+        lost = [*replica.holes]
+        if replica.position is not None:
+            lost.append((0, max(replica.known_from, replica.held_from)))
+        if replica.behind or (high > self.tail and self.tail_kind is not TailKind.END):
+            return None
+        if replica.unusable_reason or any(a < high and low < b for a, b in lost):
+            return None
+        read = unread = 0
+        for (topic, partition), ranges in replica.target_ranges.items():
+            committed = max(0, commits.get(SourcePartition(topic, partition), -1))
+            read += ranges.count_within((low, high), (0, committed))
+            unread += ranges.count_within((low, high), (committed, FOREVER))
+        return read, unread
+
+
+def find_uncopied(copies: Iterable[MappingRanges], low: int, high: int) -> list[Span]:
+    """Return the target offsets in ``[low, high)`` where no range has a record, lowest first."""
+    columns = [ranges.columns(low) for ranges in copies]
+    first = np.concatenate([ask_one(low), *(each.target for each in columns)])
+    end = np.concatenate([ask_one(low), *(each.target + each.count for each in columns)])
+    order = np.argsort(first, kind="stable")
+    reached = np.maximum.accumulate(end[order])
+    following = np.append(first[order][1:], high)
+    begin, finish = np.maximum(reached, low), np.minimum(following, high)
+    rows = begin < finish
+    return list(zip(begin[rows].tolist(), finish[rows].tolist(), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPair:
+    """The same record on both clusters."""
+
+    source: SourcePartition
+    source_offset: int
+    target_offset: int
+
+
+def find_pair(
+    target: TargetPartition,
+    offset: int,
+    replicas: Mapping[SourcePartition, Replica],
+    opposite: OppositeCopy,
+) -> RecordPair | None:
+    """Return the first record at or after a target offset, and where it is on the source.
+
+    None if there is none, or if records that were not copied may precede it.
+    """
+    found = []
+    for source, replica in replicas.items():
+        ranges = replica.target_ranges.get(target)
+        first = None if ranges is None else lookup_one(ranges.back(ask_one(offset)))
+        if ranges is not None and first is not None:
+            landed = lookup_one(ranges.translate(ask_one(first)))
+            found += [] if landed is None else [RecordPair(source, first, landed)]
+    for where, ranges in opposite.replica.target_ranges.items():
+        first = lookup_one(ranges.first_at_or_after(ask_one(offset)))
+        if first is not None:
+            landed = lookup_one(ranges.translate(ask_one(first)))
+            found += [] if landed is None else [RecordPair(SourcePartition(*where), landed, first)]
+    lowest = min(found, key=lambda pair: pair.target_offset, default=None)
+    if lowest is None or offset <= opposite.tail < lowest.target_offset:
+        return None
+    return lowest
+
+
+def ask_one(offset: int) -> I64:
+    """Return the argument of a lookup of one offset."""
+    return np.array([offset], dtype=np.int64)
+
+
+def lookup_one(found: I64) -> int | None:
+    """Return the result of a lookup of one offset; None if nothing was found."""
+    return None if found[0] == NOT_FOUND else int(found[0])
