@@ -105,7 +105,8 @@ class Cluster:
         """Create a consumer that never commits and joins no group.
 
         Use it on the target only: librdkafka looks up a group coordinator even so, which makes a
-        broker create ``__consumer_offsets``. The source is read through ``k2ktui.kafka.wire``.
+        broker create ``__consumer_offsets``. The source is read through ``k2ktui.kafka.wire``,
+        except for the opposite pipeline's mappings: it is the target of that pipeline.
 
         Args:
             overrides: librdkafka settings, with ``__`` accepted for ``.``.

@@ -35,6 +35,7 @@ class PairMappings(PipelineMappings):
         self._states = CommitStatesReader(target)
         self._source = source
         self._source_id = ""
+        self._known: list[ClusterPair] = []
 
     def positions(self) -> Mapping[SourcePartition, Position]:
         """Read the positions of the pipelines between the two clusters.
@@ -48,6 +49,7 @@ class PairMappings(PipelineMappings):
         )
         topic = self._target.find(self._config.coordination.commit.topic)
         states = self._states.read(topic, READ_S) if topic else {}
+        self._known = [state.run.pair for state in states.values()]
         used = {name: state for name, state in states.items() if state.run.pair == pair}
         if not used:
             raise self._none_found(pair, states)
@@ -65,6 +67,16 @@ class PairMappings(PipelineMappings):
         self._store.choose(names, owners, others)
         self._two_way = {at for at, name in owners.items() if used[name].run.bidirectional}
         return positions
+
+    def may_exist(self) -> bool:
+        """Whether one may have copied between the clusters, although none was found.
+
+        Its run record may be of an earlier release, or name another mapping topic.
+        """
+        clusters = self._find_source(), self._target.cluster_id()
+        return any(
+            not pair.is_known or (pair.source, pair.target) == clusters for pair in self._known
+        )
 
     def _find_source(self) -> str:
         """Return the id of the source cluster; if it is down, that of the kept commits."""

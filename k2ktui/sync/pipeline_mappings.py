@@ -24,8 +24,8 @@ from k2ktui.text import safe_text
 
 READ_S = 30.0
 _BOTH_DIRECTIONS = (
-    "records flow in both directions (features.bidirectionalReplication): an unread record may "
-    "have come from the target, and its offset there is not translated yet"
+    "records flow in both directions, and features.bidirectionalReplication is disabled in this "
+    "file: an unread record may have come from the target"
 )
 
 

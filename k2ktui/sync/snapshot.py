@@ -7,6 +7,7 @@ The order of the reads matters:
 - A group's commits again after its commits on the target: for a group that moves on both clusters,
   a difference counts only if it holds against both readings.
 - The ends of the target's logs before positions, so that records copied meanwhile are beyond them.
+- The opposite pipeline's mappings before our own, and the target's records after its position last.
 """
 
 from __future__ import annotations
@@ -14,19 +15,22 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from k2ktui.engine.both_directions import translate_both_ways
 from k2ktui.engine.groups import GroupView, Snapshot, describe_conflicts
+from k2ktui.engine.offset_intervals import FOREVER
+from k2ktui.engine.opposite_copy import OppositeCopy
 from k2ktui.engine.replica import Replica, TargetLog, TargetPartition, target_partitions_of
 from k2ktui.engine.state import Position, SourcePartition
-from k2ktui.engine.translate import Translation, translate
+from k2ktui.engine.translate import Translation
 from k2ktui.errors import ConnectionFailed, TimedOut
 from k2ktui.sync.cluster_readers import SourceClusterReader, SourceView, TargetClusterReader
 from k2ktui.sync.commit_snapshots import read_known_commits
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.mapping_sort import MalformedMapping, MappingReport
+from k2ktui.sync.opposite_mappings import OppositeMappings
 from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
 
@@ -42,6 +46,7 @@ class _Copies:
     logs: Mapping[TargetPartition, TargetLog]
     target_ids: Mapping[str, str]
     report: MappingReport
+    opposite: Mapping[TargetPartition, OppositeCopy]
 
 
 class SnapshotReader:
@@ -58,7 +63,10 @@ class SnapshotReader:
         self._config = config
         self._source = SourceClusterReader(config)
         self.target = TargetClusterReader(config)
-        self._record = flow.open_mappings(self._source.cluster, self.target.cluster)
+        clusters = self._source.cluster, self.target.cluster
+        self._record = flow.open_mappings(*clusters)
+        both = config.features.bidirectional_replication
+        self._opposite = OppositeMappings(config, *clusters) if both else None
         self.store = StateStore(config, self.target.cluster)
         self.last_source: SourceView | None = None
 
@@ -66,6 +74,8 @@ class SnapshotReader:
         """Disconnect from both clusters."""
         self._source.close()
         self._record.close()
+        if self._opposite is not None:
+            self._opposite.close()
         self.store.close()
         self.target.close()
 
@@ -104,7 +114,7 @@ class SnapshotReader:
         commits = _collect_commits([*source.groups.values(), *later.values()])
         for at, offsets in also.items():
             commits.setdefault(at, set()).update(offsets)
-        copies = self._copies(source, commits, replicated, lowest_commits)
+        copies = self._copies(source, commits, replicated, lowest_commits, down)
         snapshot = Snapshot(
             pipeline=self._config.name,
             source_cluster=source.cluster,
@@ -116,12 +126,14 @@ class SnapshotReader:
             target=there,
             source_later=_replicated_only(later, copies.replicas),
             replicas=copies.replicas,
+            opposite=copies.opposite,
             logs=copies.logs,
             target_ids=copies.target_ids,
             conflicting_pipelines=copies.report.conflicting_pipelines,
             notes=(
                 *_notes(copies.report),
                 *self._record.notes(),
+                *([self._opposite.note] if self._opposite and self._opposite.note else []),
                 *([source.incomplete_reason] if source.incomplete_reason else []),
             ),
         )
@@ -136,13 +148,15 @@ class SnapshotReader:
             ConnectionFailed, TimedOut: the target does not answer.
             Refused: nothing has been replicated yet.
         """
-        source = SourceView("", time.time())
-        with suppress(ConnectionFailed, TimedOut):
+        down, source = "", SourceView("", time.time())
+        try:
             source = self._source.read_logs(list(commits))
+        except (ConnectionFailed, TimedOut) as error:
+            down = error.message
         asked = {at: {offset} for at, offset in commits.items()}
-        copies = self._copies(source, asked, self._record.positions(), {})
+        copies = self._copies(source, asked, self._record.positions(), {}, down)
         known = {at: offset for at, offset in commits.items() if at in copies.replicas}
-        return translate(copies.replicas, known, copies.logs)
+        return translate_both_ways(copies.replicas, known, copies.logs, copies.opposite)
 
     def read_mappings(self) -> tuple[Mapping[SourcePartition, Replica], tuple[str, ...]]:
         """Read the copy's mappings alone, and notes on them; the source is not needed.
@@ -171,6 +185,7 @@ class SnapshotReader:
         commits: Mapping[SourcePartition, Collection[int]],
         replicated: Mapping[SourcePartition, Position],
         lowest_commits: Mapping[TargetPartition, int],
+        down: str,
     ) -> _Copies:
         """Read logs, then positions, then mappings: later copies are beyond the log ends read.
 
@@ -179,12 +194,21 @@ class SnapshotReader:
             commits: the offsets to translate.
             replicated: positions, read just before.
             lowest_commits: the lowest offset to compare on each target partition.
+            down: why the source does not answer; "" if it does.
         """
         # Ids before log bounds: if a topic is recreated in between, the older id is kept, and a
         # plan that rests on it is refused.
         ids = self.target.topic_ids(position.target_topic for position in replicated.values())
         fixed = {t for at in replicated.values() for t in target_partitions_of(Replica(at))}
         logs = self.target.logs(fixed)
+        opposite = self._opposite
+        if opposite is not None:
+            opposite.read(commits, down)
+            low = opposite.lowest_offsets(logs)
+            lowest_commits = {
+                at: min(low.get(at, FOREVER), lowest_commits.get(at, FOREVER))
+                for at in low.keys() | lowest_commits.keys()
+            }
         positions = self._record.positions()
         report = self._record.refresh(_READ_S, positions, commits, lowest_commits)
         begun = {position.target_topic for position in positions.values()} - ids.keys()
@@ -198,7 +222,12 @@ class SnapshotReader:
         }
         logs |= self.target.logs(wanted - set(logs))
         ends = _ends(replicas, {at: max(offsets) for at, offsets in commits.items()})
-        return _Copies(replicas, self.target.find_clear_ends(logs, ends), ids, report)
+        logs = self.target.find_clear_ends(logs, ends)
+        joined: Mapping[TargetPartition, OppositeCopy] = {}
+        if opposite is not None:
+            topic_ids = source.topic_ids, ids
+            joined = opposite.join(replicas, logs, commits, topic_ids, self.target.contents)
+        return _Copies(replicas, logs, ids, report, joined)
 
     def _load_kept_commits(self, down: str) -> SourceView:
         found = read_known_commits(self.store.read().commits)
@@ -219,7 +248,7 @@ class SnapshotReader:
         source: SourceView,
     ) -> Replica:
         known = source.topic_ids.get(at.topic, "")
-        unusable_reason = self._record.untranslatable(at)
+        unusable_reason = "" if self._opposite else self._record.untranslatable(at)
         if known and position.topic_id and known != position.topic_id:
             unusable_reason = (
                 f"{at.topic} was deleted and created again on the source; its offsets start over"

@@ -77,10 +77,13 @@ class Copied:
         create_topic(self.target, self.mappings, 1)
         produce(self.target, self.commits, [Out(run_value(Run(1, 1)), run_key(self.name))])
 
-    def put_run(self, pair: ClusterPair | None = None, term: int = 1) -> None:
+    def put_run(
+        self, pair: ClusterPair | None = None, term: int = 1, bidirectional: str = ""
+    ) -> None:
         """Write the run record of a release that names the clusters, by default ours."""
         pair = pair or ClusterPair(self.source.cluster_id, self.target.cluster_id, self.mappings)
-        run = Run(term, 1, self.name, started_ms=int(time.time() * 1000), pair=pair)
+        started_ms = int(time.time() * 1000)
+        run = Run(term, 1, self.name, started_ms=started_ms, pair=pair, bidirectional=bidirectional)
         produce(self.target, self.commits, [Out(run_value(run), run_key(self.name))])
 
     @property

@@ -1,0 +1,280 @@
+"""What the opposite pipeline has copied: its mappings, and the records that nothing has copied.
+
+Pipelines from our target to our source write their positions and mappings on our source. Their
+commits are older than our own mappings when both are read in this order: the groups' commits, the
+opposite pipeline's mappings, our mappings, and last the target's records after its position. A
+record that is copied in between is then among those last ones, and counts as unread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from time import monotonic
+
+import numpy as np
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.offset_intervals import Span
+from k2ktui.engine.opposite_copy import OppositeCopy, TailKind, find_uncopied
+from k2ktui.engine.ranges import NOT_FOUND, MappingRanges
+from k2ktui.engine.replica import Replica, TargetLog, TargetPartition, target_partitions_of
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.errors import K2kError
+from k2ktui.kafka.clients import Cluster
+from k2ktui.log.content import ContentReader, KafkaRecord, UnreadableReason
+from k2ktui.sync.mapping_source import NoPipelineFound
+from k2ktui.sync.pair_mappings import PairMappings
+from k2ktui.text import safe_text
+
+_READ_S = 30.0
+_TAIL_S = 20.0
+# Positions asked for at once, and at most, per partition: our own markers lie between our copies.
+_AT_ONCE, _MOST = 100, 2_000
+
+_NONE_YET = (
+    "no pipeline has copied from the target to the source yet: records that applications wrote on "
+    "the target are not considered"
+)
+# In these modes it may be another program, whose mappings are unknown.
+_OTHERS = (
+    "no pipeline of k2ktui is known to copy from the target to the source, and with "
+    "bidirectional.mode {mode} another program may: its offsets are unknown"
+)
+
+Commits = Mapping[SourcePartition, Collection[int]]
+_Replicas = Mapping[SourcePartition, Replica]
+_Logs = Mapping[TargetPartition, TargetLog]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tail:
+    """Where records that nothing has copied may begin, and what is there."""
+
+    offset: int
+    kind: TailKind
+
+
+class OppositeMappings:
+    """Reads the mappings of the pipelines from our target to our source; keeps them.
+
+    Attributes:
+        note: what an operator should know about them; may be empty.
+    """
+
+    def __init__(self, config: PipelineConfig, source: Cluster, target: Cluster) -> None:
+        self._mappings = PairMappings(_opposite(config), target, source)
+        self._mode = config.bidirectional_mode
+        self._positions: Mapping[SourcePartition, Position] = {}
+        self._lowest: dict[TargetPartition, int] = {}
+        self._failure = ""
+        # Per target partition and topic id: everything before this offset has been copied.
+        self._clear: dict[tuple[TargetPartition, str], int] = {}
+        self.note = ""
+
+    def close(self) -> None:
+        """Disconnect; the loaded mappings remain usable."""
+        self._mappings.close()
+
+    def read(self, commits: Commits, down: str = "") -> None:
+        """Read positions and mappings, after the groups' commits and before our mappings.
+
+        A failure is kept: the positions that depend on them are then unmapped.
+
+        Args:
+            commits: committed offsets on the source.
+            down: why the source does not answer; "" if it does.
+        """
+        self.note, self._failure, self._positions = "", "", {}
+        if down:
+            self._fail(down)
+            return
+        self._lowest = {
+            (at.topic, at.partition): min(offsets) for at, offsets in commits.items() if offsets
+        }
+        try:
+            self._positions = self._mappings.positions()
+            self._mappings.refresh(_READ_S, self._positions, {}, self._lowest)
+        except NoPipelineFound as error:
+            self._explain_none(error)
+        except K2kError as error:
+            self._fail(error.message)
+
+    def lowest_offsets(self, logs: _Logs) -> dict[TargetPartition, int]:
+        """Return the target offset from which our own ranges are needed, per partition."""
+        found = {}
+        for at, position in self._positions.items():
+            where, gaps = (at.topic, at.partition), self._mappings.find_gaps(at)
+            low = [position.offset, *(first for first, _ in gaps.holes)]
+            if gaps.complete_from is not None:
+                low.append(position.start)
+            if where in logs and logs[where].start < position.start:
+                low.append(logs[where].start)
+            ranges = self._mappings.target_ranges(at)
+            if gaps.behind:
+                low.append(max([position.start, *(each.end or 0 for each in ranges.values())]))
+            for there, each in ranges.items():
+                if there in self._lowest:
+                    first = int(each.back(np.array([self._lowest[there]], dtype=np.int64))[0])
+                    low += [first] if first != NOT_FOUND else []
+            found[where] = min(low)
+        return found
+
+    def join(
+        self,
+        replicas: _Replicas,
+        logs: _Logs,
+        commits: Commits,
+        topic_ids: tuple[Mapping[str, str], Mapping[str, str]],
+        contents: ContentReader,
+    ) -> dict[TargetPartition, OppositeCopy]:
+        """Return what was copied from our target partitions, after our mappings were read.
+
+        Args:
+            replicas: our copies.
+            logs: bounds of the target partitions.
+            commits: as for ``read``.
+            topic_ids: ids of the topics that exist on the source, as far as known, and on the
+                target.
+            contents: reads the target's records.
+
+        Raises:
+            ConnectionFailed: the target does not answer.
+        """
+        wanted = {where for each in replicas.values() for where in target_partitions_of(each)}
+        if self._positions:
+            self._load_counted(replicas, logs, commits)
+        if self._failure:
+            unusable = Replica(None, unusable_reason=self._failure)
+            return {at: OppositeCopy(unusable, 0, TailKind.UNCHECKED) for at in wanted}
+        topics = {at.topic for at in self._positions}
+        wanted = {at for at in wanted if at[0] in topics and at in logs}
+        tails = self._find_tails(replicas, {at: logs[at] for at in wanted}, topic_ids[1], contents)
+        return {
+            at: OppositeCopy(self._replica(at, topic_ids), tails[at].offset, tails[at].kind)
+            for at in sorted(wanted)
+        }
+
+    def _load_counted(self, replicas: _Replicas, logs: _Logs, commits: Commits) -> None:
+        """Load the ranges of records that may be read again."""
+        low = self.lowest_offsets(logs)
+        for source, offsets in commits.items():
+            replica = replicas.get(source)
+            if replica is None or not offsets:
+                continue
+            for target, ranges in replica.target_ranges.items():
+                first = int(ranges.translate(np.array([min(offsets)], dtype=np.int64))[0])
+                if first != NOT_FOUND and target in low:
+                    low[target] = min(low[target], first)
+        needed = {SourcePartition(*at): {offset} for at, offset in low.items()}
+        needed = {at: each for at, each in needed.items() if at in self._positions}
+        try:
+            self._mappings.refresh(_READ_S, self._positions, needed, self._lowest)
+        except K2kError as error:
+            self._fail(error.message)
+
+    def _explain_none(self, error: NoPipelineFound) -> None:
+        if self._mappings.may_exist():
+            self._fail(error.message)
+        elif self._mode == "provenance":
+            self.note = _NONE_YET
+        else:
+            self._failure = _OTHERS.format(mode=self._mode)
+
+    def _fail(self, reason: str) -> None:
+        self._failure = f"its mappings cannot be read: {reason}"
+        self.note = f"opposite pipeline: {self._failure}"
+
+    def _replica(
+        self, at: TargetPartition, topic_ids: tuple[Mapping[str, str], Mapping[str, str]]
+    ) -> Replica:
+        source = SourcePartition(*at)
+        position = self._positions.get(source)
+        if position is None:
+            return Replica(None)
+        here, there = topic_ids
+        reason = _find_replaced(source.topic, position.topic_id, there, "target")
+        if position.target_topic in here:
+            reason = reason or _find_replaced(
+                position.target_topic, position.target_topic_id, here, "source"
+            )
+        gaps = self._mappings.find_gaps(source)
+        return Replica(
+            position=position,
+            target_ranges=self._mappings.target_ranges(source),
+            complete_from=gaps.complete_from,
+            holes=gaps.holes,
+            behind=gaps.behind,
+            mapped=self._mappings.count_mapped(source),
+            held_from=self._mappings.held_from(source),
+            unusable_reason=reason,
+        )
+
+    def _find_tails(
+        self, replicas: _Replicas, logs: _Logs, ids: Mapping[str, str], contents: ContentReader
+    ) -> dict[TargetPartition, _Tail]:
+        """Return the first record of each partition that neither pipeline has copied."""
+        until = monotonic() + _TAIL_S
+        copies: dict[TargetPartition, list[MappingRanges]] = {}
+        for replica in replicas.values():
+            for target, ranges in replica.target_ranges.items():
+                copies.setdefault(target, []).append(ranges)
+        found: dict[TargetPartition, _Tail] = {}
+        todo: dict[TargetPartition, list[Span]] = {}
+        for at, log in logs.items():
+            position = self._positions.get(SourcePartition(*at))
+            known = max(log.start, position.offset if position else 0)
+            clear = self._clear.get((at, ids.get(at[0], "")), 0)
+            begin = max(known, clear) if clear <= log.end else known
+            found[at] = _Tail(max(begin, log.end), TailKind.END)
+            todo[at] = find_uncopied(copies.get(at, ()), begin, log.end)
+        taken = 0
+        while todo := {at: spans for at, spans in todo.items() if spans}:
+            rest = max(0.0, until - monotonic())
+            if taken >= _MOST or not rest:
+                found |= {at: _Tail(spans[0][0], TailKind.UNCHECKED) for at, spans in todo.items()}
+                break
+            asked = {at: spans[:_AT_ONCE] for at, spans in todo.items()}
+            answers = contents.next_records(
+                [(*at, first) for at, spans in asked.items() for first, _ in spans], rest
+            )
+            for at, spans in asked.items():
+                tail = _judge(spans, [answers[(*at, first)] for first, _ in spans])
+                if tail is not None:
+                    found[at] = tail
+                done = tail is not None or answers[(*at, spans[-1][0])] is None
+                todo[at] = [] if done else todo[at][_AT_ONCE:]
+            taken += _AT_ONCE
+        for at, tail in found.items():
+            self._clear[at, ids.get(at[0], "")] = tail.offset
+        return found
+
+
+def _judge(
+    spans: Sequence[Span], answers: Sequence[KafkaRecord | UnreadableReason | None]
+) -> _Tail | None:
+    """Return the tail if it begins in one of these gaps between copies."""
+    for (first, end), answer in zip(spans, answers, strict=True):
+        if isinstance(answer, UnreadableReason):
+            return _Tail(first, TailKind.UNCHECKED)
+        if answer is not None and answer.offset < end:
+            return _Tail(answer.offset, TailKind.RECORD)
+    return None
+
+
+def _find_replaced(topic: str, known: str, ids: Mapping[str, str], side: str) -> str:
+    """Return why a topic is not the one that was copied; "" if it is."""
+    if topic not in ids:
+        return f"{safe_text(topic)} does not exist on the {side} any more"
+    if known and ids[topic] and known != ids[topic]:
+        return f"{safe_text(topic)} was deleted and created again on the {side}"
+    return ""
+
+
+def _opposite(config: PipelineConfig) -> PipelineConfig:
+    """Return the settings under which the opposite pipeline's topics are read."""
+    commit = config.coordination.commit.model_copy(update={"topic": config.opposite.commit_topic})
+    mapping = config.offset_mapping.model_copy(update={"topic": config.opposite.mapping_topic})
+    state = config.coordination.state.model_copy(update={"topic": config.opposite.state_topic})
+    coordination = config.coordination.model_copy(update={"commit": commit, "state": state})
+    return config.model_copy(update={"coordination": coordination, "offset_mapping": mapping})

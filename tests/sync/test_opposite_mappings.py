@@ -1,0 +1,156 @@
+"""Groups translated with the mappings of both directions, read from real brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from k2ktui.engine.cluster_pair import ClusterPair
+from k2ktui.engine.groups import GroupRow, make_group_rows, snapshot_notes
+from k2ktui.engine.translate import Basis
+from k2ktui.runtime.node import KafkaNode
+from k2ktui.sync import opposite_mappings
+from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.snapshot import take_snapshot
+from tests.support.copied import Copied, commit, delete_topic
+from tests.support.kafka import Out, create_topic, produce
+
+
+@dataclass
+class TwoWays:
+    """A topic with ten records of side a and four of side b, each copied to the other.
+
+    On both sides: 0 to 9 are those of a, 10 to 13 those of b.
+    """
+
+    there: Copied
+    back: Copied
+    topic: str
+
+    def settings(self, mode: str = "provenance") -> None:
+        """Enable both directions; each file names the topics of the other."""
+        for own, other in ((self.there, self.back), (self.back, self.there)):
+            own.settings = {
+                "features": {
+                    "autoCreateControlTopics": "enabled",
+                    "bidirectionalReplication": "enabled",
+                },
+                "bidirectional": {
+                    "mode": mode,
+                    "opposite": {"commitTopic": other.commits, "mappingTopic": other.mappings},
+                },
+            }
+
+    def row(self, committed: int, on_target: int | None = None) -> tuple[GroupRow, list[str]]:
+        """Return the row of a group that goes back, and the notes."""
+        group = self.back.group(f"at-{committed}")
+        commit(self.back.source, group, {(self.topic, 0): committed})
+        if on_target is not None:
+            commit(self.back.target, group, {(self.topic, 0): on_target})
+        snapshot = take_snapshot(PipelineFlow(self.back.config))
+        (row,) = (row for row in make_group_rows(snapshot) if row.group == group)
+        return row, snapshot_notes(snapshot)
+
+
+@pytest.fixture
+def two_ways(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> TwoWays:
+    topic = create_topic(source)
+    produce(source, topic, [Out(b"a%d" % n) for n in range(10)])
+    for side in ("there", "back"):
+        (tmp_path / side).mkdir()
+    there = Copied(tmp_path / "there", source, target, prior=0)
+    back = Copied(tmp_path / "back", target, source, prior=0)
+    made = TwoWays(there, back, topic)
+    made.settings()
+    there.copy(topic)
+    there.put_run()
+    natives = [Out(b"b%d" % n) for n in range(4)]
+    landed = zip(produce(target, topic, natives), produce(source, topic, natives), strict=True)
+    back.record(topic, 0, dict(landed), position=14, start=0)
+    back.put_run()
+    return made
+
+
+def place(row: GroupRow) -> tuple[int | None, Basis, int | None, int | None]:
+    return row.translated_offset, row.basis, row.reread, row.skipped
+
+
+def test_each_record_by_the_mapping_that_copied_it(two_ways: TwoWays) -> None:
+    for committed in (0, 7, 10, 12):
+        row, notes = two_ways.row(committed)
+        assert (place(row), notes) == ((committed, Basis.EXACT, 0, 0), [])
+    row, notes = two_ways.row(14, on_target=12)
+    assert (place(row), notes) == ((14, Basis.END, 0, 0), [])
+    assert (row.divergence, row.reread_now, row.skipped_now) == (-2, 2, 0)
+    row, _ = two_ways.row(3, on_target=6)
+    assert (row.divergence, row.reread_now, row.skipped_now) == (3, 0, 3), "those came from a"
+
+
+def test_a_record_that_was_not_copied_is_unread(two_ways: TwoWays) -> None:
+    produce(two_ways.there.source, two_ways.topic, [Out(b"late")])
+    row, _ = two_ways.row(14)
+    assert place(row) == (14, Basis.EXACT, 0, 0)
+    assert "records from offset 14 on were not copied to the source" in row.reason
+
+
+def test_what_is_not_reached_in_the_log_is_bounded(
+    two_ways: TwoWays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    produce(two_ways.there.source, two_ways.topic, [Out(b"late")])
+    monkeypatch.setattr(opposite_mappings, "_MOST", 0)
+    row, _ = two_ways.row(14)
+    assert place(row) == (14, Basis.END, 0, 0)
+    assert "whether records from offset 14 on were copied to the source is unknown" in row.reason
+
+
+def test_before_the_opposite_pipeline_has_run(two_ways: TwoWays) -> None:
+    two_ways.there.commits = f"{two_ways.there.commits}-none"
+    two_ways.settings()
+    row, notes = two_ways.row(12)
+    assert place(row) == (12, Basis.EXACT, 0, 0)
+    (note,) = notes
+    assert "no pipeline has copied from the target to the source yet" in note
+    two_ways.settings("cluster")
+    row, _ = two_ways.row(12)
+    assert (row.translated_offset, row.basis) == (None, Basis.UNMAPPED)
+    assert "another program may: its offsets are unknown" in row.reason
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda both: setattr(both.there, "mappings", "others"), "with mappings in"),
+        (
+            lambda both: both.there.put_run(ClusterPair("", "", ""), term=2),
+            "its run record is of an earlier release",
+        ),
+    ],
+)
+def test_mappings_that_cannot_be_read(
+    two_ways: TwoWays, change: Callable[[TwoWays], None], reason: str
+) -> None:
+    change(two_ways)
+    two_ways.settings()
+    row, notes = two_ways.row(12)
+    assert (row.translated_offset, row.basis) == (None, Basis.UNMAPPED)
+    assert "opposite pipeline: its mappings cannot be read" in row.reason and reason in row.reason
+    assert any("opposite pipeline" in note for note in notes)
+
+
+def test_a_mapping_topic_that_was_deleted_is_bounded(two_ways: TwoWays) -> None:
+    delete_topic(two_ways.there.target, two_ways.there.mappings)
+    row, _ = two_ways.row(14)
+    assert place(row) == (0, Basis.BOUNDED, 14, 0)
+    assert "whether 10 target offsets from 0 on were read is unknown" in row.reason
+
+
+def test_a_file_without_the_feature_does_not_translate(two_ways: TwoWays) -> None:
+    """The pipeline itself left records out: translating the others alone could skip some."""
+    two_ways.back.put_run(term=3, bidirectional="provenance")
+    two_ways.back.settings = {}
+    row, _ = two_ways.row(12)
+    assert (row.translated_offset, row.basis) == (None, Basis.UNMAPPED)
+    assert "features.bidirectionalReplication is disabled in this file" in row.reason
