@@ -18,6 +18,7 @@ from k2ktui.engine.applying import OffsetWrite, WriteResult, reverse_writes
 from k2ktui.engine.groups import (
     EMPTY_STATES,
     GroupRow,
+    Snapshot,
     make_group_rows,
     reading_notes,
     snapshot_notes,
@@ -36,12 +37,17 @@ from k2ktui.sync.plans import make_pipeline_plan
 from k2ktui.sync.snapshot import take_snapshot
 from k2ktui.sync.store import StateStore
 from k2ktui.sync.verification import GroupPosition, Verification
-from k2ktui.sync.verify import ignored_parts, open_verification, verify
+from k2ktui.sync.verify import ignored_parts, open_verification, pair_positions, verify
 from k2ktui.text import counted, duration, safe_text
 
 _UNCHANGED = "Nothing was changed."
 _SHOWN = 20
 _GROUP_CHANGES = frozenset({"apply", "undo", "sync"})
+
+_BOTH_WAYS = (
+    "records of both directions are in another order on the target: groups counts what is skipped "
+    "and read again from the committed offset there"
+)
 
 OnResult = Callable[[WriteResult], None]
 
@@ -285,9 +291,11 @@ def verify_content(
     require_match(group, set(names), "group")
     if plan is not None:
         asked, unasked = _planned_positions([row for row in plan.rows if group(row.group)])
+        asked = pair_positions(snapshot, asked)
     else:
         found = [row for row in make_group_rows(snapshot) if group(row.group)]
-        asked, unasked = _positions(found, translated=translated)
+        asked, unasked = _positions(snapshot, found, translated=translated)
+        asked = pair_positions(snapshot, asked)
         reading = {row.group for row in found if row.state_source not in EMPTY_STATES}
     result = verify(
         source,
@@ -297,6 +305,7 @@ def verify_content(
         sample=sample,
         seed=seed,
         ignore=ignored_parts(flow.config),
+        both_ways=snapshot.opposite.keys(),
         timeout=timeout,
         progress=progress,
     )
@@ -312,7 +321,7 @@ def verify_content(
 
 
 def _positions(
-    found: Sequence[GroupRow], *, translated: bool
+    snapshot: Snapshot, found: Sequence[GroupRow], *, translated: bool
 ) -> tuple[list[GroupPosition], list[tuple[GroupRow, str]]]:
     """Return what can be compared, and what cannot with the reason."""
     asked, unasked = [], []
@@ -325,6 +334,9 @@ def _positions(
             continue
         source = SourcePartition(row.topic, row.partition)
         target = (row.target_topic, row.target_partition)
+        if target in snapshot.opposite and offset != row.translated_offset:
+            unasked.append((row, _BOTH_WAYS))
+            continue
         asked.append(GroupPosition(row.group, source, row.source_offset, target, offset))
     return asked, unasked
 

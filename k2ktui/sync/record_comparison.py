@@ -91,6 +91,8 @@ class RecordComparator:
         pairs: all pairs to be compared; they also show which partitions merge or split.
         compacted: whether compaction may have removed a record, of a source and a target topic.
         ignore: parts of a record that the pipeline changes on purpose.
+        both_ways: target partitions with records of both directions. Their pairs are of one record,
+            not of next ones: the next ones differ where the orders do.
     """
 
     def __init__(
@@ -99,8 +101,10 @@ class RecordComparator:
         pairs: Iterable[PositionPair],
         compacted: tuple[Callable[[str], bool], Callable[[str], bool]],
         ignore: Collection[str] = (),
+        both_ways: Collection[Partition] = (),
     ) -> None:
         self._replicas = replicas
+        self._both_ways = both_ways
         self._source_compacted, self._target_compacted = compacted
         self._ignore = ignore
         all_pairs = {
@@ -136,8 +140,10 @@ class RecordComparator:
         difference = ""
         if source and target:
             difference = compare_content(source, target, self._ignore)
-            if not difference and self._may_be_copy(pair, source, target):
-                return Comparison(ComparisonOutcome.SAME)
+        if pair.target in self._both_ways:
+            return _judge_one_record(pair, source, target, difference)
+        if source and target and not difference and self._may_be_copy(pair, source, target):
+            return Comparison(ComparisonOutcome.SAME)
         replica = self._replicas.get(pair.source)
         if replica is not None and replica.unusable_reason:
             return _could_not_check(replica.unusable_reason)
@@ -271,6 +277,19 @@ class RecordComparator:
         if self._target_compacted(pair.target[0]):
             return _could_not_check(f"{where}, and was compacted away there")
         return Comparison(ComparisonOutcome.DIFFERENT, f"{where}, where the target has no record")
+
+
+def _judge_one_record(
+    pair: PositionPair, source: KafkaRecord | None, target: KafkaRecord | None, difference: str
+) -> Comparison:
+    """Return what the two copies of one record prove."""
+    if source is None or source.offset != pair.source_offset:
+        return _could_not_check("the source does not hold the record (any longer)")
+    if target is None or target.offset != pair.target_offset:
+        return _could_not_check("the target does not hold the record (any longer)")
+    if difference:
+        return Comparison(ComparisonOutcome.DIFFERENT, difference)
+    return Comparison(ComparisonOutcome.SAME)
 
 
 def _could_not_check(why: str) -> Comparison:

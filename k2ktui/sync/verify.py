@@ -16,7 +16,8 @@ import numpy as np
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.groups import Snapshot
-from k2ktui.engine.replica import Replica
+from k2ktui.engine.opposite_copy import find_pair
+from k2ktui.engine.replica import Replica, TargetPartition
 from k2ktui.engine.state import SourcePartition
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.log.content import (
@@ -69,6 +70,7 @@ def verify(
     sample: int = 0,
     seed: int = 0,
     ignore: Collection[str] = (),
+    both_ways: Collection[TargetPartition] = (),
     timeout: float = 120.0,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Verification:
@@ -85,6 +87,7 @@ def verify(
         seed: the same seed picks the same chunks of the same ranges.
         ignore: parts of a record (``k2ktui.log.record.RecordPart``) that the pipeline changes on
             purpose, such as its headers without ``headerReplication``.
+        both_ways: target partitions with records of both directions; rows there are of one record.
         timeout: seconds for everything; what is not read in time counts as could-not-check.
         progress: called before each step with what it compares.
 
@@ -96,7 +99,7 @@ def verify(
     until = monotonic() + timeout
     compacted = Compaction(source), Compaction(target)
     pairs = sorted({row.pair for row in rows})
-    judge = RecordComparator(known, pairs, (compacted[0].may, compacted[1].may), ignore)
+    judge = RecordComparator(known, pairs, (compacted[0].may, compacted[1].may), ignore, both_ways)
     with ContentReader(source) as left, ContentReader(target) as right:
         found: dict[PositionPair, tuple[Comparison, tuple[str, str]]] = {}
         for some in _in_turn(pairs):
@@ -338,3 +341,21 @@ def ignored_parts(config: PipelineConfig) -> frozenset[RecordPart]:
     if not features.keep_record_creation_timestamp:
         found.add(RecordPart.TIMESTAMP)
     return frozenset(found)
+
+
+def pair_positions(snapshot: Snapshot, rows: Sequence[GroupPosition]) -> list[GroupPosition]:
+    """Return the positions, those in both directions with one record on both clusters.
+
+    Where no copied record follows, the position stays as it is: then both clusters should have
+    none.
+    """
+    found = []
+    for row in rows:
+        copy = snapshot.opposite.get(row.target)
+        if copy is not None:
+            pair = find_pair(row.target, row.target_offset, snapshot.replicas, copy)
+            if pair is not None:
+                target = row.target, pair.target_offset
+                row = GroupPosition(row.group, pair.source, pair.source_offset, *target)
+        found.append(row)
+    return found
