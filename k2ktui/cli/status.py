@@ -14,6 +14,7 @@ from k2ktui.cli.options import file_option, json_option, load_flow
 from k2ktui.cli.tables import print_table
 from k2ktui.engine.status import PartitionStatus
 from k2ktui.present.columns import Column, pick, text_column
+from k2ktui.present.failover import failover_lines
 from k2ktui.present.formatting import NOT_AVAILABLE, WORDS, age, moment
 from k2ktui.present.partitions import partition_columns
 from k2ktui.text import safe_text
@@ -45,6 +46,9 @@ def command(files: tuple[str, ...], as_json: bool, with_groups: bool) -> None:
                 click.echo(f"{subject}: {row.status.held.text()}")
         if view.groups:
             print_table("Consumer groups", GROUP_COLUMNS, view.groups)
+        if with_groups:
+            for line in failover_lines(view.failover, view.taken_at):
+                click.echo(line)
     if error is not None:
         raise error
 
@@ -57,7 +61,14 @@ def status_object(reading: Reading, *, with_groups: bool = False) -> dict[str, A
         "taken_at": view.taken_at,
         "source_down": error.message if error else "",
         "partitions": [asdict(row.status) for row in view.partitions],
-        **({"groups": [row.as_json() for row in view.groups]} if with_groups else {}),
+        **(
+            {
+                "groups": [row.as_json() for row in view.groups],
+                "failover": view.failover.as_json(),
+            }
+            if with_groups
+            else {}
+        ),
     }
 
 

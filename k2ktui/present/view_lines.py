@@ -8,6 +8,7 @@ from k2ktui.engine.audit import NOTHING, RereadEstimate
 from k2ktui.engine.groups import Outcome
 from k2ktui.engine.journal import RunKind, Runner
 from k2ktui.engine.trend import Direction
+from k2ktui.present.failover import failover_lines
 from k2ktui.present.formatting import duration, moment, number, seconds, share
 from k2ktui.present.groups import outcome_text
 from k2ktui.text import counted, safe_text
@@ -37,6 +38,8 @@ def view_lines(view: View, now: float) -> Iterator[str]:
     states = _counts(view.totals.states)
     yield f"  partitions {view.totals.partitions:,}: {states}{_old(view, now, *_SIDES)}"
     yield f"  {_groups(view)}{_old_groups(view, now)}"
+    for line in failover_lines(view.failover, now):
+        yield f"  {line[0].lower()}{line[1:]}"
     yield from _compared(view, now)
     yield f"  {_jobs(view, now)}{_old(view, now, PartName.STATE)}"
     for side, cluster, given in (

@@ -114,6 +114,7 @@ class Assembler:
             source_down=groups.source_down if groups else "",
             runners=state.runners if state else (),
             journal=state.journal if state else (),
+            drills=state.drills if state else (),
             totals=totals,
             points=self.history.points,
             audit=audit,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from k2ktui.engine.audit import Audit
+from k2ktui.engine.drill import Drill
 from k2ktui.engine.groups import GroupRow, GroupView
 from k2ktui.engine.journal import JournalHeader, Runner
 from k2ktui.engine.replica import Replica
@@ -88,12 +89,13 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True)
 class StateFacts:
-    """Heartbeats of runners, and journal headers."""
+    """Heartbeats of runners, journal headers, and drills with the newest first."""
 
     taken_at: float
     runners: tuple[Runner, ...] = ()
     journal: tuple[JournalHeader, ...] = ()
     malformed: int = 0
+    drills: tuple[Drill, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from k2ktui.engine.audit import NOTHING, Audit, RereadEstimate
-from k2ktui.engine.groups import GroupRow
+from k2ktui.engine.drill import Drill
+from k2ktui.engine.failover import FailoverEstimate, GroupMove, estimate_groups
+from k2ktui.engine.groups import EMPTY_STATES, GroupRow
 from k2ktui.engine.journal import JournalHeader, Runner
 from k2ktui.engine.status import PartitionStatus
+from k2ktui.engine.translate import Basis
 from k2ktui.engine.trend import Direction
 
 # A part whose read is pending for this many seconds is shown as stale, whatever its last error.
@@ -231,6 +234,7 @@ class View:
         points: totals of the last minutes, the oldest first.
         audit: what a MirrorMaker 2 flow would make of the groups; None if that is not compared,
             or not known yet.
+        drills: failover drills, the newest first; a recording has none.
         notes: messages for the operator about the pipeline as a whole.
     """
 
@@ -247,6 +251,7 @@ class View:
     source_down: str = ""
     runners: tuple[Runner, ...] = ()
     journal: tuple[JournalHeader, ...] = ()
+    drills: tuple[Drill, ...] = ()
     totals: Totals = Totals()
     points: tuple[Point, ...] = ()
     audit: Audit | None = None
@@ -302,6 +307,18 @@ class View:
         theirs = sum((group.theirs for group in self.summaries if group.theirs), NOTHING)
         return ours, theirs
 
+    @property
+    def failover(self) -> FailoverEstimate:
+        """What a failover now would do."""
+        known = self.totals.groups is not None
+        return FailoverEstimate(
+            groups=estimate_groups(map(_move, self.summaries)) if known else None,
+            rpo_records=self.totals.lag_records,
+            rpo_s=self.totals.lag_seconds,
+            unknown_partitions=self.totals.unknown,
+            commits_at=self.commits_at,
+        )
+
     def part(self, name: PartName) -> Part:
         """Return a part; an unread one if the view does not have it."""
         return self.parts.get(name, Part())
@@ -310,6 +327,19 @@ class View:
         """Return the age of a part's values in seconds, None if there are none."""
         taken = self.part(name).taken_at
         return None if taken is None else max(0.0, now - taken)
+
+
+def _move(group: GroupSummary) -> GroupMove:
+    unmapped = group.bases.get(Basis.UNMAPPED, 0)
+    checking = group.checking_unmapped
+    return GroupMove(
+        active=bool(group.source.members) or group.source.state not in EMPTY_STATES,
+        lost=group.moved_skips,
+        reread=group.moved_rereads,
+        unmapped=unmapped - checking,
+        unknown=group.unknown_moved - unmapped + checking,
+        error=group.source.error or group.target.error,
+    )
 
 
 def ranges_below(found: Sequence[RangeRow], position: int | None) -> tuple[RangeRow, ...]:

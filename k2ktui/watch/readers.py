@@ -332,7 +332,8 @@ class StateReader:
         state = self._store.read() if self._settled else self._store.read_settled()
         self._settled = True
         journal = sorted(state.journal.values(), key=lambda entry: entry.order, reverse=True)
-        return StateFacts(time.time(), state.runners, tuple(journal), state.malformed)
+        drills = tuple(sorted(state.drills.values(), key=lambda each: each.id, reverse=True))
+        return StateFacts(time.time(), state.runners, tuple(journal), state.malformed, drills)
 
     def close(self) -> None:
         """Disconnect from the target."""

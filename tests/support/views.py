@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from k2ktui.engine.audit import Audit, AuditRow
+from k2ktui.engine.drill import Drill
 from k2ktui.engine.groups import CommittedOffset, GroupRow, GroupView
 from k2ktui.engine.journal import JournalHeader, Runner, RunnerState
 from k2ktui.engine.state import Position, SourcePartition
@@ -57,6 +58,7 @@ class Made:
     unread: set[PartName] = field(default_factory=set)
     running: bool = True
     journal: list[JournalHeader] = field(default_factory=list)
+    drills: tuple[Drill, ...] = ()
     heartbeat_at: float | None = None
     compares: bool = False
     audited: list[AuditRow] = field(default_factory=list)
@@ -214,7 +216,9 @@ class Made:
                 dict(self.mapped),
                 commits_at=now,
             ),
-            PartName.STATE: StateFacts(now, self._runners(), tuple(self.journal)),
+            PartName.STATE: StateFacts(
+                now, self._runners(), tuple(self.journal), drills=self.drills
+            ),
         }
 
     def _runners(self) -> tuple[Runner, ...]:

@@ -38,7 +38,7 @@ from k2ktui.watch.severity import (
 
 _LOOK_S = 2.0
 # Lines needed by figures, frame and a few problems; lowest and highest useful plot.
-_WITHOUT_PLOTS, _LOWEST_PLOT, _HIGHEST_PLOT = 25, 8, 16
+_WITHOUT_PLOTS, _LOWEST_PLOT, _HIGHEST_PLOT = 27, 8, 16
 
 
 class OverviewScreen(ConsoleScreen):
@@ -51,6 +51,11 @@ class OverviewScreen(ConsoleScreen):
         offsets, and of the committed offsets of groups, that translate exactly. Positions are the
         committed offsets of all groups, one for each group and partition, by the basis of their
         translation.
+
+        Failover is what moving all groups now would do: groups that would never read some records,
+        that cannot be moved, whose effect is unknown, whose members on the source you must stop
+        first, and that are safe to move. RPO is what the target would lack if the source were lost
+        now. Screen 8 rehearses it.
 
         A group diverges if its committed offset on the target differs from the translation of its
         source offset: it would skip records there, or read some again.

@@ -7,6 +7,7 @@ from k2ktui.engine.translate import Basis
 from k2ktui.engine.trend import Direction
 from k2ktui.jobs.run_rows import RunRow
 from k2ktui.present import formatting
+from k2ktui.present.failover import group_cells, loss_cells
 from k2ktui.present.formatting import Cell, Glyphs, Line, Tone
 from k2ktui.present.runs import judge_run
 from k2ktui.present.view_lines import reread_text
@@ -42,6 +43,8 @@ def facts(
         _line("Partitions", *_partitions(view, glyphs)),
         _line("Groups", *_groups(view, glyphs)),
         _line("Positions", *_positions(view, glyphs)),
+        _line("Failover", *group_cells(view, glyphs)),
+        _line("  if now", *loss_cells(view, now, glyphs)),
         *([_line("Re-reads", *_again(view, now))] if view.compares else []),
         _line(
             "Job",

@@ -1,0 +1,115 @@
+"""What a failover now would do to the consumer groups of a pipeline; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class MoveOutcome(StrEnum):
+    """What a move to the target now means for a group; each group has exactly one."""
+
+    SAFE = "safe"
+    STOP_FIRST = "stop-first"
+    UNKNOWN = "unknown"
+    UNMOVABLE = "unmovable"
+    LOSES = "loses"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMove:
+    """A group as a move would find it.
+
+    Attributes:
+        active: whether it has members on the source.
+        lost: records that it would never read after the move.
+        reread: records that it would read again after the move.
+        unmapped: number of its positions without a translation.
+        unknown: number of its positions whose move has an unknown effect.
+        error: why it could not be read; empty if it was.
+    """
+
+    active: bool = False
+    lost: int = 0
+    reread: int = 0
+    unmapped: int = 0
+    unknown: int = 0
+    error: str = ""
+
+    @property
+    def outcome(self) -> MoveOutcome:
+        """The worst that applies."""
+        if self.lost:
+            return MoveOutcome.LOSES
+        if self.unmapped:
+            return MoveOutcome.UNMOVABLE
+        if self.unknown or self.error:
+            return MoveOutcome.UNKNOWN
+        return MoveOutcome.STOP_FIRST if self.active else MoveOutcome.SAFE
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEstimate:
+    """Groups by what a failover now would do to them; each group is counted once.
+
+    Attributes:
+        safe: groups that can be moved now and lose no record.
+        stop_first: the same, after their members on the source were stopped.
+        unknown: groups of which the effect is unknown.
+        unmovable: groups with a position that has no translation.
+        losing: groups that would never read ``lost_records`` records.
+        reread_records: records that the groups would read again.
+    """
+
+    safe: int = 0
+    stop_first: int = 0
+    unknown: int = 0
+    unmovable: int = 0
+    losing: int = 0
+    lost_records: int = 0
+    reread_records: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FailoverEstimate:
+    """What a failover now would do; None is unknown.
+
+    Attributes:
+        groups: the groups; None if they were not read.
+        rpo_records: records on the source that were not copied; of the partitions whose lag is
+            known.
+        rpo_s: age of the oldest of them in seconds.
+        unknown_partitions: number of partitions whose lag is unknown.
+        commits_at: when the groups' commits on the source were read, in epoch seconds.
+    """
+
+    groups: GroupEstimate | None = None
+    rpo_records: int | None = None
+    rpo_s: float | None = None
+    unknown_partitions: int = 0
+    commits_at: float | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that commands print."""
+        return asdict(self)
+
+
+def estimate_groups(moves: Iterable[GroupMove]) -> GroupEstimate:
+    """Count groups by what a failover now would do to them."""
+    counts = dict.fromkeys(MoveOutcome, 0)
+    lost = reread = 0
+    for move in moves:
+        counts[move.outcome] += 1
+        lost += move.lost
+        reread += move.reread
+    return GroupEstimate(
+        safe=counts[MoveOutcome.SAFE],
+        stop_first=counts[MoveOutcome.STOP_FIRST],
+        unknown=counts[MoveOutcome.UNKNOWN],
+        unmovable=counts[MoveOutcome.UNMOVABLE],
+        losing=counts[MoveOutcome.LOSES],
+        lost_records=lost,
+        reread_records=reread,
+    )
