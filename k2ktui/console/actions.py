@@ -106,10 +106,11 @@ class ActionApp(ThemedApp):
         if not isinstance(screen, ConsoleScreen) or view is None:
             return
         table, name, document = screen.table(), screen.ENTRY or "view", screen.document()
+        markdown = screen.markdown()
 
         def job() -> list[Path]:
             try:
-                return export.write(Path.cwd(), view, name, table, document)
+                return export.write(Path.cwd(), view, name, table, document, markdown)
             except OSError as error:
                 raise K2kError(f"nothing was exported: {error.strerror or error}") from None
 

@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from k2ktui.engine.drill import DrillOptions, Fence
+from k2ktui.engine.drill_checks import DrillKind
 from k2ktui.engine.journal import RunKind
 from k2ktui.engine.plan import Rewind
 from k2ktui.text import safe_text
@@ -68,6 +70,19 @@ def undo(files: Sequence[str], entry: str, *, skip_moved: bool = False) -> str:
     """Return the command that undoes a journal entry."""
     words = ["k2ktui", "undo", *_files(files), entry]
     return shlex.join([*words, "--skip-moved"] if skip_moved else words)
+
+
+def drill(files: Sequence[str], kind: DrillKind, options: DrillOptions) -> str:
+    """Return the command that starts a drill."""
+    words = ["k2ktui", "drill", str(kind), *_files(files)]
+    words += ["--groups", options.groups] if options.groups else []
+    words += ["--fence", str(options.fence)] if options.fence is not Fence.HAND else []
+    return shlex.join(words)
+
+
+def drill_on(files: Sequence[str], verb: str, drill_id: str, *more: str) -> str:
+    """Return a command for an existing drill."""
+    return shlex.join(["k2ktui", "drill", verb, drill_id, *_files(files), *more])
 
 
 def _files(files: Sequence[str]) -> list[str]:

@@ -27,9 +27,14 @@ def file_stem(view: View, screen: str) -> str:
 
 
 def write(
-    directory: Path, view: View, screen: str, table: Table | None, document: str | None = None
+    directory: Path,
+    view: View,
+    screen: str,
+    table: Table | None,
+    document: str | None = None,
+    markdown: str | None = None,
 ) -> list[Path]:
-    """Write the view, or the screen's own document, and the table if there is one.
+    """Write the view, or the screen's own document; the table and the Markdown if there are any.
 
     Returns:
         The paths of the written files.
@@ -42,6 +47,8 @@ def write(
     paths = [_new(directory, stem, "json", text + "\n")]
     if table is not None:
         paths.append(_new(directory, stem, "csv", to_csv(table)))
+    if markdown is not None:
+        paths.append(_new(directory, stem, "md", markdown))
     return paths
 
 

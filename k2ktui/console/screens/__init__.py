@@ -44,6 +44,7 @@ ENTRIES = (
     Entry("5", "jobs", "Jobs", "JobsScreen"),
     Entry("6", "positions", "Positions", "PositionsScreen"),
     Entry("7", "journal", "Journal", "JournalScreen"),
+    Entry("8", "drill", "Drill", "DrillsScreen"),
 )
 
 

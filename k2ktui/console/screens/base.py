@@ -130,6 +130,10 @@ class ConsoleScreen(Screen[None]):
         """Return the JSON that an export writes; None exports the whole view."""
         return None
 
+    def markdown(self) -> str | None:
+        """Return the Markdown that an export writes, too; None without one."""
+        return None
+
     def text_to_copy(self) -> str:
         """Return the text to copy to the terminal's clipboard."""
         return ""

@@ -1,0 +1,271 @@
+"""The checklist of one drill: its phases with live values, what comes next, and the way back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from textual import on
+
+from k2ktui.console import cli_equivalent
+from k2ktui.console.drill_operator import Question, ScreenOperator
+from k2ktui.console.screens.operation import OperationScreen
+from k2ktui.console.widgets.grid import Grid
+from k2ktui.console.widgets.styled_text import glyphs_of
+from k2ktui.console.widgets.text_dialog import TextDialog
+from k2ktui.engine.drill import ChangeKind, Drill, DrillStatus, Fence, PhaseStatus
+from k2ktui.engine.drill_checks import DrillKind, DrillPhase
+from k2ktui.engine.drill_progress import PhaseRow, list_phases
+from k2ktui.engine.drill_report import report_json, report_markdown, summarize
+from k2ktui.engine.drill_steps import (
+    can_go_back,
+    describe_next,
+    describe_phase,
+    find_change,
+    is_acting,
+)
+from k2ktui.present import formatting
+from k2ktui.present.drills import (
+    describe_abort,
+    describe_phase_row,
+    headline,
+    judge_phase,
+    phase_columns,
+)
+from k2ktui.present.formatting import Cell, Line, Tone
+from k2ktui.text import safe_text
+from k2ktui.watch.model import PartName, View
+from k2ktui.watch.severity import Severity, state_time
+
+_NEXT_LINES = 2
+_HIGH = 26
+
+
+def acts_now(drill: Drill, view: View, now: float) -> bool:
+    """Return whether a process was acting on a drill when the view's drills were read."""
+    return is_acting(drill, int(state_time(view, now) * 1000))
+
+
+class DrillChecklist(OperationScreen):
+    """Shows a drill, and says which actions are possible.
+
+    Args:
+        drill: the drill; None before it has begun.
+
+    Attributes:
+        operator: passes on what the drill that runs here asks; None if it does not run here.
+        question: what it asked last.
+    """
+
+    def __init__(self, drill: Drill | None) -> None:
+        super().__init__()
+        self.drill = drill
+        self.operator: ScreenOperator | None = None
+        self.question: Question | None = None
+
+    @property
+    def crumb(self) -> str:
+        """The drill's id."""
+        return self.drill.id if self.drill is not None else "new drill"
+
+    def make_grid(self) -> Grid[PhaseRow]:
+        """Create the checklist."""
+        return Grid(
+            phase_columns(glyphs_of(self)),
+            key=lambda row: row.number,
+            search=lambda row: f"{row.record.phase} {row.record.status} {row.record.live}",
+            problem=lambda row: judge_phase(row).severity >= Severity.WARN,
+            empty=formatting.NOT_YET,
+            opens="",
+            id="phases",
+        )
+
+    def show_view(self, view: View) -> None:
+        """Show the drill as another process wrote it; one that runs here is newer than the view."""
+        if self.drill is None or self.operator is not None:
+            return
+        found = next((each for each in view.drills if each.id == self.drill.id), None)
+        if found is not None and found.beat_ms >= self.drill.beat_ms:
+            self.show_drill(found)
+
+    def show_drill(self, drill: Drill) -> None:
+        before = self._next_row()
+        self.drill = drill
+        grid: Grid[Any] = self.query_one(Grid)
+        follows = _number(grid.current) in (None, before)
+        grid.show(list_phases(drill))
+        if follows and (number := self._next_row()) is not None:
+            grid.select(number)
+        self.show_state()
+
+    def _next_row(self) -> int | None:
+        rows = list_phases(self.drill) if self.drill is not None else []
+        return next((row.number for row in rows if row.is_next), None)
+
+    @property
+    def other_acts(self) -> bool:
+        """Whether another process acts on the drill."""
+        view, drill = self.console.view, self.drill
+        if drill is None or drill.is_over or self.operator is not None or view is None:
+            return False
+        return acts_now(drill, view, self.session.feed.now())
+
+    def summary(self) -> Line:
+        """Return the status, the time since the start, RPO and RTO."""
+        if self.drill is None:
+            return (Cell(formatting.NOT_YET),)
+        return headline(self.drill, int(self.session.feed.now() * 1000), glyphs_of(self))
+
+    def facts(self) -> list[Line]:
+        """Return what the next step does, who acts, and the way back."""
+        drill = self.drill
+        if drill is None:
+            return []
+        if drill.is_over:
+            return self._result(drill)
+        if self._source_is_lost(drill):
+            text = "The source does not answer: D continues without it."
+            return [(Cell(text, Tone.BAD),), self._who(drill), self._way_back(drill)]
+        texts = self.wrap(describe_next(drill))
+        if len(texts) > _NEXT_LINES:
+            texts = [*texts[: _NEXT_LINES - 1], f"{texts[_NEXT_LINES - 1]} …"]
+        lines: list[Line] = [(Cell(text),) for text in texts]
+        return [*lines, self._who(drill), self._way_back(drill)]
+
+    def _result(self, drill: Drill) -> list[Line]:
+        first, *rest = [part for text in summarize(drill)[:1] for part in self.wrap(text)]
+        lines: list[Line] = [(Cell(first, Tone.HEADING),), *((Cell(part),) for part in rest)]
+        if drill.status is DrillStatus.DONE and find_change(drill, ChangeKind.EPOCHS):
+            command = cli_equivalent.drill_on(self.session.files, "release", drill.id)
+            text = f"The pipeline does not start until you run: {command}"
+            lines += [(Cell(part, Tone.WARN),) for part in self.wrap(text)]
+        return lines
+
+    def _who(self, drill: Drill) -> Line:
+        if self.operator is not None:
+            if self.question is not None and self.question.is_open:
+                return (Cell("It runs here, and waits for you to confirm.", Tone.WARN),)
+            return (Cell("It runs here: H stops it where it is.", Tone.INFO),)
+        if self.other_acts:
+            seen = max(0.0, self.session.feed.now() - drill.beat_ms / 1000)
+            who = f"{safe_text(drill.owner, 40)} acts on it (seen {formatting.age(seen)} ago)"
+            return (Cell(f"{who}. You watch; O takes it over.", Tone.WARN),)
+        return (Cell("Nobody acts on it: R resumes it.", Tone.WARN),)
+
+    def _way_back(self, drill: Drill) -> Line:
+        if drill.status is DrillStatus.ABORTING:
+            return (Cell("X completes the abort", Tone.WARN),)
+        if can_go_back(drill):
+            return (Cell(describe_abort(drill), Tone.OK),)
+        return (Cell("You cannot go back: the target is open.", Tone.BAD),)
+
+    def _source_is_lost(self, drill: Drill) -> bool:
+        view = self.console.view
+        down = view is not None and bool(view.part(PartName.SOURCE).error or view.source_down)
+        return down and drill.kind is DrillKind.PLANNED and drill.status is DrillStatus.OPEN
+
+    def detail(self) -> list[Line]:
+        """Return the findings of the phase under the cursor."""
+        row: PhaseRow | None = self.query_one(Grid).current
+        if row is None:
+            return []
+        fence = self.drill.options.fence if self.drill is not None else Fence.HAND
+        tone = Tone.PLAIN
+        if row.record.findings:
+            tone = Tone.BAD if row.record.status is PhaseStatus.FAILED else Tone.WARN
+        texts = [part for text in describe_phase_row(row, fence) for part in self.wrap(text)]
+        room = 2 if self.size.height < _HIGH else 5
+        if len(texts) > room:
+            left = len(texts) - room + 1
+            texts = [*texts[: room - 1], f"… {left} more lines: enter shows them"]
+        return [(Cell(text, tone),) for text in texts]
+
+    @on(Grid.Opened)
+    def _opened(self, event: Grid.Opened) -> None:
+        row: PhaseRow = event.row
+        fence = self.drill.options.fence if self.drill is not None else Fence.HAND
+        texts = [describe_phase(row.record.phase, fence), row.record.live, *row.record.findings]
+        title = f"{row.number} {row.record.phase}: {row.record.status}"
+        self.app.push_screen(TextDialog(title, [text for text in texts if text]))
+
+    def document(self) -> str | None:
+        """Return the report as JSON."""
+        return None if self.drill is None else json.dumps(report_json(self.drill))
+
+    def markdown(self) -> str | None:
+        """Return the report as Markdown."""
+        return None if self.drill is None else report_markdown(self.drill)
+
+    def text_to_copy(self) -> str:
+        """Return the command that continues the drill, or prints its report."""
+        if self.drill is None:
+            return ""
+        verb = "report" if self.drill.is_over else "resume"
+        return cli_equivalent.drill_on(self.session.files, verb, self.drill.id)
+
+    # What is possible now
+
+    def refusal(self, action: str) -> str:
+        """Return why an action is unavailable now."""
+        if action == "hold":
+            return self._no_hold()
+        if action == "report":
+            return "the drill has not begun" if self.drill is None else ""
+        if action not in self.CHANGES:
+            return super().refusal(action)
+        if self.session.flow is None:
+            return "this is a recording"
+        return self.session.access.reason or self._no_change(action)
+
+    def _no_hold(self) -> str:
+        if self.operator is None:
+            return "it does not run here"
+        return "it stops already" if self.operator.stopping else ""
+
+    def _no_change(self, action: str) -> str:
+        drill = self.drill
+        if drill is None:
+            return "the drill has not begun"
+        if drill.is_over:
+            return f"the drill is {drill.status}"
+        if action == "abort":
+            return self._no_abort(drill)
+        if self.operator is not None:
+            return "it runs here; H stops it"
+        if action == "take_over":
+            return "" if self.other_acts else "nobody else acts on it"
+        if self.other_acts:
+            return f"{safe_text(drill.owner, 60)} acts on it; O takes it over"
+        if drill.status is DrillStatus.ABORTING:
+            return "it is being aborted; X completes that"
+        if action == "disaster" and drill.kind is not DrillKind.PLANNED:
+            return "only a planned drill continues as a disaster drill"
+        return self._no_fence(drill) if action == "fence_again" else ""
+
+    def _no_abort(self, drill: Drill) -> str:
+        if self.operator is not None and drill.status is DrillStatus.ABORTING:
+            return "it is being aborted"
+        return "" if can_go_back(drill) else "the target is open; the report says what is left"
+
+    def _no_fence(self, drill: Drill) -> str:
+        fenced = drill.record(DrillPhase.FENCE_PRODUCERS).status is PhaseStatus.DONE
+        if not fenced:
+            return "the producers have not been fenced"
+        return "" if can_go_back(drill) else "the target is open"
+
+    def reason_to_stay(self) -> str:
+        """Keep the screen open while the drill runs here."""
+        if self.operator is None:
+            return ""
+        return "the drill runs here: H stops it where it is; 1 to 7 open other screens"
+
+    def session_work(self) -> list[str]:
+        """Return what leaving does to the drill that runs here."""
+        if self.operator is None or self.drill is None:
+            return []
+        command = cli_equivalent.drill_on(self.session.files, "resume", self.drill.id)
+        return [f"The drill {self.drill.id} stops where it is. Resume it: {command}"]
+
+
+def _number(row: PhaseRow | None) -> int | None:
+    return None if row is None else row.number

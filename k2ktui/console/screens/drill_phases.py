@@ -1,0 +1,360 @@
+"""One drill: a checklist of its phases with live values; runs, resumes, aborts it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual import on, work
+from textual.binding import Binding, BindingType
+from textual.message import Message
+
+from k2ktui.console import cli_equivalent
+from k2ktui.console.drill_operator import Question, ScreenOperator, StoppedHere
+from k2ktui.console.screens.drill_checklist import DrillChecklist
+from k2ktui.console.widgets.confirm import Confirm
+from k2ktui.console.widgets.text_dialog import TextDialog
+from k2ktui.drill import operations
+from k2ktui.engine.drill import Drill, DrillOptions, DrillStatus, PhaseStatus
+from k2ktui.engine.drill_checks import DrillKind, DrillPhase
+from k2ktui.engine.drill_report import has_findings, summarize
+from k2ktui.engine.drill_steps import (
+    can_go_back,
+    changes_to_restore,
+    describe_next,
+)
+from k2ktui.errors import K2kError
+from k2ktui.present.drills import (
+    report_lines,
+)
+from k2ktui.present.formatting import Cell, Line, Tone
+from k2ktui.text import safe_text
+
+_TICK_S = 1.0
+_NEXT_LINES = 2
+Start = tuple[DrillKind, DrillOptions]
+Run = Callable[[ScreenOperator], Drill]
+
+
+class DrillScreen(DrillChecklist):
+    """A drill, a detail of screen 8.
+
+    Args:
+        drill: the drill; None to start one.
+        start: what to start.
+    """
+
+    ENTRY: ClassVar[str] = "drill"
+    HELP: ClassVar[str | None] = """
+        One drill: its phases in order, with what each has found or waits for. Above them are the
+        time since the start, the RPO (records that are only on the source) and the RTO (time until
+        a group reads its first record on the target), what the next step does, who acts, and
+        whether you can still go back. Below are the findings of the phase under the cursor, with
+        the evidence of each failed check; Enter shows them whole.
+
+        A phase that must be confirmed asks for its name. R resumes the drill from what is found on
+        the clusters. X aborts it: everything that it changed is restored; this is possible until
+        the target is opened. H holds it: it stops here, without a change, and can be resumed on
+        any host. The same happens when the console ends.
+
+        One operator acts, others watch. O takes the drill over from the operator who acts; this is
+        in the journal. D continues a planned drill without its source. F begins again with fencing
+        the producers. v shows the report; e exports it as JSON and Markdown.
+
+        After fence-replicator, the pipeline does not start until k2ktui drill release allows it, or
+        the drill is aborted.
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("R", "resume", "Resume", id="drill.resume"),
+        Binding("X", "abort", "Abort", id="drill.abort"),
+        Binding("H", "hold", "Hold", id="drill.hold"),
+        Binding("O", "take_over", "Take over", id="drill.take-over"),
+        Binding("D", "disaster", "Disaster", id="drill.disaster"),
+        Binding("v", "report", "Report", id="drill.report"),
+        Binding("F", "fence_again", "Fence again", id="drill.fence"),
+    ]
+    CHANGES: ClassVar[frozenset[str]] = frozenset(
+        {"resume", "abort", "take_over", "disaster", "fence_again"}
+    )
+
+    class Changed(Message):
+        """The drill that runs here has changed."""
+
+        def can_replace(self, message: Message) -> bool:
+            """Return whether this replaces a queued message: yes, the newest is enough."""
+            return isinstance(message, DrillScreen.Changed)
+
+    class Asked(Message):
+        """The drill that runs here waits for an answer."""
+
+        def __init__(self, question: Question) -> None:
+            super().__init__()
+            self.question = question
+
+    def __init__(self, drill: Drill | None, start: Start | None = None) -> None:
+        super().__init__(drill)
+        self._start = start
+        self._newest: Drill | None = None
+        self._abort_next = self._shows_question = False
+
+    def on_mount(self) -> None:
+        """Show the drill, or start it."""
+        self.set_interval(_TICK_S, self._tick)
+        if self.drill is not None:
+            self.show_drill(self.drill)
+        elif self._start is not None:
+            kind, options = self._start
+            flow, files, may = self.flow, self.session.files, self.session.access
+            self._run(
+                f"{kind} drill",
+                lambda operator: operations.start_drill(flow, kind, options, files, may, operator),
+                cli_equivalent.drill(files, kind, options),
+            )
+
+    def on_unmount(self) -> None:
+        """Let the drill stop where it is: the console ends, or this screen is closed."""
+        if self.operator is not None:
+            self.operator.stop()
+
+    def on_screen_resume(self) -> None:
+        """Show the last view, and ask what was asked while another screen was shown."""
+        super().on_screen_resume()
+        self._ask_if_shown()
+
+    def _tick(self) -> None:
+        if self.drill is not None and not self.drill.is_over and self.is_current:
+            self.show_texts()
+
+    # Running
+
+    def _run(self, doing: str, run: Run, command: str, *, can_stop: bool = True) -> None:
+        """Run a drill on a thread until it ends, fails or is stopped."""
+        operator = ScreenOperator(self._progressed_to, self._asked_on_thread, can_stop=can_stop)
+        self.operator = operator
+
+        def job() -> Drill:
+            try:
+                drill = run(operator)
+            except K2kError:
+                if not self._abort_next or self.drill is None:
+                    raise
+                return self._abort_on_thread(self.drill)
+            if self._abort_next and not drill.is_over:
+                return self._abort_on_thread(drill)
+            return drill
+
+        def done(drill: Drill) -> None:
+            self._over()
+            self.show_drill(drill)
+            if drill.is_over:
+                calm = drill.status is DrillStatus.DONE and not has_findings(drill)
+                self.inform(summarize(drill)[0], "information" if calm else "warning")
+            else:
+                self.error = _phase_error(drill)
+
+        def failed(error: K2kError) -> None:
+            self._over()
+            if isinstance(error, StoppedHere):
+                self.error = None
+                self.inform(str(error), "information")
+
+        self.act(doing, job, done, failed=failed, command=command)
+        if not self.busy:
+            self.operator = None  # the one before is still ending
+
+    def _over(self) -> None:
+        self.operator, self._abort_next = None, False
+        self._take_newest()
+        if self.question is not None:
+            self.question.answer(False)
+            self.question = None
+        self.session.feed.refresh()
+
+    def _progressed_to(self, drill: Drill) -> None:
+        self._newest = drill
+        self.post_message(self.Changed())
+
+    def _asked_on_thread(self, question: Question) -> None:
+        self.post_message(self.Asked(question))
+
+    @on(Changed)
+    def _changed(self) -> None:
+        self._take_newest()
+
+    def _take_newest(self) -> None:
+        drill, self._newest = self._newest, None
+        if drill is not None:
+            self.show_drill(drill)
+
+    # Questions
+
+    @on(Asked)
+    def _asked(self, event: Asked) -> None:
+        self.question = event.question
+        self._take_newest()
+        if not self.is_current:
+            what = event.question.phase or "taking it over"
+            self.inform(f"The drill waits for you to confirm {what}: press 8.", "warning")
+        self._ask_if_shown()
+
+    def _ask_if_shown(self) -> None:
+        question = self.question
+        if question is None or not question.is_open or self._shows_question or not self.is_current:
+            return
+        self._shows_question = True
+        self._ask(question)
+
+    @work(group="question")
+    async def _ask(self, question: Question) -> None:
+        drill, phase = question.drill, question.phase
+        lines: list[str | Line] = [question.effect]
+        if phase is None:
+            lines.append("It changes nothing from then on. The journal has who took over.")
+            title, typed, label = f"Take over drill {drill.id}", drill.pipeline, "Take over"
+        else:
+            number = next((n for n, each in enumerate(drill.phases, 1) if each.phase is phase), 0)
+            title, typed, label = f"{number} {phase}", str(phase), "Confirm"
+            if phase is DrillPhase.OPEN_TARGET:
+                lines.append((Cell("This is the point of no return.", Tone.BAD),))
+            elif can_go_back(drill):
+                lines.append("You can still go back afterwards: X aborts the drill.")
+            lines.append("Esc stops the drill here; R resumes it.")
+        agreed = await self.app.push_screen_wait(Confirm(title, lines, typed, label))
+        self._shows_question = False
+        question.answer(bool(agreed))
+        self.show_state()
+
+    # Actions
+
+    @work(group="ask")
+    async def action_resume(self) -> None:
+        """Confirm, and continue the drill."""
+        await self._resume("resume", "Resume", "It continues from what is found on the clusters.")
+
+    @work(group="ask")
+    async def action_take_over(self) -> None:
+        """Confirm, and take the drill over from the operator who acts."""
+        drill = self.drill
+        owner = safe_text(drill.owner, 100) if drill is not None else ""
+        text = f"{owner} acts on this drill, and changes nothing from then on. It continues here."
+        await self._resume("resume", "Take over", text, take_over=True)
+
+    @work(group="ask")
+    async def action_disaster(self) -> None:
+        """Confirm, and continue without the source."""
+        text = (
+            "The drill continues as a disaster drill: it uses the last known commits, and records "
+            "that were not copied are lost. It refuses while the source answers."
+        )
+        await self._resume("resume", "Continue without the source", text, as_disaster=True)
+
+    @work(group="ask")
+    async def action_fence_again(self) -> None:
+        """Confirm, and begin again with fencing the producers."""
+        text = "The drill begins again with fencing the producers; later phases are repeated."
+        await self._resume("resume", "Fence again", text, from_fence=True)
+
+    async def _resume(
+        self,
+        verb: str,
+        label: str,
+        text: str,
+        *,
+        take_over: bool = False,
+        as_disaster: bool = False,
+        from_fence: bool = False,
+    ) -> None:
+        drill = self.drill
+        if drill is None:
+            return
+        more = [
+            *(["--take-over"] if take_over else []),
+            *(["--as", "disaster"] if as_disaster else []),
+            *(["--from-fence"] if from_fence else []),
+        ]
+        flow, files, may = self.flow, self.session.files, self.session.access
+        command = cli_equivalent.drill_on(files, verb, drill.id, *more)
+        lines: list[str | Line] = [text, describe_next(drill), "", command]
+        if not await self._agree(f"{label}: drill {drill.id}", lines, label):
+            return
+        self._run(
+            "drill",
+            lambda operator: operations.resume_drill(
+                flow,
+                drill.id,
+                files,
+                may,
+                operator,
+                take_over=(lambda _: True) if take_over else operator.confirm_take_over,
+                as_disaster=as_disaster,
+                from_fence=from_fence,
+            ),
+            command,
+        )
+
+    @work(group="ask")
+    async def action_abort(self) -> None:
+        """Confirm, and restore what the drill changed."""
+        drill = self.drill
+        if drill is None:
+            return
+        lines: list[str | Line] = [f"- {each.what}" for each in changes_to_restore(drill)]
+        lines.insert(0, "Restores, the last change first:" if lines else "It has changed nothing.")
+        if self.other_acts:
+            lines.append(f"{drill.owner} acts on it: this takes the drill over.")
+        lines += ["", cli_equivalent.drill_on(self.session.files, "abort", drill.id)]
+        if not await self._agree(f"Abort drill {drill.id}", lines, "Abort"):
+            return
+        if self.operator is not None:
+            self._abort_next = True
+            self.operator.stop()
+            return
+        taken = self.other_acts
+        self._run(
+            "aborting the drill",
+            lambda _: self._abort_on_thread(drill, take_over=taken),
+            cli_equivalent.drill_on(self.session.files, "abort", drill.id),
+            can_stop=False,
+        )
+
+    async def _agree(self, title: str, lines: list[str | Line], label: str) -> bool:
+        name = self.session.pair.pipeline
+        dialog = Confirm(safe_text(title, 80), lines, name, label)
+        agreed = await self.app.push_screen_wait(dialog)
+        return bool(agreed)
+
+    def _abort_on_thread(self, drill: Drill, *, take_over: bool = False) -> Drill:
+        """Restore what the drill changed; an abort is not left half-way."""
+        operator = ScreenOperator(self._progressed_to, self._asked_on_thread, can_stop=False)
+        return operations.abort_drill(
+            self.flow,
+            drill.id,
+            self.session.files,
+            self.session.access,
+            operator,
+            take_over=(lambda _: True) if take_over else operator.confirm_take_over,
+        )
+
+    def action_hold(self) -> None:
+        """Stop the drill here; it stays where it is."""
+        if self.operator is not None:
+            self.operator.stop()
+            self.show_state()
+
+    def action_report(self) -> None:
+        """Show the report."""
+        if self.drill is not None:
+            title = f"Report of drill {safe_text(self.drill.id, 60)}"
+            self.app.push_screen(TextDialog(title, list(report_lines(self.drill))))
+
+
+def _phase_error(drill: Drill) -> K2kError | None:
+    """Return the failure that ended the drill's run."""
+    failed = next((each for each in drill.phases if each.status is PhaseStatus.FAILED), None)
+    if failed is None:
+        return None
+    return K2kError(
+        f"{failed.phase} failed: {failed.live}",
+        unchanged="The drill stays where it is.",
+        hint="Correct what was found, then press R.",
+    )

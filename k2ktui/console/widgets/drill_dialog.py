@@ -1,0 +1,147 @@
+"""A dialog that chooses a new drill: its kind, the fence of the producers, and the groups."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input
+
+from k2ktui.config.topics import compile_pattern
+from k2ktui.console.widgets.grid import Grid
+from k2ktui.console.widgets.text_lines import TextLines
+from k2ktui.engine.drill import DrillOptions, Fence
+from k2ktui.engine.drill_checks import DrillKind, DrillPhase
+from k2ktui.engine.drill_steps import describe_phase
+from k2ktui.present.columns import Column
+from k2ktui.present.formatting import Cell, Line, Tone
+from k2ktui.text import safe_text
+
+Choice = tuple[DrillKind, DrillOptions]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    kind: DrillKind
+    fence: Fence
+    title: str
+    text: str
+
+
+def _planned(fence: Fence, how: str) -> _Kind:
+    text = (
+        "Both clusters are up; nothing is lost. "
+        f"{describe_phase(DrillPhase.FENCE_PRODUCERS, fence)} "
+        "You can go back until the target is opened."
+    )
+    return _Kind(DrillKind.PLANNED, fence, f"planned switchover, producers {how}", text)
+
+
+_KINDS = (
+    _Kind(
+        DrillKind.REHEARSE,
+        Fence.HAND,
+        "rehearsal",
+        "Touches no application and stops nothing. Tries everything on shadow groups on the "
+        "target, and deletes them again. Says what a failover now would do.",
+    ),
+    _planned(Fence.HAND, "stopped by hand"),
+    _planned(Fence.ACL, "denied by access rules"),
+    _planned(Fence.QUOTA, "slowed by quotas"),
+    _Kind(
+        DrillKind.DISASTER,
+        Fence.HAND,
+        "disaster: the source is lost",
+        "Uses the last known commits, whose age is shown. Refuses to continue while the source "
+        "answers. Records that were not copied are lost.",
+    ),
+)
+
+
+class DrillDialog(ModalScreen[Choice | None]):
+    """A dialog whose result is the chosen drill; None if it was canceled."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "cancel", "Cancel"),
+        Binding("tab,shift+tab", "other", "Groups", show=False, priority=True),
+    ]
+
+    def compose(self) -> ComposeResult:
+        """Build the dialog."""
+        with Vertical(id="drill"):
+            yield TextLines(id="drill-title")
+            yield Grid(
+                (
+                    Column(
+                        "kind", "kind of drill", lambda each: Cell(each.title), width=40, widest=80
+                    ),
+                ),
+                key=lambda each: each.title,
+                opens="Choose",
+                id="drill-kinds",
+            )
+            yield TextLines(id="drill-text")
+            yield Input(id="drill-groups")
+            yield TextLines(id="drill-keys")
+
+    def on_mount(self) -> None:
+        """Show the kinds."""
+        self.query_one("#drill-title", TextLines).show([(Cell("New drill", Tone.HEADING),)])
+        field = self.query_one(Input)
+        field.border_title = "groups: regular expression; empty for all"
+        keys = "up, down choose; tab goes to the groups; enter continues; esc cancels"
+        self.query_one("#drill-keys", TextLines).show([(Cell(keys, Tone.MUTED),)])
+        grid: Grid[Any] = self.query_one(Grid)
+        grid.show(_KINDS)
+        grid.focus()
+        self._show()
+
+    def on_resize(self) -> None:
+        """Wrap the text for the new width."""
+        self._show()
+
+    @on(Grid.Changed)
+    def _show(self) -> None:
+        chosen: _Kind | None = self.query_one(Grid).current
+        width = max(30, min(86, self.app.size.width - 8))
+        text = chosen.text if chosen else ""
+        lines: list[Line] = [(Cell(part),) for part in textwrap.wrap(text, width)]
+        # Of one height, so that the dialog does not jump.
+        lines += [()] * (_height(width) - len(lines))
+        self.query_one("#drill-text", TextLines).show(lines)
+
+    def action_other(self) -> None:
+        """Move between the kinds and the groups."""
+        field = self.query_one(Input)
+        self.set_focus(self.query_one(Grid) if field.has_focus else field)
+
+    @on(Grid.Opened)
+    @on(Input.Submitted)
+    def _chosen(self) -> None:
+        chosen: _Kind | None = self.query_one(Grid).current
+        pattern = self.query_one(Input).value.strip()
+        if chosen is None:
+            return
+        try:
+            compile_pattern(pattern)
+        except ValueError as error:
+            text = f"expected {safe_text(error)}"
+            self.query_one("#drill-keys", TextLines).show([(Cell(text, Tone.BAD),)])
+            self.set_focus(self.query_one(Input))
+            return
+        self.dismiss((chosen.kind, DrillOptions(groups=pattern, fence=chosen.fence)))
+
+    def action_cancel(self) -> None:
+        """Close the dialog without a result."""
+        self.dismiss(None)
+
+
+def _height(width: int) -> int:
+    """Return the number of lines of the longest text at a width."""
+    return max(len(textwrap.wrap(each.text, width)) for each in _KINDS)

@@ -1,0 +1,227 @@
+"""Screen 8 with made drills: what it shows, and which keys are possible."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.console import header
+from k2ktui.console.screens.drill_phases import DrillScreen
+from k2ktui.console.widgets.drill_dialog import DrillDialog
+from k2ktui.engine.drill import Drill
+from k2ktui.engine.drill_steps import turn_into_disaster
+from k2ktui.sync.flow import PipelineFlow
+from k2ktui.watch.model import PartName
+from tests.support.console import ConsoleDriver, Steps, drive, drive_session, made_session
+from tests.support.made_drills import acted, denied, fencing, opened, rehearsed, stopped
+from tests.support.pictures import compare, mostly_slow
+from tests.support.views import Made, StubFeed, usual
+
+FLOW = PipelineFlow(PipelineConfig.model_construct(name="orders"))
+SIZES = [(60, 20), (80, 24), (120, 40)]
+DRILLS = {
+    "drills": (acted(fencing()), stopped(), rehearsed()),
+    "drill-new": (),
+    "drill-fencing": (acted(fencing()),),
+    "drill-failed": (stopped(),),
+    "drill-opened": (opened(),),
+    "drill-report": (stopped(),),
+    "drill-done": (rehearsed(),),
+}
+KEYS = {"drills": (), "drill-new": ("N", "down"), "drill-report": ("enter", "v")}
+DRAWN = [(screen, "k2k-dark", size) for screen in DRILLS for size in SIZES]
+
+
+def made(*drills: Drill) -> Made:
+    found = usual()
+    found.drills = drills
+    return found
+
+
+@pytest.mark.parametrize(
+    ("screen", "theme", "size"),
+    mostly_slow(DRAWN),
+    ids=lambda v: "x".join(map(str, v)) if type(v) is tuple else v,
+)
+def test_screens_look_as_they_did(
+    screen: str, theme: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(header, "who", lambda: "ops@bastion1")
+    drawn: list[str] = []
+
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("8")
+        # Not waiting for workers: one waits for the answer of a dialog.
+        await console.pilot.press(*KEYS.get(screen, ("enter",)))
+        await console.pilot.pause()
+        drawn.append(console.svg())
+        console.app.workers.cancel_all()
+
+    drive(steps, made(*DRILLS[screen]), size=size, theme=theme, files=("orders.yaml",), flow=FLOW)
+    compare(drawn[0], f"{screen}-{theme}-{size[0]}x{size[1]}")
+
+
+def watch(steps: Steps, *drills: Drill, **options: Any) -> None:
+    """Open screen 8 on drills that nothing runs; dialogs may stay open."""
+    drive_session(made_session(made(*drills), **options), steps, screen="8")
+
+
+async def opens(console: ConsoleDriver) -> None:
+    await console.press("enter")
+    await console.until(lambda: isinstance(console.screen, DrillScreen), "opened")
+    await console.settle()
+
+
+@pytest.mark.parametrize("key", ["R", "D", "F"])
+def test_a_second_operator_watches_and_cannot_act(key: str) -> None:
+    async def steps(console: ConsoleDriver) -> None:
+        await opens(console)
+        await console.sees("ann@bastion2 acts on it", "You watch; O takes it over")
+        await console.press(key)
+        await console.sees("ann@bastion2 acts on it; O takes it over")
+        assert isinstance(console.screen, DrillScreen)
+        changed = console.feed.made.drills[0]
+        record = replace(changed.phases[2], live="nothing written for 29 s of 30 s")
+        console.feed.made.drills = (changed.with_phase(record),)
+        await console.show()
+        await console.sees("nothing written for 29 s of 30 s")
+        await console.press("O")
+        await console.sees("changes nothing from then on", "type orders to take over")
+        await console.press("escape")
+
+    watch(steps, acted(fencing()))
+
+
+def test_a_drill_on_which_nobody_acts_is_resumed_after_the_name_is_typed() -> None:
+    async def steps(console: ConsoleDriver) -> None:
+        await opens(console)
+        await console.sees("Nobody acts on it: R resumes it.")
+        await console.press("O")
+        await console.sees("nobody else acts on it")
+        await console.press("R")
+        await console.sees("k2ktui drill resume", "type orders to resume")
+        await console.press("escape")
+        await console.until(lambda: isinstance(console.screen, DrillScreen), "closed")
+
+    watch(steps, acted(fencing(), seconds_ago=60))
+
+
+def test_after_the_target_was_opened_there_is_no_way_back() -> None:
+    async def steps(console: ConsoleDriver) -> None:
+        await opens(console)
+        await console.sees("You cannot go back: the target is open.")
+        await console.press("X")
+        await console.sees("Abort: the target is open; the report says what is left")
+        await console.press("F")
+        await console.sees("Fence again: the target is open")
+
+    watch(steps, opened())
+
+
+def test_an_abort_shows_what_it_restores_with_escaped_names() -> None:
+    async def steps(console: ConsoleDriver) -> None:
+        await opens(console)
+        await console.sees("X aborts, and restores 1 change")
+        await console.press("X")
+        await console.sees("Restores, the last change first:", r"on payments\x1b[31m\u202e to")
+        assert denied().what not in console.text
+        await console.press("escape")
+        await console.until(lambda: isinstance(console.screen, DrillScreen), "closed")
+        await console.press("v")
+        await console.sees("12 records were written to", r"payments\x1b[31m\u202e-0 in 30 s")
+        await console.press("escape")
+        await console.until(lambda: isinstance(console.screen, DrillScreen), "closed")
+        await console.press("enter")
+        await console.sees("3 fence-producers: failed", "Denies Write", "D10 open transactions")
+
+    watch(steps, stopped())
+
+
+def test_a_planned_drill_whose_source_is_lost_offers_to_continue_without_it() -> None:
+    async def steps(console: ConsoleDriver) -> None:
+        await opens(console)
+        assert "D continues without it" not in console.text
+        console.feed.made.errors = {PartName.SOURCE: "no answer"}
+        await console.show()
+        await console.sees("The source does not answer: D continues without it.")
+        await console.press("D")
+        await console.sees("--as disaster", "type orders to continue without the source")
+        await console.press("escape")
+        console.feed.made.drills = (turn_into_disaster(stopped()),)
+        await console.show()
+        await console.sees("2 source-lost")
+        await console.press("D")
+        await console.sees("only a planned drill continues as a disaster drill")
+
+    watch(steps, stopped())
+
+
+def test_changes_are_refused_in_a_read_only_session_and_in_a_recording() -> None:
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("N")
+        await console.sees("New drill: ")
+        assert not isinstance(console.screen, DrillDialog)
+        await opens(console)
+        await console.press("X")
+        await console.sees("Abort: ")
+        assert isinstance(console.screen, DrillScreen)
+
+    watch(steps, stopped(), read_only=True)
+
+    async def replayed(console: ConsoleDriver) -> None:
+        await console.press("8")
+        await console.sees("A recording has no drills.")
+
+    drive(replayed, feed=StubFeed(usual(), replay=True))
+
+
+def test_what_is_not_known_yet_is_not_called_none() -> None:
+    unread = made()
+    unread.unread = {PartName.STATE}
+
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("8")
+        assert "No drill yet" not in console.text
+        console.feed.made.unread = set()
+        await console.show()
+        await console.sees("No drill yet. N starts one")
+
+    drive(steps, unread)
+
+
+def test_a_new_drill_is_chosen_and_shown_before_it_begins() -> None:
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("N")
+        await console.sees("Touches no application and stops nothing.")
+        await console.press("down", "down", "tab", "(", "enter")
+        await console.sees("expected a valid regular expression")
+        await console.press("backspace")
+        await console.type("bill")
+        await console.press("enter")
+        await console.sees("Start a planned drill of the groups that match bill")
+        await console.press("pagedown", "pagedown", "pagedown", "pagedown")
+        await console.sees("--fence acl", "type orders to start")
+        await console.press("escape")
+
+    watch(steps)
+
+
+def test_the_report_is_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def steps(console: ConsoleDriver) -> None:
+        await opens(console)
+        await console.press("e")
+        await console.sees("written:")
+
+    watch(steps, rehearsed())
+    found = {path.suffix: path.read_text() for path in tmp_path.iterdir()}
+    assert set(found) == {".json", ".csv", ".md"}
+    assert json.loads(found[".json"])["id"] == rehearsed().id
+    assert found[".md"].startswith(f"# Drill {rehearsed().id}: rehearse of")
+    assert "shadow-groups" in found[".csv"]
