@@ -145,7 +145,7 @@ class DrillChecklist(OperationScreen):
         if self.operator is not None:
             if self.question is not None and self.question.is_open:
                 return (Cell("It runs here, and waits for you to confirm.", Tone.WARN),)
-            return (Cell("It runs here: H stops it where it is.", Tone.INFO),)
+            return (Cell("It runs here: H holds it.", Tone.INFO),)
         if self.other_acts:
             seen = max(0.0, self.session.feed.now() - drill.beat_ms / 1000)
             who = f"{safe_text(drill.owner, 40)} acts on it (seen {formatting.age(seen)} ago)"
@@ -231,7 +231,7 @@ class DrillChecklist(OperationScreen):
         if action == "abort":
             return self._no_abort(drill)
         if self.operator is not None:
-            return "it runs here; H stops it"
+            return "it runs here; H holds it"
         if action == "take_over":
             return "" if self.other_acts else "nobody else acts on it"
         if self.other_acts:
@@ -257,7 +257,7 @@ class DrillChecklist(OperationScreen):
         """Keep the screen open while the drill runs here."""
         if self.operator is None:
             return ""
-        return "the drill runs here: H stops it where it is; 1 to 7 open other screens"
+        return "the drill runs here: H holds it; 1 to 7 open other screens"
 
     def session_work(self) -> list[str]:
         """Return what leaving does to the drill that runs here."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import ClassVar
 
 from textual import on, work
@@ -165,6 +166,9 @@ class DrillScreen(DrillChecklist):
     def _over(self) -> None:
         self.operator, self._abort_next = None, False
         self._take_newest()
+        if self.drill is not None:
+            # This process acts no more, although its last record says so.
+            self.show_drill(replace(self.drill, session=""))
         if self.question is not None:
             self.question.answer(False)
             self.question = None

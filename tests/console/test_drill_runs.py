@@ -1,0 +1,189 @@
+"""A drill that runs on screen 8: what it asks, how it is held, what leaving the console does."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from k2ktui.console.drill_operator import Question, ScreenOperator, StoppedHere
+from k2ktui.console.screens.drill_phases import DrillScreen
+from k2ktui.engine.drill import Drill, DrillStatus
+from k2ktui.engine.drill_checks import DrillPhase
+from tests.console.test_drill import watch
+from tests.support.console import ConsoleDriver
+from tests.support.made_drills import acted, fencing, in_phase, through
+
+APPLYING = acted(
+    in_phase(through(fencing(), DrillPhase.STOP_CONSUMERS), DrillPhase.APPLY, "6 rows planned")
+)
+
+
+@dataclass
+class Steps:
+    """Steps of a drill on its thread; each waits for the test."""
+
+    confirmed: list[bool] = field(default_factory=list)
+    go_on: threading.Event = field(default_factory=threading.Event)
+
+    def ask(self, operator: ScreenOperator) -> Drill:
+        """Ask for the confirmation of a phase, and end."""
+        operator.show(APPLYING)
+        agreed = operator.confirm(APPLYING, DrillPhase.APPLY, "commit 6 offsets of 4 groups")
+        self.confirmed.append(agreed)
+        return replace(APPLYING, status=DrillStatus.DONE, ended_ms=APPLYING.started_ms + 60_000)
+
+    def wait(self, operator: ScreenOperator) -> Drill:
+        """Show progress until it is held."""
+        while not self.go_on.wait(0.05):
+            operator.show(APPLYING)
+        return APPLYING
+
+
+def screen_of(console: ConsoleDriver) -> DrillScreen:
+    assert isinstance(console.screen, DrillScreen)
+    return console.screen
+
+
+async def run(console: ConsoleDriver, job: Callable[[ScreenOperator], Drill]) -> None:
+    """Open the drill, and run a job in place of the real one."""
+    await console.press("enter")
+    await console.until(lambda: isinstance(console.screen, DrillScreen), "opened")
+    screen_of(console)._run("drill", job, "k2ktui drill resume ID")
+
+
+def test_a_phase_is_confirmed_by_its_name_and_by_nothing_else() -> None:
+    steps_ = Steps()
+
+    async def steps(console: ConsoleDriver) -> None:
+        await run(console, steps_.ask)
+        await console.sees("6 apply", "commit 6 offsets of 4 groups", "type apply to confirm")
+        await console.type("orders")
+        await console.press("tab")
+        assert steps_.confirmed == []
+        await console.press("shift+tab", *["backspace"] * 6)
+        await console.type("apply")
+        await console.press("tab", "space")
+        await console.until(lambda: steps_.confirmed, "confirmed")
+        await console.sees("done planned")
+
+    watch(steps, fencing())
+    assert steps_.confirmed == [True]
+
+
+def test_a_phase_is_not_confirmed_by_escape() -> None:
+    steps_ = Steps()
+
+    async def steps(console: ConsoleDriver) -> None:
+        await run(console, steps_.ask)
+        await console.sees("type apply to confirm")
+        await console.press("escape")
+        await console.until(lambda: steps_.confirmed, "answered")
+
+    watch(steps, fencing())
+    assert steps_.confirmed == [False]
+
+
+def test_a_question_waits_while_another_screen_is_shown() -> None:
+    steps_ = Steps()
+    begin = threading.Event()
+
+    def later(operator: ScreenOperator) -> Drill:
+        assert begin.wait(30)
+        return steps_.ask(operator)
+
+    async def steps(console: ConsoleDriver) -> None:
+        await run(console, later)
+        await console.press("2")
+        begin.set()
+        await console.sees("The drill waits for you to confirm apply: press 8.")
+        assert "type apply" not in console.text
+        await console.press("8")
+        await console.sees("type apply to confirm")
+        await console.press("escape")
+        await console.until(lambda: steps_.confirmed, "answered")
+
+    watch(steps, fencing())
+
+
+def test_a_drill_is_held_where_it_is_and_cannot_be_left_while_it_runs() -> None:
+    steps_ = Steps()
+
+    async def steps(console: ConsoleDriver) -> None:
+        await run(console, steps_.wait)
+        await console.sees("It runs here: H holds it.", "6 rows planned")
+        await console.press("q")
+        await console.sees("the drill runs here: H holds it; 1 to 7 open other screens")
+        await console.press("R")
+        await console.sees("Resume: it runs here; H holds it")
+        assert "It stops where it is" not in console.text
+        work = " ".join(console.app.describe_session_work())
+        assert "stops where it is. Resume it: k2ktui drill resume" in work
+        await console.press("H")
+        await console.sees("was stopped here", "It stays where it is.", "R resumes it")
+
+    watch(steps, fencing())
+
+
+def test_a_drill_stops_when_the_console_ends() -> None:
+    ended = threading.Event()
+
+    def job(operator: ScreenOperator) -> Drill:
+        try:
+            return Steps().wait(operator)
+        finally:
+            ended.set()
+
+    async def steps(console: ConsoleDriver) -> None:
+        await run(console, job)
+        await console.sees("It runs here", "6 rows planned")
+
+    watch(steps, fencing())
+    assert ended.wait(30)
+
+
+def test_progress_of_the_own_drill_is_not_replaced_by_an_older_view() -> None:
+    steps_ = Steps()
+
+    async def steps(console: ConsoleDriver) -> None:
+        await run(console, steps_.wait)
+        await console.sees("6 rows planned")
+        console.feed.made.drills = (acted(fencing()),)
+        await console.show()
+        await console.sees("6 rows planned")
+        steps_.go_on.set()
+        await console.until(lambda: screen_of(console).operator is None, "ended")
+
+    watch(steps, fencing())
+
+
+def test_an_abort_is_not_left_half_way() -> None:
+    shown: list[Drill] = []
+    operator = ScreenOperator(shown.append, lambda _: None, can_stop=False)
+    operator.stop()
+    operator.show(APPLYING)
+    assert shown == [APPLYING]
+
+
+def test_what_has_ended_is_not_stopped_any_more() -> None:
+    operator = ScreenOperator(lambda _: None, lambda _: None)
+    operator.stop()
+    operator.show(replace(APPLYING, status=DrillStatus.DONE))
+    with pytest.raises(StoppedHere, match="was stopped here"):
+        operator.show(APPLYING)
+
+
+def test_only_the_first_answer_counts() -> None:
+    asked: list[Question] = []
+
+    def answer(question: Question) -> None:
+        asked.append(question)
+        question.answer(False)
+        question.answer(True)
+
+    operator = ScreenOperator(lambda _: None, answer)
+    assert not operator.confirm(APPLYING, DrillPhase.APPLY, "commit 6 offsets")
+    assert not operator.confirm_take_over(APPLYING)
+    assert [each.phase for each in asked] == [DrillPhase.APPLY, None]
