@@ -76,7 +76,7 @@ class ScreenOperator:
 
     @property
     def stopping(self) -> bool:
-        """Whether the drill's thread was told to stop."""
+        """Whether the drill's thread was stopped."""
         return self._stopping.is_set()
 
     def stop(self) -> None:

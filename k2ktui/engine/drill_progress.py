@@ -1,4 +1,4 @@
-"""How far a drill is, for whoever watches it; pure. Times are epoch milliseconds."""
+"""How far a drill is, for all who watch it; pure. Times are epoch milliseconds."""
 
 from __future__ import annotations
 

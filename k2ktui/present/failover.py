@@ -54,7 +54,6 @@ def loss_cells(view: View, now: float, glyphs: Glyphs) -> list[Cell]:
     known = all(view.part(p).taken_at is not None for p in (PartName.SOURCE, PartName.TARGET))
     records = Cell(number(found.rpo_records, known=known), Tone.HEADING)
     cells = [
-        Cell("RPO "),
         glyphs.aged(records) if view.copy_stale else records,
         Cell(" not copied" if found.rpo_records is None else _not_copied(found.rpo_records)),
     ]

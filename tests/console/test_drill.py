@@ -97,12 +97,12 @@ def test_a_second_operator_watches_and_cannot_act(key: str) -> None:
     watch(steps, acted(fencing()))
 
 
-def test_a_drill_on_which_nobody_acts_is_resumed_after_the_name_is_typed() -> None:
+def test_a_drill_without_an_operator_is_resumed_after_the_name_is_typed() -> None:
     async def steps(console: ConsoleDriver) -> None:
         await opens(console)
-        await console.sees("Nobody acts on it: R resumes it.")
+        await console.sees("No operator acts on it: R resumes it.")
         await console.press("O")
-        await console.sees("nobody else acts on it")
+        await console.sees("no other operator acts on it")
         await console.press("R")
         await console.sees("k2ktui drill resume", "type orders to resume")
         await console.press("escape")

@@ -57,7 +57,7 @@ def test_a_switchover_that_a_check_stops_is_aborted(pair: Pair) -> None:
 
     async def steps(console: ConsoleDriver) -> None:
         await start(console, pair, "down")
-        await console.sees("preflight failed", "Nobody acts on it: R resumes it.")
+        await console.sees("preflight failed", "No operator acts on it: R resumes it.")
         await console.press("X")
         await console.sees("It has changed nothing.")
         await console.confirm(pair.copied.name)

@@ -26,7 +26,7 @@ class Steps:
     """Steps of a drill on its thread; each waits for the test."""
 
     confirmed: list[bool] = field(default_factory=list)
-    go_on: threading.Event = field(default_factory=threading.Event)
+    released: threading.Event = field(default_factory=threading.Event)
 
     def ask(self, operator: ScreenOperator) -> Drill:
         """Ask for the confirmation of a phase, and end."""
@@ -37,7 +37,7 @@ class Steps:
 
     def wait(self, operator: ScreenOperator) -> Drill:
         """Show progress until it is held."""
-        while not self.go_on.wait(0.05):
+        while not self.released.wait(0.05):
             operator.show(APPLYING)
         return APPLYING
 
@@ -153,7 +153,7 @@ def test_progress_of_the_own_drill_is_not_replaced_by_an_older_view() -> None:
         console.feed.made.drills = (acted(fencing()),)
         await console.show()
         await console.sees("6 rows planned")
-        steps_.go_on.set()
+        steps_.released.set()
         await console.until(lambda: screen_of(console).operator is None, "ended")
 
     watch(steps, fencing())

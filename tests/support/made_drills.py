@@ -34,7 +34,7 @@ _LIVE = {
 
 
 def new_drill(kind: DrillKind, minutes_ago: float = 2.0, fence: Fence = Fence.HAND) -> Drill:
-    """Return a drill that was begun some minutes ago and on which nobody acts."""
+    """Return a drill that was begun some minutes ago and without an operator."""
     began = NOON_MS - int(minutes_ago * 60_000)
     return Drill(
         id=f"20261121-1158{int(minutes_ago):02}-d1d1",

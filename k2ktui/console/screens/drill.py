@@ -79,7 +79,9 @@ class DrillsScreen(OperationScreen):
         for drill in found:
             if not drill.is_over:
                 acts = acts_now(drill, view, self.session.feed.now())
-                who = f"{safe_text(drill.owner, 60)} acts on it" if acts else "nobody acts on it"
+                who = (
+                    f"{safe_text(drill.owner, 60)} acts on it" if acts else "no operator acts on it"
+                )
                 text = f"a {drill.kind} drill is {drill.status}: {who}"
                 return (Cell(text, Tone.WARN),)
         rehearsed = [

@@ -150,7 +150,7 @@ class DrillChecklist(OperationScreen):
             seen = max(0.0, self.session.feed.now() - drill.beat_ms / 1000)
             who = f"{safe_text(drill.owner, 40)} acts on it (seen {formatting.age(seen)} ago)"
             return (Cell(f"{who}. You watch; O takes it over.", Tone.WARN),)
-        return (Cell("Nobody acts on it: R resumes it.", Tone.WARN),)
+        return (Cell("No operator acts on it: R resumes it.", Tone.WARN),)
 
     def _way_back(self, drill: Drill) -> Line:
         if drill.status is DrillStatus.ABORTING:
@@ -233,7 +233,7 @@ class DrillChecklist(OperationScreen):
         if self.operator is not None:
             return "it runs here; H holds it"
         if action == "take_over":
-            return "" if self.other_acts else "nobody else acts on it"
+            return "" if self.other_acts else "no other operator acts on it"
         if self.other_acts:
             return f"{safe_text(drill.owner, 60)} acts on it; O takes it over"
         if drill.status is DrillStatus.ABORTING:

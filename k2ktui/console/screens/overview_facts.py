@@ -43,8 +43,8 @@ def facts(
         _line("Partitions", *_partitions(view, glyphs)),
         _line("Groups", *_groups(view, glyphs)),
         _line("Positions", *_positions(view, glyphs)),
-        _line("Failover", *group_cells(view, glyphs)),
-        _line("  if now", *loss_cells(view, now, glyphs)),
+        _line("Failover", Cell("now: "), *group_cells(view, glyphs)),
+        _line("RPO", *loss_cells(view, now, glyphs)),
         *([_line("Re-reads", *_again(view, now))] if view.compares else []),
         _line(
             "Job",
