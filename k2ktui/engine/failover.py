@@ -13,6 +13,7 @@ class MoveOutcome(StrEnum):
 
     SAFE = "safe"
     STOP_FIRST = "stop-first"
+    NOT_COPIED = "not-copied"
     UNKNOWN = "unknown"
     UNMOVABLE = "unmovable"
     LOSES = "loses"
@@ -26,7 +27,8 @@ class GroupMove:
         active: whether it has members on the source.
         lost: records that it would never read after the move.
         reread: records that it would read again after the move.
-        unmapped: number of its positions without a translation.
+        unmapped: number of its other positions without a translation.
+        waiting: number of its positions on partitions of which nothing is copied yet.
         unknown: number of its positions whose move has an unknown effect.
         error: why it could not be read; empty if it was.
     """
@@ -36,6 +38,7 @@ class GroupMove:
     reread: int = 0
     unmapped: int = 0
     unknown: int = 0
+    waiting: int = 0
     error: str = ""
 
     @property
@@ -47,6 +50,8 @@ class GroupMove:
             return MoveOutcome.UNMOVABLE
         if self.unknown or self.error:
             return MoveOutcome.UNKNOWN
+        if self.waiting:
+            return MoveOutcome.NOT_COPIED
         return MoveOutcome.STOP_FIRST if self.active else MoveOutcome.SAFE
 
 
@@ -57,6 +62,7 @@ class GroupEstimate:
     Attributes:
         safe: groups that can be moved now and lose no record.
         stop_first: the same, after their members on the source were stopped.
+        not_copied: groups with a position on a partition of which nothing is copied yet.
         unknown: groups of which the effect is unknown.
         unmovable: groups with a position that has no translation.
         losing: groups that would never read ``lost_records`` records.
@@ -65,6 +71,7 @@ class GroupEstimate:
 
     safe: int = 0
     stop_first: int = 0
+    not_copied: int = 0
     unknown: int = 0
     unmovable: int = 0
     losing: int = 0
@@ -107,6 +114,7 @@ def estimate_groups(moves: Iterable[GroupMove]) -> GroupEstimate:
     return GroupEstimate(
         safe=counts[MoveOutcome.SAFE],
         stop_first=counts[MoveOutcome.STOP_FIRST],
+        not_copied=counts[MoveOutcome.NOT_COPIED],
         unknown=counts[MoveOutcome.UNKNOWN],
         unmovable=counts[MoveOutcome.UNMOVABLE],
         losing=counts[MoveOutcome.LOSES],

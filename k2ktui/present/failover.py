@@ -37,6 +37,7 @@ def group_cells(view: View, glyphs: Glyphs) -> list[Cell]:
         (Severity.BAD, found.unmovable, "cannot move"),
         (Severity.UNKNOWN, found.unknown, "unknown"),
         (Severity.WARN, found.stop_first, "to stop first"),
+        (Severity.INFO, found.not_copied, "not copied yet"),
         (Severity.OK, found.safe, "safe to move"),
     ):
         if count:
@@ -80,6 +81,7 @@ def failover_lines(found: FailoverEstimate, now: float) -> Iterator[str]:
             for count, text in (
                 (found.groups.safe, "safe to move"),
                 (found.groups.stop_first, "to stop first"),
+                (found.groups.not_copied, "not copied yet"),
                 (found.groups.unknown, "unknown"),
                 (found.groups.unmovable, "that cannot be moved"),
                 (
@@ -112,6 +114,7 @@ def _counts(groups: GroupEstimate) -> dict[str, int]:
     return {
         "safe": groups.safe,
         "stop-first": groups.stop_first,
+        "not-copied": groups.not_copied,
         "unknown": groups.unknown,
         "unmovable": groups.unmovable,
         "losing": groups.losing,

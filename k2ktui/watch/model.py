@@ -5,6 +5,7 @@ None means unknown, never zero. Times are epoch seconds.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -308,11 +309,25 @@ class View:
         return ours, theirs
 
     @property
+    def waiting(self) -> Counter[str]:
+        """Each group's unmapped positions on partitions of which nothing is copied yet."""
+        new = {row.key for row in self.partitions if row.status.position is None}
+        return Counter(
+            row.group
+            for row in (self.groups if new else ())
+            if row.basis is Basis.UNMAPPED and (row.topic, row.partition) in new
+        )
+
+    @property
     def failover(self) -> FailoverEstimate:
         """What a failover now would do."""
-        known = self.totals.groups is not None
+        known, waiting = self.totals.groups is not None, self.waiting
         return FailoverEstimate(
-            groups=estimate_groups(map(_move, self.summaries)) if known else None,
+            groups=(
+                estimate_groups(_move(each, waiting[each.group]) for each in self.summaries)
+                if known
+                else None
+            ),
             rpo_records=self.totals.lag_records,
             rpo_s=self.totals.lag_seconds,
             unknown_partitions=self.totals.unknown,
@@ -329,14 +344,15 @@ class View:
         return None if taken is None else max(0.0, now - taken)
 
 
-def _move(group: GroupSummary) -> GroupMove:
+def _move(group: GroupSummary, waiting: int) -> GroupMove:
     unmapped = group.bases.get(Basis.UNMAPPED, 0)
-    checking = group.checking_unmapped
+    checking = min(group.checking_unmapped, unmapped - waiting)
     return GroupMove(
         active=bool(group.source.members) or group.source.state not in EMPTY_STATES,
         lost=group.moved_skips,
         reread=group.moved_rereads,
-        unmapped=unmapped - checking,
+        unmapped=unmapped - waiting - checking,
+        waiting=waiting,
         unknown=group.unknown_moved - unmapped + checking,
         error=group.source.error or group.target.error,
     )

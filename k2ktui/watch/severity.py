@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -260,7 +259,7 @@ def _has_answered(view: View) -> bool:
 def _of_groups(view: View) -> list[Problem]:
     found = []
     old = OLD if view.groups_stale else ""
-    waiting = count_waiting(view)
+    waiting = view.waiting
     for group in view.summaries:
         verdict = judge_group(group)
         unmapped = group.bases.get(Basis.UNMAPPED, 0) - group.checking_unmapped
@@ -270,16 +269,6 @@ def _of_groups(view: View) -> list[Problem]:
             what = _group_text(group, verdict) + old
             found.append(Problem(verdict.severity, "group", group.group, group.group, what))
     return found
-
-
-def count_waiting(view: View) -> Counter[str]:
-    """Return each group's unmapped positions on partitions of which nothing is copied yet."""
-    new = {row.key for row in view.partitions if row.status.position is None}
-    return Counter(
-        row.group
-        for row in (view.groups if new else ())
-        if row.basis is Basis.UNMAPPED and (row.topic, row.partition) in new
-    )
 
 
 def _group_text(group: GroupSummary, verdict: SeverityLabel) -> str:

@@ -16,7 +16,6 @@ from k2ktui.watch.model import ClusterView, PartName, View
 from k2ktui.watch.severity import (
     Severity,
     SeverityLabel,
-    count_waiting,
     judge_mirror_flow,
     state_time,
 )
@@ -163,7 +162,7 @@ def _positions(view: View, glyphs: Glyphs) -> list[Cell]:
         return [Cell(formatting.NOT_YET)]
     total = Cell(f"{sum(totals.bases.values()):,}", Tone.HEADING)
     cells = [_aged(total, glyphs, view.groups_stale), Cell(":")]
-    waiting = count_waiting(view).total()
+    waiting = view.waiting.total()
     for basis, count in totals.bases.items():
         tone = Tone.PLAIN if basis in _GOOD else Tone.WARN
         is_bad = basis == Basis.UNMAPPED and count > waiting
