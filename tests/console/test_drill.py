@@ -86,10 +86,10 @@ def test_a_second_operator_watches_and_cannot_act(key: str) -> None:
         await console.sees("ann@bastion2 acts on it; O takes it over")
         assert isinstance(console.screen, DrillScreen)
         changed = console.feed.made.drills[0]
-        record = replace(changed.phases[2], live="nothing written for 29 s of 30 s")
+        record = replace(changed.phases[2], live="frozen 29 s of 30 s")
         console.feed.made.drills = (changed.with_phase(record),)
         await console.show()
-        await console.sees("nothing written for 29 s of 30 s")
+        await console.sees("frozen 29 s of 30 s")
         await console.press("O")
         await console.sees("changes nothing from then on", "type orders to take over")
         await console.press("escape")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from k2ktui.console.widgets.grid import Grid
-from k2ktui.engine.drill import DrillStatus, PhaseStatus
-from k2ktui.engine.drill_checks import DrillKind, DrillPhase
+from k2ktui.engine.drill import DrillStatus
+from k2ktui.engine.drill_checks import DrillKind
 from k2ktui.runtime.node import KafkaNode
 from tests.support.cli import k2ktui
 from tests.support.console import ConsoleDriver, copied_session, drive_session
@@ -52,18 +52,25 @@ def test_a_rehearsal_is_started_and_seen_to_finish(pair: Pair) -> None:
     k2ktui("drill", "report", drill.id, "-f", pair.file, "--verify")
 
 
-def test_a_switchover_that_a_check_stops_is_aborted(pair: Pair) -> None:
-    """No pipeline runs here, so that the preflight refuses to continue."""
-
+def test_a_switchover_is_confirmed_declined_and_aborted(pair: Pair) -> None:
     async def steps(console: ConsoleDriver) -> None:
         await start(console, pair, "down")
-        await console.sees("preflight failed", "No operator acts on it: R resumes it.")
+        await console.sees("It runs here: H holds it.", "s of 30 s")
+        await console.sees("6 apply", "commit 8 offsets of 2 groups", "type apply to confirm")
+        await console.type("apply")
+        await console.press("tab", "space")
+        await console.sees("8 fence-replicator", "type fence-replicator to confirm")
+        for number, group in enumerate(pair.groups):
+            assert pair.target_offsets(group) == pair.expected_offsets(number)
+        await console.press("escape")
+        await console.sees("fence-replicator was not confirmed", "No operator acts on it")
+        await console.sees("You can still go back: X aborts, and restores 1 change.")
         await console.press("X")
-        await console.sees("It has changed nothing.")
+        await console.sees("Restores, the last change first:")
         await console.confirm(pair.copied.name)
-        await console.sees("aborted planned", "was aborted")
+        await console.sees("aborted planned", "what it had changed was restored")
 
     drive_session(copied_session(pair.copied), steps, (100, 30), screen="8")
     (drill,) = pair.drills()
     assert (drill.kind, drill.status) == (DrillKind.PLANNED, DrillStatus.ABORTED)
-    assert drill.record(DrillPhase.PREFLIGHT).status is PhaseStatus.FAILED
+    assert all(set(pair.target_offsets(group).values()) == {None} for group in pair.groups)

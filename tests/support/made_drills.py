@@ -82,7 +82,7 @@ def fencing() -> Drill:
     """A planned drill that waits for producers; nothing was changed yet."""
     drill = through(new_drill(DrillKind.PLANNED), DrillPhase.LAG)
     drill = replace(drill, figures=DrillFigures(rpo_records=1200, rpo_s=3.0))
-    return in_phase(drill, DrillPhase.FENCE_PRODUCERS, "nothing written for 12 s of 30 s")
+    return in_phase(drill, DrillPhase.FENCE_PRODUCERS, "frozen 12 s of 30 s")
 
 
 def denied() -> Change:
