@@ -75,6 +75,10 @@ class ConnectionFailed(K2kError):
     exit_code = ExitCode.CONNECTION
 
 
+class LoginFailed(ConnectionFailed):
+    """A cluster rejected the credentials, or its certificate is not trusted."""
+
+
 class TimedOut(K2kError):
     """An operation did not complete within its time limit."""
 

@@ -10,7 +10,8 @@ from typing import Any
 class TopicDescription:
     """A topic as its cluster describes it; ``topic_id`` is hex text, empty if it has none.
 
-    ``leaderless`` counts the partitions that have no leader now.
+    ``leaderless`` counts the partitions that have no leader now, ``under_replicated`` those with a
+    replica that is not in sync.
     """
 
     name: str
@@ -18,6 +19,7 @@ class TopicDescription:
     partitions: int
     replication: int
     leaderless: int = 0
+    under_replicated: int = 0
 
 
 def read_description(found: Any) -> TopicDescription:
@@ -29,6 +31,7 @@ def read_description(found: Any) -> TopicDescription:
         partitions=len(found.partitions),
         replication=min((len(p.replicas) for p in found.partitions), default=0),
         leaderless=sum(p.leader is None for p in found.partitions),
+        under_replicated=sum(len(p.isr) < len(p.replicas) for p in found.partitions),
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor, wait
 from time import monotonic, sleep
 
-from k2ktui.errors import ConnectionFailed
+from k2ktui.errors import ConnectionFailed, LoginFailed
 from k2ktui.text import safe_text
 
 Address = tuple[str, int]
@@ -82,17 +82,17 @@ def no_connection(label: str, reason: str) -> ConnectionFailed:
     )
 
 
-def login_refused(label: str, reason: str) -> ConnectionFailed:
+def login_refused(label: str, reason: str) -> LoginFailed:
     """Return the error for a refused login; ``reason`` is the broker's message."""
-    return ConnectionFailed(
+    return LoginFailed(
         f"the {label} cluster rejected the login: {reason}",
         hint=f"Check sasl.mechanism and sasl.jaas.config (user and password) of {label}.kafka.",
     )
 
 
-def not_trusted(label: str, reason: str) -> ConnectionFailed:
+def not_trusted(label: str, reason: str) -> LoginFailed:
     """Return the error for a broker certificate that fails verification."""
-    return ConnectionFailed(
+    return LoginFailed(
         f"the {label} cluster's certificate is not trusted: {reason}",
         hint=f"Check ssl.truststore.* of {label}.kafka, and that bootstrap.servers uses host "
         "names in the certificate.",

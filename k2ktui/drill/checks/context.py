@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from time import monotonic, sleep
+from time import sleep
 from typing import Any, Self, TypeVar, cast
 
-from k2ktui.config.clusters import ClusterConfig
+from k2ktui.config.clusters import ClusterConfig, Role
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.drill_checks import DrillKind, DrillPhase
 from k2ktui.engine.drill_facts import DrillMeasures, GroupReads
@@ -24,15 +24,21 @@ from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
 from k2ktui.faults import fault
 from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.probe import NotDisclosed, Probe
+from k2ktui.kafka.properties import wire
 from k2ktui.kafka.unreachable import await_open
+from k2ktui.kafka.wire import CoordinatorError, NotSent, OutcomeUnknown
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.snapshot import take_snapshot
+from k2ktui.sync.store import PipelineState, StateStore
+from k2ktui.text import safe_text
 from k2ktui.watch.model import View
 from k2ktui.watch.once import Reading, read_once
 
 T = TypeVar("T")
 Side = str
 SIDES: tuple[Side, Side] = ("source", "target")
+_CONNECT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +154,6 @@ class CheckContext:
             raise found
         return cast(T, found)
 
-    def closing(self, close: Callable[[], object]) -> None:
-        """Call ``close`` when the context is closed."""
-        self._stack.callback(close)
-
     def cluster(self, side: Side) -> Cluster:
         """Return a cluster that answers.
 
@@ -182,6 +184,41 @@ class CheckContext:
             return error
         return None
 
+    def probe(self, side: Side, role: Role) -> Probe:
+        """Return a connection with the credentials of a client role.
+
+        Raises:
+            LoginFailed: the cluster rejected the credentials.
+            ConnectionFailed: it does not answer.
+        """
+        config: ClusterConfig = getattr(self.config, side)
+
+        def connect() -> Probe:
+            await_open(side, config.bootstrap_servers)
+            probe = Probe(wire(config, role), side)
+            try:
+                probe.open(_CONNECT_S)
+            except BaseException:
+                probe.close()
+                raise
+            self._stack.callback(probe.close)
+            return probe
+
+        return self.read(f"the {side} cluster as {role}", connect)
+
+    def state(self) -> PipelineState:
+        """Return the pipeline's state topic, after it is known which runs are alive."""
+        cluster = self.cluster("target")
+
+        def read() -> PipelineState:
+            store = StateStore(self.config, cluster)
+            try:
+                return store.read_settled()
+            finally:
+                store.close()
+
+        return self.read("the state topic", read)
+
     @property
     def expects_source(self) -> bool:
         """Whether the source has to answer: always, except in a disaster."""
@@ -195,23 +232,27 @@ class CheckContext:
         """
         if self._given is not None and self._given.is_current:
             return self._given
-        return self._view("the partitions of both clusters")
+        return self.read("the partitions of both clusters", self._read_view)
 
-    def later_view(self) -> View:
-        """Return a second view, at least ``limits.sample_s`` seconds after the first."""
-        first = self.view()
-        began = monotonic()
+    def later_view(self, number: int) -> View:
+        """Return a further view, ``limits.sample_s`` seconds after the one before it.
+
+        Args:
+            number: 1 for the first one after :meth:`view`, and so on.
+        """
+        for each in range(1, number):
+            self.later_view(each)
 
         def wait() -> View:
-            # The first reading may have been made long before this check.
-            sleep(max(0.0, self.limits.sample_s - (monotonic() - began)))
+            sleep(self.limits.sample_s)
             return self._read_view()
 
-        del first
-        return self.read("a second reading of both clusters", wait)
+        return self.read(f"the partitions of both clusters again ({number})", wait)
 
-    def _view(self, name: str) -> View:
-        return self.read(name, self._read_view)
+    def reached(self, phase: DrillPhase) -> bool:
+        """Whether the drill is in a phase or past it."""
+        order = list(DrillPhase)
+        return order.index(self.facts.phase) >= order.index(phase)
 
     def _read_view(self) -> View:
         for side in SIDES:
@@ -246,6 +287,8 @@ def _within(seconds: float, name: str, read: Callable[[], Any]) -> object:
             answers.put(read())
         except K2kError as error:
             answers.put(error)
+        except (NotSent, OutcomeUnknown, CoordinatorError, NotDisclosed) as error:
+            answers.put(K2kError(safe_text(error)))
         except Exception as error:  # no thread may end without a result
             answers.put(fault(error))
 

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from k2ktui.drill.checks.context import SIDES, CheckContext
+from k2ktui.config.clusters import Role
+from k2ktui.drill.checks.context import SIDES, CheckContext, Side
+from k2ktui.drill.checks.preflight import join_preflight
 from k2ktui.engine.drill_checks import CheckFinding, could_not_check, fails, passes
-from k2ktui.text import safe_text
+from k2ktui.errors import ConnectionFailed, K2kError, LoginFailed
+from k2ktui.kafka.probe import READING, TRANSACTIONS, WRITING, Probe
+from k2ktui.replication.preflight.clusters import CheckedCluster
+from k2ktui.replication.preflight.rights import check_rights
+from k2ktui.text import counted, safe_text
+
+ROLES: Mapping[Side, tuple[Role, ...]] = {
+    "source": ("consumer", "admin"),
+    "target": ("producer", "consumer", "admin"),
+}
 
 
 def check_identity(context: CheckContext) -> CheckFinding:
@@ -34,6 +45,78 @@ def check_identity(context: CheckContext) -> CheckFinding:
     return passes(f"both clusters answer: {ids}; {known}")
 
 
+def check_versions(context: CheckContext) -> CheckFinding:
+    """D02: the brokers have the requests that copying needs."""
+    writing = {**WRITING, **TRANSACTIONS} if context.config.features.exactly_once else WRITING
+    floors: Mapping[Side, tuple[Role, Mapping[type, int]]] = {
+        "source": ("consumer", READING),
+        "target": ("producer", writing),
+    }
+    shown, lacking, unread = [], [], []
+    for side, (role, floor) in floors.items():
+        try:
+            probe = context.probe(side, role)
+        except ConnectionFailed as error:
+            unread.append(error.message)
+            continue
+        shown.append(f"{side} Kafka {probe.version or 'of unknown version'}")
+        if missing := probe.too_old_for(floor):
+            lacking.append(f"the {side} lacks {', '.join(missing)}")
+    if lacking:
+        hint = "Upgrade its brokers to Kafka 2.5 or later."
+        return fails("; ".join([*lacking, *shown, *unread]), hint)
+    text = "; ".join([*shown, *unread])
+    return could_not_check(text) if unread else passes(text)
+
+
+def check_credentials(context: CheckContext) -> CheckFinding:
+    """D03: every client role can log in, and may do what copying needs."""
+    sides, refused, unread = {}, list[K2kError](), list[K2kError]()
+    for side, roles in ROLES.items():
+        probes: dict[Role, Probe] = {}
+        for role in roles:
+            try:
+                probes[role] = context.probe(side, role)
+            except LoginFailed as error:
+                refused.append(K2kError(f"{role}: {error.message}", hint=error.hint))
+            except ConnectionFailed as error:
+                unread.append(error)
+                break  # no other role reaches it either
+        if len(probes) == len(roles):
+            sides[side] = CheckedCluster(side, context.cluster(side), probes)
+    if refused:
+        return fails("; ".join(error.message for error in refused), refused[0].hint)
+    logins = f"{counted(sum(len(ROLES[side]) for side in sides), 'client role')} can log in"
+    if unread:
+        reasons = "; ".join(error.message for error in unread)
+        return could_not_check(f"{logins}; {reasons}", unread[0].hint)
+    if context.flow.pipeline is None:
+        return passes(f"{logins}; another program copies, so its rights were not checked")
+    found = list(check_rights(context.config, sides["source"], sides["target"]))
+    return join_preflight(found, f"{logins}; ")
+
+
+def check_clocks(context: CheckContext) -> CheckFinding:
+    """D04: the clocks of both clusters agree with this machine's."""
+    ahead, unread, limit = dict[Side, float](), list[str](), context.limits.clock_s
+    for side in SIDES:
+        try:
+            probe = context.probe(side, "admin")
+            ahead[side] = context.read(f"the clock of the {side} cluster", probe.clock_ahead)
+        except K2kError as error:
+            unread.append(f"{side}: {error.message}")
+    shown = [
+        f"{side} {abs(s):,.3f} s {'ahead' if s >= 0 else 'behind'}" for side, s in ahead.items()
+    ]
+    text = "; ".join([", ".join(shown), *unread] if shown else unread)
+    if any(abs(seconds) > limit for seconds in ahead.values()):
+        return fails(
+            f"{text}; at most {limit:g} s are allowed",
+            "Synchronize the clocks (NTP) of this machine and of the cluster's nodes.",
+        )
+    return could_not_check(text) if unread else passes(f"{text} of this machine's clock")
+
+
 def check_two_clusters(context: CheckContext) -> CheckFinding:
     """D05: source and target are different clusters."""
     source, target = (context.cluster_id(side) for side in SIDES)
@@ -47,5 +130,8 @@ def check_two_clusters(context: CheckContext) -> CheckFinding:
 
 CHECKS: Mapping[str, Callable[[CheckContext], CheckFinding]] = {
     "D01": check_identity,
+    "D02": check_versions,
+    "D03": check_credentials,
+    "D04": check_clocks,
     "D05": check_two_clusters,
 }

@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 
 from k2ktui.drill.checks.context import CheckContext
-from k2ktui.engine.drill_checks import CheckFinding, could_not_check, fails, passes
-from k2ktui.text import counted, duration, safe_text
+from k2ktui.drill.checks.preflight import join_preflight
+from k2ktui.engine.drill_checks import (
+    CheckFinding,
+    DrillPhase,
+    could_not_check,
+    fails,
+    passes,
+)
+from k2ktui.engine.status import PartitionState, PartitionStatus
+from k2ktui.kafka.clients import TopicDescription
+from k2ktui.replication.preflight.checks import first_names
+from k2ktui.replication.preflight.headroom import check_headroom
+from k2ktui.text import counted
+
+_STOPPED = frozenset(
+    {
+        PartitionState.LOST,
+        PartitionState.RECREATED,
+        PartitionState.GONE,
+        PartitionState.REFUSED,
+    }
+)
+_START = "Start the pipeline: k2ktui start -f FILE, or k2ktui jobs start -f FILE."
+# A pipeline copies some partitions after others; these many samples show that one stands still.
+_SAMPLES = 3
 
 
 def check_lag(context: CheckContext) -> CheckFinding:
     """D06: records and seconds not copied, on each partition."""
-    rows = [row.status for row in context.view().partitions]
+    rows = _statuses(context)
     if not rows:
         return could_not_check("no partition is selected")
     unknown = [row for row in rows if row.lag_records is None]
@@ -21,7 +45,7 @@ def check_lag(context: CheckContext) -> CheckFinding:
     oldest = max((row.lag_seconds or 0.0 for row in known), default=0.0)
     figures = (
         f"{len(behind):,} of {counted(len(rows), 'partition')} behind; worst lag "
-        f"{counted(worst, 'record')}, {duration(oldest)}"
+        f"{counted(worst, 'record')}, {oldest:,.0f} s"
     )
     limits = context.limits
     late = [
@@ -29,18 +53,224 @@ def check_lag(context: CheckContext) -> CheckFinding:
         for row in known
         if (row.lag_records or 0) > limits.lag_records or (row.lag_seconds or 0.0) > limits.lag_s
     ]
-    if late or (unknown and known):
-        names = sorted(f"{row.topic}-{row.partition}" for row in late or unknown)
-        named = ", ".join(safe_text(name) for name in names[:3])
-        missing = f"; the lag of {counted(len(unknown), 'partition')} is unknown" if unknown else ""
-        text = f"{figures}{missing}; {'too far behind' if late else 'unknown'}: {named}"
-        hint = "Wait until the pipeline has caught up: k2ktui watch -f FILE shows the lag."
-        return fails(text, hint) if late else could_not_check(text)
-    if not known:
-        return could_not_check(f"the lag of {counted(len(unknown), 'partition')} is unknown")
-    return passes(figures)
+    missing = f"; lag unknown: {_names(unknown)}" if unknown else ""
+    if late:
+        return fails(
+            f"{figures}{missing}; too far behind: {_names(late)}",
+            "Wait until the pipeline has caught up: k2ktui watch -f FILE shows the lag.",
+        )
+    return could_not_check(figures + missing) if unknown else passes(figures)
+
+
+def check_heartbeat(context: CheckContext) -> CheckFinding:
+    """D07: age of the last heartbeat of the process that copies."""
+    limit = context.limits.heartbeat_s
+    if context.flow.is_mirror:
+        at, who = context.view().heartbeat_at, "MirrorMaker 2"
+        if at is None:
+            return could_not_check("MirrorMaker 2 has sent no heartbeat; it may be disabled")
+    else:
+        runners = context.state().runners
+        who = f"pipeline {context.view().pair.pipeline}"
+        if not runners:
+            return fails("no run of the pipeline has ever sent a heartbeat", _START)
+        at = max(runner.last_ms for runner in runners) / 1000
+    age = max(0.0, time.time() - at)
+    copied = max((row.copied_at or 0.0 for row in _statuses(context)), default=0.0)
+    newest = f"; newest commit {time.time() - copied:,.0f} s ago" if copied else ""
+    text = f"last heartbeat of {who} {age:,.0f} s ago{newest}"
+    if age > limit:
+        return fails(f"{text}; at most {limit:g} s are allowed", _START)
+    return passes(text)
+
+
+def check_progress(context: CheckContext) -> CheckFinding:
+    """D08: a run is alive, and copies what there is to copy."""
+    if context.flow.pipeline is not None:
+        now_ms = int(time.time() * 1000)
+        alive = [each for each in context.state().runners if each.alive(now_ms)]
+        if not alive:
+            return fails("no run of the pipeline is alive", _START)
+        run = f"{counted(len(alive), 'run')} alive; "
+    else:
+        run = ""
+    before, after = _samples(context)
+    moved = sum((now.position or 0) - (old.position or 0) for old, now in _pairs(before, after))
+    behind = [row for row in after if row.lag_records]
+    text = f"{run}{counted(moved, 'record')} copied between two readings; {_behind(behind, after)}"
+    if behind and not moved:
+        return fails(text, "See the log of the run: k2ktui jobs log NAME, or screen Jobs.")
+    return passes(text)
+
+
+def check_stalled(context: CheckContext) -> CheckFinding:
+    """D09: no partition stands still while it has records to copy."""
+    before, after = _samples(context)
+    stopped = [row for row in after if row.state in _STOPPED]
+    still = find_still(before, after)
+    if stopped or still:
+        reasons = [f"{state}: {_names(rows)}" for state, rows in _by_state(stopped).items()]
+        if still:
+            reasons.append(f"not copied between {_SAMPLES} readings: {_names(still)}")
+        return fails(
+            f"{len(stopped) + len(still):,} of {counted(len(after), 'partition')} stalled; "
+            + "; ".join(reasons),
+            "k2ktui status -f FILE explains each partition.",
+        )
+    return passes(f"0 of {counted(len(after), 'partition')} stalled")
+
+
+def find_still(
+    before: Iterable[PartitionStatus], after: Iterable[PartitionStatus]
+) -> list[PartitionStatus]:
+    """Return the partitions that had records to copy in both readings and did not move."""
+    return [
+        now
+        for old, now in _pairs(before, after)
+        if old.lag_records and now.lag_records and old.position == now.position
+    ]
+
+
+def check_open_transactions(context: CheckContext) -> CheckFinding:
+    """D10: transactions on the source that hold back records."""
+    rows = _statuses(context)
+    held = [row for row in rows if row.held_back]
+    fenced = context.reached(DrillPhase.FENCE_PRODUCERS)
+    limit = 0.0 if fenced else context.limits.open_transaction_s
+    late = [row for row in held if fenced or (row.held_back_s or 0.0) >= limit]
+    text = f"{len(held):,} of {counted(len(rows), 'partition')} with an open transaction"
+    if late:
+        oldest = max(late, key=lambda row: row.held_back_s or 0.0)
+        detail = oldest.held.text() if oldest.held else ""
+        return fails(
+            f"{text}; {_names([oldest])}: {detail}",
+            "Stop or restart its producer; abort an abandoned transaction with "
+            "kafka-transactions.sh --bootstrap-server SOURCE abort --topic … --partition … "
+            "--start-offset ….",
+        )
+    if any(row.held_back is None for row in rows):
+        return could_not_check(f"{text}; the high watermark of some partitions is unknown")
+    return passes(text)
+
+
+def check_truncation(context: CheckContext) -> CheckFinding:
+    """D11: the source has every record from the replicated position on."""
+    rows = [row for row in context.view().partitions if row.status.position is not None]
+    lost, cut = [], []
+    for row in (row.status for row in rows):
+        position = row.position or 0
+        if row.source_start is not None and position < row.source_start:
+            lost.append((row, row.source_start - position))
+        elif row.source_end is not None and position > row.source_end:
+            cut.append((row, position - row.source_end))
+    gaps = sum(end - first for row in rows for first, end in row.gaps)
+    recorded = f"; {counted(gaps, 'offset')} lost earlier and recorded as gaps" if gaps else ""
+    if lost or cut:
+        parts = []
+        if lost:
+            count = counted(sum(number for _, number in lost), "offset")
+            parts.append(f"{count} deleted before they were copied: {_names(r for r, _ in lost)}")
+        if cut:
+            count = counted(sum(number for _, number in cut), "offset")
+            parts.append(f"log ends {count} before the position: {_names(r for r, _ in cut)}")
+        return fails(
+            "; ".join(parts) + recorded,
+            "Decide how to continue: onSourceDataLoss: continue copies the rest and records the "
+            "gap; k2ktui offsets set moves positions.",
+        )
+    unknown = [
+        row.status for row in rows if None in (row.status.source_start, row.status.source_end)
+    ]
+    text = f"0 of {counted(len(rows), 'partition')} lost records{recorded}"
+    return could_not_check(f"{text}; unknown: {_names(unknown)}") if unknown else passes(text)
+
+
+def check_topic_ids(context: CheckContext) -> CheckFinding:
+    """D12: no topic was deleted and created again."""
+    snapshot = context.snapshot()
+    unusable = {at: r.unusable_reason for at, r in snapshot.replicas.items() if r.unusable_reason}
+    total = counted(len({at.topic for at in snapshot.replicas}), "topic")
+    if unusable:
+        reasons = list(dict.fromkeys(unusable.values()))
+        more = f" and {len(reasons) - 3:,} more" if len(reasons) > 3 else ""
+        return fails(
+            f"{'; '.join(reasons[:3])}{more}; {total} checked",
+            "Clear the positions of those topics and copy them again: k2ktui offsets clear.",
+        )
+    if snapshot.source_down:
+        return could_not_check(f"{total} unchanged on the target; {snapshot.source_down}")
+    missing = sorted({row.topic for row in _statuses(context) if row.state is PartitionState.GONE})
+    if missing:
+        return fails(
+            f"{counted(len(missing), 'topic')} no longer on the source: {first_names(missing)}",
+            "If it was deleted on purpose, clear its positions: k2ktui offsets clear.",
+        )
+    return passes(f"{total} with the same id as when they were first copied")
+
+
+def check_retention_headroom(context: CheckContext) -> CheckFinding:
+    """D13: time until the source deletes the oldest record that is not copied."""
+    positions = {at: r.position for at, r in context.snapshot().replicas.items() if r.position}
+    source = context.cluster("source")
+
+    def read() -> CheckFinding:
+        described = source.describe(sorted({at.topic for at in positions}))
+        topics = [each for each in described.values() if isinstance(each, TopicDescription)]
+        on_loss = context.config.on_source_data_loss == "continue"
+        return join_preflight([check_headroom(source, topics, positions, continue_on_loss=on_loss)])
+
+    return context.read("the retention of the source's topics", read)
+
+
+def _statuses(context: CheckContext) -> list[PartitionStatus]:
+    return [row.status for row in context.view().partitions]
+
+
+def _samples(context: CheckContext) -> tuple[list[PartitionStatus], list[PartitionStatus]]:
+    """Return the first reading, and the last one: earlier if nothing stands still any more."""
+    before = _statuses(context)
+    after = before
+    if any(row.lag_records for row in before):
+        for number in range(1, _SAMPLES):
+            after = [row.status for row in context.later_view(number).partitions]
+            if not find_still(before, after):
+                break
+    return before, after
+
+
+def _pairs(
+    before: Iterable[PartitionStatus], after: Iterable[PartitionStatus]
+) -> list[tuple[PartitionStatus, PartitionStatus]]:
+    known = {(row.topic, row.partition): row for row in before}
+    return [
+        (known[row.topic, row.partition], row)
+        for row in after
+        if (row.topic, row.partition) in known
+    ]
+
+
+def _by_state(rows: Iterable[PartitionStatus]) -> dict[PartitionState, list[PartitionStatus]]:
+    found: dict[PartitionState, list[PartitionStatus]] = {}
+    for row in rows:
+        found.setdefault(row.state, []).append(row)
+    return found
+
+
+def _behind(behind: list[PartitionStatus], rows: list[PartitionStatus]) -> str:
+    return f"{len(behind):,} of {counted(len(rows), 'partition')} behind"
+
+
+def _names(rows: Iterable[PartitionStatus]) -> str:
+    return first_names(f"{row.topic}-{row.partition}" for row in rows)
 
 
 CHECKS: Mapping[str, Callable[[CheckContext], CheckFinding]] = {
     "D06": check_lag,
+    "D07": check_heartbeat,
+    "D08": check_progress,
+    "D09": check_stalled,
+    "D10": check_open_transactions,
+    "D11": check_truncation,
+    "D12": check_topic_ids,
+    "D13": check_retention_headroom,
 }

@@ -1,0 +1,219 @@
+"""D35 to D38: the newest copied records are the same on both clusters, once and in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from k2ktui.drill.checks.context import CheckContext
+from k2ktui.engine.drill_checks import CheckFinding
+from k2ktui.engine.drill_data import (
+    CopySample,
+    decide_aborted,
+    decide_checksums,
+    decide_counts,
+    decide_order,
+)
+from k2ktui.engine.ranges import RangeColumns
+from k2ktui.engine.replica import Replica, TargetPartition
+from k2ktui.engine.state import SourcePartition
+from k2ktui.kafka.clients import Cluster
+from k2ktui.log.content import (
+    AbsenceReason,
+    ContentReader,
+    KafkaRecord,
+    RecordPart,
+    RecordRange,
+    content_digest,
+)
+from k2ktui.sync.record_comparison import Compaction
+from k2ktui.sync.verify import ignored_parts
+
+# Offsets read for each record that is compared, at most: gaps in the log cost reading time too.
+_OFFSETS_PER_RECORD = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The newest copied offsets of a source partition, and where they landed.
+
+    ``pairs`` is empty if records scatter over several target partitions, or have no whole mapping.
+    """
+
+    source: SourcePartition
+    low: int
+    high: int
+    target: TargetPartition
+    target_low: int
+    target_high: int
+    pairs: Mapping[int, int]
+
+
+def newest_stretch(source: SourcePartition, replica: Replica, records: int) -> Stretch | None:
+    """Return the newest copied offsets of a partition, with about so many mapped records."""
+    position = replica.position
+    if position is None or replica.anchors is not None or replica.unusable_reason:
+        return None
+    if len(replica.target_ranges) != 1:
+        return None
+    ((target, ranges),) = replica.target_ranges.items()
+    if not len(ranges):
+        return None
+    columns = ranges.columns()
+    total = np.cumsum(columns.count[::-1])[::-1]
+    row = int(np.searchsorted(-total, -records))
+    row = min(row, len(columns) - 1)
+    low = int(columns.source[row]) + max(0, int(columns.count[row]) - records)
+    low = max(low, position.offset - _OFFSETS_PER_RECORD * records)
+    low = max(low, replica.known_from, replica.held_from)
+    low = max([low, *(end for _, end in replica.holes)])
+    pairs = _pairs_from(columns, low)
+    if not pairs:
+        return None
+    landed = pairs.values()
+    return Stretch(source, low, position.offset, target, min(landed), max(landed) + 1, pairs)
+
+
+def _pairs_from(columns: RangeColumns, low: int) -> dict[int, int]:
+    found: dict[int, int] = {}
+    rows = zip(
+        columns.source.tolist(), columns.target.tolist(), columns.count.tolist(), strict=True
+    )
+    for source, target, count in rows:
+        for step in range(max(0, low - source), count):
+            found[source + step] = target + step
+    return found
+
+
+def read_samples(context: CheckContext) -> Sequence[CopySample]:
+    """Read the newest copied records of some partitions, on both clusters if they answer."""
+    replicas = context.snapshot().replicas
+    limits = context.limits
+    found = [newest_stretch(at, replicas[at], limits.records) for at in sorted(replicas)]
+    stretches = [each for each in found if each is not None]
+    step = max(1, -(-len(stretches) // limits.partitions))
+    chosen = stretches[::step]
+    down = context.down("source")
+    target, source = context.cluster("target"), None if down else context.cluster("source")
+    ignore = ignored_parts(context.config)
+
+    def read() -> list[CopySample]:
+        seconds = limits.reading_s / 3
+        there = _read_target(target, chosen, seconds)
+        here = _read_source(source, chosen, seconds) if source else [None] * len(chosen)
+        compacted = [Compaction(each) for each in (target, source) if each is not None]
+        return [
+            _sample(stretch, left, right, replicas, ignore, compacted, down.message if down else "")
+            for stretch, left, right in zip(chosen, here, there, strict=True)
+        ]
+
+    return context.read("the newest copied records", read)
+
+
+def _read_target(
+    cluster: Cluster, stretches: Sequence[Stretch], seconds: float
+) -> list[RecordRange]:
+    with ContentReader(cluster) as reader:
+        return reader.stretches(
+            [((*s.target, s.target_low), s.target_high - s.target_low) for s in stretches], seconds
+        )
+
+
+def _read_source(
+    cluster: Cluster, stretches: Sequence[Stretch], seconds: float
+) -> list[RecordRange | None]:
+    with ContentReader(cluster) as reader:
+        return list(
+            reader.stretches(
+                [((s.source.topic, s.source.partition, s.low), s.high - s.low) for s in stretches],
+                seconds,
+                with_aborted=True,
+            )
+        )
+
+
+def _sample(
+    stretch: Stretch,
+    here: RecordRange | None,
+    there: RecordRange,
+    replicas: Mapping[SourcePartition, Replica],
+    ignore: Collection[RecordPart],
+    compacted: Sequence[Compaction],
+    down: str,
+) -> CopySample:
+    start = here.bounds.start if here is not None else 0
+    # Records that the source's retention has deleted meanwhile are not compared.
+    pairs = {offset: at for offset, at in stretch.pairs.items() if offset >= start}
+    names = (stretch.target[0], stretch.source.topic)
+    return CopySample(
+        source=stretch.source,
+        target=stretch.target,
+        pairs=pairs,
+        here=_digests(here.records, ignore) if here is not None else {},
+        aborted=frozenset(here.aborted) if here is not None else frozenset(),
+        there=_digests(there.records, ignore),
+        foreign=_foreign(stretch, there, replicas),
+        compacted=any(each.may(name) for each, name in zip(compacted, names, strict=False)),
+        unread=(down if here is None else _unread(here), _unread(there)),
+    )
+
+
+def _digests(records: Mapping[int, KafkaRecord], ignore: Collection[RecordPart]) -> dict[int, str]:
+    return {offset: content_digest(record, ignore) for offset, record in records.items()}
+
+
+def _unread(found: RecordRange) -> str:
+    if found.bounds.start < 0:
+        return found.unread or str(AbsenceReason.UNREAD)
+    return found.unread
+
+
+def _foreign(
+    stretch: Stretch, there: RecordRange, replicas: Mapping[SourcePartition, Replica]
+) -> tuple[int, ...]:
+    """Return the offsets of records of the stretch that no source partition's mapping names."""
+    offsets = np.array(sorted(there.records), dtype=np.int64)
+    known = np.zeros(len(offsets), dtype=np.bool_)
+    for at, replica in replicas.items():
+        ranges = replica.target_ranges.get(stretch.target)
+        if ranges is None or not len(ranges):
+            continue
+        if at != stretch.source and (replica.held_from or replica.anchors is not None):
+            return ()  # not all of its mapping is in memory
+        columns = ranges.columns()
+        order = np.argsort(columns.target)
+        begins, ends = columns.target[order], (columns.target + columns.count)[order]
+        row = np.searchsorted(begins, offsets, side="right") - 1
+        known |= (row >= 0) & (offsets < ends[np.maximum(row, 0)])
+    return tuple(offsets[~known].tolist())
+
+
+def check_counts(context: CheckContext) -> CheckFinding:
+    """D35: number of records between aligned offsets."""
+    return decide_counts(read_samples(context))
+
+
+def check_checksums(context: CheckContext) -> CheckFinding:
+    """D36: checksum of the newest copied records."""
+    return decide_checksums(read_samples(context))
+
+
+def check_order(context: CheckContext) -> CheckFinding:
+    """D37: duplicates, order, and records of others between the copies."""
+    others = context.config.features.bidirectional_replication
+    return decide_order(read_samples(context), others_write=others)
+
+
+def check_aborted(context: CheckContext) -> CheckFinding:
+    """D38: records of aborted transactions."""
+    return decide_aborted(read_samples(context))
+
+
+CHECKS: Mapping[str, Callable[[CheckContext], CheckFinding]] = {
+    "D35": check_counts,
+    "D36": check_checksums,
+    "D37": check_order,
+    "D38": check_aborted,
+}

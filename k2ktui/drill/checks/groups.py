@@ -1,0 +1,260 @@
+"""D18 to D25: groups can be moved, exactly, and nothing else uses them on the target."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from time import sleep
+
+from k2ktui.drill.checks.context import CheckContext
+from k2ktui.engine.drill_checks import (
+    CheckFinding,
+    DrillPhase,
+    could_not_check,
+    fails,
+    passes,
+)
+from k2ktui.engine.drill_findings import OutOfRange, find_out_of_range, find_without_offset
+from k2ktui.engine.groups import Finding, GroupRow, GroupView
+from k2ktui.engine.translate import Basis
+from k2ktui.replication.preflight.checks import first_names
+from k2ktui.sync.cluster_readers import ConsumerGroupReader
+from k2ktui.sync.operations import VerificationReport, verify_content
+from k2ktui.text import counted, duration, safe_text
+
+_NOT_MOVED = ("share", "streams")
+
+
+def check_source_groups(context: CheckContext) -> CheckFinding:
+    """D18: states of the groups on the source."""
+    snapshot = context.snapshot()
+    if not snapshot.source:
+        return could_not_check("no group has committed an offset on a replicated topic")
+    states = Counter(view.state or "without a state" for view in snapshot.source.values())
+    text = f"{counted(len(snapshot.source), 'group')}: " + ", ".join(
+        f"{count:,} {safe_text(state)}" for state, count in sorted(states.items())
+    )
+    if snapshot.source_down:
+        age = duration(max(0.0, time.time() - snapshot.commits_at))
+        return could_not_check(f"{text}; commits are {age} old: {snapshot.source_down}")
+    unread = {name: view.error for name, view in snapshot.source.items() if view.error}
+    if unread:
+        name, why = next(iter(unread.items()))
+        return fails(
+            f"{text}; {counted(len(unread), 'group')} cannot be read: {safe_text(name)}: {why}",
+            "Grant the admin principal Describe on the groups of the source.",
+        )
+    active = [name for name, view in snapshot.source.items() if not view.empty]
+    if active and context.reached(DrillPhase.STOP_CONSUMERS):
+        return fails(
+            f"{text}; {counted(len(active), 'group')} with members: {first_names(active)}",
+            "Stop their consumers on the source, or leave them out: --groups.",
+        )
+    return passes(f"{text}; Kafka does not show when a group committed")
+
+
+def check_commits_in_range(context: CheckContext) -> CheckFinding:
+    """D19: committed offsets are within the source's logs."""
+    rows = context.rows()
+    snapshot = context.snapshot()
+    if snapshot.source_down:
+        return could_not_check(f"the source's logs are unknown: {snapshot.source_down}")
+    logs = {
+        row.key: (row.status.source_start, row.status.source_end, row.status.held_back, row.gaps)
+        for row in context.view().partitions
+    }
+    found = Counter[OutOfRange]()
+    named: list[str] = []
+    for row in rows:
+        if row.source_offset is None or (row.topic, row.partition) not in logs:
+            continue
+        start, end, held, gaps = logs[row.topic, row.partition]
+        high = None if end is None else end + (held or 0)
+        reason = find_out_of_range(row.source_offset, start, high, gaps)
+        if reason is not None:
+            found[reason] += 1
+            named.append(f"{row.group} {row.topic}-{row.partition} at {row.source_offset}")
+    if found:
+        kinds = ", ".join(f"{count:,} {reason}" for reason, count in found.items())
+        return fails(
+            f"of {counted(len(rows), 'committed offset')} {kinds}: {first_names(named)}",
+            "auto.offset.reset decides where such a group continues, on either cluster: set the "
+            "offset on the source first (kafka-consumer-groups.sh --reset-offsets).",
+        )
+    return passes(f"{counted(len(rows), 'committed offset')} within the logs of the source")
+
+
+def check_target_groups(context: CheckContext) -> CheckFinding:
+    """D20: nothing consumes as these groups on the target."""
+    snapshot = context.snapshot()
+    names = sorted(snapshot.source)
+    active = [name for name, view in snapshot.target.items() if not view.empty and not view.error]
+    unread = [name for name, view in snapshot.target.items() if view.error]
+    total = counted(len(names), "group")
+    stop = "Stop these consumers on the target; an offset is committed only for an empty group."
+    if active:
+        return fails(
+            f"{len(active):,} of {total} active on the target: {first_names(active)}", stop
+        )
+    context.cluster("target")
+
+    def read() -> dict[str, GroupView]:
+        reader = ConsumerGroupReader(context.config, "target")
+        try:
+            before = reader.views(names)
+            sleep(context.limits.sample_s)
+            return reader.moved(before)
+        finally:
+            reader.close()
+
+    moved = context.read("the target's groups twice", read)
+    if moved:
+        return fails(
+            f"{len(moved):,} of {total} without members committed on the target within "
+            f"{context.limits.sample_s:g} s: {first_names(moved)}",
+            f"A consumer with assign() uses the group. {stop}",
+        )
+    if unread:
+        return could_not_check(f"{len(unread):,} of {total} unreadable: {first_names(unread)}")
+    return passes(f"0 of {total} active on the target")
+
+
+def check_target_commits(context: CheckContext) -> CheckFinding:
+    """D21: commits on the target that are ahead of the translation."""
+    rows = context.rows()
+    known = [row for row in rows if row.target_offset is not None]
+    settled = [row for row in known if row.finding is not Finding.MOVING]
+    ahead = [row for row in settled if (row.divergence or 0) > 0]
+    behind = [row for row in settled if (row.divergence or 0) < 0]
+    text = (
+        f"{len(known):,} of {counted(len(rows), 'offset')} committed on the target: "
+        f"{len(ahead):,} ahead of the translation, {len(behind):,} behind it"
+    )
+    if ahead:
+        worst = max(ahead, key=lambda row: row.divergence or 0)
+        return fails(
+            f"{text}; {_place(worst)}: {worst.target_offset:,} now, {worst.translated_offset:,} "
+            "translated",
+            "Someone consumed or committed on the target. Keep it, or go back to the translated "
+            "offset: k2ktui plan --rewind follow.",
+        )
+    unclear = [row for row in settled if row.divergence is None]
+    if unclear:
+        return could_not_check(f"{text}; {_place(unclear[0])}: {unclear[0].reason or 'unknown'}")
+    return passes(text)
+
+
+def check_next_records(context: CheckContext) -> CheckFinding:
+    """D22: predicted re-reads and skips, and the next record of each position on both sides."""
+    rows = context.rows()
+    if not rows:
+        return could_not_check("no group has committed an offset on a replicated topic")
+    rereads = sum(row.reread or 0 for row in rows)
+    skips = sum(row.skipped or 0 for row in rows)
+    unknown = sum(row.reread is None or row.skipped is None for row in rows)
+    text = f"at most {rereads:,} read again and {skips:,} skipped in {counted(len(rows), 'offset')}"
+    text += f", unknown for {unknown:,}" if unknown else ""
+    if context.down("source") is not None:
+        found = f"{text}; next records not compared: {context.snapshot().source_down}"
+        return fails(found, _EXPLAIN) if rereads or skips else could_not_check(found)
+
+    def read() -> VerificationReport:
+        return verify_content(
+            context.flow,
+            group=lambda _: True,
+            translated=context.facts.plan is None,
+            plan=context.facts.plan,
+            sample=0,
+            timeout=context.limits.reading_s / 2,
+        )
+
+    verification = context.read("next records of groups", read).verification
+    totals = verification.positions
+    text += (
+        f"; next records: {totals.same:,} equal, {totals.different:,} different, "
+        f"{totals.rereads:,} read again, {totals.could_not_check:,} could not be compared"
+    )
+    if rereads or skips or totals.different or totals.rereads:
+        worst = [each for each in verification.checks if str(each.outcome) == "different"]
+        detail = f"; {worst[0].what}: {safe_text(worst[0].why)}" if worst else ""
+        return fails(text + detail, _EXPLAIN)
+    if totals.could_not_check or unknown:
+        why = next((safe_text(each) for each in verification.unchecked_positions), "")
+        return could_not_check(f"{text}; {why}" if why else text)
+    return passes(text)
+
+
+_EXPLAIN = "See each position: k2ktui groups -f FILE, and k2ktui verify --translated -f FILE."
+
+
+def check_group_types(context: CheckContext) -> CheckFinding:
+    """D23: types of groups; positions outside Kafka cannot be seen."""
+    context.cluster("source")
+
+    def read() -> dict[str, str]:
+        reader = ConsumerGroupReader(context.config, "source")
+        try:
+            listed = reader.groups.list()
+        finally:
+            reader.close()
+        chosen = context.config.consumer_groups
+        return {
+            name: each.kind or "unknown" for name, each in listed.items() if chosen.matches(name)
+        }
+
+    kinds = context.read("the types of the source's groups", read)
+    counts = Counter(kinds.values())
+    text = ", ".join(f"{count:,} {safe_text(kind)}" for kind, count in sorted(counts.items()))
+    outside = (
+        "positions outside Kafka (Spark, Flink, sink connectors that keep their own) cannot be "
+        "seen here"
+    )
+    other = [name for name, kind in kinds.items() if kind in _NOT_MOVED]
+    if other:
+        return fails(
+            f"{text}; not moved: {first_names(other)}; {outside}",
+            "Decide where they start on the target, or leave them out of groups.consumerGroups.",
+        )
+    return passes(f"{text or '0 groups'}; {outside}: translate those with k2ktui translate")
+
+
+def check_without_offset(context: CheckContext) -> CheckFinding:
+    """D24: partitions on which auto.offset.reset would decide."""
+    snapshot, rows = context.snapshot(), context.rows()
+    reads = {(row.group, row.topic) for row in rows}
+    placed = {
+        (row.group, row.topic, row.partition): row.basis is not Basis.UNMAPPED for row in rows
+    }
+    sizes: dict[tuple[str, int], int | None] = {}
+    for at, replica in snapshot.replicas.items():
+        position = replica.position
+        where = (position.target_topic, position.target_partition) if position else ("", None)
+        log = None if where[1] is None else snapshot.logs.get((where[0], where[1]))
+        sizes[at.topic, at.partition] = None if log is None else log.end - log.start
+    missing = find_without_offset(reads, placed, sizes)
+    total = sum(topic == each for _, topic in reads for each, _ in sizes)
+    if missing:
+        named = first_names(f"{group} {topic}-{partition}" for group, topic, partition in missing)
+        return fails(
+            f"{len(missing):,} of {counted(total, 'partition')} that groups read would have no "
+            f"offset on the target: {named}",
+            "auto.offset.reset of each consumer decides there: set the offsets on the source "
+            "before the move, or accept re-reads (earliest) or skips (latest).",
+        )
+    return passes(f"0 of {counted(total, 'partition')} that groups read would have no offset")
+
+
+def _place(row: GroupRow) -> str:
+    return safe_text(f"{row.group} {row.topic}-{row.partition}")
+
+
+CHECKS: Mapping[str, Callable[[CheckContext], CheckFinding]] = {
+    "D18": check_source_groups,
+    "D19": check_commits_in_range,
+    "D20": check_target_groups,
+    "D21": check_target_commits,
+    "D22": check_next_records,
+    "D23": check_group_types,
+    "D24": check_without_offset,
+}

@@ -1,0 +1,109 @@
+"""Compare the ACLs of two clusters for what a failover moves; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from k2ktui.text import safe_text
+
+_LITERAL, _PREFIXED = "LITERAL", "PREFIXED"
+_ANY = "*"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Acl:
+    """An ACL with the words of ``kafka-acls.sh``, in capitals.
+
+    Attributes:
+        kind: type of the resource: ``TOPIC``, ``GROUP``, ``TRANSACTIONAL_ID``, …
+        name: name or prefix of the resource, ``*`` for all.
+        pattern: ``LITERAL`` or ``PREFIXED``.
+        permission: ``ALLOW`` or ``DENY``.
+    """
+
+    kind: str
+    name: str
+    pattern: str
+    principal: str
+    host: str
+    operation: str
+    permission: str
+
+    def __str__(self) -> str:
+        how = " prefixed" if self.pattern == _PREFIXED else ""
+        where = "" if self.host == _ANY else f" from {self.host}"
+        what = f"{self.kind} {self.name}{how}"
+        return safe_text(f"{self.permission} {self.principal} {self.operation} on {what}{where}")
+
+    def covers(self, other: Acl) -> bool:
+        """Whether it includes another ACL: the same one, or on a wider resource or operation."""
+        if (self.kind, self.principal, self.permission) != (
+            other.kind,
+            other.principal,
+            other.permission,
+        ):
+            return False
+        if self.host not in (other.host, _ANY) or self.operation not in (other.operation, "ALL"):
+            return False
+        if self.pattern == _PREFIXED:
+            return other.name.startswith(self.name)
+        return self.name == _ANY or (self.name, self.pattern) == (other.name, other.pattern)
+
+
+@dataclass(frozen=True, slots=True)
+class AclDifference:
+    """ACLs that the target lacks, and denials that only the target has.
+
+    ``compared`` is the number of the source's ACLs that concern a failover.
+    """
+
+    compared: int
+    missing: tuple[Acl, ...]
+    denied: tuple[Acl, ...]
+
+
+def compare_acls(
+    source: Iterable[Acl],
+    target: Iterable[Acl],
+    topics: Mapping[str, str],
+    is_moved: Callable[[str], bool],
+) -> AclDifference:
+    """Compare the ACLs on replicated topics, moved groups and transactional ids.
+
+    Args:
+        source, target: all ACLs of both clusters.
+        topics: target topic by source topic.
+        is_moved: whether a consumer group is moved.
+    """
+    concerned = [acl for acl in source if _concerns(acl, topics, is_moved)]
+    wanted = {each for acl in concerned for each in _rename(acl, topics)}
+    there = [acl for acl in target if _concerns(acl, set(topics.values()), is_moved)]
+    missing = [acl for acl in wanted if not any(each.covers(acl) for each in there)]
+    denials = [acl for acl in there if acl.permission == "DENY"]
+    denied = [acl for acl in denials if not any(each.covers(acl) for each in wanted)]
+    return AclDifference(len(concerned), tuple(sorted(missing)), tuple(sorted(denied)))
+
+
+def _concerns(acl: Acl, topics: Collection[str], is_moved: Callable[[str], bool]) -> bool:
+    if acl.kind == "TOPIC":
+        if acl.pattern == _PREFIXED:
+            return any(name.startswith(acl.name) for name in topics)
+        return acl.name == _ANY or acl.name in topics
+    if acl.kind == "GROUP":
+        # Which groups begin with a prefix is unknown until they exist.
+        return acl.name == _ANY or acl.pattern == _PREFIXED or is_moved(acl.name)
+    return acl.kind == "TRANSACTIONAL_ID"
+
+
+def _rename(acl: Acl, topics: Mapping[str, str]) -> list[Acl]:
+    """Return the ACLs that an ACL of the source needs on the target's topics."""
+    if acl.kind != "TOPIC" or acl.name == _ANY:
+        return [acl]
+    if acl.pattern != _PREFIXED:
+        return [replace(acl, name=topics[acl.name])]
+    covered = {name: to for name, to in topics.items() if name.startswith(acl.name)}
+    if all(name == to for name, to in covered.items()):
+        return [acl]
+    # No prefix is certain to cover the new names.
+    return [replace(acl, name=to, pattern=_LITERAL) for to in covered.values()]
