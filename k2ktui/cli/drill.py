@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from k2ktui.cli import drill_check
 from k2ktui.cli.drill_operator import TerminalOperator, print_drill, read_phases
 from k2ktui.cli.options import (
     access_to,
@@ -37,6 +38,9 @@ _DEFAULTS = DrillOptions()
 @click.group(help="Rehearse and carry out a failover, step by step, with proof.")
 def command() -> None:
     """Failover drills."""
+
+
+command.add_command(drill_check.command, "check")
 
 
 def _option(name: str, field: str, metavar: str, text: str) -> Callable[[F], F]:

@@ -16,6 +16,7 @@ from k2ktui.engine.drill_checks import (
 _R, _P, _D, _F = DrillKind
 _PRE, _LAG, _REV = DrillPhase.PREFLIGHT, DrillPhase.LAG, DrillPhase.REVERSE
 _APPLY, _VERIFY, _REPORT = DrillPhase.APPLY, DrillPhase.VERIFY, DrillPhase.REPORT
+_CONTENT = DrillPhase.CONTENT
 _STOP, _CLIENTS = DrillPhase.STOP_CONSUMERS, DrillPhase.WATCH_CLIENTS
 _FENCE, _DRAIN, _FENCED = DrillPhase.FENCE_PRODUCERS, DrillPhase.DRAIN, DrillPhase.FENCE_REPLICATOR
 
@@ -35,18 +36,18 @@ _ASKED: tuple[tuple[str, Phases], ...] = (
     ),
     ("D18", {_R: (_PRE,), _P: (_PRE, _STOP), _D: (_PRE,), _F: (_PRE, _STOP)}),
     ("D19", {_R: (_PRE,), _P: (_PRE, _APPLY), _F: (_PRE, _APPLY)}),
-    ("D22", {_R: (_PRE,), _P: (_APPLY, _VERIFY), _D: (_APPLY,), _F: (_APPLY, _VERIFY)}),
-    ("D35 D36 D38", {_R: (_PRE,), _P: (_VERIFY,), _F: (_VERIFY,)}),
-    ("D37", {_R: (_PRE,), _P: (_VERIFY,), _D: (_VERIFY,), _F: (_VERIFY,)}),
+    ("D22", {_R: (_CONTENT,), _P: (_APPLY, _VERIFY), _D: (_APPLY,), _F: (_APPLY, _VERIFY)}),
+    ("D35 D36 D38", {_R: (_CONTENT,), _P: (_VERIFY,), _F: (_VERIFY,)}),
+    ("D37", {_R: (_CONTENT,), _P: (_VERIFY,), _D: (_VERIFY,), _F: (_VERIFY,)}),
     ("D39", {_P: (_FENCE,), _F: (_FENCE,)}),
     ("D40", {_P: (_DRAIN,), _F: (_DRAIN,)}),
     ("D41", {_P: (_VERIFY,), _D: (_VERIFY,), _F: (_VERIFY,)}),
     ("D42", {_P: (_FENCED,), _D: (_FENCED,), _F: (_FENCED,)}),
-    ("D43", {_R: (_PRE,), _P: (_PRE, _REV), _D: (_REV,), _F: (_PRE, _REV)}),
+    ("D43", {_R: (_PRE,), _P: (_PRE, _REV), _D: (_REPORT,), _F: (_PRE, _REV)}),
     ("D44", {_R: (DrillPhase.SHADOW,), _P: (_CLIENTS,), _D: (_CLIENTS,), _F: (_CLIENTS,)}),
     ("D45", {_P: (_CLIENTS,), _D: (_CLIENTS,), _F: (_CLIENTS,)}),
     ("D46", {_R: (_REPORT,), _P: (_REPORT,), _D: (_REPORT,), _F: (_REPORT,)}),
-    ("D47", {_P: (_REV,), _D: (_REV,), _F: (_REV,)}),
+    ("D47", {_P: (_REV,), _D: (_REPORT,), _F: (_REV,)}),
     ("D48", {_P: (_REPORT,), _D: (_REPORT,), _F: (DrillPhase.TAIL, _REPORT)}),
 )
 

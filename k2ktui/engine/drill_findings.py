@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
@@ -168,3 +168,104 @@ def find_lower_quotas(
         for key, value in sorted(values.items())
         if value < source.get(entity, {}).get(key, inf)
     ]
+
+
+_MAGIC = 0
+_ID_BYTES = 5
+
+
+def find_schema_ids(parts: Iterable[bytes | None]) -> dict[int, int]:
+    """Return how many keys and values begin with each schema id in Confluent's wire format.
+
+    That is a zero byte and the id in four bytes. Other formats may begin with the same bytes by
+    chance; ids below 1 are left out.
+    """
+    found: dict[int, int] = {}
+    for part in parts:
+        if part is not None and len(part) > _ID_BYTES and part[0] == _MAGIC:
+            schema_id = int.from_bytes(part[1:_ID_BYTES], "big", signed=True)
+            if schema_id > 0:
+                found[schema_id] = found.get(schema_id, 0) + 1
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLag:
+    """A group's lag and the sum of its committed offsets, in one reading of a cluster."""
+
+    lag: int
+    committed: int
+
+
+def find_not_catching_up(
+    before: Mapping[str, GroupLag], after: Mapping[str, GroupLag]
+) -> dict[str, int]:
+    """Return the lag of the groups that do not catch up between two readings.
+
+    A group catches up if it has no lag, or if it commits and its lag is not higher than before.
+    """
+    return {
+        group: now.lag
+        for group, now in sorted(after.items())
+        if now.lag
+        and (
+            group not in before
+            or now.committed <= before[group].committed
+            or now.lag > before[group].lag
+        )
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How one pipeline routes topics.
+
+    Attributes:
+        selects: whether it copies a topic.
+        target: target topic of a source topic; None if it has none.
+        guard: what keeps records of the opposite direction out; empty without it.
+    """
+
+    selects: Callable[[str], bool]
+    target: Callable[[str], str | None]
+    guard: str = ""
+
+
+def find_loops(topics: Iterable[str], forward: Route, reverse: Route) -> list[tuple[str, str]]:
+    """Return source topics whose records come back, with the topic in which they arrive.
+
+    Args:
+        topics: topics that the forward pipeline copies.
+        forward, reverse: the two pipelines. The same guard on both lets no record come back.
+    """
+    if forward.guard and forward.guard == reverse.guard:
+        return []
+    found = []
+    for topic in sorted(topics):
+        there = forward.target(topic)
+        if there is None or not reverse.selects(there):
+            continue
+        back = reverse.target(there)
+        # Records in a topic of another name are copied again only if that one is selected, too.
+        if back is not None and forward.selects(back):
+            found.append((topic, back))
+    return found
+
+
+def find_unlisted(
+    missing: Mapping[TopicPartition, tuple[int, int]],
+    listed: Mapping[TopicPartition, tuple[int, int]],
+) -> dict[TopicPartition, int]:
+    """Return the number of offsets that were not copied and are not listed, by source partition.
+
+    Args:
+        missing: source offsets ``[first, end)`` that were not copied.
+        listed: the same as the drill listed them.
+    """
+    found = {}
+    for at, (first, end) in missing.items():
+        low, high = listed.get(at, (0, 0))
+        covered = max(0, min(end, high) - max(first, low))
+        if end - first > covered:
+            found[at] = end - first - covered
+    return found

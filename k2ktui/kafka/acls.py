@@ -1,4 +1,4 @@
-"""Deny rules on topics: which exist, create and delete them.
+"""Access rules: read all of them; deny Write on topics, and allow it again.
 
 A denied operation is refused to every principal but super users, whatever else allows it.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from concurrent.futures import Future
+from dataclasses import astuple
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -19,6 +20,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from k2ktui.engine.drill_acls import Acl
 from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.clients import REQUEST_TIMEOUT_S, Cluster, reason
 
@@ -27,13 +29,23 @@ _NO_AUTHORIZER = frozenset({KafkaError.SECURITY_DISABLED})
 _NOT_ALLOWED = frozenset({KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 
 
+class NoAuthorizer(Refused):
+    """The cluster has no authorizer: everyone may do everything."""
+
+
 def list_acls(cluster: Cluster) -> list[str]:
     """Return all access rules of a cluster as sorted text, for comparison.
 
     Raises:
-        Refused: the cluster has no authorizer, or the principal may not list its rules.
+        NoAuthorizer: the cluster has no authorizer.
+        Refused: the principal may not list its rules.
         ConnectionFailed, TimedOut: the cluster did not answer.
     """
+    return sorted("\t".join(astuple(rule)) for rule in read_acls(cluster))
+
+
+def read_acls(cluster: Cluster) -> frozenset[Acl]:
+    """Return all access rules of a cluster; errors as for :func:`list_acls`."""
     every = AclBindingFilter(
         ResourceType.ANY,
         None,
@@ -43,7 +55,7 @@ def list_acls(cluster: Cluster) -> list[str]:
         AclOperation.ANY,
         AclPermissionType.ANY,
     )
-    return sorted(_text(rule) for rule in _ask(cluster, "listing access rules", every))
+    return frozenset(_acl(rule) for rule in _ask(cluster, "listing access rules", every))
 
 
 def denied_topics(cluster: Cluster, topics: Collection[str]) -> frozenset[str]:
@@ -136,7 +148,7 @@ def _wait(cluster: Cluster, what: str, future: Future[Any]) -> Any:
         cause = error.__context__
         code = cause.args[0].code() if isinstance(cause, KafkaException) else 0
         if code in _NO_AUTHORIZER:
-            raise Refused(
+            raise NoAuthorizer(
                 f"{what} on the {cluster.label} cluster: it has no authorizer",
                 unchanged="No access rule was changed.",
                 hint="Fence the producers by hand, or with a quota.",
@@ -151,8 +163,8 @@ def _wait(cluster: Cluster, what: str, future: Future[Any]) -> Any:
         raise
 
 
-def _text(rule: AclBinding) -> str:
-    parts = (
+def _acl(rule: AclBinding) -> Acl:
+    return Acl(
         rule.restype.name,
         rule.name,
         rule.resource_pattern_type.name,
@@ -161,4 +173,3 @@ def _text(rule: AclBinding) -> str:
         rule.operation.name,
         rule.permission_type.name,
     )
-    return "\t".join(map(str, parts))

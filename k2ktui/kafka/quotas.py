@@ -45,16 +45,25 @@ def producer_quotas(cluster: Cluster) -> list[Quota]:
         Refused: the brokers do not support it (before Kafka 2.6), or the principal may not.
         ConnectionFailed, TimedOut: the cluster did not answer.
     """
+    found = [
+        Quota(entity, values[PRODUCER_RATE])
+        for entity, values in client_quotas(cluster).items()
+        if PRODUCER_RATE in values and {kind for kind, _ in entity} <= {"client-id", "user"}
+    ]
+    return sorted(found, key=lambda quota: _order(quota.entity))
+
+
+def client_quotas(cluster: Cluster) -> dict[Entity, dict[str, float]]:
+    """Return all client quotas: their values by entity and key; errors as for producer quotas."""
     request = DescribeClientQuotasRequest(components=[], strict=False)
     response = _send(cluster, DescribeClientQuotasRequest, request)
     _check(cluster, "listing quotas", response.error_code)
-    found = []
-    for entry in response.entries or ():
-        entity = _sorted_entity((e.entity_type, e.entity_name) for e in entry.entity)
-        for value in entry.values:
-            if value.key == PRODUCER_RATE and {kind for kind, _ in entity} <= {"client-id", "user"}:
-                found.append(Quota(entity, float(value.value)))
-    return sorted(found, key=lambda quota: _order(quota.entity))
+    return {
+        _sorted_entity((e.entity_type, e.entity_name) for e in entry.entity): {
+            str(value.key): float(value.value) for value in entry.values
+        }
+        for entry in response.entries or ()
+    }
 
 
 def set_producer_quotas(cluster: Cluster, quotas: Collection[Quota]) -> None:

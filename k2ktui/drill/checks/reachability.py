@@ -10,6 +10,8 @@ from k2ktui.drill.checks.preflight import join_preflight
 from k2ktui.engine.drill_checks import CheckFinding, could_not_check, fails, passes
 from k2ktui.errors import ConnectionFailed, K2kError, LoginFailed
 from k2ktui.kafka.probe import READING, TRANSACTIONS, WRITING, Probe
+from k2ktui.replication.commit_state import read_commit_state
+from k2ktui.replication.pipeline_fencing import commit_topic
 from k2ktui.replication.preflight.clusters import CheckedCluster
 from k2ktui.replication.preflight.rights import check_rights
 from k2ktui.text import counted, safe_text
@@ -30,7 +32,7 @@ def check_identity(context: CheckContext) -> CheckFinding:
             return fails(text, hint)
         return could_not_check(f"{text}: its id cannot be compared")
     found = {side: context.cluster_id(side) for side in SIDES}
-    expected = dict(zip(SIDES, context.facts.cluster_ids, strict=True))
+    expected = dict(zip(SIDES, _recorded_ids(context), strict=True))
     other = [side for side in SIDES if expected[side] and found[side] != expected[side]]
     if other:
         return fails(
@@ -43,6 +45,23 @@ def check_identity(context: CheckContext) -> CheckFinding:
     known = "as recorded" if all(expected.values()) else "no ids were recorded to compare with"
     ids = ", ".join(f"{side} {safe_text(found[side])}" for side in SIDES)
     return passes(f"both clusters answer: {ids}; {known}")
+
+
+def _recorded_ids(context: CheckContext) -> tuple[str, str]:
+    """Return the cluster ids that the drill knows, else those of the pipeline's last run."""
+    if any(context.facts.cluster_ids) or context.flow.pipeline is None:
+        return context.facts.cluster_ids
+    target, name = context.cluster("target"), context.config.coordination.commit.topic
+
+    def read() -> tuple[str, str]:
+        found = target.find(name)
+        if found is None:
+            return "", ""
+        topic = commit_topic(context.config, found.partitions)
+        pair = read_commit_state(target, topic, context.limits.reading_s / 2).run.pair
+        return (pair.source, pair.target) if pair.is_known else ("", "")
+
+    return context.read("the cluster ids of the last run", read)
 
 
 def check_versions(context: CheckContext) -> CheckFinding:

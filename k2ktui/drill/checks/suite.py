@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import monotonic
 
-from k2ktui.drill.checks import reachability, replication
+from k2ktui.drill.checks import (
+    access,
+    after,
+    cut_over,
+    data,
+    groups,
+    mapping,
+    parity,
+    reachability,
+    replication,
+)
 from k2ktui.drill.checks.context import CheckContext
 from k2ktui.engine.drill_catalog import CATALOG
 from k2ktui.engine.drill_checks import CheckFinding, CheckResult, could_not_check
@@ -17,6 +27,13 @@ Check = Callable[[CheckContext], CheckFinding]
 CHECKS: Mapping[str, Check] = {
     **reachability.CHECKS,
     **replication.CHECKS,
+    **mapping.CHECKS,
+    **groups.CHECKS,
+    **parity.CHECKS,
+    **access.CHECKS,
+    **data.CHECKS,
+    **cut_over.CHECKS,
+    **after.CHECKS,
 }
 
 
@@ -43,11 +60,8 @@ def run_checks(context: CheckContext, ids: Iterable[str]) -> Iterator[CheckResul
 
 
 def _run(context: CheckContext, check_id: str) -> CheckFinding:
-    check = CHECKS.get(check_id)
-    if check is None:
-        return could_not_check("this version cannot check it")
     try:
-        return check(context)
+        return CHECKS[check_id](context)
     except K2kError as error:
         return could_not_check(error.message, error.hint)
     except Exception as error:  # a fault in one check must not stop a drill

@@ -1,0 +1,110 @@
+"""``k2ktui drill check``: the checks of a drill now, without changing anything."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import click
+
+from k2ktui.cli.options import file_option, json_option, load_flow, load_pipeline_flow
+from k2ktui.engine.drill_catalog import CATALOG, ids_asked
+from k2ktui.engine.drill_checks import CheckResult, DrillCheckOutcome, DrillKind
+from k2ktui.errors import ConfigError, ExitCode
+from k2ktui.text import safe_text
+
+_MARKS = {
+    DrillCheckOutcome.PASS: ("✓ pass", "green"),
+    DrillCheckOutcome.FAIL: ("✗ FAIL", "red"),
+    DrillCheckOutcome.UNKNOWN: ("? could not check", "yellow"),
+}
+
+
+@click.command(help="Ask the checks of a drill now, without changing anything.")
+@file_option
+@json_option
+@click.option(
+    "--only",
+    metavar="IDS",
+    help="Checks to run, separated by commas, for example D06,D26. All are in "
+    "docs/drill-checks.md.",
+)
+@click.option(
+    "--kind",
+    type=click.Choice([str(kind) for kind in DrillKind]),
+    default=str(DrillKind.REHEARSE),
+    show_default=True,
+    help="Kind of drill whose checks are run.",
+)
+@click.option("--registry", default="", metavar="URL", help="Schema registry of the target.")
+@click.option("--reverse", metavar="FILE", help="File of the reverse pipeline.")
+def command(
+    files: tuple[str, ...],
+    as_json: bool,
+    only: str | None,
+    kind: str,
+    registry: str,
+    reverse: str | None,
+) -> int:
+    """Run the checks and print each as soon as it is known.
+
+    Returns 3 if neither cluster answers, else 1 if a check failed, else 0.
+    """
+    from k2ktui.drill.checks.context import SIDES, CheckContext, DrillFacts
+    from k2ktui.drill.checks.suite import run_checks
+
+    flow = load_flow(files)
+    back = load_pipeline_flow((reverse,)).config if reverse else None
+    ids = _chosen(only) if only is not None else ids_asked(DrillKind(kind))
+    facts = DrillFacts(kind=DrillKind(kind), registry=registry, reverse=back)
+    results = []
+    with CheckContext(flow, facts) as context:
+        for result in run_checks(context, ids):
+            results.append(result)
+            if not as_json:
+                click.echo(check_text(result))
+        silent = all(context.down(side) is not None for side in SIDES)
+    code = ExitCode.OK
+    if silent:
+        code = ExitCode.CONNECTION
+    elif any(result.failed for result in results):
+        code = ExitCode.FINDINGS
+    if as_json:
+        rows = [result.as_json() for result in results]
+        shown = {"pipeline": flow.config.name, "exit_code": int(code), "checks": rows}
+        click.echo(json.dumps(shown, indent=2))
+        return code
+    counts = Counter(result.outcome for result in results)
+    click.echo(
+        f"{counts[DrillCheckOutcome.PASS]} passed, {counts[DrillCheckOutcome.FAIL]} failed, "
+        f"{counts[DrillCheckOutcome.UNKNOWN]} could not be checked"
+    )
+    return code
+
+
+def check_text(result: CheckResult) -> str:
+    """Return a result as lines for a terminal: mark, id, title, evidence, and the fix below."""
+    mark, colour = _MARKS[result.outcome]
+    evidence = safe_text(result.evidence)
+    lines = [f"{click.style(mark, fg=colour)}  {result.id} {result.title}: {evidence}"]
+    hint = result.hint.splitlines()
+    lines += [f"      {'Fix: ' if n == 0 else ''}{safe_text(line)}" for n, line in enumerate(hint)]
+    return "\n".join(lines)
+
+
+def _chosen(only: str) -> list[str]:
+    """Return the chosen ids in the order of the catalog.
+
+    Raises:
+        ConfigError: there is no check with such an id.
+    """
+    asked = {each.strip().upper() for each in only.split(",") if each.strip()}
+    unknown = sorted(asked - CATALOG.keys())
+    if unknown or not asked:
+        names = ", ".join(safe_text(each) for each in unknown) or "no id"
+        raise ConfigError(
+            f"--only: expected ids from D01 to D48, found {names}",
+            unchanged="Nothing was checked.",
+            hint="docs/drill-checks.md lists all checks.",
+        )
+    return [check_id for check_id in CATALOG if check_id in asked]

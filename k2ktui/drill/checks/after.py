@@ -1,0 +1,266 @@
+"""D44 to D48: groups continue on the target with the right records; the way back is ready."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from time import sleep
+
+import numpy as np
+from confluent_kafka import IsolationLevel
+from confluent_kafka.admin import OffsetSpec
+
+from k2ktui.drill.checks.context import CheckContext
+from k2ktui.engine.drill_checks import CheckFinding, could_not_check, fails, passes
+from k2ktui.engine.drill_facts import GroupReads
+from k2ktui.engine.drill_findings import GroupLag, find_not_catching_up, find_unlisted
+from k2ktui.engine.ranges import NOT_FOUND
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.kafka.clients import Cluster
+from k2ktui.log.content import ContentReader, RecordRange, content_digest
+from k2ktui.replication.preflight.checks import first_names
+from k2ktui.replication.preflight.topics import known_positions
+from k2ktui.sync.cluster_readers import ConsumerGroupReader
+from k2ktui.sync.verify import ignored_parts
+from k2ktui.text import counted, safe_text
+
+# Offsets read on the source for each record that a group read: logs have gaps.
+_OFFSETS_PER_RECORD = 10
+_LEAST_OFFSETS = 100
+
+
+def check_reads(context: CheckContext) -> CheckFinding:
+    """D44: the records that groups read are their next ones on the source."""
+    reads = [each for each in context.facts.reads or () if each.digests]
+    if not reads:
+        return could_not_check("no group has read a record on the target yet")
+    total = sum(len(each.digests) for each in reads)
+    groups = counted(len({each.group for each in reads}), "group")
+    text = f"{counted(total, 'record')} read by {groups} in {counted(len(reads), 'partition')}"
+    error = context.down("source")
+    if error is not None:
+        wrong = _compare_with_mapping(context, reads)
+        if wrong:
+            return fails(f"{text}; {first_names(wrong)}", _WRONG)
+        return could_not_check(
+            f"{text} from the mapped offset on; contents not compared: {error.message}"
+        )
+    wrong, short = [], 0
+    for each, expected in zip(reads, _next_on_source(context, reads), strict=True):
+        count = min(len(expected), len(each.digests))
+        short += len(each.digests) - count
+        pairs = zip(each.digests[:count], expected[:count], strict=True)
+        first = next((n for n, (got, want) in enumerate(pairs, 1) if got != want), None)
+        if first is not None:
+            wrong.append(f"{each.group} {each.target[0]}-{each.target[1]}: record {first} differs")
+    if wrong:
+        return fails(f"{text}; {len(wrong):,} partitions differ: {first_names(wrong)}", _WRONG)
+    if short:
+        return could_not_check(f"{text}; {short:,} of them not found on the source to compare")
+    return passes(f"{text}, all equal to the next records on the source")
+
+
+_WRONG = "Stop these groups, and compare: k2ktui verify -f FILE; k2ktui undo restores offsets."
+
+
+def _next_on_source(context: CheckContext, reads: list[GroupReads]) -> list[list[str]]:
+    source, ignore = context.cluster("source"), ignored_parts(context.config)
+    where = [
+        (
+            (each.source.topic, each.source.partition, each.source_offset),
+            max(_LEAST_OFFSETS, _OFFSETS_PER_RECORD * len(each.digests)),
+        )
+        for each in reads
+    ]
+
+    def read() -> list[RecordRange]:
+        with ContentReader(source) as reader:
+            return reader.stretches(where, context.limits.reading_s / 2)
+
+    found = context.read("the next records of groups on the source", read)
+    return [
+        [content_digest(record, ignore) for _, record in sorted(each.records.items())]
+        for each in found
+    ]
+
+
+def _compare_with_mapping(context: CheckContext, reads: list[GroupReads]) -> list[str]:
+    """Return the groups whose first record is not where their first unread one landed."""
+    replicas, wrong = context.snapshot().replicas, []
+    for each in reads:
+        replica = replicas.get(each.source)
+        ranges = replica.target_ranges.get(each.target) if replica else None
+        if ranges is None or not each.offsets:
+            continue
+        (landed,) = ranges.translate(np.array([each.source_offset], dtype=np.int64)).tolist()
+        if landed not in (NOT_FOUND, each.offsets[0]):
+            place = f"{each.group} {each.target[0]}-{each.target[1]}"
+            wrong.append(f"{place}: began at {each.offsets[0]}, not {landed}")
+    return wrong
+
+
+def check_target_lag(context: CheckContext) -> CheckFinding:
+    """D45: lag of the groups on the target."""
+    applied = context.facts.applied
+    names = sorted({group for group, _, _ in applied} if applied else context.snapshot().source)
+    if not names:
+        return could_not_check("no group is known")
+    cluster = context.cluster("target")
+
+    def read() -> tuple[dict[str, GroupLag], dict[str, GroupLag]]:
+        reader = ConsumerGroupReader(context.config, "target")
+        try:
+            before = _read_lags(cluster, reader, names)
+            sleep(context.limits.sample_s)
+            return before, _read_lags(cluster, reader, names)
+        finally:
+            reader.close()
+
+    before, after = context.read("the groups' lag on the target twice", read)
+    waiting = find_not_catching_up(before, after)
+    missing = [name for name in names if name not in after]
+    lags = sum(each.lag for each in after.values()), sum(each.lag for each in before.values())
+    text = (
+        f"{counted(len(names), 'group')}: lag on the target {lags[0]:,}, {lags[1]:,} "
+        f"{context.limits.sample_s:g} s before; {len(waiting):,} not catching up"
+    )
+    if waiting:
+        shown = [f"{name}: {lag:,}" for name, lag in waiting.items()]
+        return fails(
+            f"{text}: {first_names(shown)}",
+            "Start their consumers with bootstrap.servers of the target, and see their logs.",
+        )
+    if missing:
+        return could_not_check(f"{text}; no offset on the target: {first_names(missing)}")
+    return passes(text)
+
+
+def _read_lags(
+    cluster: Cluster, reader: ConsumerGroupReader, names: list[str]
+) -> dict[str, GroupLag]:
+    views = reader.views(names)
+    where = {at for view in views.values() for at in view.offsets}
+    ends = cluster.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+    found = {}
+    for name, view in views.items():
+        offsets = {at: each.offset for at, each in view.offsets.items() if each.offset >= 0}
+        if offsets:
+            lag = sum(max(0, ends.get(at, offset) - offset) for at, offset in offsets.items())
+            found[name] = GroupLag(lag, sum(offsets.values()))
+    return found
+
+
+def check_measures(context: CheckContext) -> CheckFinding:
+    """D46: measured times and losses."""
+    found, limits = context.facts.measures, context.limits
+    if found is None:
+        return could_not_check("the drill has measured nothing yet")
+    rto = "unknown" if found.rto_s is None else f"{found.rto_s:,.1f} s"
+    records = "unknown" if found.rpo_records is None else counted(found.rpo_records, "record")
+    text = f"RTO {rto}, RPO {records}"
+    if found.rpo_bytes is not None:
+        text += f", {found.rpo_bytes:,} bytes"
+    if found.rpo_s is not None:
+        text += f", {found.rpo_s:,.1f} s"
+    if found.phases:
+        longest, seconds = max(found.phases.items(), key=lambda each: each[1])
+        text += f"; longest phase {safe_text(longest)}, {seconds:,.1f} s"
+    over = []
+    if limits.rto_s is not None and found.rto_s is not None and found.rto_s > limits.rto_s:
+        over.append(f"RTO above {limits.rto_s:g} s")
+    if limits.rpo_records is not None and (found.rpo_records or 0) > limits.rpo_records:
+        over.append(f"RPO above {counted(limits.rpo_records, 'record')}")
+    if over:
+        return fails(
+            f"{text}; {', '.join(over)}",
+            "The phases show where the time went; lag before the drill decides the loss.",
+        )
+    if found.rto_s is None or found.rpo_records is None:
+        return could_not_check(text)
+    return passes(text)
+
+
+def check_reverse(context: CheckContext) -> CheckFinding:
+    """D47: the reverse pipeline copies every target partition from the move on."""
+    reverse = context.facts.reverse
+    if reverse is None:
+        return could_not_check(
+            "no reverse pipeline is named", "Name its file: k2ktui drill check --reverse FILE."
+        )
+    there = Cluster(reverse.target, "source")
+
+    def read() -> Mapping[SourcePartition, Position]:
+        return known_positions(reverse, there)
+
+    positions = context.read("the reverse pipeline's positions", read)
+    replicas = context.snapshot().replicas.values()
+    wanted = {
+        (r.position.target_topic, r.position.target_partition) for r in replicas if r.position
+    }
+    ends = context.facts.cut_over_ends or {}
+    absent, late = [], []
+    for topic, number in sorted((t, n) for t, n in wanted if n is not None):
+        position = positions.get(SourcePartition(topic, number))
+        if position is None:
+            absent.append(f"{topic}-{number}")
+        elif position.start > ends.get((topic, number), position.start):
+            late.append(f"{topic}-{number} from {position.start}, not {ends[topic, number]}")
+    text = (
+        f"{len(wanted) - len(absent):,} of {counted(len(wanted), 'target partition')} copied back"
+    )
+    if absent or late:
+        parts = [f"not copied: {first_names(absent)}"] if absent else []
+        parts += [f"records after the move missing: {first_names(late)}"] if late else []
+        return fails(
+            f"{text}; {'; '.join(parts)}",
+            "Start the reverse pipeline; its start position must be before the first record that "
+            "clients wrote to the target.",
+        )
+    if not ends:
+        return could_not_check(f"{text}; the ends of the target before the move are unknown")
+    return passes(f"{text}, from the first record after the move on")
+
+
+def check_tail(context: CheckContext) -> CheckFinding:
+    """D48: records of the source that were not copied."""
+    error = context.down("source")
+    if error is not None:
+        listed = sum(end - first for first, end in (context.facts.tail or {}).values())
+        return could_not_check(
+            f"{counted(listed, 'offset')} listed as known before; what the source holds beyond "
+            f"that is unknown: {error.message}"
+        )
+    missing: dict[tuple[str, int], tuple[int, int]] = {}
+    unknown = []
+    for row in (each.status for each in context.view().partitions):
+        first = row.position if row.position is not None else row.source_start
+        if first is None or row.source_end is None:
+            unknown.append(f"{row.topic}-{row.partition}")
+            continue
+        end = row.source_end + (row.held_back or 0)
+        if end > first:
+            missing[row.topic, row.partition] = first, end
+    listed_tail = {
+        (at.topic, at.partition): span for at, span in (context.facts.tail or {}).items()
+    }
+    left = find_unlisted(missing, listed_tail)
+    total = sum(end - first for first, end in missing.values())
+    text = (
+        f"{counted(total, 'offset')} of {counted(len(missing), 'partition')} not copied, "
+        f"{sum(left.values()):,} of them not listed"
+    )
+    if left:
+        shown = [f"{topic}-{number}: {count:,}" for (topic, number), count in left.items()]
+        return fails(
+            f"{text}: {first_names(shown)}",
+            "List them before anything is deleted: k2ktui status -f FILE has the offsets.",
+        )
+    return could_not_check(f"{text}; unknown: {first_names(unknown)}") if unknown else passes(text)
+
+
+CHECKS: Mapping[str, Callable[[CheckContext], CheckFinding]] = {
+    "D44": check_reads,
+    "D45": check_target_lag,
+    "D46": check_measures,
+    "D47": check_reverse,
+    "D48": check_tail,
+}

@@ -1,0 +1,251 @@
+"""D39 to D43: nothing is written to the source, everything is copied, nothing copies later."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from time import sleep
+
+from confluent_kafka import IsolationLevel
+from confluent_kafka.admin import OffsetSpec
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.drill.checks.context import CheckContext
+from k2ktui.drill.checks.topic_pairs import read_names
+from k2ktui.engine.drill_checks import CheckFinding, could_not_check, fails, passes
+from k2ktui.engine.drill_findings import Route, find_loops
+from k2ktui.engine.groups import GroupView
+from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
+from k2ktui.kafka.properties import wire
+from k2ktui.kafka.transaction_state import TransactionState, describe_transaction
+from k2ktui.kafka.wire import Loop, Wire
+from k2ktui.replication.preflight.checks import first_names
+from k2ktui.sync.cluster_readers import ConsumerGroupReader
+from k2ktui.text import counted, safe_text
+
+_CONNECT_S = 10.0
+_DESCRIBE_S = 5.0
+
+
+def check_producers(context: CheckContext) -> CheckFinding:
+    """D39: the source's end offsets do not move, and no transaction is open."""
+    source, seconds = context.cluster("source"), context.limits.frozen_s
+    names = sorted(read_names(context))
+
+    def read() -> tuple[dict[Partition, int], dict[Partition, int], dict[Partition, int]]:
+        found = source.describe(names)
+        topics = [each for each in found.values() if isinstance(each, TopicDescription)]
+        where = [(topic.name, number) for topic in topics for number in range(topic.partitions)]
+        before = source.offsets(where, OffsetSpec.latest())
+        sleep(seconds)
+        after = source.offsets(where, OffsetSpec.latest())
+        stable = source.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        return before, after, stable
+
+    before, after, stable = context.read("the source's end offsets twice", read)
+    known = before.keys() & after.keys()
+    moved = {at: after[at] - before[at] for at in known if after[at] != before[at]}
+    held = {at: after[at] - stable[at] for at in known & stable.keys() if stable[at] < after[at]}
+    text = (
+        f"{len(moved):,} of {counted(len(known), 'partition')} moved in {seconds:g} s, "
+        f"{len(held):,} with an open transaction"
+    )
+    if moved:
+        shown = [f"{topic}-{number} by {moved[topic, number]:,}" for topic, number in sorted(moved)]
+        return fails(
+            f"{text}: {first_names(shown)}",
+            "A producer still writes to the source: find it by the topic, and stop it.",
+        )
+    if held:
+        return fails(
+            f"{text}: {first_names(f'{topic}-{number}' for topic, number in held)}",
+            "Wait for the transaction's time-out, or abort it: kafka-transactions.sh abort.",
+        )
+    if not known or len(known) < len(before.keys() | after.keys()):
+        return could_not_check(f"{text}; some end offsets are unknown")
+    return passes(text)
+
+
+def check_drained(context: CheckContext) -> CheckFinding:
+    """D40: replicated position, last stable offset and high watermark are equal."""
+    rows = [row.status for row in context.view().partitions]
+    if not rows:
+        return could_not_check("no partition is selected")
+    left, held, unknown = [], [], []
+    for row in rows:
+        name = f"{row.topic}-{row.partition}"
+        if row.position is None and row.source_end is not None:
+            # Never copied: nothing is missing if it has no records.
+            size = row.source_end - (row.source_start or 0)
+            left += [(name, size)] if size else []
+        elif row.lag_records is None:
+            unknown.append(name)
+        elif row.lag_records:
+            left.append((name, row.lag_records))
+        if row.held_back:
+            held.append((name, row.held_back))
+    records = sum(count for _, count in left)
+    text = (
+        f"{len(rows) - len(left) - len(unknown):,} of {counted(len(rows), 'partition')} drained; "
+        f"{counted(records, 'record')} to copy, {sum(n for _, n in held):,} in open transactions"
+    )
+    if left or held:
+        named = first_names(f"{name}: {count:,}" for name, count in [*left, *held])
+        return fails(f"{text}; {named}", "Wait until the pipeline has copied the rest.")
+    if unknown:
+        return could_not_check(f"{text}; unknown: {first_names(unknown)}")
+    return passes(text)
+
+
+def check_applied(context: CheckContext) -> CheckFinding:
+    """D41: the target returns the offsets that were committed."""
+    applied = context.facts.applied
+    if applied is None:
+        return could_not_check("the drill has committed no offsets yet")
+    context.cluster("target")
+
+    def read() -> dict[str, GroupView]:
+        reader = ConsumerGroupReader(context.config, "target")
+        try:
+            return reader.views(sorted({group for group, _, _ in applied}))
+        finally:
+            reader.close()
+
+    found = context.read("the applied offsets", read)
+    unread = {name: view.error for name, view in found.items() if view.error}
+    other = []
+    for (group, topic, partition), offset in sorted(applied.items()):
+        view = found.get(group)
+        if group in unread:
+            continue
+        there = view.offsets.get((topic, partition)) if view else None
+        if there is None or there.offset != offset:
+            now = "none" if there is None else f"{there.offset:,}"
+            other.append(f"{group} {topic}-{partition}: {now}, not {offset:,}")
+    text = (
+        f"{len(applied) - len(other):,} of {counted(len(applied), 'offset')} read back as committed"
+    )
+    if other:
+        return fails(
+            f"{text}; {first_names(other)}",
+            "Something else commits for these groups on the target: stop it, and apply again.",
+        )
+    if unread:
+        return could_not_check(f"{text}; {next(iter(unread.values()))}")
+    return passes(text)
+
+
+def check_replicator(context: CheckContext) -> CheckFinding:
+    """D42: no run is alive, and the transactional ids have the epochs that the drill left."""
+    if context.flow.pipeline is None:
+        return could_not_check("another program copies: stop it, and see that it stays stopped")
+    now_ms = int(time.time() * 1000)
+    alive = [each for each in context.state().runners if each.alive(now_ms)]
+    runs = f"{counted(len(alive), 'run')} alive"
+    if alive:
+        hosts = first_names(f"{each.user}@{each.host} pid {each.pid}" for each in alive)
+        return fails(f"{runs}: {hosts}", "Stop the pipeline: k2ktui jobs stop NAME on that host.")
+    fenced = context.facts.fenced
+    if fenced is None:
+        return could_not_check(f"{runs}; the drill has not raised the producer epochs yet")
+    states = _read_states(context, sorted(fenced))
+    other, unknown = [], []
+    for name, (producer_id, epoch) in sorted(fenced.items()):
+        state = states[name]
+        if state is None:
+            unknown.append(name)
+        elif (state.producer_id, state.epoch) != (producer_id, epoch):
+            other.append(
+                f"{name}: producer id {state.producer_id} epoch {state.epoch}, not {producer_id} "
+                f"epoch {epoch}"
+            )
+    text = (
+        f"{runs}; {len(fenced) - len(other) - len(unknown):,} of "
+        f"{counted(len(fenced), 'transactional id')} as the drill left them"
+    )
+    if other:
+        return fails(
+            f"{text}; {first_names(other)}",
+            "A driver has taken the pipeline over since: stop it, and fence again.",
+        )
+    if unknown:
+        return could_not_check(
+            f"{text}; unknown (brokers before Kafka 3.0, or no Describe): {first_names(unknown)}"
+        )
+    return passes(text)
+
+
+def _read_states(context: CheckContext, ids: list[str]) -> dict[str, TransactionState | None]:
+    context.cluster("target")
+
+    def read() -> dict[str, TransactionState | None]:
+        loop = Loop()
+        connection = Wire(loop, wire(context.config.target, "producer"), "target")
+        try:
+            loop.run(lambda: connection.open(_CONNECT_S))
+            return {each: loop.run(partial(_describe, connection, each)) for each in ids}
+        finally:
+            connection.close()
+            loop.close()
+
+    return context.read("the transactional ids", read)
+
+
+async def _describe(connection: Wire, transactional_id: str) -> TransactionState | None:
+    return await describe_transaction(connection, transactional_id, _DESCRIBE_S)
+
+
+def check_loops(context: CheckContext) -> CheckFinding:
+    """D43: the reverse pipeline copies nothing back."""
+    reverse = context.facts.reverse
+    if reverse is None:
+        return could_not_check(
+            "no reverse pipeline is named", "Name its file: k2ktui drill check --reverse FILE."
+        )
+    other = _find_other_ends(context, reverse)
+    if other:
+        return fails(other, "Correct the clusters in the reverse pipeline's file.")
+    names = read_names(context)
+    forward = _route(context.config)
+    loops = find_loops(names, forward, _route(reverse))
+    guard = f"; guard: {forward.guard}" if forward.guard else ""
+    text = f"{len(loops):,} of {counted(len(names), 'topic')} would come back{guard}"
+    if loops:
+        shown = [topic if topic == back else f"{topic} as {back}" for topic, back in loops]
+        return fails(
+            f"{text}: {first_names(shown)}",
+            "Set features.bidirectionalReplication: enabled in both files, with the same "
+            "bidirectional section, or give the topics of one direction another name.",
+        )
+    return passes(text)
+
+
+def _find_other_ends(context: CheckContext, reverse: PipelineConfig) -> str:
+    """Return why a pipeline does not lead from our target to our source; empty if it does."""
+    ends = {"source": "target", "target": "source"}
+    for side, own in ends.items():
+        cluster = Cluster(getattr(reverse, side), f"reverse pipeline's {side}")
+        found = context.read(f"the reverse pipeline's {side}", cluster.cluster_id)
+        if context.down(own) is None and found != context.cluster_id(own):
+            return (
+                f"the {side} of the reverse pipeline {safe_text(reverse.name)} is not the {own} "
+                f"of this one, but cluster {safe_text(found)}"
+            )
+    return ""
+
+
+def _route(config: PipelineConfig) -> Route:
+    guard = ""
+    if config.features.bidirectional_replication:
+        guard = f"{config.bidirectional.mode}, header {config.bidirectional.header}"
+    return Route(config.topics.matches, config.topic_mapping.target_for, guard)
+
+
+CHECKS: Mapping[str, Callable[[CheckContext], CheckFinding]] = {
+    "D39": check_producers,
+    "D40": check_drained,
+    "D41": check_applied,
+    "D42": check_replicator,
+    "D43": check_loops,
+}

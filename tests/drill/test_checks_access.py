@@ -1,0 +1,232 @@
+"""D02 to D04, D29 to D31 and D33 on real clusters, each with what makes it fail."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from k2ktui.drill.checks.context import DrillFacts
+from k2ktui.engine.drill_checks import DrillKind
+from k2ktui.kafka import probe
+from k2ktui.kafka.acls import allow_writes, deny_writes
+from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.quotas import Quota, set_producer_quotas
+from k2ktui.runtime.node import KafkaNode
+from k2ktui.sync.flow import PipelineFlow
+from tests.support.brokers import Kind, _ZooKeeperNode
+from tests.support.drill import FAIL, PASS, QUICK, UNKNOWN, Drilled, run_check
+from tests.support.kafka import TIMEOUT, Out, admin, create_topic, produce, unique_name
+from tests.support.preflight import pipeline, plain
+from tests.support.secure import SecureNode
+
+
+@pytest.fixture
+def drilled(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Drilled:
+    return Drilled(tmp_path, source, target)
+
+
+def test_d02_versions(source: KafkaNode, target: KafkaNode) -> None:
+    found = run_check(PipelineFlow(pipeline(source, target, "t")), "D02")
+    assert found.outcome is PASS
+    assert "source Kafka 4." in found.evidence and "target Kafka 4." in found.evidence
+
+
+@pytest.mark.slow
+def test_d02_a_broker_that_is_too_old(source: KafkaNode, tmp_path: Path) -> None:
+    old = _ZooKeeperNode("old", tmp_path / "old", kind=Kind("2.4.1", zookeeper=True))
+    try:
+        old.start()
+        flow = PipelineFlow(pipeline(source, old, "t"))
+
+        found = run_check(flow, "D02")
+
+        assert found.outcome is FAIL
+        assert "the target lacks InitProducerIdRequest" in found.evidence
+        assert "Kafka 2.5" in found.hint
+    finally:
+        old.close()
+
+
+def test_d03_credentials(secure: SecureNode, target: KafkaNode) -> None:
+    topic = create_topic(secure.node)
+    secure.allow("reader", [AclOperation.READ, AclOperation.DESCRIBE], topic)
+    side = {"kafka": {"common": secure.java("reader")}}
+    found = run_check(PipelineFlow(pipeline(side, target, topic)), "D03")
+    assert found.outcome is PASS
+    assert found.evidence.startswith("5 client roles can log in")
+
+    # No Read on the topic.
+    other = create_topic(secure.node)
+    found = run_check(PipelineFlow(pipeline(side, target, other)), "D03")
+    assert found.outcome is FAIL and "no Read on 1 topic" in found.evidence
+    assert "kafka-acls.sh" in found.hint
+
+    wrong = {"kafka": {"common": secure.java("reader", "wrong")}}
+    found = run_check(PipelineFlow(pipeline(wrong, target, topic)), "D03")
+    assert found.outcome is FAIL and "rejected the login" in found.evidence
+    assert "sasl.jaas.config" in found.hint and "wrong" not in found.evidence
+
+    away = run_check(PipelineFlow(pipeline(plain("127.0.0.1:1"), target, topic)), "D03")
+    assert away.outcome is UNKNOWN and "3 client roles can log in" in away.evidence
+
+
+def test_d04_clocks(source: KafkaNode, target: KafkaNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    flow = PipelineFlow(pipeline(source, target, "t"))
+    found = run_check(flow, "D04")
+    assert found.outcome is PASS and "this machine's clock" in found.evidence
+
+    class Late:
+        """This machine's clock, an hour behind."""
+
+        monotonic = staticmethod(probe.time.monotonic)
+
+        @staticmethod
+        def time() -> float:
+            return clock() - 3600
+
+    clock = probe.time.time
+    monkeypatch.setattr(probe, "time", Late)
+
+    found = run_check(flow, "D04")
+    assert found.outcome is FAIL
+    assert "source 3,6" in found.evidence and "at most 5 s are allowed" in found.evidence
+
+
+def test_d29_acls(secure: SecureNode) -> None:
+    node = secure.node
+    topic, user = create_topic(node), "reader"
+    secure.allow(user, [AclOperation.READ], topic)
+    copied = create_topic(node, f"b.{topic}")
+    # One cluster with an authorizer stands for both; the names of the topics differ.
+    sections = {"replication": {"source": {"topic": [topic]}, "sink": {"topic": {"prefix": "b."}}}}
+    flow = PipelineFlow(pipeline(node, node, **sections))
+
+    found = run_check(flow, "D29")
+    assert found.outcome is FAIL
+    assert f"missing ALLOW User:{user} READ on TOPIC {copied}" in found.evidence
+
+    secure.allow(user, [AclOperation.READ], copied)
+    assert run_check(flow, "D29").outcome is PASS
+
+    cluster = Cluster(flow.config.target, "target")
+    deny_writes(cluster, [copied])
+    try:
+        found = run_check(flow, "D29")
+        assert found.outcome is FAIL
+        assert f"DENY User:* WRITE on TOPIC {copied}" in found.evidence
+    finally:
+        allow_writes(cluster, [copied])
+
+
+def test_d29_rights_of_groups(secure: SecureNode, target: KafkaNode) -> None:
+    group = unique_name("g")
+    topic = create_topic(secure.node)
+    rule = AclBinding(
+        ResourceType.GROUP,
+        group,
+        ResourcePatternType.LITERAL,
+        "User:ann",
+        "*",
+        AclOperation.READ,
+        AclPermissionType.ALLOW,
+    )
+    for future in admin(secure.node).create_acls([rule]).values():
+        future.result(TIMEOUT)
+
+    # A target without an authorizer denies nothing; a source without one shows nothing.
+    assert run_check(PipelineFlow(pipeline(secure.node, target, topic)), "D29").outcome is PASS
+    found = run_check(PipelineFlow(pipeline(target, secure.node, topic)), "D29")
+    assert found.outcome is UNKNOWN and "the source has no authorizer" in found.evidence
+
+
+def test_d30_quotas(drilled: Drilled) -> None:
+    found = drilled.check("D30")
+    assert found.outcome is PASS and "0 lower on the target" in found.evidence
+
+    cluster, entity = drilled.copied.cluster, (("client-id", unique_name("app")),)
+    set_producer_quotas(cluster, [Quota(entity, 1000.0)])
+    try:
+        found = drilled.check("D30")
+        assert found.outcome is FAIL
+        assert found.evidence.endswith("producer_byte_rate 1,000, unlimited on the source")
+    finally:
+        set_producer_quotas(cluster, [Quota(entity, None)])
+
+
+@pytest.fixture
+def registry() -> Iterator[str]:
+    """A schema registry with the ids 7 and 8."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            known = self.path in ("/schemas/ids/7", "/schemas/ids/8")
+            body = json.dumps({"schema": "{}"} if known else {"error_code": 40403}).encode()
+            self.send_response(200 if known else 404)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_d31_schema_ids(drilled: Drilled, registry: str) -> None:
+    found = drilled.check("D31")
+    assert found.outcome is PASS and "none begins with a schema id" in found.evidence
+
+    def put(schema_id: int) -> None:
+        value = b"\0" + schema_id.to_bytes(4, "big") + b"payload"
+        produce(drilled.target, drilled.topic, [Out(value)])
+
+    put(7)
+    put(8)
+    found = drilled.check("D31")
+    assert found.outcome is UNKNOWN and "2 ids; the registry" in found.evidence
+    facts = DrillFacts(registry=registry)
+    found = drilled.check("D31", facts)
+    assert found.outcome is PASS and found.evidence.endswith("has 2 of 2 that were asked for")
+
+    put(9)
+    found = drilled.check("D31", facts)
+    assert found.outcome is FAIL and "1 of 3 not in the registry: 9" in found.evidence
+
+    gone = drilled.check("D31", DrillFacts(registry="http://127.0.0.1:1"))
+    assert gone.outcome is UNKNOWN and "did not answer" in gone.evidence
+    assert drilled.check("D31", DrillFacts(registry="file:///etc/passwd")).outcome is UNKNOWN
+
+
+def test_d33_disk_space(drilled: Drilled) -> None:
+    found = drilled.check("D33", limits=replace(QUICK, free_space=0.0))
+    assert found.outcome is PASS and "log directories of 1 broker: 1" in found.evidence
+
+    found = drilled.check("D33", limits=replace(QUICK, free_space=1.0))
+    assert found.outcome is FAIL and "at least 100.0% wanted" in found.evidence
+
+
+def test_checks_of_the_target_work_in_a_disaster(drilled: Drilled) -> None:
+    settings = {"source": {"kafka": {"common": {"bootstrap.servers": "127.0.0.1:1"}}}}
+    drilled.copied.settings = {**drilled.copied.settings, **settings}
+    facts = DrillFacts(kind=DrillKind.DISASTER)
+    assert drilled.check("D31", facts).outcome is UNKNOWN
+    assert drilled.check("D33", facts, replace(QUICK, free_space=0.0)).outcome is PASS

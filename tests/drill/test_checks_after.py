@@ -1,0 +1,117 @@
+"""D44 to D48 on real clusters, each with what makes it fail."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from k2ktui.drill.checks.context import DrillFacts
+from k2ktui.engine.drill_facts import DrillMeasures, GroupReads
+from k2ktui.engine.state import SourcePartition
+from k2ktui.kafka.clients import Cluster
+from k2ktui.log.content import ContentReader, content_digest
+from k2ktui.runtime.node import KafkaNode
+from tests.support.copied import Copied
+from tests.support.drill import FAIL, PASS, QUICK, UNKNOWN, Drilled, repeated
+
+
+@pytest.fixture
+def drilled(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Drilled:
+    return Drilled(tmp_path, source, target, prior=2)
+
+
+def _reads(drilled: Drilled, begin: int, records: int = 3) -> DrillFacts:
+    """What a group that had read 2 records reads on the target from an offset on."""
+    with ContentReader(Cluster(drilled.pipeline.target, "target")) as reader:
+        (found,) = reader.stretches([((drilled.topic, 0, begin), records)], 30)
+    digests = tuple(content_digest(record) for _, record in sorted(found.records.items()))
+    at = SourcePartition(drilled.topic, 0)
+    read = GroupReads("g", at, 2, (drilled.topic, 0), digests, tuple(sorted(found.records)))
+    return DrillFacts(reads=(read,))
+
+
+def test_d44_records_that_groups_read(drilled: Drilled) -> None:
+    assert drilled.check("D44").outcome is UNKNOWN
+    found = drilled.check("D44", _reads(drilled, 4))
+    assert found.outcome is PASS
+    assert found.evidence.startswith("3 records read by 1 group in 1 partition, all equal")
+
+    found = drilled.check("D44", _reads(drilled, 5, 2))  # one was skipped
+
+    assert found.outcome is FAIL
+    assert f"g {drilled.topic}-0: record 1 differs" in found.evidence
+
+
+def test_d45_lag_on_the_target(drilled: Drilled) -> None:
+    group, offsets = drilled.copied.group("a"), count(2)
+    drilled.commit_there(group, 7, 7)
+    facts = DrillFacts(applied={(group, drilled.topic, 0): 7})
+    found = drilled.check("D45", facts)
+    assert found.outcome is PASS
+    assert found.evidence == "1 group: lag on the target 0, 0 0.2 s before; 0 not catching up"
+
+    drilled.commit_there(group, 2, 7)
+    found = drilled.check("D45", facts)
+    assert found.outcome is FAIL and found.evidence.endswith(f"1 not catching up: {group}: 5")
+
+    with repeated(lambda: drilled.commit_there(group, min(6, next(offsets)), 7), 0.4):
+        found = drilled.check("D45", facts, replace(QUICK, sample_s=1.0))
+    assert found.outcome is PASS, found
+
+
+def test_d46_measures(drilled: Drilled) -> None:
+    assert drilled.check("D46").outcome is UNKNOWN
+    facts = DrillFacts(measures=DrillMeasures(12.5, {"apply": 3.0, "drain": 7.0}, 4, 400, 1.5))
+    found = drilled.check("D46", facts)
+    assert found.outcome is PASS
+    assert found.evidence == (
+        "RTO 12.5 s, RPO 4 records, 400 bytes, 1.5 s; longest phase drain, 7.0 s"
+    )
+
+    found = drilled.check("D46", facts, replace(QUICK, rto_s=10.0, rpo_records=0))
+
+    assert found.outcome is FAIL
+    assert found.evidence.endswith("RTO above 10 s, RPO above 0 records")
+
+
+def test_d47_reverse_pipeline(drilled: Drilled, tmp_path: Path) -> None:
+    assert drilled.check("D47").outcome is UNKNOWN
+    replication = [
+        {"source": {"topic": [drilled.topic]}},
+        {"sink": {"topic": "source", "partition": "source"}},
+    ]
+    back = Copied(tmp_path, drilled.target, drilled.source, {"replication": replication})
+    ends = {(drilled.topic, 0): 7, (drilled.topic, 1): 7}
+    facts = DrillFacts(reverse=back.config, cut_over_ends=ends)
+    found = drilled.check("D47", facts)
+    assert found.outcome is FAIL and found.evidence.startswith("0 of 2 target partitions")
+
+    back.put_position(drilled.topic, 0, 7, 7)
+    back.put_position(drilled.topic, 1, 9, 9)
+    found = drilled.check("D47", facts)
+    assert found.outcome is FAIL
+    assert f"records after the move missing: {drilled.topic}-1 from 9, not 7" in found.evidence
+
+    facts = DrillFacts(reverse=back.config, cut_over_ends={**ends, (drilled.topic, 1): 9})
+    found = drilled.check("D47", facts)
+    assert found.outcome is PASS and found.evidence.startswith("2 of 2 target partitions copied")
+    assert drilled.check("D47", DrillFacts(reverse=back.config)).outcome is UNKNOWN
+
+
+def test_d48_records_not_copied(drilled: Drilled) -> None:
+    found = drilled.check("D48")
+    assert found.outcome is PASS
+    assert found.evidence == "0 offsets of 0 partitions not copied, 0 of them not listed"
+
+    drilled.write(3)
+    found = drilled.check("D48")
+    assert found.outcome is FAIL
+    assert "6 offsets of 2 partitions not copied, 6 of them not listed" in found.evidence
+
+    spans = {SourcePartition(drilled.topic, n): (5, 8) for n in range(2)}
+    found = drilled.check("D48", DrillFacts(tail=spans))
+    assert found.outcome is PASS
+    assert found.evidence == "6 offsets of 2 partitions not copied, 0 of them not listed"

@@ -1,0 +1,111 @@
+"""All checks of a healthy copy, and the command that asks them."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from k2ktui.cli.main import cli
+from k2ktui.config.topics import KAFKA_INTERNAL_TOPICS
+from k2ktui.drill.checks.context import CheckContext
+from k2ktui.drill.checks.suite import run_checks
+from k2ktui.engine.drill_catalog import CATALOG, ids_asked
+from k2ktui.engine.drill_checks import DrillKind
+from k2ktui.runtime.node import KafkaNode
+from tests.support.drill import FAIL, QUICK, UNKNOWN, Drilled
+from tests.support.kafka import Out, admin, produce
+
+
+@pytest.fixture
+def drilled(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Drilled:
+    return Drilled(tmp_path, source, target)
+
+
+def test_a_healthy_copy_fails_no_check_and_is_not_changed(drilled: Drilled) -> None:
+    drilled.commit("a", 2, 5)
+    drilled.beat()
+    before = _topics(drilled)
+    with CheckContext(drilled.flow, limits=QUICK) as context:
+        results = list(run_checks(context, CATALOG))
+
+    assert [each.id for each in results] == list(CATALOG)
+    # Disks and clocks are this machine's; an earlier test may have left groups or quotas.
+    assert {r.id for r in results if r.outcome is FAIL} <= {"D33"}, results
+    unknown = {each.id for each in results if each.outcome is UNKNOWN}
+    assert unknown == {"D41", "D42", "D43", "D44", "D46", "D47"}, results
+    assert _topics(drilled) == before
+
+
+def _topics(drilled: Drilled) -> list[set[str]]:
+    nodes = (drilled.source, drilled.target)
+    return [
+        set(admin(each).list_topics(timeout=30).topics) - KAFKA_INTERNAL_TOPICS for each in nodes
+    ]
+
+
+def _run(drilled: Drilled, *options: str) -> Result:
+    arguments = ["drill", "check", "-f", str(drilled.copied.file), *options]
+    return CliRunner().invoke(cli, arguments, standalone_mode=False)
+
+
+def test_the_command(drilled: Drilled) -> None:
+    shown = _run(drilled, "--only", "d26,D06")
+    assert shown.return_value == 0, shown.output
+    assert shown.output.splitlines() == [
+        "✓ pass  D06 lag: 0 of 2 partitions behind; worst lag 0 records, 0 s",
+        "✓ pass  D26 partition counts: 1 topic, 2 partitions on the source, 0 topics with another "
+        "count",
+        "2 passed, 0 failed, 0 could not be checked",
+    ]
+
+    produce(drilled.source, drilled.topic, [Out(b"x", timestamp=int(time.time() - 90) * 1000)])
+
+    shown = _run(drilled, "--only", "D06")
+    assert shown.return_value == 1 and "✗ FAIL  D06 lag: 1 of 2 partitions behind" in shown.output
+    assert "      Fix: Wait until the pipeline has caught up" in shown.output
+    found = json.loads(_run(drilled, "--only", "D06,D41", "--json").output)
+    assert found["exit_code"] == 1
+    assert [(each["id"], each["outcome"]) for each in found["checks"]] == [
+        ("D06", "fail"),
+        ("D41", "could-not-check"),
+    ]
+
+
+def test_ids_that_do_not_exist(drilled: Drilled) -> None:
+    for only in ("D49", "x\x1b", ""):
+        failed = _run(drilled, "--only", only)
+        assert failed.exception is not None and "D01 to D48" in str(failed.exception)
+        assert "\x1b" not in str(failed.exception)
+
+
+def test_neither_cluster_answers(tmp_path: Path) -> None:
+    nowhere = {"kafka": {"common": {"bootstrap.servers": "127.0.0.1:1"}}}
+    tree = {
+        "name": "p",
+        "source": nowhere,
+        "target": nowhere,
+        "replication": [{"source": {"topic": ".*"}}],
+    }
+    file = tmp_path / "p.yaml"
+    file.write_text(yaml.safe_dump(tree))
+    began = time.monotonic()
+
+    shown = CliRunner().invoke(cli, ["drill", "check", "-f", str(file)], standalone_mode=False)
+
+    assert shown.return_value == 3, shown.output
+    assert time.monotonic() - began < 60
+    assert "internal error" not in shown.output
+    expected = len(ids_asked(DrillKind.REHEARSE))
+    assert f"0 passed, 1 failed, {expected - 1} could not be checked" in shown.output
+
+
+def test_a_hostile_group_name_cannot_control_a_terminal(drilled: Drilled) -> None:
+    drilled.commit("a\x1b[2J", 1000)
+    shown = _run(drilled, "--only", "D18,D19,D24")
+    assert shown.return_value == 1
+    assert "\x1b[2J" not in shown.output and r"a\x1b[2J" in shown.output

@@ -1,0 +1,69 @@
+"""D14 to D17 on real clusters, each with what makes it fail."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from k2ktui.runtime.node import KafkaNode
+from tests.support.drill import FAIL, PASS, QUICK, UNKNOWN, Drilled, grow_topic
+
+
+@pytest.fixture
+def drilled(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Drilled:
+    return Drilled(tmp_path, source, target)
+
+
+def test_d14_coverage(drilled: Drilled) -> None:
+    assert drilled.check("D14").outcome is UNKNOWN
+    drilled.commit("a", 2, 5)
+    found = drilled.check("D14")
+    assert found.outcome is PASS and found.evidence == "2 committed offsets: 1 exact, 1 end"
+
+    grow_topic(drilled.source, drilled.topic, 3)
+    drilled.commit("b", 2, 5, 0)
+
+    found = drilled.check("D14")
+    assert found.outcome is FAIL
+    assert found.evidence.startswith("5 committed offsets: 2 exact, 2 end, 1 unmapped; ")
+    assert f"b {drilled.topic}-2" in found.evidence and "not replicated" in found.evidence
+
+
+def test_d15_mapping_end(drilled: Drilled) -> None:
+    found = drilled.check("D15")
+    assert found.outcome is PASS
+    assert found.evidence == "the mapping of 2 partitions reaches the replicated position"
+
+    drilled.write(3)
+    drilled.copied.put_position(drilled.topic, 1, 8, 0)  # without its mapping
+
+    found = drilled.check("D15")
+    assert found.outcome is FAIL
+    assert found.evidence.startswith("the mapping of 1 of 2 partitions ends before")
+    assert f"{drilled.topic}-1" in found.evidence
+
+
+def test_d16_mapping_and_target(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
+    found = Drilled(tmp_path, source, target).check("D16")
+    assert found.outcome is PASS
+    assert found.evidence.startswith("10 sampled records of 10 mapped: 10 equal, 0 different")
+
+    tampered = Drilled(tmp_path, source, target, tampered=[3])
+
+    found = tampered.check("D16")
+    assert found.outcome is FAIL
+    assert "9 equal, 1 different" in found.evidence and "source offset 3" in found.evidence
+
+
+def test_d17_age_of_the_newest_commit(drilled: Drilled) -> None:
+    found = drilled.check("D17")
+    assert found.outcome is PASS and found.evidence.startswith("newest commit ")
+
+    drilled.write(1)
+
+    strict = replace(QUICK, heartbeat_s=0.0)
+    found = drilled.check("D17", limits=strict)
+    assert found.outcome is FAIL
+    assert "2 partitions with records to copy not committed" in found.evidence

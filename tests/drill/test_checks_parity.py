@@ -1,0 +1,140 @@
+"""D26 to D28, D32 and D34 on real clusters, each with what makes it fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from k2ktui.runtime.node import KafkaNode
+from k2ktui.sync.flow import PipelineFlow
+from tests.support.brokers import Brokers
+from tests.support.copied import delete_topic
+from tests.support.drill import (
+    FAIL,
+    PASS,
+    QUICK,
+    UNKNOWN,
+    Drilled,
+    alter_topic,
+    grow_topic,
+    run_check,
+)
+from tests.support.kafka import create_topic, eventually, unique_name
+from tests.support.preflight import pipeline
+
+
+@pytest.fixture
+def drilled(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Drilled:
+    return Drilled(tmp_path, source, target)
+
+
+def test_d26_partition_counts(drilled: Drilled) -> None:
+    found = drilled.check("D26")
+    assert found.outcome is PASS
+    assert found.evidence == "1 topic, 2 partitions on the source, 0 topics with another count"
+
+    grow_topic(drilled.source, drilled.topic, 4)
+
+    found = drilled.check("D26")
+    assert found.outcome is FAIL
+    assert f"1 topic with another count: {drilled.topic}: 4 and 2" in found.evidence
+    assert "--partitions 4" in found.hint
+
+    delete_topic(drilled.target, drilled.topic)
+    found = drilled.check("D26")
+    assert found.outcome is FAIL and f"1 topic not on the target: {drilled.topic}" in found.evidence
+
+
+def test_d27_topic_settings(drilled: Drilled) -> None:
+    found = drilled.check("D27")
+    assert found.outcome is PASS and found.evidence == "1 topic: 0 settings not equal"
+
+    alter_topic(drilled.target, drilled.topic, cleanup_policy="compact", max_message_bytes="1000")
+
+    found = drilled.check("D27")
+    assert found.outcome is FAIL and found.evidence.startswith("1 topic: 2 settings not equal")
+    assert "cleanup.policy compact on the target, delete on the source" in found.evidence
+    assert "cleanup.policy=delete" in found.hint
+
+
+def test_d28_retention_on_the_target(drilled: Drilled) -> None:
+    drilled.commit("a", 2, 2)
+    found = drilled.check("D28")
+    assert found.outcome is PASS
+    assert found.evidence == (
+        "1 topic kept for 1 d 0 h or as on the source: 1; 0 unread records already deleted there"
+    )
+
+    alter_topic(drilled.target, drilled.topic, retention_ms="3600000")
+
+    found = drilled.check("D28")
+    assert found.outcome is FAIL and f"shortest {drilled.topic}: 1 h 0 m" in found.evidence
+
+
+def test_d28_records_that_the_target_has_deleted(drilled: Drilled) -> None:
+    from tests.support.kinds import delete_before
+
+    group = drilled.commit("a", 2, 5)
+    delete_before(drilled.target, drilled.topic, 4)
+
+    found = drilled.check("D28")
+
+    assert found.outcome is FAIL
+    assert "2 unread records already deleted there" in found.evidence
+    assert f"{group} {drilled.topic}-0" in found.evidence
+
+
+@pytest.mark.slow
+def test_d32_replicas(source: KafkaNode, brokers: Brokers) -> None:
+    two = brokers.two
+    topic = create_topic(source)
+    create_topic(two, topic, replicas=[[1, 2], [1, 2]])  # type: ignore[arg-type]
+    flow = PipelineFlow(pipeline(source, two.first, topic))
+    found = run_check(flow, "D32")
+    assert found.outcome is PASS
+    assert found.evidence.startswith("2 partitions: 0 without a leader, 0 under-replicated")
+
+    two.second.kill()
+    try:
+        failed = eventually(
+            lambda: (result := run_check(flow, "D32")).outcome is FAIL and result,
+            "the replicas are out of sync",
+        )
+        assert f"2 under-replicated; replication factor (topics): 2 (1); {topic}" in failed.evidence
+    finally:
+        two.start()
+
+
+def test_d32_on_one_broker(drilled: Drilled) -> None:
+    found = drilled.check("D32")
+    assert found.outcome is PASS and "0 under-replicated" in found.evidence
+
+
+def test_d34_topic_names(source: KafkaNode, target: KafkaNode) -> None:
+    topic = create_topic(source, unique_name("orders"))
+    sections = {"replication": {"source": {"topic": [topic]}, "sink": {"topic": {"prefix": "b."}}}}
+    flow = PipelineFlow(pipeline(source, target, **sections))
+    found = run_check(flow, "D34")
+    assert found.outcome is FAIL and f"not on the target: b.{topic}" in found.evidence
+
+    create_topic(target, f"b.{topic}")
+    found = run_check(flow, "D34")
+    assert found.outcome is PASS
+    assert found.evidence == (
+        f"1 topic: 0 keep their name, 1 renamed (clients use b.{topic} for {topic})"
+    )
+
+    create_topic(target, topic)
+    found = run_check(flow, "D34")
+    assert found.outcome is FAIL
+    assert f"with the old name and other records: {topic}" in found.evidence
+
+
+def test_without_the_source_parity_is_could_not_check(target: KafkaNode) -> None:
+    from tests.support.preflight import plain
+
+    flow = PipelineFlow(pipeline(plain("127.0.0.1:1"), target, "t"))
+    for check_id in ("D26", "D27", "D29", "D30"):
+        found = run_check(flow, check_id, limits=QUICK)
+        assert found.outcome is UNKNOWN and "connection refused" in found.evidence
