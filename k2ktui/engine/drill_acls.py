@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from k2ktui.text import safe_text
 
 _LITERAL, _PREFIXED = "LITERAL", "PREFIXED"
-_ANY = "*"
+_ANY, _EVERYONE = "*", "User:*"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -38,11 +38,9 @@ class Acl:
 
     def covers(self, other: Acl) -> bool:
         """Whether it includes another ACL: the same one, or on a wider resource or operation."""
-        if (self.kind, self.principal, self.permission) != (
-            other.kind,
-            other.principal,
-            other.permission,
-        ):
+        if (self.kind, self.permission) != (other.kind, other.permission):
+            return False
+        if self.principal not in (other.principal, _EVERYONE):
             return False
         if self.host not in (other.host, _ANY) or self.operation not in (other.operation, "ALL"):
             return False
@@ -79,10 +77,29 @@ def compare_acls(
     concerned = [acl for acl in source if _concerns(acl, topics, is_moved)]
     wanted = {each for acl in concerned for each in _rename(acl, topics)}
     there = [acl for acl in target if _concerns(acl, set(topics.values()), is_moved)]
-    missing = [acl for acl in wanted if not any(each.covers(acl) for each in there)]
     denials = [acl for acl in there if acl.permission == "DENY"]
-    denied = [acl for acl in denials if not any(each.covers(acl) for each in wanted)]
-    return AclDifference(len(concerned), tuple(sorted(missing)), tuple(sorted(denied)))
+    missing, denied = _find_uncovered(wanted, there), _find_uncovered(denials, wanted)
+    return AclDifference(len(concerned), missing, denied)
+
+
+def _find_uncovered(acls: Iterable[Acl], by: Iterable[Acl]) -> tuple[Acl, ...]:
+    """Return the ACLs that none of the others includes, sorted."""
+    present = set(by)
+    by_principal: dict[str, list[Acl]] = {}
+    for each in present:
+        by_principal.setdefault(each.principal, []).append(each)
+    return tuple(
+        sorted(
+            acl
+            for acl in acls
+            if acl not in present
+            and not any(
+                each.covers(acl)
+                for principal in (acl.principal, _EVERYONE)
+                for each in by_principal.get(principal, ())
+            )
+        )
+    )
 
 
 def _concerns(acl: Acl, topics: Collection[str], is_moved: Callable[[str], bool]) -> bool:

@@ -57,11 +57,15 @@ def find_without_offset(
         placed: whether a group's committed offset on a source partition translates.
         sizes: offsets that the target partition holds, by source partition; None: unknown.
     """
+    filled: dict[str, list[int]] = {}
+    for (topic, partition), size in sizes.items():
+        if size != 0:
+            filled.setdefault(topic, []).append(partition)
     return sorted(
         (group, topic, partition)
         for group, topic in reads
-        for (name, partition), size in sizes.items()
-        if name == topic and size != 0 and not placed.get((group, topic, partition), False)
+        for partition in filled.get(topic, ())
+        if not placed.get((group, topic, partition), False)
     )
 
 

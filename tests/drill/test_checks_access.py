@@ -32,6 +32,9 @@ from tests.support.kafka import TIMEOUT, Out, admin, create_topic, produce, uniq
 from tests.support.preflight import pipeline, plain
 from tests.support.secure import SecureNode
 
+# Each test makes its own copy.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def drilled(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Drilled:
@@ -44,7 +47,6 @@ def test_d02_versions(source: KafkaNode, target: KafkaNode) -> None:
     assert "source Kafka 4." in found.evidence and "target Kafka 4." in found.evidence
 
 
-@pytest.mark.slow
 def test_d02_a_broker_that_is_too_old(source: KafkaNode, tmp_path: Path) -> None:
     old = _ZooKeeperNode("old", tmp_path / "old", kind=Kind("2.4.1", zookeeper=True))
     try:

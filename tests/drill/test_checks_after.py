@@ -17,6 +17,9 @@ from k2ktui.runtime.node import KafkaNode
 from tests.support.copied import Copied
 from tests.support.drill import FAIL, PASS, QUICK, UNKNOWN, Drilled, repeated
 
+# Each test makes its own copy.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def drilled(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Drilled:

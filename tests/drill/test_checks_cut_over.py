@@ -23,6 +23,9 @@ from tests.support.kafka import (
 )
 from tests.support.preflight import pipeline
 
+# Each test makes its own copy.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def drilled(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Drilled:

@@ -12,6 +12,9 @@ from tests.support.drill import FAIL, PASS, UNKNOWN, Drilled
 from tests.support.kafka import Out, produce, produce_transaction, read_all
 from tests.support.kinds import delete_before
 
+# Each test makes its own copy.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def drilled(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Drilled:

@@ -16,6 +16,9 @@ from k2ktui.runtime.node import KafkaNode
 from tests.support.drill import FAIL, PASS, QUICK, UNKNOWN, Drilled, grow_topic, member, repeated
 from tests.support.kafka import client, eventually
 
+# Each test makes its own copy.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def drilled(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Drilled:

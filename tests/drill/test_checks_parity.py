@@ -23,6 +23,9 @@ from tests.support.drill import (
 from tests.support.kafka import create_topic, eventually, unique_name
 from tests.support.preflight import pipeline
 
+# Each test makes its own copy.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def drilled(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Drilled:
@@ -85,7 +88,6 @@ def test_d28_records_that_the_target_has_deleted(drilled: Drilled) -> None:
     assert f"{group} {drilled.topic}-0" in found.evidence
 
 
-@pytest.mark.slow
 def test_d32_replicas(source: KafkaNode, brokers: Brokers) -> None:
     two = brokers.two
     topic = create_topic(source)

@@ -21,7 +21,7 @@ from k2ktui.replication.preflight.checks import first_names
 from k2ktui.replication.preflight.topics import known_positions
 from k2ktui.sync.cluster_readers import ConsumerGroupReader
 from k2ktui.sync.verify import ignored_parts
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, duration, safe_text
 
 # Offsets read on the source for each record that a group read: logs have gaps.
 _OFFSETS_PER_RECORD = 10
@@ -154,16 +154,16 @@ def check_measures(context: CheckContext) -> CheckFinding:
     found, limits = context.facts.measures, context.limits
     if found is None:
         return could_not_check("the drill has measured nothing yet")
-    rto = "unknown" if found.rto_s is None else f"{found.rto_s:,.1f} s"
+    rto = "unknown" if found.rto_s is None else duration(found.rto_s, tenths=True)
     records = "unknown" if found.rpo_records is None else counted(found.rpo_records, "record")
     text = f"RTO {rto}, RPO {records}"
     if found.rpo_bytes is not None:
         text += f", {found.rpo_bytes:,} bytes"
     if found.rpo_s is not None:
-        text += f", {found.rpo_s:,.1f} s"
+        text += f", {duration(found.rpo_s, tenths=True)}"
     if found.phases:
         longest, seconds = max(found.phases.items(), key=lambda each: each[1])
-        text += f"; longest phase {safe_text(longest)}, {seconds:,.1f} s"
+        text += f"; longest phase {safe_text(longest)}, {duration(seconds, tenths=True)}"
     over = []
     if limits.rto_s is not None and found.rto_s is not None and found.rto_s > limits.rto_s:
         over.append(f"RTO above {limits.rto_s:g} s")

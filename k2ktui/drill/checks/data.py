@@ -78,8 +78,13 @@ def newest_stretch(source: SourcePartition, replica: Replica, records: int) -> S
 
 def _pairs_from(columns: RangeColumns, low: int) -> dict[int, int]:
     found: dict[int, int] = {}
+    # There may be millions of ranges; only the last ones end after ``low``.
+    first = int(np.searchsorted(columns.source + columns.count, low, side="right"))
     rows = zip(
-        columns.source.tolist(), columns.target.tolist(), columns.count.tolist(), strict=True
+        columns.source[first:].tolist(),
+        columns.target[first:].tolist(),
+        columns.count[first:].tolist(),
+        strict=True,
     )
     for source, target, count in rows:
         for step in range(max(0, low - source), count):

@@ -104,7 +104,7 @@ def check_target_groups(context: CheckContext) -> CheckFinding:
         try:
             before = reader.views(names)
             sleep(context.limits.sample_s)
-            return reader.moved(before)
+            return reader.read_moved(before)
         finally:
             reader.close()
 
@@ -233,7 +233,8 @@ def check_without_offset(context: CheckContext) -> CheckFinding:
         log = None if where[1] is None else snapshot.logs.get((where[0], where[1]))
         sizes[at.topic, at.partition] = None if log is None else log.end - log.start
     missing = find_without_offset(reads, placed, sizes)
-    total = sum(topic == each for _, topic in reads for each, _ in sizes)
+    partitions = Counter(topic for topic, _ in sizes)
+    total = sum(partitions[topic] for _, topic in reads)
     if missing:
         named = first_names(f"{group} {topic}-{partition}" for group, topic, partition in missing)
         return fails(

@@ -15,7 +15,7 @@ from k2ktui.replication.preflight.checks import first_names
 from k2ktui.sync.record_comparison import Compaction
 from k2ktui.sync.verification import Verification
 from k2ktui.sync.verify import ignored_parts, sample_ranges, verify
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, duration, safe_text
 
 _SEED = 0
 _PIECES = 20
@@ -147,7 +147,7 @@ def check_commit_age(context: CheckContext) -> CheckFinding:
     if not newest:
         return could_not_check("no commit of the pipeline has a time")
     now, limit = time.time(), context.limits.heartbeat_s
-    text = f"newest commit {max(0.0, now - newest):,.0f} s ago"
+    text = f"newest commit {duration(max(0.0, now - newest))} ago"
     if context.down("source") is not None:
         return could_not_check(f"{text}; whether there was more to copy is unknown")
     try:

@@ -18,7 +18,7 @@ from k2ktui.engine.status import PartitionState, PartitionStatus
 from k2ktui.kafka.clients import TopicDescription
 from k2ktui.replication.preflight.checks import first_names
 from k2ktui.replication.preflight.headroom import check_headroom
-from k2ktui.text import counted
+from k2ktui.text import counted, duration, safe_text
 
 _STOPPED = frozenset(
     {
@@ -45,7 +45,7 @@ def check_lag(context: CheckContext) -> CheckFinding:
     oldest = max((row.lag_seconds or 0.0 for row in known), default=0.0)
     figures = (
         f"{len(behind):,} of {counted(len(rows), 'partition')} behind; worst lag "
-        f"{counted(worst, 'record')}, {oldest:,.0f} s"
+        f"{counted(worst, 'record')}, {duration(oldest)}"
     )
     limits = context.limits
     late = [
@@ -71,14 +71,14 @@ def check_heartbeat(context: CheckContext) -> CheckFinding:
             return could_not_check("MirrorMaker 2 has sent no heartbeat; it may be disabled")
     else:
         runners = context.state().runners
-        who = f"pipeline {context.view().pair.pipeline}"
+        who = f"pipeline {safe_text(context.config.name)}"
         if not runners:
             return fails("no run of the pipeline has ever sent a heartbeat", _START)
         at = max(runner.last_ms for runner in runners) / 1000
     age = max(0.0, time.time() - at)
     copied = max((row.copied_at or 0.0 for row in _statuses(context)), default=0.0)
-    newest = f"; newest commit {time.time() - copied:,.0f} s ago" if copied else ""
-    text = f"last heartbeat of {who} {age:,.0f} s ago{newest}"
+    newest = f"; newest commit {duration(max(0.0, time.time() - copied))} ago" if copied else ""
+    text = f"last heartbeat of {who} {duration(age)} ago{newest}"
     if age > limit:
         return fails(f"{text}; at most {limit:g} s are allowed", _START)
     return passes(text)
@@ -145,8 +145,8 @@ def check_open_transactions(context: CheckContext) -> CheckFinding:
         return fails(
             f"{text}; {_names([oldest])}: {detail}",
             "Stop or restart its producer; abort an abandoned transaction with "
-            "kafka-transactions.sh --bootstrap-server SOURCE abort --topic … --partition … "
-            "--start-offset ….",
+            f"kafka-transactions.sh --bootstrap-server SOURCE abort --topic {oldest.topic} "
+            f"--partition {oldest.partition} --start-offset {oldest.source_end}.",
         )
     if any(row.held_back is None for row in rows):
         return could_not_check(f"{text}; the high watermark of some partitions is unknown")

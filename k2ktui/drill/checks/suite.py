@@ -21,6 +21,7 @@ from k2ktui.engine.drill_catalog import CATALOG
 from k2ktui.engine.drill_checks import CheckFinding, CheckResult, could_not_check
 from k2ktui.errors import K2kError
 from k2ktui.faults import fault
+from k2ktui.text import safe_text
 
 Check = Callable[[CheckContext], CheckFinding]
 
@@ -53,8 +54,8 @@ def run_checks(context: CheckContext, ids: Iterable[str]) -> Iterator[CheckResul
             check_id,
             CATALOG[check_id].title,
             finding.outcome,
-            finding.evidence,
-            finding.hint,
+            safe_text(" ".join(finding.evidence.splitlines())),
+            "\n".join(map(safe_text, finding.hint.splitlines())),
             monotonic() - began,
         )
 
