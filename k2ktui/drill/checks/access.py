@@ -174,9 +174,7 @@ def check_disk_space(context: CheckContext) -> CheckFinding:
     known = [(each, each.usable / each.total) for each in dirs if each.total and each.usable]
     full = [each for each in dirs if each.usable == 0]
     brokers = counted(len({each.broker for each in dirs}), "broker")
-    text = (
-        f"{counted(len(dirs), 'log directory').replace('directorys', 'directories')} of {brokers}"
-    )
+    text = f"log directories of {brokers}: {len(dirs):,}"
     if broken:
         where = f"{broken[0].error} on broker {broken[0].broker}"
         return fails(f"{text}; {len(broken):,} failed: {where}", "Repair or replace the disk.")

@@ -249,7 +249,7 @@ class CheckContext:
 
         return self.read(f"the partitions of both clusters again ({number})", wait)
 
-    def reached(self, phase: DrillPhase) -> bool:
+    def has_reached(self, phase: DrillPhase) -> bool:
         """Whether the drill is in a phase or past it."""
         order = list(DrillPhase)
         return order.index(self.facts.phase) >= order.index(phase)

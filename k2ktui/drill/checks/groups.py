@@ -46,7 +46,7 @@ def check_source_groups(context: CheckContext) -> CheckFinding:
             "Grant the admin principal Describe on the groups of the source.",
         )
     active = [name for name, view in snapshot.source.items() if not view.empty]
-    if active and context.reached(DrillPhase.STOP_CONSUMERS):
+    if active and context.has_reached(DrillPhase.STOP_CONSUMERS):
         return fails(
             f"{text}; {counted(len(active), 'group')} with members: {first_names(active)}",
             "Stop their consumers on the source, or leave them out: --groups.",

@@ -135,7 +135,7 @@ def check_open_transactions(context: CheckContext) -> CheckFinding:
     """D10: transactions on the source that hold back records."""
     rows = _statuses(context)
     held = [row for row in rows if row.held_back]
-    fenced = context.reached(DrillPhase.FENCE_PRODUCERS)
+    fenced = context.has_reached(DrillPhase.FENCE_PRODUCERS)
     limit = 0.0 if fenced else context.limits.open_transaction_s
     late = [row for row in held if fenced or (row.held_back_s or 0.0) >= limit]
     text = f"{len(held):,} of {counted(len(rows), 'partition')} with an open transaction"
