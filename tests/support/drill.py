@@ -204,7 +204,7 @@ def member(node: KafkaNode, group: str, topic: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def repeated(action: object, pause_s: float = 0.05) -> Iterator[None]:
-    """Call something again and again in the background, at least once before the block begins."""
+    """Call something repeatedly in the background, at least once before the block begins."""
     stop, begun = threading.Event(), threading.Event()
     assert callable(action)
 
