@@ -19,12 +19,17 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from kafka.protocol.admin.acl import DescribeAclsRequest
 
 from k2ktui.engine.drill_acls import Acl
-from k2ktui.errors import K2kError, Refused
+from k2ktui.errors import K2kError, Refused, TimedOut
 from k2ktui.kafka.clients import REQUEST_TIMEOUT_S, Cluster, reason
+from k2ktui.kafka.properties import wire
+from k2ktui.kafka.wire import Loop, NotSent, OutcomeUnknown, Wire
 
 _EVERYONE, _ANY_HOST = "User:*", "*"
+_ANY_KIND = 1
+_OPEN_S = 10.0
 _NO_AUTHORIZER = frozenset({KafkaError.SECURITY_DISABLED})
 _NOT_ALLOWED = frozenset({KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 
@@ -55,7 +60,44 @@ def read_acls(cluster: Cluster) -> frozenset[Acl]:
         AclOperation.ANY,
         AclPermissionType.ANY,
     )
-    return frozenset(_acl(rule) for rule in _ask(cluster, "listing access rules", every))
+    what = "listing access rules"
+    found = frozenset(_acl(rule) for rule in _ask(cluster, what, every))
+    if not found:
+        _require_authorizer(cluster, what)
+    return found
+
+
+def _require_authorizer(cluster: Cluster, what: str) -> None:
+    """Raise NoAuthorizer if there is none: librdkafka returns an empty list then, and no error."""
+    loop = Loop()
+    connection = Wire(loop, wire(cluster.config, "admin"), cluster.label)
+    request = DescribeAclsRequest(
+        resource_type_filter=_ANY_KIND,
+        resource_name_filter=None,
+        pattern_type_filter=_ANY_KIND,
+        principal_filter=None,
+        host_filter=None,
+        operation=_ANY_KIND,
+        permission_type=_ANY_KIND,
+    )
+    try:
+        loop.run(lambda: connection.open(_OPEN_S))
+        response = loop.run(lambda: connection.send(request))
+    except (NotSent, OutcomeUnknown) as error:
+        raise TimedOut(f"{what} on the {cluster.label} cluster: {error}") from None
+    finally:
+        connection.close()
+        loop.close()
+    if response.error_code == KafkaError.SECURITY_DISABLED:
+        raise _no_authorizer(cluster, what)
+
+
+def _no_authorizer(cluster: Cluster, what: str) -> NoAuthorizer:
+    return NoAuthorizer(
+        f"{what} on the {cluster.label} cluster: it has no authorizer",
+        unchanged="No access rule was changed.",
+        hint="Fence the producers by hand, or with a quota.",
+    )
 
 
 def denied_topics(cluster: Cluster, topics: Collection[str]) -> frozenset[str]:
@@ -148,11 +190,7 @@ def _wait(cluster: Cluster, what: str, future: Future[Any]) -> Any:
         cause = error.__context__
         code = cause.args[0].code() if isinstance(cause, KafkaException) else 0
         if code in _NO_AUTHORIZER:
-            raise NoAuthorizer(
-                f"{what} on the {cluster.label} cluster: it has no authorizer",
-                unchanged="No access rule was changed.",
-                hint="Fence the producers by hand, or with a quota.",
-            ) from None
+            raise _no_authorizer(cluster, what) from None
         if code in _NOT_ALLOWED:
             raise Refused(
                 f"{what} on the {cluster.label} cluster: {reason(cause)}",
