@@ -132,8 +132,10 @@ def test_clients_that_start_are_seen_and_others_are_named(
     results = {each.group: each for each in drill.groups}
     assert results[active].joined and results[active].first_ms
     assert not results[pair.groups[1]].joined
-    (finding,) = drill.record(DrillPhase.WATCH_CLIENTS).findings
-    assert pair.groups[1] in finding and "has not joined" in finding
+    # Its checks may find more, such as lag that did not fall yet.
+    findings = drill.record(DrillPhase.WATCH_CLIENTS).findings
+    (finding,) = [each for each in findings if "has not joined" in each]
+    assert pair.groups[1] in finding
     assert drill.figures.first_record_ms is not None
 
 
