@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from k2ktui.cli import drill_check
-from k2ktui.cli.drill_operator import TerminalOperator, print_drill, read_phases
+from k2ktui.cli.drill_operator import TerminalOperator, print_drill, print_drills, read_phases
 from k2ktui.cli.options import (
     access_to,
     file_option,
@@ -20,15 +20,12 @@ from k2ktui.cli.options import (
     unlock_option,
 )
 from k2ktui.cli.status_line import StatusLine
-from k2ktui.cli.tables import print_table
 from k2ktui.engine.drill import PHASES, ChangeStatus, Drill, DrillOptions, DrillStatus, Fence
 from k2ktui.engine.drill_catalog import CATALOG
 from k2ktui.engine.drill_checks import DrillKind
 from k2ktui.engine.drill_report import has_findings, report_json, report_markdown, summarize
 from k2ktui.engine.drill_steps import describe_phase, needs_confirmation
 from k2ktui.errors import ConfigError, ExitCode
-from k2ktui.present.columns import Column, text_column
-from k2ktui.present.formatting import moment
 from k2ktui.text import safe_text
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -243,7 +240,7 @@ def list_(files: tuple[str, ...], as_json: bool) -> int:
         rows = [{"id": d.id, "kind": d.kind, "status": d.status, "by": d.started_by} for d in found]
         click.echo(json.dumps({"drills": rows}))
     else:
-        print_table(f"Drills of {safe_text(flow.config.name)}", _COLUMNS, found)
+        print_drills(flow.config.name, found)
     return ExitCode.OK
 
 
@@ -388,13 +385,3 @@ def report(drill_id: str, files: tuple[str, ...], verifies: bool, as_json: bool)
     if not problems and not as_json:
         click.echo("The report and the journal fit together.")
     return int(ExitCode.FINDINGS if problems else ExitCode.OK)
-
-
-_COLUMNS: tuple[Column[Drill], ...] = (
-    text_column("id", lambda drill: safe_text(drill.id), left=True),
-    text_column("kind", lambda drill: str(drill.kind), left=True),
-    text_column("status", lambda drill: str(drill.status), left=True),
-    text_column("begun", lambda drill: moment(drill.started_ms / 1000), left=True),
-    text_column("by", lambda drill: safe_text(drill.started_by), left=True),
-    text_column("result", lambda drill: safe_text(summarize(drill)[0]), left=True),
-)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import click
 
 from k2ktui.cli.status_line import StatusLine
+from k2ktui.cli.tables import print_table
 from k2ktui.engine.drill import Drill, PhaseStatus
 from k2ktui.engine.drill_checks import DrillPhase
 from k2ktui.engine.drill_report import summarize
 from k2ktui.engine.drill_steps import can_go_back, describe_next, describe_way_back
 from k2ktui.errors import ConfigError, Refused
+from k2ktui.present.drills import drill_columns
+from k2ktui.present.formatting import WORDS
 from k2ktui.text import moment, safe_text
 
 ALL = "all"
@@ -99,6 +102,11 @@ class TerminalOperator:
             f"Type {owner} to take it over", default="", show_default=False, err=True
         )
         return bool(typed.strip() == drill.owner)
+
+
+def print_drills(pipeline: str, drills: Sequence[Drill]) -> None:
+    """Print a list of drills, in the columns of the console."""
+    print_table(f"Drills of {safe_text(pipeline)}", drill_columns(WORDS), drills)
 
 
 def print_drill(drill: Drill) -> None:

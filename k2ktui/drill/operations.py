@@ -129,7 +129,8 @@ def _refuse_second(session: Session) -> None:
                 f"drill {safe_text(other.id)} ({other.kind}) of this pipeline is open, begun by "
                 f"{safe_text(other.started_by)}",
                 unchanged="No drill was begun.",
-                hint=f"Resume it with k2ktui drill resume {safe_text(other.id)}, or abort it.",
+                hint=f"Resume it with k2ktui drill resume {safe_text(other.id)} -f FILE, or "
+                "abort it.",
             )
 
 

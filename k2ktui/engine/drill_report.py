@@ -138,8 +138,8 @@ def _lines(drill: Drill) -> Iterator[str]:
     began = moment(drill.started_ms / 1000)
     yield f"- Begun {began} by {_cell(drill.started_by)}, k2ktui {_cell(drill.version)}"
     yield ""
-    yield f"Source cluster {_cell(drill.source_cluster) or 'unknown'}, target cluster "
-    yield f"{_cell(drill.target_cluster)}. {_cell(describe_way_back(drill))}"
+    source, target = _cell(drill.source_cluster) or "unknown", _cell(drill.target_cluster)
+    yield f"Source cluster {source}, target cluster {target}. {_cell(describe_way_back(drill))}"
     yield ""
     if drill.blockers:
         yield "## Findings"
@@ -165,8 +165,8 @@ def _lines(drill: Drill) -> Iterator[str]:
         row = (at, event.who, event.phase, event.text, event.digest)
         yield f"| {' | '.join(map(_cell, row))} |"
     yield ""
-    yield f"SHA-256 of the report: `{report_digest(drill)}`. Verify it with "
-    yield f"`k2ktui drill report {_cell(drill.id)} --verify`."
+    verify = f"k2ktui drill report {_cell(drill.id)} -f FILE --verify"
+    yield f"SHA-256 of the report: `{report_digest(drill)}`. Verify it with `{verify}`."
 
 
 def _phase(record: PhaseRecord) -> str:

@@ -73,7 +73,7 @@ def next_phase(drill: Drill) -> DrillPhase | None:
 def describe_next(drill: Drill) -> str:
     """Return what the drill does next, in one or two sentences."""
     if drill.status is DrillStatus.ABORTING:
-        return "The drill is being aborted. Continue with: k2ktui drill abort " + drill.id
+        return f"The drill is being aborted. Continue with: k2ktui drill abort {drill.id} -f FILE"
     phase = next_phase(drill)
     if phase is None:
         return "Nothing is left to do."
@@ -90,7 +90,7 @@ def describe_way_back(drill: Drill) -> str:
     if drill.is_over:
         return f"The drill is {drill.status}."
     if can_go_back(drill):
-        return f"You can still go back: k2ktui drill abort {drill.id}"
+        return f"You can still go back: k2ktui drill abort {drill.id} -f FILE"
     return "You cannot go back: the target was opened, and records may exist only there."
 
 

@@ -9,12 +9,14 @@ import pytest
 from click.testing import CliRunner
 
 from k2ktui.cli.drill import command
-from k2ktui.cli.drill_operator import TerminalOperator, print_drill, read_phases
+from k2ktui.cli.drill_operator import TerminalOperator, print_drill, print_drills, read_phases
 from k2ktui.cli.status_line import StatusLine
 from k2ktui.engine.drill import Drill, DrillFigures, PhaseStatus, new_phases
 from k2ktui.engine.drill_checks import DrillKind, DrillPhase
 from k2ktui.engine.drill_steps import begin_phase, end_phase
 from k2ktui.errors import ConfigError, Refused
+from k2ktui.present.drills import drill_columns
+from k2ktui.present.formatting import WORDS
 
 
 def make(**fields: object) -> Drill:
@@ -71,9 +73,22 @@ def test_a_drill_is_shown_with_its_next_step_and_the_way_back() -> None:
     assert "  1 preflight         done      ok" in text
     assert "  2 lag               running" in text
     assert "Next, lag: Waits until the lag is below its bound. Changes nothing." in text
-    assert "You can still go back: k2ktui drill abort 20260101-000000-ab" in text
+    assert "You can still go back: k2ktui drill abort 20260101-000000-ab -f FILE" in text
     opened = replace(drill, figures=DrillFigures(opened_ms=3))
     assert "You cannot go back: the target was opened" in show(opened)
+
+
+def test_drills_are_listed_in_the_columns_of_the_console(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_drills("orders", [make()])
+    shown = capsys.readouterr().out
+    assert "Drills of orders" in shown
+    [heading] = [line for line in shown.splitlines() if "kind" in line]
+    [row] = [line for line in shown.splitlines() if "planned" in line]
+    assert [each.heading in heading for each in drill_columns(WORDS)] == [True] * 6
+    for text in ("20260101-000000-ab", "planned", "open", "ann@bastion", "preflight is next"):
+        assert text in row
 
 
 def test_hostile_names_are_escaped() -> None:

@@ -303,6 +303,16 @@ def test_the_summary_is_in_the_first_ten_lines() -> None:
         assert any(word in line for line in top), (word, top)
 
 
+def test_the_report_is_markdown_without_broken_paragraphs() -> None:
+    drill = ended(make(DrillKind.REHEARSE))
+    lines = report_markdown(drill).splitlines()
+    (clusters,) = [line for line in lines if line.startswith("Source cluster ")]
+    assert "target cluster" in clusters and clusters.endswith("The drill is done.")
+    assert lines[-1].endswith(f"`k2ktui drill report {drill.id} -f FILE --verify`.")
+    marked = [line for line in lines if line and line[0] not in "#|-"]
+    assert all(line.endswith(".") for line in marked)
+
+
 @given(drill=drills, said=st.lists(texts, max_size=2))
 def test_names_break_no_table_and_start_no_markup(drill: Drill, said: list[str]) -> None:
     drill = chained(drill, *said)

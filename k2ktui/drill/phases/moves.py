@@ -181,7 +181,8 @@ def run_apply(session: Session) -> PhaseResult:
             f"commit offsets of {groups} on the target",
             "" if change is None else change.before,
             json.dumps(plans),
-            "k2ktui drill abort; or k2ktui undo with the journal's entries of these plans",
+            f"k2ktui drill abort {session.drill.id} -f FILE; or k2ktui undo with the journal's "
+            "entries of these plans",
         )
         session.intend(intended)
         apply_plan(session.config, plan, session.files, session.may)

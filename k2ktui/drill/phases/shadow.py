@@ -122,7 +122,8 @@ def _intend(session: Session, groups: int) -> Change:
             f"create {counted(groups, 'shadow group')} named {prefix}* on the target",
             "",
             prefix,
-            "k2ktui drill abort; or delete these groups with kafka-consumer-groups",
+            f"k2ktui drill abort {session.drill.id} -f FILE; or delete these groups with "
+            "kafka-consumer-groups",
         )
         session.intend(change)
     return change

@@ -76,7 +76,8 @@ def _fence_by_acl(session: Session, logs: SourceLogs) -> None:
             f"deny Write on {text} of the source to User:*",
             json.dumps(before),
             json.dumps(added),
-            "k2ktui drill abort; or delete the rules that deny Write to User:* on these topics",
+            f"k2ktui drill abort {session.drill.id} -f FILE; or delete the rules that deny Write "
+            "to User:* on these topics",
         )
         session.intend(change)
     deny_writes(session.source, json.loads(change.after))
@@ -94,7 +95,8 @@ def _fence_by_quota(session: Session, logs: SourceLogs) -> None:
             "set the producer quotas of the source to 1 byte per second",
             _dump_quotas(before),
             _dump_quotas(lowered(before, _SLOWEST)),
-            "k2ktui drill abort; or restore producer_byte_rate of users and clients",
+            f"k2ktui drill abort {session.drill.id} -f FILE; or restore producer_byte_rate of "
+            "users and clients",
         )
         session.intend(change)
     set_producer_quotas(session.source, _load_quotas(change.after))

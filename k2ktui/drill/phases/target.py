@@ -52,7 +52,7 @@ def run_fence_replicator(session: Session) -> PhaseResult:
             "raise the producer epochs of the driver and of all slots, and refuse new starts",
             "",
             "",
-            "k2ktui drill release, then start the pipeline again",
+            f"k2ktui drill release {session.drill.id} -f FILE, then start the pipeline again",
         )
         session.intend(change)
     # Also if an earlier process did it: a driver may have started since.
