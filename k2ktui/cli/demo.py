@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from k2ktui.demo.app import DemoOptions, end, run
+from k2ktui.errors import ConfigError
 
 
 @click.command(help="Start two local clusters with traffic and a pipeline between them.")
@@ -15,7 +16,7 @@ from k2ktui.demo.app import DemoOptions, end, run
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0),
-    help="Run time in seconds, counted from the first figures.",
+    help="Run time in seconds, counted from the first figures, or from the end of --drill.",
 )
 @click.option(
     "--rate",
@@ -29,6 +30,11 @@ from k2ktui.demo.app import DemoOptions, end, run
     is_flag=True,
     help="Run MirrorMaker 2 beside the pipeline; the Groups screen compares their re-reads.",
 )
+@click.option(
+    "--drill",
+    is_flag=True,
+    help="Rehearse a failover and carry it out, with new data; pauses to read on a terminal.",
+)
 def command(
     fresh: bool,
     keep: bool,
@@ -37,10 +43,17 @@ def command(
     seconds: float | None,
     rate: float,
     with_mirrormaker: bool,
+    drill: bool,
 ) -> int:
     """Start, resume or stop the demo, and return the exit code."""
     if stop:
         return end()
+    if drill and (fresh or keep or with_mirrormaker):
+        raise ConfigError(
+            "--drill cannot be combined with --fresh, --keep or --with-mirrormaker",
+            unchanged="Nothing was started.",
+            hint="The drill always has new data of its own, and deletes it at the end.",
+        )
     options = DemoOptions(
         fresh=fresh,
         keep=keep,
@@ -48,5 +61,6 @@ def command(
         seconds=seconds,
         rate=rate,
         with_mirrormaker=with_mirrormaker,
+        drill=drill,
     )
     return run(options)

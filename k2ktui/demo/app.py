@@ -33,6 +33,10 @@ _REFRESH_SECONDS = 1.0
 _HEAP = "384m"
 _PEER_STOP_SECONDS = 7.0
 _SIDES = (PartName.SOURCE, PartName.TARGET)
+_TOUR_OVER = (
+    "The clusters and the applications keep running, so that you can try the commands above in "
+    "another terminal. Ctrl-C stops everything and deletes the data."
+)
 _DETACHED = (
     "The demo keeps running for up to an hour. In another terminal, k2ktui demo opens its console "
     "again; Ctrl-C here or k2ktui demo --stop ends it."
@@ -52,6 +56,8 @@ class DemoOptions:
         directory: where everything is kept; the user's state directory by default.
         rate: multiplies the traffic.
         with_mirrormaker: run MirrorMaker 2 beside the pipeline, and compare the two.
+        drill: rehearse a failover and carry it out, with new data of its own; ``seconds`` are
+            then counted from the end.
     """
 
     fresh: bool = False
@@ -61,6 +67,7 @@ class DemoOptions:
     directory: Path | None = None
     rate: float = 1.0
     with_mirrormaker: bool = False
+    drill: bool = False
 
 
 def run(options: DemoOptions) -> ExitCode:
@@ -77,7 +84,7 @@ def run(options: DemoOptions) -> ExitCode:
     home = options.directory or state_dir("demo")
     screen = Screen()
     host = detached.host(home)
-    if host is not None and host.waiting and _has_console(options):
+    if host is not None and host.waiting and _has_console(options) and not options.drill:
         if not options.fresh:
             if options.with_mirrormaker and host.compare is None:
                 screen.say(
@@ -87,13 +94,13 @@ def run(options: DemoOptions) -> ExitCode:
             return _reattach(home, host, screen)
         detached.end(host)
     with ending_signals(), lock_demo(home):
-        data = home / "data"
-        if options.fresh or not _complete(data).exists():
+        data = _data(home, options)
+        if options.fresh or options.drill or not _complete(data).exists():
             shutil.rmtree(data, ignore_errors=True)
         code = ExitCode.OK
         try:
             with contextlib.ExitStack() as stack:
-                _run(options, home, screen, stack)
+                code = _run(options, home, screen, stack)
         except DemoEnded as ended:
             screen.say(f"Ended by {ended}.")
             code = ExitCode.INTERRUPTED if ended.number == DemoEnded.INTERRUPT else ExitCode.OK
@@ -140,8 +147,13 @@ def _reattach(home: Path, host: detached.Host, screen: Screen) -> ExitCode:
     return ExitCode.INTERRUPTED if number == DemoEnded.INTERRUPT else ExitCode.OK
 
 
-def _run(options: DemoOptions, home: Path, screen: Screen, stack: contextlib.ExitStack) -> None:
-    data = home / "data"
+def _data(home: Path, options: DemoOptions) -> Path:
+    # A fenced pipeline could not be continued, and what an earlier demo kept stays.
+    return home / ("drill" if options.drill else "data")
+
+
+def _run(options: DemoOptions, home: Path, screen: Screen, stack: contextlib.ExitStack) -> ExitCode:
+    data = _data(home, options)
     source, target = _start_clusters(data, screen, stack)
     addresses = (source.bootstrap, target.bootstrap)
     config = data / "pipeline.yaml"
@@ -157,10 +169,12 @@ def _run(options: DemoOptions, home: Path, screen: Screen, stack: contextlib.Exi
         stack.callback(job.stop)
         stack.enter_context(detached.announce(home, config, compare))
         peer = _start_peer(compare, addresses, screen, stack) if compare else None
+        if options.drill:
+            return _run_tour(options, config, addresses, job, screen, stack)
         _start_traffic(addresses, options.rate, stack)
         if not _has_console(options):
             _show_table(config, compare, job, screen, options.seconds, stack)
-            return
+            return ExitCode.OK
         screen.say("Opening the console; q offers to end the demo or to keep it running.")
 
         def fault() -> str:
@@ -173,6 +187,33 @@ def _run(options: DemoOptions, home: Path, screen: Screen, stack: contextlib.Exi
             detached.stay(home, config, compare=compare)
         elif number:
             raise DemoEnded(number)
+    return ExitCode.OK
+
+
+def _run_tour(
+    options: DemoOptions,
+    config: Path,
+    addresses: tuple[str, str],
+    job: DemoPipeline,
+    screen: Screen,
+    stack: contextlib.ExitStack,
+) -> ExitCode:
+    """Rehearse and switch over; then wait for Ctrl-C at a terminal, or as long as was asked."""
+    # Imported here: not needed in the demo's first seconds.
+    from k2ktui.demo.applications import Applications
+    from k2ktui.demo.tour import READING_SECONDS, run_tour
+
+    applications = Applications(*addresses, options.rate)
+    stack.callback(applications.stop)
+    applications.start()
+    reads = _has_console(options)
+    code = run_tour(config, applications, screen, job.fault, READING_SECONDS if reads else 0.0)
+    if reads:
+        screen.say(_TOUR_OVER)
+        while True:
+            time.sleep(_REFRESH_SECONDS)
+    time.sleep(options.seconds or 0.0)
+    return code
 
 
 def _complete(data: Path) -> Path:

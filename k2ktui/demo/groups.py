@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -97,16 +97,18 @@ class DemoGroups:
     Args:
         source: bootstrap address of the source cluster.
         target: bootstrap address of the target cluster.
+        groups: the groups.
     """
 
-    def __init__(self, source: str, target: str) -> None:
+    def __init__(self, source: str, target: str, groups: Sequence[LiveGroup] = LIVE) -> None:
+        self._groups = groups
         self._addresses = {"source": source, "target": target}
         self._end = threading.Event()
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
         """Start the members."""
-        for group in LIVE:
+        for group in self._groups:
             name = f"{group.name}@{group.side}"
             thread = threading.Thread(
                 target=self._persistently, args=(group,), name=name, daemon=True
